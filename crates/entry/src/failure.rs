@@ -1,0 +1,141 @@
+//! The error of one entry: data for the report. It never stops a run. No I/O.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::{Errno, escape};
+
+/// What was tried when an entry failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// Asking for the metadata (`statx`).
+    Stat,
+    /// Opening a directory.
+    OpenDirectory,
+    /// Reading a directory (`getdents64`).
+    ReadDirectory,
+    /// Reading the target of a symbolic link.
+    ReadLink,
+    /// Following a symbolic link.
+    FollowLink,
+    /// A task that the caller's own operation gave.
+    Custom(&'static str),
+}
+
+impl Operation {
+    /// The words for it, as in `cannot WORDS`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stat => "stat",
+            Self::OpenDirectory => "open directory",
+            Self::ReadDirectory => "read directory",
+            Self::ReadLink => "read link",
+            Self::FollowLink => "follow link",
+            Self::Custom(name) => name,
+        }
+    }
+}
+
+/// What kind of trouble an errno means to whoever reads the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// It was there when the directory was read and is gone now, or another server forgot it.
+    Vanished,
+    /// Not allowed.
+    Permission,
+    /// A link that leads out of the tree, in a loop, or nowhere.
+    Link,
+    /// The name or the path cannot be what the file system takes.
+    Name,
+    /// The device, the server or the network failed.
+    Io,
+    /// Descriptors, memory or space ran out here.
+    Resource,
+    /// Anything else.
+    Other,
+}
+
+impl Class {
+    /// The word for it in records.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vanished => "vanished",
+            Self::Permission => "permission",
+            Self::Link => "link",
+            Self::Name => "name",
+            Self::Io => "io",
+            Self::Resource => "resource",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// One entry that could not be done: what was tried, where, and why it failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure<'a> {
+    /// What was tried.
+    pub operation: Operation,
+    /// The root below which it lies, as it was given.
+    pub root: Cow<'a, [u8]>,
+    /// The whole path, beginning with the root.
+    pub path: Cow<'a, [u8]>,
+    /// Why it failed.
+    pub errno: Errno,
+}
+
+impl Failure<'_> {
+    /// What kind of trouble it is.
+    #[must_use]
+    pub const fn class(&self) -> Class {
+        if matches!(self.operation, Operation::FollowLink) {
+            return Class::Link;
+        }
+        self.errno.class()
+    }
+}
+
+/// `cannot open directory: a/b: permission denied (EACCES)`, with the path escaped.
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cannot {}: {}: {}",
+            self.operation.name(),
+            escape(&self.path),
+            self.errno
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_what_where_and_why() {
+        let failure = Failure {
+            operation: Operation::OpenDirectory,
+            root: b"a".into(),
+            path: b"a/\x1b[31mb".into(),
+            errno: Errno(13),
+        };
+        assert_eq!(
+            failure.to_string(),
+            "cannot open directory: a/\\x1b[31mb: permission denied (EACCES)"
+        );
+        assert_eq!(failure.class(), Class::Permission);
+    }
+
+    #[test]
+    fn a_link_that_leaves_the_tree_is_a_link_problem() {
+        let failure = Failure {
+            operation: Operation::FollowLink,
+            root: b"a".into(),
+            path: b"a/l".into(),
+            errno: Errno(18),
+        };
+        assert_eq!(failure.class(), Class::Link);
+    }
+}

@@ -1,0 +1,21 @@
+//! What a record of a file tree is: the bytes of a path, a kind, metadata, and the error of one entry.
+//!
+//! This crate is the vocabulary that every other crate shares. It does no I/O and knows no system call: whoever
+//! lists a directory fills an [`Entry`] in, whoever wants to know reads it.
+//!
+//! Paths are bytes everywhere. Nothing here assumes that a name is UTF-8; [`escape`] makes a name harmless for a
+//! terminal or a log, and says so by its form.
+
+mod entry;
+mod errno;
+mod escape;
+mod failure;
+mod kind;
+mod metadata;
+
+pub use entry::Entry;
+pub use errno::Errno;
+pub use escape::{escape, escape_into, needs_escape};
+pub use failure::{Class, Failure, Operation};
+pub use kind::Kind;
+pub use metadata::{Metadata, Timestamp};
