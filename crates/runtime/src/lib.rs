@@ -1,1 +1,36 @@
-//! stub
+//! Runs a job's tasks on a pool of worker threads of one process.
+//!
+//! ```text
+//!            push                      steal (oldest first)
+//!   task ───────────▶ own deque ─────────────────────────────▶ another worker
+//!    ▲                │ newest first        │ too much held in memory (oldest first)
+//!    │                ▼                     ▼
+//!    └──────────── run(task)           spill file ──▶ back when nothing else is left
+//! ```
+//!
+//! A [`Job`] says how one task runs; running it may push more. Each worker takes the newest task of its own deque, so
+//! the frontier of a tree stays small (depth first); an idle worker steals the oldest task of another, which is the
+//! largest subtree. The job ends when every worker is idle and every deque is empty. Idle workers sleep.
+//!
+//! What this crate does not do: it knows nothing of files, trees or records, has no global state, prints nothing and
+//! handles no signals; whoever does sets a [`Stop`].
+
+mod cpu;
+mod idle;
+mod job;
+mod meter;
+mod pool;
+mod queue;
+mod rate;
+mod spill;
+mod stop;
+mod threads;
+
+pub use cpu::available_cores;
+pub use job::Job;
+pub use pool::{Options, Outcome, Status, WorkerReport, run};
+pub use queue::Queue;
+pub use rate::Rate;
+pub use spill::SpillReport;
+pub use stop::Stop;
+pub use threads::Threads;

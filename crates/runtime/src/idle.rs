@@ -1,0 +1,144 @@
+//! Where idle workers sleep, and how the end is noticed. It holds no tasks.
+//!
+//! # Why no wake-up is lost
+//! A worker that pushes stores the task, then (sequentially consistent fence) reads `sleeping`. A worker that goes to
+//! sleep raises `sleeping`, then (fence) looks at every deque once more. Whichever fence comes first in the single
+//! order of fences, the other side sees its store: either the pusher sees a sleeper and wakes one, or the sleeper sees
+//! the task and stays awake.
+//!
+//! # Why the end is the end
+//! A task is in a deque, in the injector, in the spill file, or running on a worker that is awake. A worker counts as
+//! asleep only while it holds the lock or waits on the condition, and then it runs nothing and its own deque is empty
+//! or open to thieves. The worker that makes the count complete looks at all places under the lock; nobody else is
+//! awake to put a task anywhere, so "all asleep and nothing anywhere" stays true: the job is done.
+
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What the pool knows of its sleepers. One lock; workers take it only on their way to sleep.
+#[derive(Debug, Default)]
+pub(crate) struct Idle {
+    state: Mutex<State>,
+    /// Sleepers that a push can wake, outside the lock for the pushers to read.
+    sleeping: AtomicUsize,
+    work: Condvar,
+    /// Workers beyond the wanted number of threads.
+    retired: Condvar,
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Workers that have been started.
+    live: usize,
+    /// Workers that sleep for work or are retired.
+    asleep: usize,
+    over: bool,
+}
+
+impl Idle {
+    /// Counts one more worker, before its thread starts: it is awake from now on.
+    pub(crate) fn enlist(&self) {
+        self.lock().live += 1;
+    }
+
+    /// Takes an enlistment back: the thread could not be started.
+    pub(crate) fn discharge(&self) {
+        let mut state = self.lock();
+        state.live -= 1;
+        if state.live > 0 && state.asleep == state.live {
+            // Everybody else went to sleep meanwhile and waits for the one that never came.
+            self.work.notify_all();
+        }
+    }
+
+    /// Wakes one sleeper if there is any. Call after a task was made visible.
+    pub(crate) fn wake_one(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) > 0 {
+            let _guard = self.lock();
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether some worker has nothing to do: a reason to cut work finer.
+    pub(crate) fn anyone_sleeping(&self) -> bool {
+        self.sleeping.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn sleepers(&self) -> usize {
+        self.sleeping.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until there may be work. `empty` says whether every place that can hold a task is empty.
+    /// Returns false when the job is over.
+    pub(crate) fn sleep(&self, empty: impl Fn() -> bool) -> bool {
+        let mut state = self.lock();
+        self.sleeping.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        state.asleep += 1;
+        if !state.over && empty() {
+            if state.asleep == state.live {
+                self.finish_locked(&mut state);
+            } else {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        state.asleep -= 1;
+        self.sleeping.fetch_sub(1, Ordering::Relaxed);
+        !state.over
+    }
+
+    /// Sleeps as a worker that is not wanted at present, while `surplus` holds. Returns false when the job is over.
+    pub(crate) fn retire(&self, surplus: impl Fn() -> bool, empty: impl Fn() -> bool) -> bool {
+        let mut state = self.lock();
+        state.asleep += 1;
+        if !state.over {
+            if !empty() {
+                // It may have swallowed a wake-up, or leave tasks in its deque: hand the news on.
+                self.work.notify_one();
+            } else if state.asleep == state.live {
+                self.finish_locked(&mut state);
+            }
+        }
+        while surplus() && !state.over {
+            state = self.retired.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.asleep -= 1;
+        !state.over
+    }
+
+    /// Wakes the retired so that they look at the wanted number of threads again.
+    pub(crate) fn recall(&self) {
+        let _guard = self.lock();
+        self.retired.notify_all();
+    }
+
+    /// Ends the job: every sleeper wakes and goes.
+    pub(crate) fn finish(&self) {
+        self.finish_locked(&mut self.lock());
+    }
+
+    /// Waits until the job is over, at most so long. Returns whether it is.
+    pub(crate) fn wait_over(&self, at_most: Duration) -> bool {
+        let state = self.lock();
+        if state.over {
+            return true;
+        }
+        let (state, _) = self.done.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner);
+        state.over
+    }
+
+    fn finish_locked(&self, state: &mut MutexGuard<'_, State>) {
+        state.over = true;
+        self.work.notify_all();
+        self.retired.notify_all();
+        self.done.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock was held cannot leave it half changed: each change is a single store.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

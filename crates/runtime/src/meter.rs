@@ -1,0 +1,67 @@
+//! What each worker counts, readable by others while it works. Written by its owner alone, so no counter is contended.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use crate::cpu::Clock;
+
+/// The counters of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    numbers: CachePadded<Numbers>,
+    /// How its thread spends its time; set when the thread starts.
+    pub(crate) clock: OnceLock<Option<Clock>>,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
+    tasks: AtomicU64,
+    steals: AtomicU64,
+    waiting_ns: AtomicU64,
+    /// Bytes pushed minus bytes taken by this worker. A thief takes what another pushed, so one number may be negative;
+    /// the sum over all workers is what is held.
+    held_bytes: AtomicI64,
+}
+
+/// Adds to a counter that only the calling thread writes: no locked instruction.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+impl Meter {
+    pub(crate) fn task_done(&self) {
+        add(&self.numbers.tasks, 1);
+    }
+
+    pub(crate) fn stole(&self) {
+        add(&self.numbers.steals, 1);
+    }
+
+    pub(crate) fn waited(&self, nanoseconds: u64) {
+        add(&self.numbers.waiting_ns, nanoseconds);
+    }
+
+    /// Adds to what this worker holds (or takes away, if negative).
+    pub(crate) fn hold(&self, bytes: i64) {
+        let held = self.numbers.held_bytes.load(Ordering::Relaxed);
+        self.numbers.held_bytes.store(held + bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tasks(&self) -> u64 {
+        self.numbers.tasks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn steals(&self) -> u64 {
+        self.numbers.steals.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn waiting_ns(&self) -> u64 {
+        self.numbers.waiting_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn held_bytes(&self) -> i64 {
+        self.numbers.held_bytes.load(Ordering::Relaxed)
+    }
+}

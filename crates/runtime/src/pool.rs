@@ -1,0 +1,491 @@
+//! The pool: starts workers, finds them tasks, tunes their number, and reports. Tasks themselves are the job's.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+
+use crate::cpu::{Clock, Spent};
+use crate::idle::Idle;
+use crate::meter::Meter;
+use crate::spill::Spill;
+use crate::threads::{Sample, Tuner};
+use crate::{Job, Queue, Rate, SpillReport, Stop, Threads, available_cores};
+
+/// Rounds over all victims before an idle worker goes to sleep. A wake-up costs its caller about 12 us, so a little
+/// patience pays; more than that would take the cores from those who work.
+const ROUNDS_BEFORE_SLEEP: u32 = 4;
+/// Ticks at the start are short, so that a slow file system gets its threads within some 50 ms.
+const TICK_FIRST: Duration = Duration::from_millis(4);
+const TICK_LATER: Duration = Duration::from_millis(25);
+const TICKS_FIRST: u32 = 25;
+/// Threads whose scheduler statistics are read at each tick, at most.
+const CLOCKS_READ: usize = 16;
+
+/// How a job is run.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// How many threads.
+    pub threads: Threads,
+    /// Bytes that waiting tasks may hold in memory; past it the oldest go to a file. An aim, not a hard limit: what a
+    /// task that runs pushes at once, and what [`Job::pack`] gives back, comes on top.
+    pub memory_bytes: u64,
+    /// Where the file for waiting tasks is made (without a name) if one is needed.
+    pub spill_directory: PathBuf,
+    /// A request to end early.
+    pub stop: Stop,
+    /// The cap that the job's tasks keep to, so that being held back is not taken for a slow file system.
+    pub rate: Option<&'a Rate>,
+}
+
+impl Default for Options<'_> {
+    /// Threads as needed, 128 MiB, and a spill file in `$TMPDIR` or `/var/tmp` (`/tmp` is often memory).
+    fn default() -> Self {
+        Self {
+            threads: Threads::Auto,
+            memory_bytes: 128 << 20,
+            spill_directory: std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from),
+            stop: Stop::new(),
+            rate: None,
+        }
+    }
+}
+
+/// How a job stands, as its observer sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Status {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Threads that are wanted at present.
+    pub threads: usize,
+    /// How long ago the job was asked to end, if it was: a thread may be stuck in a system call.
+    pub stopping: Option<Duration>,
+}
+
+/// What one worker did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerReport {
+    /// Tasks done.
+    pub tasks: u64,
+    /// Of them, taken from other workers.
+    pub steals: u64,
+    /// Time without a task.
+    pub waiting: Duration,
+}
+
+/// What a job left.
+#[derive(Debug)]
+pub struct Outcome<W> {
+    /// The state of each worker that was started.
+    pub workers: Vec<W>,
+    /// What each of them did, in the same order.
+    pub reports: Vec<WorkerReport>,
+    /// What was spilled.
+    pub spill: SpillReport,
+    /// The most threads that worked.
+    pub threads_max: usize,
+    /// From the first task to the last.
+    pub elapsed: Duration,
+    /// Whether it ended early because it was asked to.
+    pub stopped: bool,
+}
+
+/// What all workers share.
+pub(crate) struct Shared<'a, J: Job> {
+    pub(crate) job: &'a J,
+    pub(crate) idle: Idle,
+    pub(crate) spill: Spill,
+    pub(crate) stop: Stop,
+    meters: Vec<Meter>,
+    stealers: Vec<Stealer<J::Task>>,
+    seeds: Injector<J::Task>,
+    /// Workers that have been started; they are the first of `stealers`.
+    started: AtomicUsize,
+    /// Workers with an index from here on are not wanted at present.
+    wanted: AtomicUsize,
+    memory_bytes: i64,
+    /// Workers that have ended, by a panic or otherwise.
+    ended: AtomicUsize,
+    finished: Mutex<Vec<(usize, J::Worker)>>,
+}
+
+/// Runs `seeds` and all that they lead to; returns when everything is done or `options.stop` was set.
+///
+/// `observe` is called on the calling thread some 40 times a second.
+///
+/// # Panics
+/// A panic of a task ends the job and is passed on.
+pub fn run<J: Job>(
+    job: &J,
+    seeds: Vec<J::Task>,
+    options: &Options<'_>,
+    mut observe: impl FnMut(&Status),
+) -> Outcome<J::Worker> {
+    let started = Instant::now();
+    let cores = available_cores();
+    let most = options.threads.max(cores);
+    let deques: Vec<_> = (0..most).map(|_| Worker::new_lifo()).collect();
+    let shared = Shared::new(job, options, &deques);
+    seeds.into_iter().for_each(|task| shared.seeds.push(task));
+    std::thread::scope(|scope| {
+        let mut deques = deques.into_iter();
+        let tuner = Tuner::new(options.threads, cores);
+        shared.enlarge(scope, &mut deques, options.threads.initial(cores));
+        shared.supervise(scope, &mut deques, options, tuner, started, &mut observe);
+    });
+    shared.outcome(started.elapsed())
+}
+
+impl<'a, J: Job> Shared<'a, J> {
+    fn new(job: &'a J, options: &Options<'_>, deques: &[Worker<J::Task>]) -> Self {
+        Self {
+            job,
+            idle: Idle::default(),
+            spill: Spill::new(options.spill_directory.clone()),
+            stop: options.stop.clone(),
+            meters: deques.iter().map(|_| Meter::default()).collect(),
+            stealers: deques.iter().map(Worker::stealer).collect(),
+            seeds: Injector::new(),
+            started: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(deques.len()),
+            memory_bytes: i64::try_from(options.memory_bytes).unwrap_or(i64::MAX),
+            ended: AtomicUsize::new(0),
+            finished: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn meter(&self, index: usize) -> &Meter {
+        &self.meters[index]
+    }
+
+    /// Whether waiting tasks hold more than they may.
+    pub(crate) fn is_over_memory(&self) -> bool {
+        self.meters.iter().map(Meter::held_bytes).sum::<i64>() > self.memory_bytes
+    }
+
+    /// Starts workers until there are `count`.
+    fn enlarge<'scope, 'env>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        deques: &mut impl Iterator<Item = Worker<J::Task>>,
+        count: usize,
+    ) where
+        J::Task: 'env,
+    {
+        while self.started.load(Ordering::Relaxed) < count {
+            let Some(deque) = deques.next() else { return };
+            let index = self.started.load(Ordering::Relaxed);
+            self.idle.enlist();
+            let spawned = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn_scoped(scope, move || self.live(index, &deque));
+            match spawned {
+                Ok(_) => self.started.store(index + 1, Ordering::Release),
+                // No more threads to be had: those that run do the work. Without any there is nobody to do it.
+                Err(error) if index == 0 => panic!("cannot start a thread: {error}"),
+                Err(_) => {
+                    self.idle.discharge();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The calling thread's part: watches, tunes and reports until the job is over.
+    fn supervise<'scope, 'env>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        deques: &mut impl Iterator<Item = Worker<J::Task>>,
+        options: &Options<'_>,
+        mut tuner: Tuner,
+        started: Instant,
+        observe: &mut impl FnMut(&Status),
+    ) where
+        J::Task: 'env,
+    {
+        let mut probe = Probe::new(options.rate);
+        let mut stop_seen: Option<Instant> = None;
+        let mut threads = self.started.load(Ordering::Relaxed);
+        for tick in 0_u32.. {
+            let pause = if tick < TICKS_FIRST { TICK_FIRST } else { TICK_LATER };
+            let over = self.idle.wait_over(pause);
+            if self.stop.is_set() && stop_seen.is_none() {
+                stop_seen = Some(Instant::now());
+                self.idle.finish();
+            }
+            observe(&Status {
+                elapsed: started.elapsed(),
+                threads,
+                stopping: stop_seen.map(|since| since.elapsed()),
+            });
+            let left = self.started.load(Ordering::Relaxed) - self.ended.load(Ordering::Acquire);
+            if left == 0 || (over && stop_seen.is_none()) {
+                return;
+            }
+            if matches!(options.threads, Threads::Auto) && stop_seen.is_none() {
+                let wanted = tuner.tick(&probe.sample(self, threads));
+                if wanted != threads {
+                    threads = wanted;
+                    self.wanted.store(wanted, Ordering::Relaxed);
+                    self.enlarge(scope, deques, wanted);
+                    self.idle.recall();
+                }
+            } else if stop_seen.is_some() {
+                std::thread::sleep(TICK_FIRST);
+            }
+        }
+    }
+
+    /// A worker's life.
+    fn live(&self, index: usize, deque: &Worker<J::Task>) {
+        let meter = self.meter(index);
+        let _ = meter.clock.set(Clock::of_this_thread());
+        let worked = catch_unwind(AssertUnwindSafe(|| {
+            let mut worker = self.job.worker(index);
+            let mut queue = Queue { index, deque, shared: self, pushes: 0 };
+            let mut search = Search { index, random: index as u64 + 1 };
+            while let Some(task) = search.next(self, deque, &mut worker) {
+                meter.hold(-i64::try_from(self.job.weigh(&task)).unwrap_or(i64::MAX));
+                self.job.run(&mut worker, task, &mut queue);
+                meter.task_done();
+            }
+            self.job.finish(&mut worker);
+            worker
+        }));
+        let panicked = match worked {
+            Ok(worker) => {
+                self.finished.lock().unwrap_or_else(PoisonError::into_inner).push((index, worker));
+                None
+            }
+            Err(panic) => Some(panic),
+        };
+        if panicked.is_some() {
+            self.stop.set();
+            self.idle.finish();
+        }
+        self.ended.fetch_add(1, Ordering::Release);
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Whether no task is to be had anywhere but from a worker that runs.
+    fn is_empty(&self) -> bool {
+        let started = self.started.load(Ordering::Acquire);
+        self.seeds.is_empty()
+            && self.spill.is_empty()
+            && self.stealers.iter().take(started).all(Stealer::is_empty)
+    }
+
+    fn outcome(self, elapsed: Duration) -> Outcome<J::Worker> {
+        let mut finished = self.finished.into_inner().unwrap_or_else(PoisonError::into_inner);
+        finished.sort_by_key(|(index, _)| *index);
+        let reports = self.meters.iter().take(finished.len()).map(|meter| WorkerReport {
+            tasks: meter.tasks(),
+            steals: meter.steals(),
+            waiting: Duration::from_nanos(meter.waiting_ns()),
+        });
+        Outcome {
+            reports: reports.collect(),
+            threads_max: finished.len(),
+            workers: finished.into_iter().map(|(_, worker)| worker).collect(),
+            spill: self.spill.report(),
+            elapsed,
+            stopped: self.stop.is_set(),
+        }
+    }
+}
+
+/// How one worker looks for its next task.
+struct Search {
+    index: usize,
+    random: u64,
+}
+
+impl Search {
+    /// The next task; none when the job is over.
+    fn next<J: Job>(
+        &mut self,
+        shared: &Shared<'_, J>,
+        deque: &Worker<J::Task>,
+        worker: &mut J::Worker,
+    ) -> Option<J::Task> {
+        if shared.stop.is_set() {
+            return None;
+        }
+        let surplus = || self.index >= shared.wanted.load(Ordering::Relaxed);
+        if !surplus()
+            && let Some(task) = deque.pop()
+        {
+            return Some(task);
+        }
+        let started = Instant::now();
+        let found = self.search(shared, deque, worker);
+        shared.meter(self.index).waited(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        found
+    }
+
+    fn search<J: Job>(
+        &mut self,
+        shared: &Shared<'_, J>,
+        deque: &Worker<J::Task>,
+        worker: &mut J::Worker,
+    ) -> Option<J::Task> {
+        loop {
+            let index = self.index;
+            let surplus = || index >= shared.wanted.load(Ordering::Relaxed);
+            if surplus() && !shared.idle.retire(surplus, || shared.is_empty()) {
+                return None;
+            }
+            for round in 0..ROUNDS_BEFORE_SLEEP {
+                if let Some(task) = self.take(shared, deque, worker) {
+                    return Some(task);
+                }
+                (0..16 << round).for_each(|_| std::hint::spin_loop());
+            }
+            if !shared.idle.sleep(|| shared.is_empty()) || shared.stop.is_set() {
+                return None;
+            }
+        }
+    }
+
+    /// One look at every place that can hold a task.
+    fn take<J: Job>(
+        &mut self,
+        shared: &Shared<'_, J>,
+        deque: &Worker<J::Task>,
+        worker: &mut J::Worker,
+    ) -> Option<J::Task> {
+        if let Some(task) = deque.pop() {
+            return Some(task);
+        }
+        if let Some(task) = settle(|| shared.seeds.steal()) {
+            return Some(task);
+        }
+        let victims = shared.started.load(Ordering::Acquire);
+        let first = self.random_below(victims);
+        for victim in (first..victims).chain(0..first).filter(|&victim| victim != self.index) {
+            if let Some(task) = settle(|| shared.stealers[victim].steal()) {
+                shared.meter(self.index).stole();
+                return Some(task);
+            }
+        }
+        self.unspill(shared, deque, worker)
+    }
+
+    /// Brings a spilled segment back: all but one task go to the own deque.
+    fn unspill<J: Job>(
+        &self,
+        shared: &Shared<'_, J>,
+        deque: &Worker<J::Task>,
+        worker: &mut J::Worker,
+    ) -> Option<J::Task> {
+        let (bytes, count) = shared.spill.pop()?;
+        let tasks = match bytes {
+            Ok(bytes) => shared.job.unpack(&bytes).map_err(str::to_owned),
+            Err(error) => Err(error.to_string()),
+        };
+        match tasks {
+            Ok(tasks) => {
+                let weight: usize = tasks.iter().map(|task| shared.job.weigh(task)).sum();
+                shared.meter(self.index).hold(i64::try_from(weight).unwrap_or(i64::MAX));
+                tasks.into_iter().for_each(|task| {
+                    deque.push(task);
+                    shared.idle.wake_one();
+                });
+                deque.pop()
+            }
+            Err(why) => {
+                shared.job.lost(worker, count, &why);
+                None
+            }
+        }
+    }
+
+    /// A victim at random (xorshift): which one does not matter, only that idle workers do not all ask the same.
+    fn random_below(&mut self, bound: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        usize::try_from(self.random % bound.max(1) as u64).unwrap_or(0)
+    }
+}
+
+/// Repeats a steal that lost a race.
+fn settle<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
+    loop {
+        match steal() {
+            Steal::Success(task) => return Some(task),
+            Steal::Empty => return None,
+            Steal::Retry => std::hint::spin_loop(),
+        }
+    }
+}
+
+/// What the supervisor measured at the last tick.
+struct Probe<'a> {
+    at: Instant,
+    progress: u64,
+    spent: Vec<Option<Spent>>,
+    waiting_ns: Vec<u64>,
+    rate: Option<&'a Rate>,
+    throttled: Duration,
+}
+
+impl<'a> Probe<'a> {
+    fn new(rate: Option<&'a Rate>) -> Self {
+        Self {
+            at: Instant::now(),
+            progress: 0,
+            spent: vec![None; CLOCKS_READ],
+            waiting_ns: vec![0; CLOCKS_READ],
+            rate,
+            throttled: Duration::ZERO,
+        }
+    }
+
+    fn sample<J: Job>(&mut self, shared: &Shared<'_, J>, threads: usize) -> Sample {
+        let now = Instant::now();
+        let elapsed = now.duration_since(std::mem::replace(&mut self.at, now));
+        let progress = shared.job.progress();
+        let made = progress.saturating_sub(std::mem::replace(&mut self.progress, progress));
+        let throttled = self.rate.map_or(Duration::ZERO, Rate::throttled);
+        let held_back = throttled.saturating_sub(std::mem::replace(&mut self.throttled, throttled));
+        let work_waits = shared.idle.sleepers() == 0
+            && !shared.is_empty()
+            && held_back < elapsed.mul_f64(0.1 * threads as f64);
+        Sample { elapsed, blocked: self.blocked(shared, threads, elapsed), work_waits, progress: made }
+    }
+
+    /// Share of the time since the last tick in which the threads that are read were blocked in the kernel.
+    fn blocked<J: Job>(&mut self, shared: &Shared<'_, J>, threads: usize, elapsed: Duration) -> f64 {
+        let mut blocked = Duration::ZERO;
+        let mut read = 0_u32;
+        for index in 0..threads.min(CLOCKS_READ) {
+            let meter = shared.meter(index);
+            let Some(spent) = meter.clock.get().and_then(Option::as_ref).and_then(Clock::read) else {
+                continue;
+            };
+            let waiting = meter.waiting_ns();
+            let waited = waiting.saturating_sub(std::mem::replace(&mut self.waiting_ns[index], waiting));
+            if let Some(before) = self.spent[index].replace(spent) {
+                let running = spent.running.saturating_sub(before.running);
+                let queued = spent.queued.saturating_sub(before.queued);
+                blocked += elapsed.saturating_sub(running + queued + Duration::from_nanos(waited));
+                read += 1;
+            }
+        }
+        if read == 0 {
+            0.0
+        } else {
+            blocked.as_secs_f64() / (elapsed.as_secs_f64() * f64::from(read)).max(1e-9)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! A cap on operations per second, shared by all threads. It sleeps; it does not spin and does not queue.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Unused time that may be made up for: short enough not to burst, long enough that late sleepers do not lose rate.
+const SLACK_NS: u64 = 20_000_000;
+/// Below this a sleep overshoots by more than it waits; the debt is carried on instead.
+const SLEEP_MIN_NS: u64 = 200_000;
+
+/// A cap of so many operations per second over all threads (a leaky bucket that holds one atomic number).
+#[derive(Debug)]
+pub struct Rate {
+    started: Instant,
+    /// When the next operation is due, in nanoseconds after `started`.
+    due_ns: AtomicU64,
+    throttled_ns: AtomicU64,
+    nanoseconds_per_operation: u64,
+}
+
+impl Rate {
+    /// A cap of `operations_per_second`, at least 1.
+    #[must_use]
+    pub fn new(operations_per_second: u32) -> Self {
+        Self {
+            started: Instant::now(),
+            due_ns: AtomicU64::new(0),
+            throttled_ns: AtomicU64::new(0),
+            nanoseconds_per_operation: 1_000_000_000 / u64::from(operations_per_second.max(1)),
+        }
+    }
+
+    /// Waits until `operations` more may be done.
+    pub fn acquire(&self, operations: u32) {
+        let now = self.now_ns();
+        // Time that nobody used is given up but for the slack.
+        let floor = now.saturating_sub(SLACK_NS);
+        self.due_ns.fetch_max(floor, Ordering::Relaxed);
+        let cost = u64::from(operations) * self.nanoseconds_per_operation;
+        let due = self.due_ns.fetch_add(cost, Ordering::Relaxed);
+        let wait = due.saturating_sub(now);
+        if wait > SLEEP_MIN_NS {
+            self.throttled_ns.fetch_add(wait, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_nanos(wait));
+        }
+    }
+
+    /// How long threads have been held back so far, all of them together.
+    #[must_use]
+    pub fn throttled(&self) -> Duration {
+        Duration::from_nanos(self.throttled_ns.load(Ordering::Relaxed))
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_faster_than_asked() {
+        let rate = Rate::new(10_000);
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..100).for_each(|_| rate.acquire(5)));
+            }
+        });
+        // 2000 operations are 200 ms, of which the slack may be had at once and the last wait may be skipped.
+        assert!(started.elapsed() >= Duration::from_millis(170));
+        assert!(rate.throttled() > Duration::ZERO);
+    }
+}

@@ -1,0 +1,206 @@
+//! How many threads work: a fixed number, or tuned to how much they wait for the file system. Pure: fed with numbers.
+//!
+//! On a cached local disk every thread runs all the time, and more than one a core only get in each other's way. On a
+//! network file system, or a disk with a cold cache, a thread waits most of its time in a system call, and the server
+//! or the disk is used well only when many ask at once. So: while threads are blocked for a good part of their time
+//! and there is work for more of them, their number doubles at every tick; measured over longer windows, a number that
+//! turned out slower than a smaller one is given up for a while.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// How many threads a job runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Threads {
+    /// From the number of cores up, while threads mostly wait and more of them help.
+    #[default]
+    Auto,
+    /// Always this many.
+    Fixed(NonZeroUsize),
+}
+
+/// The most threads that [`Threads::Auto`] starts on a small machine. At 2 ms a call 64 threads do 50 times the work of
+/// one; more than that many at once no longer helped any file system that was measured.
+const AUTO_MAX: usize = 64;
+/// Share of the threads' time spent blocked from which on more threads are tried.
+const BLOCKED_GROW: f64 = 0.4;
+/// Share below which threads beyond the cores are given back.
+const BLOCKED_SHRINK: f64 = 0.1;
+/// A rate is judged over this long: single ticks are too noisy.
+const WINDOW: Duration = Duration::from_millis(200);
+/// For how many windows a number of threads that disappointed is not tried again.
+const HOLD_WINDOWS: u32 = 10;
+
+impl Threads {
+    /// The most threads there will be, on so many cores.
+    #[must_use]
+    pub fn max(self, cores: usize) -> usize {
+        match self {
+            Self::Fixed(count) => count.get(),
+            Self::Auto => AUTO_MAX.max(cores.saturating_mul(4)),
+        }
+    }
+
+    /// How many there are at the start.
+    #[must_use]
+    pub fn initial(self, cores: usize) -> usize {
+        match self {
+            Self::Fixed(count) => count.get(),
+            Self::Auto => cores.max(1),
+        }
+    }
+}
+
+/// What happened since the last tick.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) elapsed: Duration,
+    /// Share (0 to 1) of the working threads' time in which they were blocked in the kernel.
+    pub(crate) blocked: f64,
+    /// Whether tasks wait and no thread is idle or held back: more threads would have something to do.
+    pub(crate) work_waits: bool,
+    /// Units of progress made.
+    pub(crate) progress: u64,
+}
+
+/// Tunes the number of threads between `least` and `most`.
+#[derive(Debug)]
+pub(crate) struct Tuner {
+    least: usize,
+    most: usize,
+    target: usize,
+    window: Window,
+    /// The best rate seen in a window, with the number of threads that made it.
+    best: Option<(f64, usize)>,
+    hold: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    elapsed: Duration,
+    progress: u64,
+    blocked: f64,
+    ticks: u32,
+    /// Whether the threads always had work: only then does the rate say something about their number.
+    busy: bool,
+}
+
+impl Window {
+    fn new() -> Self {
+        Self { busy: true, ..Self::default() }
+    }
+}
+
+impl Tuner {
+    pub(crate) fn new(threads: Threads, cores: usize) -> Self {
+        let least = threads.initial(cores);
+        Self { least, most: threads.max(cores), target: least, window: Window::new(), best: None, hold: 0 }
+    }
+
+    /// The number of threads from now on.
+    pub(crate) fn tick(&mut self, sample: &Sample) -> usize {
+        self.window.elapsed += sample.elapsed;
+        self.window.progress += sample.progress;
+        self.window.blocked += sample.blocked;
+        self.window.ticks += 1;
+        self.window.busy &= sample.work_waits;
+        if sample.work_waits && sample.blocked > BLOCKED_GROW && self.hold == 0 && self.target < self.most {
+            self.set((self.target * 2).min(self.most));
+        } else if self.window.elapsed >= WINDOW {
+            self.judge();
+        }
+        self.target
+    }
+
+    fn judge(&mut self) {
+        let window = std::mem::replace(&mut self.window, Window::new());
+        if self.hold > 0 {
+            self.hold -= 1;
+            if self.hold == 0 {
+                // What was true of another part of the tree a while ago need not be true here: try again.
+                self.best = None;
+            }
+        }
+        if !window.busy {
+            return;
+        }
+        let rate = window.progress as f64 / window.elapsed.as_secs_f64();
+        match self.best {
+            Some((best, threads)) if threads < self.target && rate < best * 0.8 => {
+                self.hold = HOLD_WINDOWS;
+                self.set(threads);
+            }
+            Some((best, _)) if rate <= best => {}
+            _ => self.best = Some((rate, self.target)),
+        }
+        if window.blocked < BLOCKED_SHRINK * f64::from(window.ticks) && self.target > self.least {
+            self.set((self.target / 2).max(self.least));
+        }
+    }
+
+    fn set(&mut self, target: usize) {
+        self.target = target;
+        self.window = Window::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(blocked: f64, work_waits: bool, rate: f64) -> Sample {
+        let elapsed = Duration::from_millis(20);
+        Sample { elapsed, blocked, work_waits, progress: (rate * 0.02) as u64 }
+    }
+
+    #[test]
+    fn a_fixed_number_stays() {
+        let mut tuner = Tuner::new(Threads::Fixed(NonZeroUsize::new(3).unwrap()), 2);
+        assert_eq!((0..50).map(|_| tuner.tick(&sample(0.9, true, 1e5))).max(), Some(3));
+    }
+
+    #[test]
+    fn threads_that_run_all_the_time_stay_as_many_as_cores() {
+        let mut tuner = Tuner::new(Threads::Auto, 2);
+        assert!((0..200).all(|_| tuner.tick(&sample(0.05, true, 1e6)) == 2));
+    }
+
+    #[test]
+    fn a_slow_file_system_gets_the_most_threads_within_a_few_ticks() {
+        let mut tuner = Tuner::new(Threads::Auto, 2);
+        for _ in 0..5 {
+            let _ = tuner.tick(&sample(0.95, true, 1e3));
+        }
+        assert_eq!(tuner.tick(&sample(0.95, true, 1e3)), 64);
+    }
+
+    #[test]
+    fn without_work_for_more_nothing_grows() {
+        let mut tuner = Tuner::new(Threads::Auto, 2);
+        assert!((0..200).all(|_| tuner.tick(&sample(0.95, false, 1e3)) == 2));
+    }
+
+    #[test]
+    fn a_server_that_gets_slower_with_more_threads_is_left_at_fewer() {
+        let mut tuner = Tuner::new(Threads::Auto, 8);
+        let rate = |threads: usize| if threads <= 8 { 10_000.0 } else { 2_000.0 };
+        let mut threads = 8;
+        let mut ticks_at_eight = 0;
+        (0..12).for_each(|_| threads = tuner.tick(&sample(0.3, true, rate(threads))));
+        for _ in 0..1000 {
+            threads = tuner.tick(&sample(0.9, true, rate(threads)));
+            ticks_at_eight += usize::from(threads == 8);
+        }
+        assert!(ticks_at_eight > 500, "{ticks_at_eight} of 1000");
+    }
+
+    #[test]
+    fn threads_go_back_when_nothing_blocks_any_more() {
+        let mut tuner = Tuner::new(Threads::Auto, 2);
+        for _ in 0..10 {
+            let _ = tuner.tick(&sample(0.9, true, 1e3));
+        }
+        let last = (0..500).map(|_| tuner.tick(&sample(0.01, true, 1e6))).last();
+        assert_eq!(last, Some(2));
+    }
+}
