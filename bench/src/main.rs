@@ -1,1 +1,53 @@
-fn main() {}
+//! `atta-bench`: runs atta beside its peers and beside the raw limit of the system calls, and writes down the result.
+//!
+//! ```text
+//!   walk ----> field   -> programs   who competes: builds our programs, finds or installs the peers
+//!     |        trees      makes what is walked, once
+//!     |        contest -> measure   runs all in turns, one launcher for each run
+//!     +------> report  -> statistics, table, machine
+//! ```
+//!
+//! It does not test: whether the contenders' answers are right is for the test suite.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program reports on its terminal")]
+
+mod contest;
+mod field;
+mod machine;
+mod measure;
+mod programs;
+mod report;
+mod statistics;
+mod table;
+mod trees;
+mod walk;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Benchmarks of atta.
+#[derive(Parser)]
+enum Benchmark {
+    Walk(walk::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    // Not by way of the parser: the words after it belong to somebody else's command line.
+    if arguments.get(1).is_some_and(|word| word == measure::SUB_COMMAND) {
+        return measure::launch(&arguments[2..]);
+    }
+    let Benchmark::Walk(options) = Benchmark::parse_from(arguments);
+    match walk::run(&options, |line| eprintln!("{line}")) {
+        Ok((report, path)) => {
+            print!("{}", report.render());
+            eprintln!("written to {}", path.display());
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            eprintln!("atta-bench: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,35 @@
-//! stub
+//! Records of a tree: as rows on stdout, as Parquet shards of a catalog, and as lists that are read back.
+//!
+//! ```text
+//!                    ┌─> RowWriter ──> stdout           path, text, NDJSON, CSV
+//!   Entry (a walk) ──┤
+//!                    └─> Shard ──> part-00000.parquet ┐
+//!   Failure ──> failure_row ─────> errors.ndjson      ├─ Catalog: one directory, there as a whole or not at all
+//!               Manifest ────────> manifest.json      ┘
+//!
+//!   errors.ndjson, find -print0 ──> ListReader ──> Listed
+//! ```
+//!
+//! It walks nothing and prints nothing: entries come from whoever walks, bytes go where the caller says. The one
+//! thing it does with a file system is to make, fill and rename the directory of a catalog, which the operator named.
+//!
+//! Every form keeps every name: where text cannot hold one, a second field has its bytes (`path_raw`, `target_raw`).
+
+mod calendar;
+mod columns;
+mod directory;
+mod error;
+mod list;
+mod lossy;
+mod manifest;
+mod rows;
+mod shard;
+
+pub use calendar::timestamp_into;
+pub use columns::{Columns, SCHEMA_VERSION};
+pub use directory::{Catalog, ERRORS_FILE, MANIFEST_FILE, shard_name};
+pub use error::{Error, Result};
+pub use list::{ListReader, Listed, PATH_BYTES_MAX, ROW_BYTES_MAX};
+pub use manifest::{ErrorTotals, Manifest, RootName, ShardRecord};
+pub use rows::{Format, RowWriter, failure_row, header};
+pub use shard::{ROW_GROUP_BYTES, Shard, ShardSummary};

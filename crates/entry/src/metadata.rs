@@ -21,10 +21,8 @@ impl Timestamp {
     /// Nanoseconds since the epoch where 64 bits hold them: 1677-09-21 to 2262-04-11. None outside.
     #[must_use]
     pub const fn as_nanoseconds_i64(self) -> Option<i64> {
-        match self.seconds.checked_mul(1_000_000_000) {
-            Some(whole) => whole.checked_add(self.nanoseconds as i64),
-            None => None,
-        }
+        let exact = self.as_nanoseconds();
+        if exact < i64::MIN as i128 || exact > i64::MAX as i128 { None } else { Some(exact as i64) }
     }
 }
 
@@ -89,6 +87,8 @@ mod tests {
         };
         assert_eq!(far.as_nanoseconds(), 10_000_000_000_000_000_007);
         assert_eq!(far.as_nanoseconds_i64(), None);
+        let first = Timestamp { seconds: -9_223_372_037, nanoseconds: 145_224_192 };
+        assert_eq!(first.as_nanoseconds_i64(), Some(i64::MIN));
     }
 
     #[test]

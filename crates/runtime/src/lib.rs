@@ -31,6 +31,6 @@ pub use job::Job;
 pub use pool::{Options, Outcome, Status, WorkerReport, run};
 pub use queue::Queue;
 pub use rate::Rate;
-pub use spill::SpillReport;
+pub use spill::{SpillReport, unnamed_file};
 pub use stop::Stop;
 pub use threads::Threads;

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 /// What went through the spill file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl Spill {
 
     fn append(&self, inner: &mut Inner, bytes: &[u8]) -> io::Result<u64> {
         if inner.file.is_none() {
-            inner.file = Some(self.create()?);
+            inner.file = Some(unnamed_file(&self.directory)?);
         }
         let offset = inner.end;
         if let Some(file) = &inner.file {
@@ -113,27 +114,36 @@ impl Spill {
         Ok(offset)
     }
 
-    /// A private file without a name: `O_TMPFILE`, or created and unlinked at once where the file system lacks that.
-    fn create(&self) -> io::Result<File> {
-        let mode = Mode::RUSR | Mode::WUSR;
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        match rustix::fs::open(&self.directory, flags | OFlags::TMPFILE, mode) {
-            Ok(file) => Ok(file.into()),
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {
-                let path = self.directory.join(format!(".atta-spill.{}", std::process::id()));
-                let file =
-                    rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)?;
-                std::fs::remove_file(&path)?;
-                Ok(file.into())
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Makes a private file without a name, for reading and writing: `O_TMPFILE`, or created and unlinked at once where the
+/// file system lacks that.
+///
+/// # Errors
+/// What the kernel says of the directory.
+pub fn unnamed_file(directory: &Path) -> io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => created_and_unlinked(directory, flags, mode),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn created_and_unlinked(directory: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+    let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
+    let path = directory.join(format!(".atta-spill.{}.{unique}", std::process::id()));
+    let file = rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)?;
+    std::fs::remove_file(&path)?;
+    Ok(file.into())
+}
+
+/// Tells files of one process apart for the moment in which they have names.
+static UNIQUE: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(test)]
 mod tests {
@@ -150,6 +160,14 @@ mod tests {
         assert_eq!(spill.pop().map(|(bytes, tasks)| (bytes.unwrap(), tasks)), Some((b"one".to_vec(), 1)));
         assert!(spill.is_empty());
         assert_eq!(spill.report(), SpillReport { tasks: 6, bytes: 15, error: None });
+    }
+
+    #[test]
+    fn without_o_tmpfile_the_file_has_no_name_either() {
+        let directory = std::env::temp_dir();
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = created_and_unlinked(&directory, flags, Mode::RUSR | Mode::WUSR).unwrap();
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_nlink, 0);
     }
 
     #[test]

@@ -1,1 +1,27 @@
-//! stub
+//! What the tests of every crate share: hostile trees, a slow and obvious walk to compare with, directories that
+//! change while they are read, and file systems that are slow or fail. For tests only: nothing here is part of the
+//! program, and nothing here shares code with what it tests.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`scratch`] | a directory that is removed whatever was put into it |
+//! | [`mounts`] | tmpfs, loop images and overlays that are unmounted again |
+//! | [`trees`] | builders of hostile trees |
+//! | [`oracle`] | the walk that results are compared with |
+//! | [`churn`] | threads that change a tree during a walk |
+//! | [`slow`] | a file system with a latency, faults and up to 10^7 files and more, in a process of its own |
+//! | [`lock`] | one test at a time, across test programs |
+//! | [`skip`] | one way to say that a test could not run here |
+//! | [`random`] | numbers that depend on a seed alone |
+
+pub mod churn;
+pub mod lock;
+pub mod mounts;
+pub mod oracle;
+pub mod random;
+mod removal;
+pub mod scratch;
+pub mod skip;
+pub mod slow;
+mod target;
+pub mod trees;

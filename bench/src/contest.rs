@@ -1,0 +1,133 @@
+//! Contenders, run in turns: A B C, then B C A, so that what disturbs the machine disturbs all of them alike.
+//!
+//! One round to warm up is dropped. A contender that fails is left out from then on, with the reason; the others go
+//! on. Nothing here knows what the contenders do.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::measure::{Run, measure};
+
+/// A program with its arguments, and how to speak of it.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    /// The name in tables.
+    pub(crate) name: String,
+    /// The program's path and its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// What a reader must know to compare it, such as work that it does not do.
+    pub(crate) note: &'static str,
+    /// Whether this is the raw limit that the others are compared with.
+    pub(crate) is_limit: bool,
+    /// What the command makes; removed after each run, outside of the timing.
+    pub(crate) product: Option<PathBuf>,
+}
+
+/// How a contest is run.
+pub(crate) struct Rules {
+    /// The program whose sub-command measures one run.
+    pub(crate) launcher: PathBuf,
+    /// Rounds that count.
+    pub(crate) rounds: usize,
+    /// Whether every run starts without caches.
+    pub(crate) cold: bool,
+}
+
+/// A contender after the contest.
+pub(crate) struct Outcome {
+    /// Who.
+    pub(crate) contender: Contender,
+    /// One run for each round that counts, in order; or why it was left out.
+    pub(crate) runs: Result<Vec<Run>, String>,
+}
+
+/// Runs all contenders in turns.
+///
+/// # Errors
+///
+/// If the caches cannot be dropped, or a product not removed: the numbers would not mean what they say.
+pub(crate) fn hold(
+    contenders: Vec<Contender>,
+    rules: &Rules,
+    tell: impl Fn(&str),
+) -> io::Result<Vec<Outcome>> {
+    let started = contenders.into_iter().map(|contender| Outcome { contender, runs: Ok(Vec::new()) });
+    let mut outcomes: Vec<Outcome> = started.collect();
+    for round in 0..=rules.rounds {
+        let mut told =
+            if round == 0 { "warm-up:".into() } else { format!("round {round} of {}:", rules.rounds) };
+        for index in order(round, outcomes.len()) {
+            let outcome = &mut outcomes[index];
+            let Ok(runs) = &mut outcome.runs else { continue };
+            match run_once(&outcome.contender, rules)? {
+                Ok(run) => {
+                    told.push_str(&format!(" {} {:.3};", outcome.contender.name, run.seconds));
+                    if round > 0 {
+                        runs.push(run);
+                    }
+                }
+                Err(reason) => {
+                    told.push_str(&format!(" {} left out;", outcome.contender.name));
+                    outcome.runs = Err(reason);
+                }
+            }
+        }
+        tell(&told);
+    }
+    Ok(outcomes)
+}
+
+/// Who runs when: each round starts with the next contender, and every other round goes backwards, so that nobody
+/// always runs after the same one.
+fn order(round: usize, contenders: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..contenders).map(|place| (place + round) % contenders).collect();
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+fn run_once(contender: &Contender, rules: &Rules) -> io::Result<Result<Run, String>> {
+    if rules.cold {
+        drop_caches()?;
+        // Reading the program itself is not what the cold run is about. A failure shows when it is started.
+        drop(contender.command.first().map(std::fs::read));
+    }
+    let run = measure(&rules.launcher, &contender.command);
+    match contender.product.as_deref() {
+        Some(product) if product.exists() => remove(product)?,
+        _ => {}
+    }
+    Ok(run)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a path below the benchmark's own directory, named by itself")]
+fn remove(product: &Path) -> io::Result<()> {
+    std::fs::remove_dir_all(product)
+}
+
+/// Writes back what is dirty and empties the page cache, the directory cache and the inode cache.
+///
+/// # Errors
+///
+/// Mostly that only root may.
+pub(crate) fn drop_caches() -> io::Result<()> {
+    rustix::fs::sync();
+    std::fs::write("/proc/sys/vm/drop_caches", "3")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_contender_runs_once_a_round_and_in_other_company() {
+        assert_eq!([order(0, 3), order(1, 3), order(2, 3)], [[0, 1, 2], [0, 2, 1], [2, 0, 1]]);
+        for round in 0..20 {
+            let mut sorted = order(round, 7);
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6]);
+        }
+    }
+}

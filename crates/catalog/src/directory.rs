@@ -1,0 +1,231 @@
+//! The directory of a catalog, which is there as a whole or not at all.
+//!
+//! ```text
+//!   begin    mkdir   PARENT/.NAME.PID.partial                 0700
+//!            create  part-00000.parquet ... errors.ndjson     0600
+//!   commit   create  manifest.json, fsync each file and the directory
+//!            rename  .NAME.PID.partial -> NAME, fsync PARENT
+//!   drop     unlink what was made, rmdir
+//! ```
+//!
+//! It writes no rows: whoever walks gets the files and fills them. The modes stay as they are after the commit: a
+//! catalog tells the names and sizes of files that not everyone may list, so handing it on is the operator's to do.
+//! A program that is killed leaves its `.partial` directory behind; no later one writes into it or removes it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Manifest, Result};
+
+/// Name of the file with a row for each entry that could not be done.
+pub const ERRORS_FILE: &str = "errors.ndjson";
+
+/// Name of the file that makes a catalog complete.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// Longest name of a file in bytes (`NAME_MAX`).
+const NAME_BYTES_MAX: usize = 255;
+
+/// Stale directories of the same process id that are stepped over before giving up.
+const STALE_MAX: u32 = 1000;
+
+/// Name of the shard with this number: `part-00000.parquet`.
+#[must_use]
+pub fn shard_name(index: usize) -> String {
+    format!("part-{index:05}.parquet")
+}
+
+/// A catalog that is being written. Dropped without [`commit`](Self::commit) it takes back what it made.
+#[derive(Debug)]
+pub struct Catalog {
+    partial: PathBuf,
+    place: PathBuf,
+    parent: PathBuf,
+    /// The second handle of each file syncs it at the end: it shares the open file with the first, and so sees
+    /// every write error that the first one's writes met.
+    made: Vec<(String, File)>,
+    renamed: bool,
+}
+
+impl Catalog {
+    /// Makes a private directory beside `place`, which does not exist or is an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CatalogNotEmpty`], [`Error::CatalogNotDirectory`] and [`Error::CatalogNoName`] for a `place` that
+    /// cannot be used, [`Error::CatalogWrite`] where the directory cannot be made.
+    pub fn begin(place: &Path) -> Result<Self> {
+        let name = place.file_name().ok_or_else(|| Error::CatalogNoName { path: place.to_owned() })?;
+        let parent = match place.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        // Without a slash at its end, behind which a link would be followed.
+        let place = parent.join(name);
+        check_vacant(&place)?;
+        Ok(Self {
+            partial: make_partial(parent, name)?,
+            place,
+            parent: parent.to_owned(),
+            made: Vec::new(),
+            renamed: false,
+        })
+    }
+
+    /// Makes the file of the shard with this number. Each number once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CatalogWrite`] where it cannot be made, as when it was made before.
+    pub fn shard_file(&mut self, index: usize) -> Result<File> {
+        self.create(shard_name(index))
+    }
+
+    /// Makes [`ERRORS_FILE`]. Once.
+    ///
+    /// # Errors
+    ///
+    /// As [`shard_file`](Self::shard_file).
+    pub fn errors_file(&mut self) -> Result<File> {
+        self.create(ERRORS_FILE.to_owned())
+    }
+
+    /// Writes the manifest, brings everything to the disk and puts the catalog in its place.
+    ///
+    /// Whoever filled the files has flushed its own buffers before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CatalogNotEmpty`] where something has come into its place in the meantime, [`Error::CatalogWrite`]
+    /// where a step fails. Nothing is left then, with one exception: where the last step fails, the sync of the
+    /// directory above, the catalog is in its place, complete, and may not outlive a power cut.
+    pub fn commit(mut self, manifest: &Manifest) -> Result<()> {
+        self.write_manifest(manifest)?;
+        for (name, file) in &self.made {
+            file.sync_all().map_err(write_error("sync", &self.partial.join(name)))?;
+        }
+        sync_directory(&self.partial)?;
+        fs::rename(&self.partial, &self.place).map_err(|source| match source.kind() {
+            ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => {
+                Error::CatalogNotEmpty { path: self.place.clone() }
+            }
+            ErrorKind::NotADirectory => Error::CatalogNotDirectory { path: self.place.clone() },
+            _ => write_error("rename catalog to", &self.place)(source),
+        })?;
+        self.renamed = true;
+        sync_directory(&self.parent)
+    }
+
+    fn write_manifest(&mut self, manifest: &Manifest) -> Result<()> {
+        let path = self.partial.join(MANIFEST_FILE);
+        let mut text = serde_json::to_vec_pretty(manifest)
+            .map_err(io::Error::from)
+            .map_err(write_error("write", &path))?;
+        text.push(b'\n');
+        let mut file = self.create(MANIFEST_FILE.to_owned())?;
+        file.write_all(&text).map_err(write_error("write", &path))
+    }
+
+    fn create(&mut self, name: String) -> Result<File> {
+        let path = self.partial.join(&name);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(write_error("create", &path))?;
+        match file.try_clone() {
+            Ok(twin) => self.made.push((name, twin)),
+            Err(source) => {
+                // A name that is not in `made` would keep the directory from going away.
+                fs::remove_file(&path).map_err(write_error("remove", &path))?;
+                return Err(write_error("create", &path)(source));
+            }
+        }
+        Ok(file)
+    }
+}
+
+impl Drop for Catalog {
+    /// Removes the names that it made and then the directory, which stays if anyone else put something in.
+    fn drop(&mut self) {
+        if self.renamed {
+            return;
+        }
+        for (name, _) in &self.made {
+            // There is nobody to tell: the error that led here is the one that counts. What cannot be removed
+            // keeps a name that no reader takes for a catalog.
+            let _ignored = fs::remove_file(self.partial.join(name));
+        }
+        let _ignored = fs::remove_dir(&self.partial);
+    }
+}
+
+/// Makes `.NAME.PID.partial`, or the first of `.NAME.PID.1.partial` and so on that is free.
+fn make_partial(parent: &Path, name: &OsStr) -> Result<PathBuf> {
+    let process = std::process::id();
+    for attempt in 0..=STALE_MAX {
+        let ending = match attempt {
+            0 => format!(".{process}.partial"),
+            _ => format!(".{process}.{attempt}.partial"),
+        };
+        let path = parent.join(partial_name(name, &ending));
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(source) if source.kind() == ErrorKind::AlreadyExists && attempt < STALE_MAX => {}
+            Err(source) => return Err(write_error("create directory", &path)(source)),
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// `.NAMEENDING`, with NAME cut where the whole would be too long for a name, and not inside a UTF-8 character:
+/// some file systems take nothing else.
+fn partial_name(name: &OsStr, ending: &str) -> OsString {
+    let name = name.as_bytes();
+    let mut kept = name.len().min(NAME_BYTES_MAX - 1 - ending.len());
+    while kept > 0 && name.get(kept).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        kept -= 1;
+    }
+    let mut partial = vec![b'.'];
+    partial.extend_from_slice(&name[..kept]);
+    partial.extend_from_slice(ending.as_bytes());
+    OsString::from_vec(partial)
+}
+
+/// Nothing there, or an empty directory. A link to one is refused: a rename puts nothing in the place of a link.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the operator named this one path; the rename decides, this only fails early"
+)]
+fn check_vacant(place: &Path) -> Result<()> {
+    match fs::symlink_metadata(place) {
+        Ok(found) if !found.is_dir() => {
+            return Err(Error::CatalogNotDirectory { path: place.to_owned() });
+        }
+        Ok(_) => {}
+        Err(source) if source.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(write_error("look at", place)(source)),
+    }
+    let mut entries = fs::read_dir(place).map_err(write_error("read directory", place))?;
+    if entries.next().is_some() {
+        return Err(Error::CatalogNotEmpty { path: place.to_owned() });
+    }
+    Ok(())
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(write_error("sync directory", path))
+}
+
+fn write_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::CatalogWrite { operation, path, source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! What can go wrong with records as a whole. The error of one entry is none of these: it is a row. No I/O.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use atta_entry::{Errno, escape};
+use parquet::errors::ParquetError;
+
+/// Why a list could not be read, or a shard or a catalog could not be written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A list could not be read on.
+    ListRead {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A list is in neither form: it holds line ends, no NUL, and does not begin as NDJSON.
+    ListForm,
+    /// An item of a list is empty.
+    ListEmptyPath {
+        /// Number of the item, from 1; in NDJSON the number of its line.
+        item: u64,
+    },
+    /// An item of a list holds a NUL, which no path can.
+    ListNul {
+        /// Number of the item, from 1; in NDJSON the number of its line.
+        item: u64,
+    },
+    /// An item of a list is longer than a path or a row may be.
+    ListTooLong {
+        /// Number of the item, from 1; in NDJSON the number of its line.
+        item: u64,
+        /// The limit that it passes, in bytes.
+        bytes_max: usize,
+    },
+    /// An item of a list has `..` among its components: it could lead out of its tree.
+    ListParent {
+        /// Number of the item, from 1; in NDJSON the number of its line.
+        item: u64,
+    },
+    /// A line of a list is no row.
+    ListJson {
+        /// Number of the line, from 1.
+        line: u64,
+        /// Byte in the line, from 1; 0 where it is not known.
+        column: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The hexadecimal digits of a row are none, or there is an odd number of them.
+    ListHex {
+        /// Number of the line, from 1.
+        line: u64,
+        /// Name of the field that holds them.
+        field: &'static str,
+    },
+    /// A shard could not be written: the disk is full, for one.
+    ShardWrite {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The Parquet writer refused what it was given.
+    ShardEncode {
+        /// What it said.
+        source: ParquetError,
+    },
+    /// An entry without metadata was pushed to a shard with [`Columns::Full`](crate::Columns::Full).
+    ShardNoMetadata {
+        /// The entry.
+        path: Vec<u8>,
+    },
+    /// The shard had failed before; nothing more can be written to it.
+    ShardBroken,
+    /// The directory for a catalog is there and something is in it.
+    CatalogNotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The place for a catalog is taken by something that is no directory, or by a symbolic link.
+    CatalogNotDirectory {
+        /// The place.
+        path: PathBuf,
+    },
+    /// The path for a catalog does not end in a name, as `.`, `..` and `/` do not.
+    CatalogNoName {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file or a directory of a catalog could not be made, written, synced, renamed or looked at.
+    CatalogWrite {
+        /// What was tried, as in `cannot WORDS`.
+        operation: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What this crate's functions return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The system's error number behind it, where there is one: `ENOSPC` for a full disk.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        self.io_source()?.raw_os_error().map(Errno)
+    }
+
+    fn io_source(&self) -> Option<&io::Error> {
+        match self {
+            Self::ListRead { source } | Self::ShardWrite { source } | Self::CatalogWrite { source, .. } => {
+                Some(source)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The Parquet crate boxes the errors of its output; they come out again as what they were.
+impl From<ParquetError> for Error {
+    fn from(error: ParquetError) -> Self {
+        match error {
+            ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+                Ok(source) => Self::ShardWrite { source: *source },
+                Err(inner) => Self::ShardEncode { source: ParquetError::External(inner) },
+            },
+            source => Self::ShardEncode { source },
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ListRead { source } => write!(f, "cannot read list: {}", reason(source)),
+            Self::ListForm => f.write_str(
+                "list is neither NUL-separated nor NDJSON; line-separated lists cannot hold every name; \
+                 use find -print0",
+            ),
+            Self::ListEmptyPath { item } => write!(f, "list item {item}: empty path"),
+            Self::ListNul { item } => write!(f, "list item {item}: path holds a NUL"),
+            Self::ListTooLong { item, bytes_max } => {
+                write!(f, "list item {item}: longer than {bytes_max} bytes")
+            }
+            Self::ListParent { item } => write!(f, "list item {item}: path has a `..` component"),
+            Self::ListJson { line, column, reason } => {
+                write!(f, "list line {line}, column {column}: {reason}")
+            }
+            Self::ListHex { line, field } => {
+                write!(f, "list line {line}: {field} is not an even number of hexadecimal digits")
+            }
+            Self::ShardWrite { source } => write!(f, "cannot write shard: {}", reason(source)),
+            Self::ShardEncode { source } => write!(f, "cannot encode shard: {source}"),
+            Self::ShardNoMetadata { path } => {
+                write!(f, "cannot record {}: full columns need its metadata", escape(path))
+            }
+            Self::ShardBroken => f.write_str("cannot write shard: it failed before"),
+            Self::CatalogNotEmpty { path } => write!(f, "catalog directory is not empty: {}", shown(path)),
+            Self::CatalogNotDirectory { path } => write!(f, "not a directory: {}", shown(path)),
+            Self::CatalogNoName { path } => {
+                write!(f, "path for a catalog does not end in a name: {}", shown(path))
+            }
+            Self::CatalogWrite { operation, path, source } => {
+                write!(f, "cannot {operation}: {}: {}", shown(path), reason(source))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::ShardEncode { source } => Some(source),
+            _ => self.io_source().map(|source| source as _),
+        }
+    }
+}
+
+/// `no space left on device (ENOSPC)` where there is a number, else the library's own words.
+fn reason(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| error.to_string(), |number| Errno(number).to_string())
+}
+
+fn shown(path: &std::path::Path) -> String {
+    escape(path.as_os_str().as_encoded_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_keeps_its_number_through_the_parquet_crate() {
+        let error = Error::from(ParquetError::from(io::Error::from_raw_os_error(28)));
+        assert_eq!(error.errno(), Some(Errno(28)));
+        assert_eq!(error.to_string(), "cannot write shard: no space left on device (ENOSPC)");
+        assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn names_in_messages_are_escaped() {
+        let error = Error::CatalogNotEmpty { path: "a\x1b[31m".into() };
+        assert_eq!(error.to_string(), "catalog directory is not empty: a\\x1b[31m");
+    }
+}

@@ -1,0 +1,197 @@
+//! Lists of paths that are read back: NUL-separated as `find -print0` writes them, or NDJSON as `errors.ndjson` is.
+//! It opens nothing, neither the list nor what the list names.
+//!
+//! A list may come from anywhere and is not believed: it is read item by item with a bound on each, and an item
+//! that could lead out of its tree is an error. So is a line-separated list: a name can hold a line end, and a
+//! reader that guesses would act on files that nobody listed.
+
+mod record;
+mod row;
+
+use std::io::{BufRead, Chain, Cursor, ErrorKind, Read};
+
+use crate::{Error, Result};
+use record::{Record, read_record};
+
+/// Longest path in a list, in bytes: far above `PATH_MAX` (4096), which no path below a directory need keep to.
+pub const PATH_BYTES_MAX: usize = 1 << 20;
+
+/// Longest NDJSON row in a list, in bytes: two paths of [`PATH_BYTES_MAX`] with every byte escaped, and as
+/// hexadecimal digits, take 16 MiB; the rest is for the other fields.
+pub const ROW_BYTES_MAX: usize = 17 << 20;
+
+/// Bytes from the beginning in which a NUL says that a list is not NDJSON though it begins with `{`.
+const FORM_BYTES: usize = 64 << 10;
+
+/// One item of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The root it was found below, where the list says so (NDJSON alone). It is a claim of whoever wrote the list:
+    /// compare it with roots that are known, do not open it for its own sake.
+    pub root: Option<Vec<u8>>,
+    /// The whole path: not empty, no NUL, at most [`PATH_BYTES_MAX`]. No `..` among its components, but for those
+    /// of `root` where it begins with that.
+    pub path: Vec<u8>,
+}
+
+/// Reads a list item by item. In memory it holds one item, and of an NDJSON list its first 64 KiB.
+///
+/// The first error ends it: after a broken item nothing says where the next one begins.
+pub struct ListReader<R: BufRead> {
+    input: Chain<Cursor<Vec<u8>>, R>,
+    form: Form,
+    buffer: Vec<u8>,
+    items: u64,
+    nul_seen: bool,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Nul,
+    Ndjson,
+}
+
+impl<R: BufRead> ListReader<R> {
+    /// Begins to read a list and finds out its form: NDJSON where it begins with `{` and has no NUL in its first
+    /// 64 KiB, else NUL-separated. Of a NUL-separated list that does not begin with `{` it reads nothing ahead.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ListRead`] where the input cannot be read.
+    pub fn new(mut input: R) -> Result<Self> {
+        let (form, head) = detect(&mut input)?;
+        Ok(Self {
+            input: Cursor::new(head).chain(input),
+            form,
+            buffer: Vec::new(),
+            items: 0,
+            nul_seen: false,
+            ended: false,
+        })
+    }
+
+    fn read_next(&mut self) -> Result<Option<Listed>> {
+        match self.form {
+            Form::Nul => self.read_path(),
+            Form::Ndjson => self.read_row(),
+        }
+    }
+
+    fn read_path(&mut self) -> Result<Option<Listed>> {
+        let record = read_record(&mut self.input, 0, PATH_BYTES_MAX, &mut self.buffer)?;
+        self.items += 1;
+        // Until the first NUL nothing says that the NULs, and not the line ends, are between the items.
+        let lines = !self.nul_seen && self.buffer.contains(&b'\n');
+        match record {
+            Record::End => return Ok(None),
+            Record::TooLong | Record::Unfinished if lines => return Err(Error::ListForm),
+            Record::TooLong => {
+                return Err(Error::ListTooLong { item: self.items, bytes_max: PATH_BYTES_MAX });
+            }
+            Record::Unfinished => {}
+            Record::Finished => self.nul_seen = true,
+        }
+        let path = std::mem::take(&mut self.buffer);
+        check(&path, self.items)?;
+        check_parents(&path, self.items)?;
+        Ok(Some(Listed { root: None, path }))
+    }
+
+    fn read_row(&mut self) -> Result<Option<Listed>> {
+        loop {
+            let record = read_record(&mut self.input, b'\n', ROW_BYTES_MAX, &mut self.buffer)?;
+            self.items += 1;
+            match record {
+                Record::End => return Ok(None),
+                Record::TooLong => {
+                    return Err(Error::ListTooLong { item: self.items, bytes_max: ROW_BYTES_MAX });
+                }
+                Record::Finished | Record::Unfinished => {}
+            }
+            if !self.buffer.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        let listed = row::parse(&self.buffer, self.items)?;
+        check(&listed.path, self.items)?;
+        if let Some(root) = &listed.root {
+            check(root, self.items)?;
+        }
+        check_parents(below_root(&listed), self.items)?;
+        Ok(Some(listed))
+    }
+}
+
+impl<R: BufRead> Iterator for ListReader<R> {
+    type Item = Result<Listed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let item = self.read_next().transpose();
+        self.ended = !matches!(item, Some(Ok(_)));
+        item
+    }
+}
+
+/// The form of a list, and the bytes that were read to know it.
+fn detect(input: &mut impl BufRead) -> Result<(Form, Vec<u8>)> {
+    let mut head = Vec::new();
+    let mut more = true;
+    // One byte tells most lists; only a `{` needs a look at what follows. A writer that is slow is not waited for
+    // longer than that.
+    while more && head.len() < FORM_BYTES && !head.contains(&0) {
+        if head.first().is_some_and(|&first| first != b'{') {
+            break;
+        }
+        let want = if head.is_empty() { 1 } else { FORM_BYTES - head.len() };
+        let available = match input.fill_buf() {
+            Ok(available) => available,
+            Err(source) if source.kind() == ErrorKind::Interrupted => continue,
+            Err(source) => return Err(Error::ListRead { source }),
+        };
+        let taken = available.len().min(want);
+        more = taken > 0;
+        head.extend_from_slice(&available[..taken]);
+        input.consume(taken);
+    }
+    let ndjson = head.first() == Some(&b'{') && !head.contains(&0);
+    Ok((if ndjson { Form::Ndjson } else { Form::Nul }, head))
+}
+
+/// What no path may be.
+fn check(path: &[u8], item: u64) -> Result<()> {
+    if path.is_empty() {
+        return Err(Error::ListEmptyPath { item });
+    }
+    if path.contains(&0) {
+        return Err(Error::ListNul { item });
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return Err(Error::ListTooLong { item, bytes_max: PATH_BYTES_MAX });
+    }
+    Ok(())
+}
+
+fn check_parents(path: &[u8], item: u64) -> Result<()> {
+    if path.split(|&byte| byte == b'/').any(|component| component == b"..") {
+        return Err(Error::ListParent { item });
+    }
+    Ok(())
+}
+
+/// The path below its root where it has one and begins with it, else the whole path. A root may well be `../data`.
+fn below_root(listed: &Listed) -> &[u8] {
+    let Some(root) = &listed.root else {
+        return &listed.path;
+    };
+    match listed.path.strip_prefix(root.as_slice()) {
+        Some(rest) if rest.is_empty() || rest[0] == b'/' || root.ends_with(b"/") => rest,
+        _ => &listed.path,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! One NDJSON row of a list: where its path and its root stand. It checks no path.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::Listed;
+use crate::lossy::from_hex;
+use crate::{Error, Result};
+
+/// The fields that count; a row of a walk or of `errors.ndjson` has more.
+#[derive(Deserialize)]
+struct Row<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    path_raw: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    root: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    root_raw: Option<Cow<'a, str>>,
+}
+
+/// The path and the root of the row on line `line`; `path_raw` and `root_raw` win over their texts.
+pub(super) fn parse(bytes: &[u8], line: u64) -> Result<Listed> {
+    let row: Row<'_> = serde_json::from_slice(bytes).map_err(|error| Error::ListJson {
+        line,
+        column: error.column(),
+        reason: reason(&error),
+    })?;
+    let path = match row.path_raw {
+        Some(digits) => decode(&digits, line, "path_raw")?,
+        None => row.path.into_owned().into_bytes(),
+    };
+    let root = match row.root_raw {
+        Some(digits) => Some(decode(&digits, line, "root_raw")?),
+        None => row.root.map(|root| root.into_owned().into_bytes()),
+    };
+    Ok(Listed { root, path })
+}
+
+fn decode(digits: &str, line: u64, field: &'static str) -> Result<Vec<u8>> {
+    from_hex(digits).ok_or(Error::ListHex { line, field })
+}
+
+/// What the JSON reader says, without its place: it counts lines in the one row that it saw.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((reason, _)) => reason.to_owned(),
+        None => text,
+    }
+}

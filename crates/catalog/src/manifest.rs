@@ -1,0 +1,133 @@
+//! What `manifest.json` says of a catalog: where it comes from, what is in it, and that it is whole. No I/O.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::columns::SCHEMA_VERSION;
+use crate::directory::ERRORS_FILE;
+use crate::lossy::{hex_into, lossy_into};
+use crate::{Columns, ShardSummary};
+
+/// `manifest.json`. It is written last: a catalog that has one is complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the columns and of this file.
+    pub schema_version: u32,
+    /// The program that wrote it.
+    pub program: String,
+    /// Its version.
+    pub version: String,
+    /// The roots of the walk, in the order in which they were given.
+    pub roots: Vec<RootName>,
+    /// The command line without the program: what was given, word by word.
+    pub options: Vec<String>,
+    /// When the walk began, RFC 3339 in UTC; [`timestamp_into`](crate::timestamp_into) writes it so.
+    pub started: String,
+    /// When it ended, in the same form.
+    pub finished: String,
+    /// Names of the columns in order.
+    pub columns: Vec<String>,
+    /// The shards, by number.
+    pub shards: Vec<ShardRecord>,
+    /// Counts of the walk, as the program reports them.
+    pub totals: serde_json::Value,
+    /// Entries that could not be done.
+    pub errors: ErrorTotals,
+}
+
+impl Manifest {
+    /// A manifest of this schema with these columns, and nothing else filled in.
+    #[must_use]
+    pub fn new(program: &str, version: &str, columns: Columns) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            program: program.to_owned(),
+            version: version.to_owned(),
+            roots: Vec::new(),
+            options: Vec::new(),
+            started: String::new(),
+            finished: String::new(),
+            columns: columns.names().map(str::to_owned).collect(),
+            shards: Vec::new(),
+            totals: serde_json::Value::Null,
+            errors: ErrorTotals::default(),
+        }
+    }
+}
+
+/// A root as it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootName {
+    /// As text, with U+FFFD for what is not UTF-8.
+    pub path: String,
+    /// Its bytes in hexadecimal digits, where the text loses something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_raw: Option<String>,
+}
+
+impl From<&[u8]> for RootName {
+    fn from(bytes: &[u8]) -> Self {
+        let mut path = Vec::new();
+        let path_raw = lossy_into(bytes, &mut path).then(|| {
+            let mut digits = Vec::new();
+            hex_into(bytes, &mut digits);
+            String::from_utf8_lossy(&digits).into_owned()
+        });
+        Self { path: String::from_utf8_lossy(&path).into_owned(), path_raw }
+    }
+}
+
+/// One shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardRecord {
+    /// Name of the file in the directory of the catalog.
+    pub file: String,
+    /// Entries in it.
+    pub rows: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl ShardRecord {
+    /// The record of the shard with this number.
+    #[must_use]
+    pub fn new(index: usize, summary: ShardSummary) -> Self {
+        Self { file: crate::shard_name(index), rows: summary.rows, bytes: summary.bytes }
+    }
+}
+
+/// How many entries could not be done, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorTotals {
+    /// All of them.
+    pub count: u64,
+    /// How many of each error, by its name as in `EACCES`.
+    pub by_errno: BTreeMap<String, u64>,
+    /// Name of the file that has a row for each, in the directory of the catalog.
+    pub file: String,
+}
+
+impl Default for ErrorTotals {
+    fn default() -> Self {
+        Self { count: 0, by_errno: BTreeMap::new(), file: ERRORS_FILE.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_through_json_and_back() {
+        let mut manifest = Manifest::new("atta", "0.1.0", Columns::Lite { targets: false });
+        manifest.roots = vec![RootName::from(&b"a"[..]), RootName::from(&b"\xff"[..])];
+        manifest.shards = vec![ShardRecord::new(0, ShardSummary { rows: 3, bytes: 9 })];
+        let text = serde_json::to_string(&manifest).unwrap();
+        assert!(text.starts_with("{\"schema_version\":1,\"program\":\"atta\",\"version\":\"0.1.0\""));
+        assert!(text.contains("\"roots\":[{\"path\":\"a\"},{\"path\":\"\u{fffd}\",\"path_raw\":\"ff\"}]"));
+        assert!(text.contains("\"shards\":[{\"file\":\"part-00000.parquet\",\"rows\":3,\"bytes\":9}]"));
+        assert!(text.contains("\"errors\":{\"count\":0,\"by_errno\":{},\"file\":\"errors.ndjson\"}"));
+        assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), manifest);
+    }
+}

@@ -1,0 +1,332 @@
+//! The columns of one row group in memory, and their way into the file. It decides no encoding and holds no file.
+//!
+//! Numbers lie as Parquet takes them, in one vector a column. Bytes lie one after another in one buffer a column:
+//! the Parquet crate wants each value as a slice of a shared buffer, and so a value costs no allocation.
+
+use std::io::Write;
+
+use atta_entry::{Entry, Kind, Metadata, Timestamp};
+use bytes::Bytes;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+
+use crate::lossy::lossy_into;
+use crate::{Columns, Error, Result};
+
+/// Values handed to the Parquet crate at once: its own batch, so that it splits nothing up.
+const BATCH_ROWS: usize = 1024;
+
+/// Rows that have not been written yet, column by column.
+pub(super) struct RowGroup {
+    columns: Columns,
+    row_bytes: usize,
+    path: ByteColumn,
+    path_raw: ByteColumn,
+    kind: Vec<Kind>,
+    depth: Vec<i32>,
+    inode: Vec<i64>,
+    metadata: MetadataColumns,
+    target: ByteColumn,
+    target_raw: ByteColumn,
+}
+
+/// The columns that full catalogs have and lite ones have not.
+#[derive(Default)]
+struct MetadataColumns {
+    device: Vec<i64>,
+    mode: Vec<i32>,
+    nlink: Vec<i32>,
+    uid: Vec<i32>,
+    gid: Vec<i32>,
+    size: Vec<i64>,
+    blocks: Vec<i64>,
+    atime: TimeColumn,
+    mtime: TimeColumn,
+    ctime: TimeColumn,
+    btime: TimeColumn,
+}
+
+/// Nanoseconds since the epoch, where there are any and 64 bits hold them. A level is 1 for a value, 0 for a null.
+#[derive(Default)]
+struct TimeColumn {
+    values: Vec<i64>,
+    levels: Vec<i16>,
+}
+
+/// Byte strings in one buffer. `levels` has a row each and stays empty in a column that knows no null.
+#[derive(Default)]
+struct ByteColumn {
+    data: Vec<u8>,
+    ends: Vec<usize>,
+    levels: Vec<i16>,
+}
+
+impl RowGroup {
+    pub(super) fn new(columns: Columns) -> Self {
+        Self {
+            columns,
+            row_bytes: row_bytes(columns),
+            path: ByteColumn::default(),
+            path_raw: ByteColumn::default(),
+            kind: Vec::new(),
+            depth: Vec::new(),
+            inode: Vec::new(),
+            metadata: MetadataColumns::default(),
+            target: ByteColumn::default(),
+            target_raw: ByteColumn::default(),
+        }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.kind.len()
+    }
+
+    /// Bytes that the rows take here.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows() * self.row_bytes
+            + self.path.data.len()
+            + self.path_raw.data.len()
+            + self.target.data.len()
+            + self.target_raw.data.len()
+    }
+
+    pub(super) fn push(&mut self, entry: &Entry<'_>) -> Result<()> {
+        if self.columns.metadata() {
+            // Before anything is pushed: columns of unequal length are what must never be.
+            let Some(metadata) = entry.metadata else {
+                return Err(Error::ShardNoMetadata { path: entry.path() });
+            };
+            self.metadata.push(metadata);
+        }
+        self.push_path(entry);
+        self.kind.push(entry.kind);
+        self.depth.push(entry.depth.cast_signed());
+        self.inode.push(entry.inode.cast_signed());
+        if self.columns.targets() {
+            self.push_target(entry.target);
+        }
+        Ok(())
+    }
+
+    fn push_path(&mut self, entry: &Entry<'_>) {
+        let start = self.path.data.len();
+        entry.path_into(&mut self.path.data);
+        let whole = str::from_utf8(&self.path.data[start..]).is_ok();
+        if whole {
+            self.path_raw.push_null();
+        } else {
+            let raw = self.path.data.split_off(start);
+            lossy_into(&raw, &mut self.path.data);
+            self.path_raw.push(&raw);
+        }
+        self.path.ends.push(self.path.data.len());
+    }
+
+    fn push_target(&mut self, target: Option<&[u8]>) {
+        let Some(target) = target else {
+            self.target.push_null();
+            self.target_raw.push_null();
+            return;
+        };
+        let lossy = lossy_into(target, &mut self.target.data);
+        self.target.ends.push(self.target.data.len());
+        self.target.levels.push(1);
+        if lossy {
+            self.target_raw.push(target);
+        } else {
+            self.target_raw.push_null();
+        }
+    }
+
+    /// Writes the rows as one row group and forgets them, also where that fails. The buffers stay for the next one.
+    pub(super) fn write<W: Write + Send>(&mut self, writer: &mut SerializedFileWriter<W>) -> Result<()> {
+        let written = self.write_columns(writer);
+        self.clear();
+        written
+    }
+
+    /// In the order of the schema: the Parquet crate hands its columns out one after another.
+    fn write_columns<W: Write + Send>(&mut self, writer: &mut SerializedFileWriter<W>) -> Result<()> {
+        let mut group = writer.next_row_group()?;
+        self.path.write(&mut group)?;
+        self.path_raw.write(&mut group)?;
+        write_kinds(&self.kind, &mut group)?;
+        write_numbers::<Int32Type, W>(&self.depth, None, &mut group)?;
+        write_numbers::<Int64Type, W>(&self.inode, None, &mut group)?;
+        if self.columns.metadata() {
+            self.metadata.write(&mut group)?;
+        }
+        if self.columns.targets() {
+            self.target.write(&mut group)?;
+            self.target_raw.write(&mut group)?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        for column in [&mut self.path, &mut self.path_raw, &mut self.target, &mut self.target_raw] {
+            column.clear();
+        }
+        self.kind.clear();
+        self.depth.clear();
+        self.inode.clear();
+        self.metadata.clear();
+    }
+}
+
+impl MetadataColumns {
+    fn push(&mut self, metadata: &Metadata) {
+        self.device.push(metadata.device.cast_signed());
+        self.mode.push(metadata.mode.cast_signed());
+        self.nlink.push(metadata.nlink.cast_signed());
+        self.uid.push(metadata.uid.cast_signed());
+        self.gid.push(metadata.gid.cast_signed());
+        self.size.push(metadata.size.cast_signed());
+        self.blocks.push(metadata.blocks.cast_signed());
+        self.atime.push(Some(metadata.atime));
+        self.mtime.push(Some(metadata.mtime));
+        self.ctime.push(Some(metadata.ctime));
+        self.btime.push(metadata.btime);
+    }
+
+    fn write<W: Write + Send>(&self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+        write_numbers::<Int64Type, W>(&self.device, None, group)?;
+        for column in [&self.mode, &self.nlink, &self.uid, &self.gid] {
+            write_numbers::<Int32Type, W>(column, None, group)?;
+        }
+        for column in [&self.size, &self.blocks] {
+            write_numbers::<Int64Type, W>(column, None, group)?;
+        }
+        for column in [&self.atime, &self.mtime, &self.ctime, &self.btime] {
+            write_numbers::<Int64Type, W>(&column.values, Some(&column.levels), group)?;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        for column in [&mut self.device, &mut self.size, &mut self.blocks] {
+            column.clear();
+        }
+        for column in [&mut self.mode, &mut self.nlink, &mut self.uid, &mut self.gid] {
+            column.clear();
+        }
+        for column in [&mut self.atime, &mut self.mtime, &mut self.ctime, &mut self.btime] {
+            column.values.clear();
+            column.levels.clear();
+        }
+    }
+}
+
+impl TimeColumn {
+    fn push(&mut self, time: Option<Timestamp>) {
+        match time.and_then(nanoseconds) {
+            Some(value) => {
+                self.values.push(value);
+                self.levels.push(1);
+            }
+            None => self.levels.push(0),
+        }
+    }
+}
+
+/// The quick way first: it gives up on the last fraction of a second before 1677-09-21T00:12:44Z, which fits.
+fn nanoseconds(time: Timestamp) -> Option<i64> {
+    time.as_nanoseconds_i64().or_else(|| i64::try_from(time.as_nanoseconds()).ok())
+}
+
+impl ByteColumn {
+    fn push(&mut self, value: &[u8]) {
+        self.data.extend_from_slice(value);
+        self.ends.push(self.data.len());
+        self.levels.push(1);
+    }
+
+    fn push_null(&mut self) {
+        self.levels.push(0);
+    }
+
+    fn write<W: Write + Send>(&mut self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+        let data = Bytes::from(std::mem::take(&mut self.data));
+        let mut start = 0;
+        let values = self.ends.iter().map(|&end| {
+            let value = ByteArray::from(data.slice(start..end));
+            start = end;
+            value
+        });
+        let written = write_bytes(values, &self.levels, group);
+        // Nobody else holds a slice of it any more, so this takes the buffer back and copies nothing.
+        self.data = Vec::from(data);
+        written
+    }
+
+    fn clear(&mut self) {
+        self.data.clear();
+        self.ends.clear();
+        self.levels.clear();
+    }
+}
+
+/// Writes a column of byte strings batch by batch, so that never more than a batch of slices is alive.
+fn write_bytes<W: Write + Send>(
+    mut values: impl Iterator<Item = ByteArray>,
+    levels: &[i16],
+    group: &mut SerializedRowGroupWriter<'_, W>,
+) -> Result<()> {
+    let mut column = group.next_column()?.ok_or_else(column_missing)?;
+    let mut batch = Vec::with_capacity(BATCH_ROWS);
+    if levels.is_empty() {
+        loop {
+            batch.clear();
+            batch.extend(values.by_ref().take(BATCH_ROWS));
+            if batch.is_empty() {
+                break;
+            }
+            column.typed::<ByteArrayType>().write_batch(&batch, None, None)?;
+        }
+    }
+    for levels in levels.chunks(BATCH_ROWS) {
+        let present = levels.iter().filter(|&&level| level == 1).count();
+        batch.clear();
+        batch.extend(values.by_ref().take(present));
+        column.typed::<ByteArrayType>().write_batch(&batch, Some(levels), None)?;
+    }
+    column.close()?;
+    Ok(())
+}
+
+fn write_kinds<W: Write + Send>(kinds: &[Kind], group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+    let names = Kind::ALL.map(|kind| ByteArray::from(Bytes::from_static(kind.name().as_bytes())));
+    let values = kinds.iter().map(|&kind| names[kind as usize].clone());
+    write_bytes(values, &[], group)
+}
+
+fn write_numbers<T: DataType, W: Write + Send>(
+    values: &[T::T],
+    levels: Option<&[i16]>,
+    group: &mut SerializedRowGroupWriter<'_, W>,
+) -> Result<()> {
+    let mut column = group.next_column()?.ok_or_else(column_missing)?;
+    column.typed::<T>().write_batch(values, levels, None)?;
+    column.close()?;
+    Ok(())
+}
+
+fn column_missing() -> ParquetError {
+    ParquetError::General("the schema has fewer columns than a row".to_owned())
+}
+
+/// Bytes of a row in the vectors, without its byte strings.
+const fn row_bytes(columns: Columns) -> usize {
+    const LEVEL: usize = size_of::<i16>();
+    // path's end, path_raw's level, kind, depth, inode
+    let mut bytes = 8 + LEVEL + 1 + 4 + 8;
+    if columns.metadata() {
+        bytes += 3 * 8 + 4 * 4 + 4 * (8 + LEVEL);
+    }
+    if columns.targets() {
+        bytes += 8 + 2 * LEVEL;
+    }
+    bytes
+}

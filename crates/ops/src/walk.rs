@@ -1,0 +1,208 @@
+//! Walks file trees: every entry once, with its metadata, on many threads, handed to a function of the caller's.
+//!
+//! An operation of your own is a function of an entry; what it gives back becomes tasks that any thread may take.
+//! This one counts the lines of all Rust sources of a tree:
+//!
+//! ```no_run
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use atta_entry::Kind;
+//! use atta_ops::walk::{self, Options, Start};
+//!
+//! let lines = AtomicU64::new(0);
+//! let count = walk::each(|entry, tasks| {
+//!     if entry.kind == Kind::File && entry.name.ends_with(b".rs") {
+//!         tasks.push(entry.path());
+//!     }
+//! })
+//! .with_tasks(|path, _| {
+//!     let path = String::from_utf8_lossy(path).into_owned();
+//!     let text = std::fs::read(path).unwrap_or_default();
+//!     lines.fetch_add(text.split(|&byte| byte == b'\n').count() as u64, Ordering::Relaxed);
+//! });
+//! walk::run(&count, vec![Start::new("src")], &Options::default(), |_| {});
+//! println!("{} lines", lines.into_inner());
+//! ```
+//!
+//! What it does not do: it writes nothing, prints nothing, and reads no file's contents. An entry that fails is handed
+//! to [`Visit::failure`] and never stops the walk. No name is ever looked up through a symbolic link that the walk did
+//! not decide to follow (see `link.rs`).
+
+mod directory;
+mod hard_links;
+mod job;
+mod kernel;
+mod link;
+mod look;
+mod names;
+mod profile;
+mod rules;
+mod summary;
+mod task;
+mod visit;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use atta_runtime::{Rate, SpillReport, Stop, Threads, WorkerReport};
+
+pub use hard_links::HardLinks;
+pub use kernel::Features;
+pub use profile::Profile;
+pub use rules::{BadRule, Rule, Rules};
+pub use summary::{Summary, Totals};
+pub use visit::{Each, Tasks, Visit, each};
+
+use job::WalkJob;
+use task::Task;
+
+/// Where a walk starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// A path as the operator gave it. Symbolic links on the way to it are followed, the last name's only if the walk
+    /// follows links or it ends in a slash.
+    pub root: Vec<u8>,
+    /// A path below it, from a list: no link on the way to it is followed, and only it and what is below it is walked.
+    pub below: Option<Vec<u8>>,
+}
+
+impl Start {
+    /// Starts at a path.
+    #[must_use]
+    pub fn new(root: impl Into<Vec<u8>>) -> Self {
+        Self { root: root.into(), below: None }
+    }
+}
+
+/// How a walk is done.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// Do not enter directories on other file systems, nor other mounts of the same one.
+    pub one_file_system: bool,
+    /// Levels below the root that are listed; none: all. With 0 the root alone.
+    pub max_depth: Option<u32>,
+    /// Follow symbolic links that stay below the root; others are failures, as is a link back to a directory above it.
+    pub follow: bool,
+    /// Do not ask for metadata where the directory says of which kind an entry is.
+    pub lite: bool,
+    /// Read the targets of symbolic links.
+    pub targets: bool,
+    /// Entries to leave out.
+    pub rules: Option<Rules>,
+    /// A cap on metadata operations a second.
+    pub rate: Option<&'a Rate>,
+    /// How many threads.
+    pub threads: Threads,
+    /// Bytes of memory for tasks that wait; more go to a file.
+    pub memory_bytes: u64,
+    /// Where that file is made.
+    pub spill_directory: PathBuf,
+    /// A request to end early.
+    pub stop: Stop,
+    /// What the kernel is taken to have.
+    pub features: Features,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        let runtime = atta_runtime::Options::default();
+        Self {
+            one_file_system: false,
+            max_depth: None,
+            follow: false,
+            lite: false,
+            targets: false,
+            rules: None,
+            rate: None,
+            threads: runtime.threads,
+            memory_bytes: runtime.memory_bytes,
+            spill_directory: runtime.spill_directory,
+            stop: runtime.stop,
+            features: Features::default(),
+        }
+    }
+}
+
+/// How a walk stands, as its observer sees it.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Threads that are wanted at present.
+    pub threads: usize,
+    /// How long ago it was asked to end, if it was.
+    pub stopping: Option<Duration>,
+    /// What was done so far, over all threads.
+    pub profile: Profile,
+}
+
+/// What one thread of a walk did.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadReport {
+    /// What it did and where its time went.
+    pub profile: Profile,
+    /// Its tasks, steals and waiting.
+    pub worker: WorkerReport,
+}
+
+/// What a walk left.
+#[derive(Debug)]
+pub struct Outcome<W> {
+    /// The visitor's state of each thread.
+    pub workers: Vec<W>,
+    /// What each thread did, in the same order.
+    pub threads: Vec<ThreadReport>,
+    /// Their sum.
+    pub profile: Profile,
+    /// What was spilled.
+    pub spill: SpillReport,
+    /// From start to end.
+    pub elapsed: Duration,
+    /// Whether it ended early because it was asked to.
+    pub stopped: bool,
+}
+
+/// Walks everything below `starts`; returns when all is done or `options.stop` was set.
+///
+/// `observe` is called on the calling thread some 40 times a second.
+///
+/// # Panics
+/// A panic of the visitor ends the walk and is passed on.
+pub fn run<V: Visit>(
+    visit: &V,
+    starts: Vec<Start>,
+    options: &Options<'_>,
+    mut observe: impl FnMut(&Progress),
+) -> Outcome<V::Worker> {
+    let threads_max = options.threads.max(atta_runtime::available_cores());
+    let job = WalkJob::new(visit, starts, options, threads_max);
+    let seeds = (0..u32::try_from(job.roots.len()).unwrap_or(u32::MAX)).map(Task::Start).collect();
+    let runtime = atta_runtime::Options {
+        threads: options.threads,
+        memory_bytes: options.memory_bytes,
+        spill_directory: options.spill_directory.clone(),
+        stop: options.stop.clone(),
+        rate: options.rate,
+    };
+    let outcome = atta_runtime::run(&job, seeds, &runtime, |status| {
+        observe(&Progress {
+            elapsed: status.elapsed,
+            threads: status.threads,
+            stopping: status.stopping,
+            profile: job.profile(),
+        });
+    });
+    let reports = outcome.reports.iter().zip(&job.counters);
+    Outcome {
+        threads: reports
+            .map(|(worker, counters)| ThreadReport { profile: counters.read(), worker: *worker })
+            .collect(),
+        workers: outcome.workers.into_iter().map(|worker| worker.visit).collect(),
+        profile: job.profile(),
+        spill: outcome.spill,
+        elapsed: outcome.elapsed,
+        stopped: outcome.stopped,
+    }
+}
+
+#[cfg(test)]
+mod tests;

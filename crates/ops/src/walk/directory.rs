@@ -1,0 +1,266 @@
+//! A directory that is being walked: its place in the tree, its path, and its descriptor while one is held.
+//!
+//! Directories are linked to their parents, so a chain of 10^5 levels holds each name once; the path is put together
+//! when it is needed, once a directory. A directory is dropped when the last task below it is done.
+//!
+//! ```text
+//!   task ──▶ Directory "c" ──▶ Directory "b" ──▶ Directory "a" (root, its descriptor is pinned)
+//!            descriptor?        descriptor?        descriptor!
+//! ```
+//!
+//! A descriptor is held while tasks may need it, but only so many: the oldest are closed (see [`Held`]). One that was
+//! closed is opened again name by name from the nearest directory above that has one, no link is followed on the way,
+//! and device and inode must be what they were.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use atta_entry::Errno;
+use rustix::fd::OwnedFd;
+
+use super::kernel::{self, Features, Place};
+use super::link;
+
+/// A directory on the way from a root to the tasks below it.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    parent: Option<Arc<Self>>,
+    /// Its name in the parent; for a root the path as it was given.
+    name: CString,
+    /// Index of its root among the roots of the walk.
+    root: u32,
+    depth: u32,
+    /// Length of its path.
+    path_bytes: usize,
+    /// Where it really is, as names below the root, if a followed link led to it.
+    target: Option<Vec<u8>>,
+    descriptor: Mutex<Option<Arc<OwnedFd>>>,
+    /// Which directory it is, once somebody needed to know.
+    place: OnceLock<Place>,
+}
+
+impl Directory {
+    /// A root. Its descriptor stays open as long as it lives.
+    pub(crate) fn root(path: CString, root: u32, descriptor: Arc<OwnedFd>) -> Arc<Self> {
+        Arc::new(Self {
+            path_bytes: path.as_bytes().len(),
+            parent: None,
+            name: path,
+            root,
+            depth: 0,
+            target: None,
+            descriptor: Mutex::new(Some(descriptor)),
+            place: OnceLock::new(),
+        })
+    }
+
+    /// A directory below `parent`, without a descriptor.
+    pub(crate) fn below(parent: &Arc<Self>, name: &CStr, target: Option<Vec<u8>>) -> Self {
+        let slash = usize::from(!parent.ends_with_slash());
+        Self {
+            path_bytes: parent.path_bytes + slash + name.to_bytes().len(),
+            parent: Some(Arc::clone(parent)),
+            name: name.to_owned(),
+            root: parent.root,
+            depth: parent.depth + 1,
+            target,
+            descriptor: Mutex::new(None),
+            place: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn with_descriptor(mut self, descriptor: Arc<OwnedFd>) -> Self {
+        self.descriptor = Mutex::new(Some(descriptor));
+        self
+    }
+
+    pub(crate) fn with_place(self, place: Option<Place>) -> Self {
+        if let Some(place) = place {
+            let _ = self.place.set(place);
+        }
+        self
+    }
+
+    pub(crate) fn set_place(&self, place: Place) {
+        let _ = self.place.set(place);
+    }
+
+    pub(crate) fn root_index(&self) -> u32 {
+        self.root
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    pub(crate) fn parent(&self) -> Option<&Arc<Self>> {
+        self.parent.as_ref()
+    }
+
+    /// Where a followed link led, as names below the root.
+    pub(crate) fn link_target(&self) -> Option<&[u8]> {
+        self.target.as_deref()
+    }
+
+    pub(crate) fn known_place(&self) -> Option<Place> {
+        self.place.get().copied()
+    }
+
+    /// This directory and those above it, up to the root.
+    pub(crate) fn lineage(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |directory| directory.parent.as_deref())
+    }
+
+    /// Replaces `out` by the whole path, beginning with the root as it was given. Returns the root's length in it.
+    pub(crate) fn path_into(&self, out: &mut Vec<u8>) -> usize {
+        out.clear();
+        out.resize(self.path_bytes, b'/');
+        let mut end = self.path_bytes;
+        let mut root_bytes = 0;
+        for directory in self.lineage() {
+            let name = directory.name.as_bytes();
+            out[end - name.len()..end].copy_from_slice(name);
+            end = directory.parent.as_ref().map_or(0, |parent| parent.path_bytes);
+            root_bytes = name.len();
+        }
+        root_bytes
+    }
+
+    /// Its real place as names below the root: through links that were followed, not by the path that is shown.
+    pub(crate) fn names_below_root(&self) -> Vec<Vec<u8>> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        for directory in self.lineage().filter(|directory| directory.parent.is_some()) {
+            if let Some(target) = &directory.target {
+                names.extend(link::names(target).rev().map(<[u8]>::to_vec));
+                break;
+            }
+            names.push(directory.name.as_bytes().to_vec());
+        }
+        names.reverse();
+        names
+    }
+
+    /// Its descriptor, opened again if it was closed. Directories opened on the way are held, too: the next task is
+    /// likely to need them.
+    pub(crate) fn descriptor(
+        self: &Arc<Self>,
+        held: &mut Held,
+        features: Features,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(descriptor) = &*self.slot() {
+            return Ok(Arc::clone(descriptor));
+        }
+        // Climb without recursion: the chain may be 10^5 levels long.
+        let mut closed = vec![Arc::clone(self)];
+        let mut above = loop {
+            let Some(parent) = closed.last().and_then(|directory| directory.parent.clone()) else {
+                return Err(Errno::STALE);
+            };
+            let open = parent.slot().clone();
+            match open {
+                Some(descriptor) => break descriptor,
+                None => closed.push(parent),
+            }
+        };
+        while let Some(directory) = closed.pop() {
+            above = directory.reopen(&above, features)?;
+            directory.slot().replace(Arc::clone(&above));
+            held.keep(&directory, features);
+        }
+        Ok(above)
+    }
+
+    fn reopen(self: &Arc<Self>, parent: &Arc<OwnedFd>, features: Features) -> Result<Arc<OwnedFd>, Errno> {
+        let opened = match &self.target {
+            None => kernel::open_directory_at(parent, &self.name)?,
+            Some(target) => {
+                let root = self.lineage().last().and_then(|root| root.slot().clone()).ok_or(Errno::STALE)?;
+                link::reopen(&root, target)?
+            }
+        };
+        if let Some(known) = self.known_place() {
+            let found = kernel::place_of(&opened, features)?;
+            if (found.device, found.inode) != (known.device, known.inode) {
+                return Err(Errno::STALE);
+            }
+        }
+        Ok(Arc::new(opened))
+    }
+
+    /// Finds out which directory it is while it is open, so that it can be told again.
+    pub(crate) fn identify(&self, features: Features) -> Option<Place> {
+        if self.place.get().is_none()
+            && let Some(descriptor) = &*self.slot()
+            && let Ok(place) = kernel::place_of(descriptor, features)
+        {
+            let _ = self.place.set(place);
+        }
+        self.known_place()
+    }
+
+    /// Gives the descriptor up until it is needed again. It stays open as long as a task uses it. A root, and a
+    /// directory that cannot be identified, keep theirs.
+    fn close(&self, features: Features) {
+        if self.parent.is_some() && self.identify(features).is_some() {
+            self.slot().take();
+        }
+    }
+
+    fn ends_with_slash(&self) -> bool {
+        // Only a root's path can: names hold no slash.
+        self.name.as_bytes().ends_with(b"/")
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        self.descriptor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets go of the parents one by one: dropping a chain of 10^5 levels by recursion would overflow the stack.
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(directory) = parent {
+            parent = Arc::into_inner(directory).and_then(|mut directory| directory.parent.take());
+        }
+    }
+}
+
+/// The directories whose descriptors one worker holds open, oldest first.
+#[derive(Debug)]
+pub(crate) struct Held {
+    queue: VecDeque<Weak<Directory>>,
+    most: usize,
+}
+
+impl Held {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { queue: VecDeque::new(), most: most.max(4) }
+    }
+
+    /// Notes that a directory holds a descriptor; closes the oldest ones if there are too many.
+    pub(crate) fn keep(&mut self, directory: &Arc<Directory>, features: Features) {
+        if self.queue.len() >= self.most {
+            self.queue.retain(|directory| directory.strong_count() > 0);
+            // A quarter at a time, so that the sweep over the dead is paid rarely.
+            if self.queue.len() >= self.most - self.most / 4 {
+                self.close_oldest(self.most / 4, features);
+            }
+        }
+        self.queue.push_back(Arc::downgrade(directory));
+    }
+
+    /// Closes up to `count` of the oldest descriptors that are still held.
+    pub(crate) fn close_oldest(&mut self, count: usize, features: Features) {
+        for directory in self.queue.drain(..count.min(self.queue.len())) {
+            if let Some(directory) = directory.upgrade() {
+                directory.close(features);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The system calls of a walk, relative to a descriptor and never through a link. It decides nothing.
+//!
+//! Everything here exists since Linux 4.18, the oldest kernel that atta runs on. The one newer thing that is used,
+//! the mount's id in `statx` (5.8), has a fallback that [`Features`] switches on for tests.
+
+use std::ffi::CStr;
+
+use atta_entry::{Errno, Kind, Metadata, Timestamp};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, StatxTimestamp};
+
+/// What the running kernel is taken to have. Switched off in tests to prove that the fallback does the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// `statx` tells the id of the mount (Linux 5.8); else it is read from `/proc/self/fdinfo`.
+    pub statx_mount_id: bool,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self { statx_mount_id: true }
+    }
+}
+
+/// Which directory a descriptor refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// Id of the mount; two mounts of one file system differ in it.
+    pub(crate) mount: u64,
+}
+
+const STAT_MASK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn errno(error: rustix::io::Errno) -> Errno {
+    Errno(error.raw_os_error())
+}
+
+/// Repeats a call that a signal interrupted: file systems in user space and NFS may return so.
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other.map_err(errno),
+        }
+    }
+}
+
+/// `statx` of a name in a directory; a link is not followed.
+pub(crate) fn stat_at(directory: impl AsFd, name: &CStr) -> Result<Metadata, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    retry(|| rustix::fs::statx(&directory, name, flags, STAT_MASK)).map(|statx| metadata(&statx))
+}
+
+/// `statx` of what a descriptor refers to.
+pub(crate) fn stat_of(descriptor: impl AsFd) -> Result<Metadata, Errno> {
+    retry(|| rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, STAT_MASK))
+        .map(|statx| metadata(&statx))
+}
+
+/// `statx` of a path that the operator gave: links in it are followed, the last one only if asked.
+pub(crate) fn stat_path(path: &[u8], follow: bool) -> Result<Metadata, Errno> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    retry(|| rustix::fs::statx(CWD, path, flags, STAT_MASK)).map(|statx| metadata(&statx))
+}
+
+/// Opens a directory for reading by its name in another; a link is refused.
+pub(crate) fn open_directory_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    retry(|| rustix::fs::openat(&directory, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()))
+}
+
+/// Opens a directory by a path that the operator gave.
+pub(crate) fn open_directory_path(path: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
+    let flags = if follow { DIRECTORY } else { DIRECTORY | OFlags::NOFOLLOW };
+    retry(|| rustix::fs::open(path, flags, Mode::empty()))
+}
+
+/// Opens a name without touching what it is: no device is opened, no pipe blocks, a link is itself.
+pub(crate) fn open_name_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    retry(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))
+}
+
+/// The target of a link by its name in a directory; with an empty name, of the link that the descriptor refers to.
+pub(crate) fn read_link_at(directory: impl AsFd, name: &CStr) -> Result<Vec<u8>, Errno> {
+    retry(|| rustix::fs::readlinkat(&directory, name, Vec::with_capacity(128)))
+        .map(std::ffi::CString::into_bytes)
+}
+
+/// The path that the kernel knows for a descriptor. Only for comparing text, never for opening.
+pub(crate) fn real_path(descriptor: impl AsFd) -> Option<Vec<u8>> {
+    let link = format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd());
+    rustix::fs::readlink(link, Vec::new()).ok().map(std::ffi::CString::into_bytes)
+}
+
+/// Which directory a descriptor refers to.
+pub(crate) fn place_of(descriptor: impl AsFd, features: Features) -> Result<Place, Errno> {
+    let mask = StatxFlags::INO | StatxFlags::MNT_ID;
+    let statx = retry(|| rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, mask))?;
+    let known = features.statx_mount_id && statx.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    let mount = if known { statx.stx_mnt_id } else { mount_from_fdinfo(&descriptor)? };
+    Ok(Place { device: device(&statx), inode: statx.stx_ino, mount })
+}
+
+/// The mount id from the `mnt_id:` line of `/proc/self/fdinfo/N` (since Linux 3.15).
+fn mount_from_fdinfo(descriptor: impl AsFd) -> Result<u64, Errno> {
+    let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    id.and_then(|id| id.trim().parse().ok()).ok_or(Errno::IO)
+}
+
+fn device(statx: &Statx) -> u64 {
+    u64::from(statx.stx_dev_major) << 32 | u64::from(statx.stx_dev_minor)
+}
+
+fn metadata(statx: &Statx) -> Metadata {
+    let time = |time: StatxTimestamp| Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
+    let has_btime = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Metadata {
+        mode: u32::from(statx.stx_mode),
+        uid: statx.stx_uid,
+        gid: statx.stx_gid,
+        nlink: statx.stx_nlink,
+        size: statx.stx_size,
+        blocks: statx.stx_blocks,
+        inode: statx.stx_ino,
+        device: device(statx),
+        atime: time(statx.stx_atime),
+        mtime: time(statx.stx_mtime),
+        ctime: time(statx.stx_ctime),
+        btime: has_btime.then(|| time(statx.stx_btime)),
+    }
+}
+
+/// The kind that `d_type` says.
+pub(crate) fn kind_of(file_type: FileType) -> Kind {
+    match file_type {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::Unknown => Kind::Unknown,
+    }
+}
+
+/// Raises this process's soft limit of open descriptors to the hard one; returns the limit in force.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _kept_on_failure =
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(1 << 20)
+}

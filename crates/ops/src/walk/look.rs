@@ -1,0 +1,292 @@
+//! Looks at a batch of names: asks for their metadata, hands them to the caller's function, enters directories.
+//!
+//! Names are done in blocks: first `statx` of each, then the function for each. So two readings of the clock a block
+//! tell how the time splits, and what the function touches does not push the kernel's data out between two calls.
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
+use atta_runtime::Queue;
+use rustix::fd::{AsFd, OwnedFd};
+
+use super::directory::Directory;
+use super::job::{WalkJob, WalkWorker, push_own};
+use super::kernel;
+use super::link;
+use super::names::{Name, Names};
+use super::profile::Phase;
+use super::rules::Rules;
+use super::task::Task;
+use super::visit::Visit;
+
+/// Names in a block.
+const BLOCK: usize = 32;
+
+/// What was found out about one name of a block.
+#[derive(Clone, Debug, Default)]
+struct Fact {
+    /// None: the name could not be looked at and has been reported.
+    kind: Option<Kind>,
+    metadata: Option<Metadata>,
+    /// Target of a link, where wanted.
+    link: Option<Vec<u8>>,
+    /// Where a followed link to a directory really leads.
+    target: Option<Vec<u8>>,
+}
+
+/// Room for one block, used again for each.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    facts: Vec<Fact>,
+}
+
+/// Whether the rules leave a name out. `path` holds the directory's path; it is changed and put back.
+pub(crate) fn is_excluded(
+    rules: &Rules,
+    path: &mut Vec<u8>,
+    root_bytes: usize,
+    name: &[u8],
+    kind: Kind,
+) -> bool {
+    let directory_bytes = path.len();
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    let below = path.get(root_bytes..).unwrap_or_default();
+    let below = below.strip_prefix(b"/").unwrap_or(below);
+    let excluded = rules.exclude(below, kind == Kind::Directory);
+    path.truncate(directory_bytes);
+    excluded
+}
+
+impl<V: Visit> WalkJob<'_, V> {
+    /// Looks at all names of a batch. Gives the batch back for its memory.
+    pub(crate) fn look(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        names: Names,
+        queue: &mut Queue<'_, Self>,
+    ) -> Names {
+        let descriptor = match directory.descriptor(&mut worker.held, self.features()) {
+            Ok(descriptor) => descriptor,
+            Err(errno) => {
+                self.fail_all(worker, directory, &names, errno);
+                return names;
+            }
+        };
+        let root_bytes = directory.path_into(&mut worker.path);
+        let mut facts = std::mem::take(&mut worker.look.facts);
+        facts.resize(BLOCK, Fact::default());
+        let mut rest = names.iter();
+        let mut entered = false;
+        while !queue.is_stopping() {
+            let block = rest.clone();
+            let count = rest.by_ref().take(BLOCK).count();
+            if count == 0 {
+                break;
+            }
+            self.ask(worker, directory, &descriptor, block.clone().take(count), &mut facts);
+            entered |= self.show(worker, directory, root_bytes, block.take(count), &mut facts, queue);
+        }
+        if entered {
+            worker.held.keep(directory, self.features());
+        }
+        worker.look.facts = facts;
+        names
+    }
+
+    /// Asks for the metadata of a block.
+    fn ask<'n>(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        descriptor: &OwnedFd,
+        block: impl Iterator<Item = Name<'n>>,
+        facts: &mut [Fact],
+    ) {
+        let mut asked = 0;
+        for (name, fact) in block.zip(facts) {
+            let (follow, lite) = (self.options.follow, self.options.lite);
+            if lite && name.kind != Kind::Unknown && !(follow && name.kind == Kind::Symlink) {
+                *fact = Fact { kind: Some(name.kind), ..Fact::default() };
+            } else {
+                asked += 1;
+                self.throttle(1);
+                match kernel::stat_at(descriptor, name.name) {
+                    Ok(metadata) => {
+                        *fact =
+                            Fact { kind: Some(metadata.kind()), metadata: Some(metadata), ..Fact::default() };
+                    }
+                    Err(errno) => {
+                        fact.kind = None;
+                        self.fail_name(worker, directory, Operation::Stat, name, errno);
+                    }
+                }
+            }
+            if fact.kind == Some(Kind::Symlink) && (follow || self.options.targets) {
+                self.ask_link(worker, directory, descriptor, name, fact);
+            }
+        }
+        let spent = worker.watch.book(Phase::Stat, &self.counters[worker.index]);
+        if asked > 0 {
+            // An average that follows: one slow answer must not cut all batches down to single names.
+            let before = self.stat_ns.load(Ordering::Relaxed);
+            self.stat_ns.store((before * 7 + spent / asked) / 8, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads a link, and follows it if wanted.
+    fn ask_link(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        descriptor: &OwnedFd,
+        name: Name<'_>,
+        fact: &mut Fact,
+    ) {
+        if self.options.targets {
+            self.throttle(1);
+            match kernel::read_link_at(descriptor, name.name) {
+                Ok(target) => fact.link = Some(target),
+                Err(errno) => self.fail_name(worker, directory, Operation::ReadLink, name, errno),
+            }
+        }
+        if self.options.follow {
+            match self.follow(worker, directory, name) {
+                Ok(found) => {
+                    fact.kind = Some(found.metadata.kind());
+                    if found.metadata.kind() == Kind::Directory {
+                        fact.target = Some(found.target);
+                    }
+                    fact.metadata = Some(found.metadata);
+                }
+                Err(errno) => self.fail_name(worker, directory, Operation::FollowLink, name, errno),
+            }
+        }
+    }
+
+    /// What a link leads to, if that is below the root and no directory above the link.
+    fn follow(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        name: Name<'_>,
+    ) -> Result<link::Found, Errno> {
+        let root = &self.roots[directory.root_index() as usize];
+        let top = root.directory.get().ok_or(Errno::STALE)?.descriptor(&mut worker.held, self.features())?;
+        let real_path = root.real_path.get().and_then(Option::as_deref);
+        let found =
+            link::resolve(top.as_fd(), real_path, directory.names_below_root(), name.name.to_bytes())?;
+        let (device, inode) = (found.metadata.device, found.metadata.inode);
+        let is_above = |place: kernel::Place| (place.device, place.inode) == (device, inode);
+        if directory.lineage().filter_map(Directory::known_place).any(is_above) {
+            return Err(Errno::LOOP);
+        }
+        Ok(found)
+    }
+
+    /// Hands a block to the caller's function. Returns whether a directory of it will be entered.
+    fn show<'n>(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        root_bytes: usize,
+        block: impl Iterator<Item = Name<'n>>,
+        facts: &mut [Fact],
+        queue: &mut Queue<'_, Self>,
+    ) -> bool {
+        let depth = directory.depth() + 1;
+        let descend = self.options.max_depth.is_none_or(|most| depth < most);
+        let (mut entries, mut bytes, mut entered) = (0, 0, false);
+        for (name, fact) in block.zip(facts) {
+            let Some(kind) = fact.kind else { continue };
+            if let (Kind::Unknown, Some(rules)) = (name.kind, &self.options.rules)
+                && is_excluded(rules, &mut worker.path, root_bytes, name.name.to_bytes(), kind)
+            {
+                self.counters[worker.index].excluded();
+                continue;
+            }
+            let entry = Entry {
+                directory: &worker.path,
+                name: name.name.to_bytes(),
+                root_bytes,
+                depth,
+                kind,
+                inode: fact.metadata.as_ref().map_or(name.inode, |metadata| metadata.inode),
+                metadata: fact.metadata.as_ref(),
+                target: fact.link.as_deref(),
+            };
+            self.visit.entry(&mut worker.visit, &entry, &mut worker.tasks);
+            entries += 1;
+            bytes += if kind == Kind::File { entry.size() } else { 0 };
+            push_own(&mut worker.tasks, queue);
+            let pruned = std::mem::take(&mut worker.tasks.pruned);
+            if kind == Kind::Directory && descend && !pruned {
+                let (parent, name) = (Arc::clone(directory), CString::from(name.name));
+                queue.push(Task::Enter { parent, name, target: fact.target.take() });
+                entered = true;
+            }
+        }
+        self.counters[worker.index].entries(entries, bytes);
+        worker.watch.book(Phase::Callback, &self.counters[worker.index]);
+        entered
+    }
+
+    /// Hands a root to the caller's function. Returns whether it is a directory to be entered.
+    pub(crate) fn show_root(
+        &self,
+        worker: &mut WalkWorker<V>,
+        path: &[u8],
+        metadata: &Metadata,
+        queue: &mut Queue<'_, Self>,
+    ) -> bool {
+        let kind = metadata.kind();
+        let target = (kind == Kind::Symlink && self.options.targets)
+            .then(|| kernel::read_link_at(rustix::fs::CWD, &CString::new(path).unwrap_or_default()).ok())
+            .flatten();
+        let entry = Entry {
+            directory: b"",
+            name: path,
+            root_bytes: 0,
+            depth: 0,
+            kind,
+            inode: metadata.inode,
+            metadata: Some(metadata),
+            target: target.as_deref(),
+        };
+        self.visit.entry(&mut worker.visit, &entry, &mut worker.tasks);
+        self.counters[worker.index].entries(1, if kind == Kind::File { metadata.size } else { 0 });
+        push_own(&mut worker.tasks, queue);
+        let pruned = std::mem::take(&mut worker.tasks.pruned);
+        kind == Kind::Directory && !pruned
+    }
+
+    fn fail_name(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Directory,
+        operation: Operation,
+        name: Name<'_>,
+        errno: Errno,
+    ) {
+        let mut path = Vec::new();
+        directory.path_into(&mut path);
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name.name.to_bytes());
+        let root = self.roots[directory.root_index() as usize].start.root.clone();
+        self.fail(worker, operation, &path, &root, errno);
+    }
+
+    /// The directory of a batch cannot be reached any more: each of its names failed.
+    fn fail_all(&self, worker: &mut WalkWorker<V>, directory: &Directory, names: &Names, errno: Errno) {
+        for name in names.iter() {
+            self.fail_name(worker, directory, Operation::Stat, name, errno);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A batch of names of one directory, packed in one buffer: what a reader of the directory gives to whoever stats it.
+//!
+//! Each name is `kind: u8, inode: u64, bytes, NUL`. One allocation a batch, none a name.
+
+use std::ffi::CStr;
+
+use atta_entry::Kind;
+
+const HEAD_BYTES: usize = 9;
+
+/// Names of one directory with what the directory says of each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+/// One name of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name<'a> {
+    pub(crate) name: &'a CStr,
+    pub(crate) kind: Kind,
+    pub(crate) inode: u64,
+}
+
+impl Names {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+    }
+
+    pub(crate) fn push(&mut self, name: &CStr, kind: Kind, inode: u64) {
+        self.bytes.push(kind as u8);
+        self.bytes.extend_from_slice(&inode.to_ne_bytes());
+        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+        self.count += 1;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn iter(&self) -> Iter<'_> {
+        Iter { rest: &self.bytes }
+    }
+
+    /// Takes the last `count` names out into a batch of their own.
+    pub(crate) fn split_last(&mut self, count: usize) -> Self {
+        let keep = self.count.saturating_sub(count);
+        let mut iter = self.iter();
+        iter.by_ref().take(keep).for_each(drop);
+        let at = self.bytes.len() - iter.rest.len();
+        let last = Self { bytes: self.bytes[at..].to_vec(), count: self.count - keep };
+        self.bytes.truncate(at);
+        self.count = keep;
+        last
+    }
+
+    /// The batch that these bytes are; none if they are not one.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut iter = Iter { rest: bytes };
+        let count = iter.by_ref().count();
+        iter.rest.is_empty().then(|| Self { bytes: bytes.to_vec(), count })
+    }
+}
+
+/// Goes through a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Iter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Name<'a>;
+
+    fn next(&mut self) -> Option<Name<'a>> {
+        let (head, tail) = self.rest.split_at_checked(HEAD_BYTES)?;
+        let kind = *Kind::ALL.get(usize::from(head[0]))?;
+        let inode = u64::from_ne_bytes(head[1..].try_into().ok()?);
+        let name = CStr::from_bytes_until_nul(tail).ok()?;
+        self.rest = tail.get(name.to_bytes_with_nul().len()..)?;
+        Some(Name { name, kind, inode })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch() -> Names {
+        let mut names = Names::default();
+        names.push(c"one", Kind::File, 1);
+        names.push(c"\xff\n", Kind::Directory, u64::MAX);
+        names.push(c"three", Kind::Unknown, 0);
+        names
+    }
+
+    #[test]
+    fn names_come_out_as_they_went_in() {
+        let names = batch();
+        let read: Vec<_> =
+            names.iter().map(|name| (name.name.to_bytes().to_vec(), name.kind, name.inode)).collect();
+        assert_eq!(read[1], (b"\xff\n".to_vec(), Kind::Directory, u64::MAX));
+        assert_eq!((read.len(), names.len()), (3, 3));
+    }
+
+    #[test]
+    fn the_end_is_split_off() {
+        let mut names = batch();
+        let last = names.split_last(2);
+        assert_eq!((names.len(), last.len()), (1, 2));
+        assert_eq!(names.iter().next().unwrap().name, c"one");
+        assert_eq!(last.iter().last().unwrap().name, c"three");
+        assert_eq!(names.split_last(5).len(), 1);
+        assert_eq!(names.iter().count(), 0);
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused() {
+        let names = batch();
+        assert_eq!(Names::from_bytes(names.bytes()).unwrap().len(), 3);
+        assert!(Names::from_bytes(&names.bytes()[..names.bytes().len() - 1]).is_none());
+        assert!(Names::from_bytes(&[200, 0, 0, 0, 0, 0, 0, 0, 0, b'a', 0]).is_none());
+        assert!(Names::from_bytes(b"short").is_none());
+    }
+}

@@ -1,0 +1,125 @@
+//! Which entries a walk leaves out: include and exclude rules in gitignore syntax. Pure; the matching is the `ignore`
+//! crate's.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+/// One rule: a pattern in gitignore syntax, matched against the path below the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// What matches is left out; a directory that is left out is not entered.
+    Exclude(String),
+    /// What matches stays, whatever an earlier rule says.
+    Include(String),
+}
+
+/// Rules in the order in which they were given: the last one that matches decides. What none matches stays, unless
+/// the first rule is an include: then files that none matches are left out (as GNU grep has it), and directories stay,
+/// because what is wanted may lie below.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    matcher: Gitignore,
+    only_included: bool,
+}
+
+/// A pattern that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRule {
+    /// The pattern as it was given.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl std::fmt::Display for BadRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "pattern {:?}: {}", self.pattern, self.reason)
+    }
+}
+
+impl std::error::Error for BadRule {}
+
+impl Rules {
+    /// Compiles the rules.
+    ///
+    /// # Errors
+    /// The first pattern that is not a valid glob.
+    pub fn new(rules: &[Rule]) -> Result<Self, BadRule> {
+        let mut builder = GitignoreBuilder::new("");
+        for rule in rules {
+            let (pattern, line) = match rule {
+                Rule::Exclude(pattern) => (pattern, pattern.clone()),
+                Rule::Include(pattern) => (pattern, format!("!{pattern}")),
+            };
+            let bad = |reason: String| BadRule { pattern: pattern.clone(), reason };
+            if pattern.is_empty() || pattern.starts_with('!') || pattern.starts_with('#') {
+                return Err(bad(
+                    "is empty, a comment or a negation; use --include to keep what matches".into()
+                ));
+            }
+            builder.add_line(None, &line).map_err(|error| bad(error.to_string()))?;
+        }
+        let matcher =
+            builder.build().map_err(|error| BadRule { pattern: String::new(), reason: error.to_string() })?;
+        Ok(Self { matcher, only_included: matches!(rules.first(), Some(Rule::Include(_))) })
+    }
+
+    /// Whether an entry is left out. `path` is below the root, without a leading slash.
+    #[must_use]
+    pub fn exclude(&self, path: &[u8], is_directory: bool) -> bool {
+        match self.matcher.matched(Path::new(OsStr::from_bytes(path)), is_directory) {
+            Match::Ignore(_) => true,
+            Match::Whitelist(_) => false,
+            Match::None => self.only_included && !is_directory,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(rules: &[Rule]) -> Rules {
+        Rules::new(rules).unwrap()
+    }
+
+    #[test]
+    fn the_last_rule_that_matches_decides() {
+        let rules = rules(&[Rule::Exclude("*.o".into()), Rule::Include("keep.o".into())]);
+        assert!(rules.exclude(b"a/x.o", false));
+        assert!(!rules.exclude(b"a/keep.o", false));
+        assert!(!rules.exclude(b"a/x.c", false));
+    }
+
+    #[test]
+    fn an_include_first_keeps_only_what_matches() {
+        let rules = rules(&[Rule::Include("*.c".into())]);
+        assert!(!rules.exclude(b"a/x.c", false));
+        assert!(rules.exclude(b"a/x.h", false));
+        assert!(!rules.exclude(b"a", true));
+    }
+
+    #[test]
+    fn gitignore_syntax() {
+        let rules = rules(&[
+            Rule::Exclude("/top".into()),
+            Rule::Exclude("cache/".into()),
+            Rule::Exclude("a/**/z".into()),
+        ]);
+        assert!(rules.exclude(b"top", false) && !rules.exclude(b"sub/top", false));
+        assert!(rules.exclude(b"x/cache", true) && !rules.exclude(b"x/cache", false));
+        assert!(rules.exclude(b"a/b/c/z", false));
+        assert!(!rules.exclude(b"caf\xe9", false));
+    }
+
+    #[test]
+    fn a_bad_pattern_is_named() {
+        let error = Rules::new(&[Rule::Exclude("a[".into())]).unwrap_err();
+        assert_eq!(error.pattern, "a[");
+        assert!(Rules::new(&[Rule::Exclude(String::new())]).is_err());
+    }
+}

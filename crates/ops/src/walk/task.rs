@@ -1,0 +1,285 @@
+//! The tasks of a walk, and the same tasks as bytes. No I/O.
+//!
+//! Inside a process a task holds its directory; it becomes bytes only when it leaves, here to the spill file:
+//!
+//! ```text
+//! D  root: u32, levels: u32, then for each level: length: u32, name, place: 3 × u64, target + 1: u32, target
+//! E  the directory that the last D named holds a directory to enter: length: u32, name, target + 1: u32, target
+//! N  ... holds names to look at: length: u32, packed names
+//! U  a task of the caller's own: length: u32, bytes
+//! ```
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+
+use super::directory::Directory;
+use super::kernel::{Features, Place};
+use super::names::Names;
+
+/// One unit of work of a walk.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Look at the root with this index.
+    Start(u32),
+    /// Open and read a directory below another; `target` is its real place if a followed link leads to it.
+    Enter { parent: Arc<Directory>, name: CString, target: Option<Vec<u8>> },
+    /// Read on in a directory too large for one go. The position is the descriptor's.
+    ReadOn { directory: Arc<Directory>, descriptor: Arc<OwnedFd> },
+    /// Look at some names of a directory.
+    Look { directory: Arc<Directory>, names: Names },
+    /// A task of the caller's own.
+    Own(Vec<u8>),
+}
+
+/// What a waiting task's share in its directory and the allocator's overhead come to, about.
+const OVERHEAD_BYTES: usize = 64;
+
+impl Task {
+    /// Bytes of memory that the task holds.
+    pub(crate) fn weigh(&self) -> usize {
+        let own = match self {
+            Self::Start(_) | Self::ReadOn { .. } => 0,
+            Self::Enter { name, target, .. } => name.as_bytes().len() + target.as_ref().map_or(0, Vec::len),
+            Self::Look { names, .. } => names.bytes().len(),
+            Self::Own(bytes) => bytes.len(),
+        };
+        size_of::<Self>() + OVERHEAD_BYTES + own
+    }
+}
+
+/// Appends tasks as bytes; gives back those that cannot be bytes (they hold a position in an open directory).
+pub(crate) fn pack(tasks: Vec<Task>, out: &mut Vec<u8>, features: Features) -> Vec<Task> {
+    let mut kept = Vec::new();
+    let mut last: Option<Arc<Directory>> = None;
+    for task in tasks {
+        match task {
+            Task::Enter { parent, name, target } => {
+                pack_directory(&parent, &mut last, out, features);
+                out.push(b'E');
+                put(name.as_bytes(), out);
+                put_target(target.as_deref(), out);
+            }
+            Task::Look { directory, names } => {
+                pack_directory(&directory, &mut last, out, features);
+                out.push(b'N');
+                put(names.bytes(), out);
+            }
+            Task::Own(bytes) => {
+                out.push(b'U');
+                put(&bytes, out);
+            }
+            Task::Start(_) | Task::ReadOn { .. } => kept.push(task),
+        }
+    }
+    kept
+}
+
+/// Names the directory that the tasks behind it belong to, unless the last ones belonged to the same.
+fn pack_directory(
+    directory: &Arc<Directory>,
+    last: &mut Option<Arc<Directory>>,
+    out: &mut Vec<u8>,
+    features: Features,
+) {
+    if last.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
+        return;
+    }
+    directory.identify(features);
+    let mut lineage: Vec<_> = directory.lineage().filter(|level| level.parent().is_some()).collect();
+    lineage.reverse();
+    out.push(b'D');
+    out.extend_from_slice(&directory.root_index().to_le_bytes());
+    put_number(lineage.len(), out);
+    for level in lineage {
+        put(level.name().to_bytes(), out);
+        // Inode 0 is none that a file system gives out: it stands for "not known".
+        let place = level.known_place().unwrap_or(Place { device: 0, inode: 0, mount: 0 });
+        [place.device, place.inode, place.mount]
+            .iter()
+            .for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        put_target(level.link_target(), out);
+    }
+    *last = Some(Arc::clone(directory));
+}
+
+fn put_number(number: usize, out: &mut Vec<u8>) {
+    // Nothing that is packed comes near 4 GiB: names are bounded by the kernel, batches by their buffer.
+    out.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+fn put(bytes: &[u8], out: &mut Vec<u8>) {
+    put_number(bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+fn put_target(target: Option<&[u8]>, out: &mut Vec<u8>) {
+    put_number(target.map_or(0, |target| target.len() + 1), out);
+    out.extend_from_slice(target.unwrap_or_default());
+}
+
+/// The tasks that `bytes` hold. `root` gives the directory of a root by its index.
+pub(crate) fn unpack(
+    bytes: &[u8],
+    root: impl Fn(u32) -> Option<Arc<Directory>>,
+) -> Result<Vec<Task>, &'static str> {
+    let mut reader = Reader { rest: bytes };
+    let mut tasks = Vec::new();
+    let mut directory: Option<Arc<Directory>> = None;
+    while let Some(tag) = reader.byte() {
+        let here = || directory.clone().ok_or("a task without a directory");
+        match tag {
+            b'D' => directory = Some(reader.directory(&root)?),
+            b'E' => {
+                let name = reader.name()?;
+                tasks.push(Task::Enter { parent: here()?, name, target: reader.target()? });
+            }
+            b'N' => {
+                let names = Names::from_bytes(reader.bytes()?).ok_or("damaged names")?;
+                tasks.push(Task::Look { directory: here()?, names });
+            }
+            b'U' => tasks.push(Task::Own(reader.bytes()?.to_vec())),
+            _ => return Err("an unknown task"),
+        }
+    }
+    Ok(tasks)
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or("cut short")?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).ok().map(|byte| byte[0])
+    }
+
+    fn number(&mut self) -> Result<u32, &'static str> {
+        self.take(4)?.try_into().map(u32::from_le_bytes).map_err(|_| "cut short")
+    }
+
+    fn long(&mut self) -> Result<u64, &'static str> {
+        self.take(8)?.try_into().map(u64::from_le_bytes).map_err(|_| "cut short")
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], &'static str> {
+        let length = self.number()?;
+        self.take(length as usize)
+    }
+
+    fn name(&mut self) -> Result<CString, &'static str> {
+        let bytes = self.bytes()?;
+        if bytes.is_empty() || bytes.contains(&b'/') || bytes == b".." {
+            return Err("a name that is none");
+        }
+        CString::new(bytes).map_err(|_| "a name with a NUL")
+    }
+
+    fn target(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
+        match self.number()? {
+            0 => Ok(None),
+            length => Ok(Some(self.take(length as usize - 1)?.to_vec())),
+        }
+    }
+
+    fn directory(
+        &mut self,
+        root: impl Fn(u32) -> Option<Arc<Directory>>,
+    ) -> Result<Arc<Directory>, &'static str> {
+        let mut directory = root(self.number()?).ok_or("an unknown root")?;
+        for _ in 0..self.number()? {
+            let name = self.name()?;
+            let place = Place { device: self.long()?, inode: self.long()?, mount: self.long()? };
+            let target = self.target()?;
+            let known = (place.inode != 0).then_some(place);
+            directory = Arc::new(Directory::below(&directory, &name, target).with_place(known));
+        }
+        Ok(directory)
+    }
+}
+
+/// The chain of directories from `root` down to the one that holds the last name, and that name.
+pub(crate) fn chain_to(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
+    names.iter().fold(Arc::clone(root), |parent, name| Arc::new(Directory::below(&parent, name, None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_entry::Kind;
+
+    use super::*;
+
+    fn root() -> Arc<Directory> {
+        let descriptor: OwnedFd = std::fs::File::open("/").unwrap().into();
+        Directory::root(c"/given".into(), 7, Arc::new(descriptor))
+    }
+
+    fn tasks(root: &Arc<Directory>) -> Vec<Task> {
+        let below = chain_to(root, &[c"a", c"b\n"]);
+        let mut names = Names::default();
+        names.push(c"x", Kind::File, 3);
+        vec![
+            Task::Enter { parent: below.clone(), name: c"c".into(), target: Some(b"really/here".to_vec()) },
+            Task::Look { directory: below, names },
+            Task::Own(b"own".to_vec()),
+            Task::Enter { parent: root.clone(), name: c"d".into(), target: None },
+        ]
+    }
+
+    #[test]
+    fn tasks_survive_being_bytes() {
+        let root = root();
+        let mut bytes = Vec::new();
+        assert!(pack(tasks(&root), &mut bytes, Features::default()).is_empty());
+        let back = unpack(&bytes, |index| (index == 7).then(|| root.clone())).unwrap();
+        let mut path = Vec::new();
+        let [
+            Task::Enter { parent, name, target },
+            Task::Look { names, .. },
+            Task::Own(own),
+            Task::Enter { .. },
+        ] = back.as_slice()
+        else {
+            panic!("{back:?}");
+        };
+        assert_eq!(parent.path_into(&mut path), 6);
+        assert_eq!((path.as_slice(), name.as_c_str()), (b"/given/a/b\n".as_slice(), c"c"));
+        assert_eq!(target.as_deref(), Some(b"really/here".as_slice()));
+        assert_eq!((names.len(), own.as_slice()), (1, b"own".as_slice()));
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error_and_never_a_crash() {
+        let root = root();
+        let mut bytes = Vec::new();
+        pack(tasks(&root), &mut bytes, Features::default());
+        let find = |index| (index == 7).then(|| root.clone());
+        for cut in 1..bytes.len() {
+            let _whole_tasks_may_remain = unpack(&bytes[..cut], find);
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x5a;
+            let _any_answer = unpack(&damaged, find);
+        }
+        assert!(unpack(b"E\x01\0\0\0x\0\0\0\0", find).is_err());
+        assert!(unpack(b"D\x09\0\0\0\0\0\0\0", find).is_err());
+    }
+
+    #[test]
+    fn a_chain_of_a_hundred_thousand_levels_is_dropped_without_recursion() {
+        let names = vec![c"level"; 100_000];
+        let deep = chain_to(&root(), &names);
+        let mut path = Vec::new();
+        deep.path_into(&mut path);
+        assert_eq!(path.len(), 6 + 100_000 * 6);
+        drop(deep);
+    }
+}

@@ -1,0 +1,95 @@
+//! The callback API: what a user gives to a walk, and what the walk lends to it. Nothing here does I/O.
+
+use atta_entry::{Entry, Failure};
+
+/// What a user's operation does with a tree: it gets each entry once and may give back more tasks.
+///
+/// Methods run on many threads at once; what one thread gathers goes into its `Worker`, which comes back at the end.
+/// For operations that need no state of their own, [`each`] makes one of a function.
+pub trait Visit: Sync {
+    /// What one thread gathers.
+    type Worker: Send;
+
+    /// Makes the state of the thread with this index, 0 and up. Called on that thread.
+    fn worker(&self, index: usize) -> Self::Worker;
+
+    /// Gets an entry: each one of the tree once.
+    fn entry(&self, worker: &mut Self::Worker, entry: &Entry<'_>, tasks: &mut Tasks);
+
+    /// Does a task that was given back: the bytes that were pushed. It may run on another thread.
+    fn task(&self, _worker: &mut Self::Worker, _task: &[u8], _tasks: &mut Tasks) {}
+
+    /// Gets an entry that could not be done. It is not an end of the walk.
+    fn failure(&self, _worker: &mut Self::Worker, _failure: &Failure<'_>) {}
+
+    /// Called on each thread when the walk is over for it.
+    fn finish(&self, _worker: &mut Self::Worker) {}
+}
+
+/// What an operation gives back to the walk.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    pub(crate) pushed: Vec<Vec<u8>>,
+    pub(crate) pruned: bool,
+}
+
+impl Tasks {
+    /// Adds a task: opaque bytes that [`Visit::task`] will get, on any thread.
+    pub fn push(&mut self, task: impl Into<Vec<u8>>) {
+        self.pushed.push(task.into());
+    }
+
+    /// Says that the directory that was just given shall not be entered.
+    pub fn prune(&mut self) {
+        self.pruned = true;
+    }
+}
+
+/// A [`Visit`] made of a function.
+#[derive(Debug)]
+pub struct Each<E, T> {
+    entry: E,
+    task: T,
+}
+
+/// Makes an operation of a function that gets each entry.
+pub fn each<E: Fn(&Entry<'_>, &mut Tasks) + Sync>(entry: E) -> Each<E, fn(&[u8], &mut Tasks)> {
+    Each { entry, task: |_, _| {} }
+}
+
+impl<E, T> Each<E, T> {
+    /// Adds the function that gets each task that was given back.
+    pub fn with_tasks<F: Fn(&[u8], &mut Tasks) + Sync>(self, task: F) -> Each<E, F> {
+        Each { entry: self.entry, task }
+    }
+}
+
+impl<E, T> Visit for Each<E, T>
+where
+    E: Fn(&Entry<'_>, &mut Tasks) + Sync,
+    T: Fn(&[u8], &mut Tasks) + Sync,
+{
+    type Worker = Vec<Failure<'static>>;
+
+    fn worker(&self, _index: usize) -> Self::Worker {
+        Vec::new()
+    }
+
+    fn entry(&self, _failures: &mut Self::Worker, entry: &Entry<'_>, tasks: &mut Tasks) {
+        (self.entry)(entry, tasks);
+    }
+
+    fn task(&self, _failures: &mut Self::Worker, task: &[u8], tasks: &mut Tasks) {
+        (self.task)(task, tasks);
+    }
+
+    /// Failures are kept and come back as the workers' state.
+    fn failure(&self, failures: &mut Self::Worker, failure: &Failure<'_>) {
+        failures.push(Failure {
+            operation: failure.operation,
+            root: failure.root.clone().into_owned().into(),
+            path: failure.path.clone().into_owned().into(),
+            errno: failure.errno,
+        });
+    }
+}

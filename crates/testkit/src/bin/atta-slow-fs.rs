@@ -1,0 +1,113 @@
+//! The process that serves a slow, synthetic file system until its standard input ends, it gets SIGTERM or SIGINT, or
+//! somebody unmounts it. Reads options, waits, unmounts; what it serves is in `atta_testkit::slow`.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, exit};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use atta_testkit::slow::{Options, Service, USAGE};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Why it ends.
+enum End {
+    /// Its owner is done with it.
+    Asked,
+    /// It is not mounted any more.
+    Unmounted,
+}
+
+fn main() {
+    if std::env::args_os().any(|argument| argument == "--help") {
+        say(&mut io::stdout(), USAGE);
+        exit(0);
+    }
+    keep_buffers_apart();
+    let options = Options::parse(std::env::args_os().skip(1)).unwrap_or_else(|wrong| {
+        fail(2, &format!("{wrong}\n\n{USAGE}"));
+    });
+    if !options.mountpoint.is_dir() {
+        fail(2, &format!("no directory: {}", options.mountpoint.display()));
+    }
+    let mut service = Service::start(&options).unwrap_or_else(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => fail(2, &error.to_string()),
+        _ => fail(4, &format!("cannot mount over FUSE: {error}")),
+    });
+    // From here on the mount must go before the process does.
+    let ends = watch(&mut service).unwrap_or_else(|error| {
+        let _also_failed = service.detach();
+        fail(4, &format!("cannot watch for the end: {error}"));
+    });
+    say(&mut io::stdout(), "ready\n");
+    if let Ok(End::Asked) = ends.recv()
+        && let Err(error) = service.detach()
+    {
+        fail(4, &format!("cannot unmount: {error}"));
+    }
+    say(&mut io::stdout(), &format!("{}\n", service.served()));
+    // Not by returning: dropping the session would unmount once more, and meet whatever lies there now.
+    exit(0);
+}
+
+/// Starts this program over in the same process, once, with an allocator that maps large blocks for good.
+///
+/// fuser gives each thread a buffer of 16 MiB, of which a read-only file system touches a page. glibc raises its limit
+/// for mapped blocks when the first of them is freed, takes the others from its heaps, and clears them: 256 threads
+/// then took 1.1 GB and 0.8 s where they now take 6 MB. The allocator reads this at the start of a program only.
+fn keep_buffers_apart() {
+    const THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
+    if std::env::var_os(THRESHOLD).is_some() {
+        return;
+    }
+    if let Ok(program) = std::env::current_exe() {
+        let mut again = Command::new(program);
+        // It serves as well without; so an error is not worth a word.
+        let _error = again.args(std::env::args_os().skip(1)).env(THRESHOLD, "131072").exec();
+    }
+}
+
+/// A thread for each reason to end.
+fn watch(service: &mut Service) -> io::Result<Receiver<End>> {
+    let (ends, first) = channel();
+    let session = service.take_session();
+    spawn(&ends, move || {
+        if let Some(session) = session {
+            // An error of the session is an end as well: nothing is served any more.
+            let _outcome = session.join();
+        }
+        End::Unmounted
+    })?;
+    spawn(&ends, || {
+        let _length = io::copy(&mut io::stdin(), &mut io::sink());
+        End::Asked
+    })?;
+    let (mut reading, writing) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, writing.try_clone()?)?;
+    }
+    spawn(&ends, move || {
+        let _read = reading.read(&mut [0]);
+        End::Asked
+    })?;
+    Ok(first)
+}
+
+fn spawn(ends: &Sender<End>, wait: impl FnOnce() -> End + Send + 'static) -> io::Result<()> {
+    let ends = ends.clone();
+    std::thread::Builder::new().spawn(move || {
+        // The first reason counts; nobody listens for the others.
+        let _unheard = ends.send(wait());
+    })?;
+    Ok(())
+}
+
+/// A reader that went away is no reason to stop, nor to leave a mount behind.
+fn say(to: &mut dyn Write, text: &str) {
+    let _unheard = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+}
+
+fn fail(status: i32, message: &str) -> ! {
+    say(&mut io::stderr(), &format!("atta-slow-fs: {message}\n"));
+    exit(status);
+}

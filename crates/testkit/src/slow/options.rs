@@ -1,0 +1,208 @@
+//! The options of `atta-slow-fs`, read from its command line and written to it. Mounts nothing.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::fault::Fault;
+
+/// What to serve and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where to mount it: an existing directory.
+    pub mountpoint: PathBuf,
+    /// How long every request waits before it is answered.
+    pub latency: Duration,
+    /// Directories in every directory that is not on the last level.
+    pub directories: u64,
+    /// Levels of directories below the root.
+    pub depth: u64,
+    /// Files in every directory but the root.
+    pub files: u64,
+    /// Symlinks in every directory but the root, each to the file with its number.
+    pub symlinks: u64,
+    /// So many files in the root and nothing else, in place of the tree.
+    pub flat: Option<u64>,
+    /// What sizes, owners, times and contents are derived from.
+    pub seed: u64,
+    /// What fails.
+    pub faults: Vec<Fault>,
+    /// Directories do not tell the types of their entries (`DT_UNKNOWN`).
+    pub has_unknown_types: bool,
+    /// Directories are read together with the attributes of their entries, which fills the kernel's caches: leave it
+    /// off for a directory of 10^7.
+    pub has_readdirplus: bool,
+    /// Threads that serve, which bounds the requests in flight.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mountpoint: PathBuf::new(),
+            latency: Duration::from_micros(2000),
+            directories: 40,
+            depth: 1,
+            files: 100,
+            symlinks: 0,
+            flat: None,
+            seed: 1,
+            faults: Vec::new(),
+            has_unknown_types: false,
+            has_readdirplus: false,
+            threads: 256,
+        }
+    }
+}
+
+/// What `atta-slow-fs --help` prints.
+pub const USAGE: &str = "\
+usage: atta-slow-fs MOUNTPOINT [OPTION]...
+
+Serves a synthetic, read-only tree over FUSE, prints 'ready', and unmounts at the end of
+its standard input, at SIGTERM or SIGINT. Then it prints what it served.
+
+  --latency-us N      every request waits so long before it is answered (2000)
+  --directories N     directories in every directory that is not on the last level (40)
+  --depth N           levels of directories below the root (1)
+  --files N           files in every directory but the root (100)
+  --symlinks N        symlinks in every directory but the root (0)
+  --flat N            N files in the root and nothing else
+  --seed N            what sizes, owners, times and contents are derived from (1)
+  --fail OP:NAME=ERRNO  lookup, stat, open or read of entries called NAME (with * and ?;
+                      the root is '.') fails; reading a directory fails part way; repeatable
+  --unknown-types     directories do not tell the types of their entries
+  --readdirplus       directories are read together with attributes
+  --threads N         threads that serve (256)
+
+Exit status: 0 served and unmounted, 2 wrong options, 4 FUSE is not to be had here.
+";
+
+impl Options {
+    /// Reads a command line, without the program's name.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let Some(name) = argument.to_str().filter(|text| text.starts_with("--")) else {
+                if !options.mountpoint.as_os_str().is_empty() {
+                    return Err(format!("a second mount point: {}", argument.display()));
+                }
+                options.mountpoint = PathBuf::from(argument);
+                continue;
+            };
+            match name {
+                "--unknown-types" => options.has_unknown_types = true,
+                "--readdirplus" => options.has_readdirplus = true,
+                _ => {
+                    let value = arguments.next().and_then(|value| value.into_string().ok());
+                    options.set(name, &value.ok_or_else(|| format!("{name} wants a value"))?)?;
+                }
+            }
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = || {
+            let parsed = value.parse::<u64>();
+            parsed.map_err(|_| format!("{name} wants a number, not '{value}'"))
+        };
+        match name {
+            "--latency-us" => self.latency = Duration::from_micros(number()?),
+            "--directories" => self.directories = number()?,
+            "--depth" => self.depth = number()?,
+            "--files" => self.files = number()?,
+            "--symlinks" => self.symlinks = number()?,
+            "--flat" => self.flat = Some(number()?),
+            "--seed" => self.seed = number()?,
+            "--threads" => self.threads = usize::try_from(number()?).map_err(|error| error.to_string())?,
+            "--fail" => self.faults.push(value.parse()?),
+            _ => return Err(format!("unknown option {name}")),
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.mountpoint.as_os_str().is_empty() {
+            return Err("no mount point".to_owned());
+        }
+        if !(1..=4096).contains(&self.threads) {
+            return Err("--threads is 1 to 4096".to_owned());
+        }
+        if self.has_unknown_types && self.has_readdirplus {
+            // The attributes would tell the type that the entry hides.
+            return Err("--unknown-types and --readdirplus exclude each other".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The command line that [`Options::parse`] reads as these options.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = vec![self.mountpoint.clone().into_os_string()];
+        let mut add = |name: &str, value: &dyn std::fmt::Display| {
+            arguments.extend([name.into(), value.to_string().into()]);
+        };
+        add("--latency-us", &self.latency.as_micros());
+        add("--directories", &self.directories);
+        add("--depth", &self.depth);
+        add("--files", &self.files);
+        add("--symlinks", &self.symlinks);
+        add("--seed", &self.seed);
+        add("--threads", &self.threads);
+        if let Some(files) = self.flat {
+            add("--flat", &files);
+        }
+        for fault in &self.faults {
+            add("--fail", fault);
+        }
+        let flags = [("--unknown-types", self.has_unknown_types), ("--readdirplus", self.has_readdirplus)];
+        let set = flags.iter().filter(|(_, is_set)| *is_set);
+        arguments.extend(set.map(|(name, _)| OsString::from(name)));
+        arguments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn command_line_is_read_and_written() {
+        let line = "/m --latency-us 7 --directories 2 --depth 3 --files 4 --symlinks 5 --flat 6 --seed 8 \
+                    --fail stat:x=EIO --fail read:d*=ESTALE --unknown-types --threads 9";
+        let options = parse(line).unwrap();
+        assert_eq!(options.latency, Duration::from_micros(7));
+        assert_eq!((options.directories, options.depth, options.files), (2, 3, 4));
+        assert_eq!((options.flat, options.faults.len(), options.threads), (Some(6), 2, 9));
+        assert_eq!(Options::parse(options.arguments()), Ok(options));
+        let plus = parse("--readdirplus /m").unwrap();
+        assert_eq!(Options::parse(plus.arguments()), Ok(plus));
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused() {
+        for line in [
+            "",
+            "/m /n",
+            "/m --files",
+            "/m --files x",
+            "/m --files -1",
+            "/m --nothing 1",
+            "/m --threads 0",
+            "/m --fail x",
+            "/m --unknown-types --readdirplus",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}
