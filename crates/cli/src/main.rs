@@ -1,1 +1,82 @@
-fn main() {}
+//! The program `atta`: reads arguments, runs an operation, renders what it says. The only place that prints and exits.
+
+mod generate;
+mod signals;
+mod size;
+mod walk;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// Walks, copies, verifies and profiles file trees of millions to billions of files.
+#[derive(Debug, Parser)]
+#[command(name = "atta", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 all done; 1 differences found; 2 wrong usage; 3 done, but some entries failed; \
+                        4 could not go on; 130 and 143 interrupted; 141 output closed."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List and record file trees
+    Walk(Box<walk::WalkArguments>),
+    /// Make a reproducible random tree
+    Generate(generate::GenerateArgs),
+}
+
+/// The exit codes of the program.
+pub(crate) mod exit {
+    /// All done.
+    pub(crate) const DONE: u8 = 0;
+    /// Wrong usage.
+    pub(crate) const USAGE: u8 = 2;
+    /// Done, but some entries failed.
+    pub(crate) const PARTIAL: u8 = 3;
+    /// The run could not go on.
+    pub(crate) const FATAL: u8 = 4;
+    /// The reader of standard output went away (128 + SIGPIPE).
+    pub(crate) const CLOSED: u8 = 141;
+}
+
+fn main() -> ExitCode {
+    let matches = Arguments::command().get_matches();
+    let arguments = match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
+    let signals = match signals::Signals::catch() {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&format!("cannot catch signals: {error}"), None);
+            return ExitCode::from(exit::FATAL);
+        }
+    };
+    let code = match arguments.command {
+        Command::Walk(mut walk) => {
+            if let Some(matches) = matches.subcommand_matches("walk") {
+                walk.take_rules(matches);
+            }
+            walk::run(&walk, &signals)
+        }
+        Command::Generate(generate) => generate::run(&generate, &signals),
+    };
+    ExitCode::from(code)
+}
+
+/// Writes an error and a hint to standard error.
+pub(crate) fn complain(what: &str, hint: Option<&str>) {
+    use std::io::Write;
+    let mut text = format!("atta: {what}\n");
+    if let Some(hint) = hint {
+        text.push_str("hint: ");
+        text.push_str(hint);
+        text.push('\n');
+    }
+    // Nothing can be said of an error of standard error.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -37,10 +37,7 @@ impl Errno {
     /// The error number with this symbolic name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        TABLE
-            .iter()
-            .find(|(_, each, _)| *each == name)
-            .map(|&(number, _, _)| Self(number))
+        TABLE.iter().find(|(_, each, _)| *each == name).map(|&(number, _, _)| Self(number))
     }
 
     /// What it says in words, lower case: `permission denied`.
@@ -89,10 +86,7 @@ impl Errno {
 }
 
 fn row(number: i32) -> Option<(i32, &'static str, &'static str)> {
-    TABLE
-        .binary_search_by_key(&number, |row| row.0)
-        .ok()
-        .map(|at| TABLE[at])
+    TABLE.binary_search_by_key(&number, |row| row.0).ok().map(|at| TABLE[at])
 }
 
 /// Number, name and words, ascending.

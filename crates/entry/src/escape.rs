@@ -8,15 +8,10 @@
 #[must_use]
 pub fn needs_escape(bytes: &[u8]) -> bool {
     // Printable ASCII is the common case and needs no decoding.
-    if bytes
-        .iter()
-        .all(|&byte| (b' '..=b'~').contains(&byte) && byte != b'\\')
-    {
+    if bytes.iter().all(|&byte| (b' '..=b'~').contains(&byte) && byte != b'\\') {
         return false;
     }
-    bytes
-        .utf8_chunks()
-        .any(|chunk| !chunk.invalid().is_empty() || chunk.valid().chars().any(is_unsafe))
+    bytes.utf8_chunks().any(|chunk| !chunk.invalid().is_empty() || chunk.valid().chars().any(is_unsafe))
 }
 
 /// Appends `bytes` to `out` in escaped form: `\n`, `\t`, `\r`, `\\`, and `\xHH` for each byte of any other
@@ -73,14 +68,7 @@ mod tests {
 
     #[test]
     fn harmless_names_stay_as_they_are() {
-        for name in [
-            "plain",
-            "with space",
-            "übergrößenträger",
-            "日本語",
-            "-rf *",
-            "'\"$",
-        ] {
+        for name in ["plain", "with space", "übergrößenträger", "日本語", "-rf *", "'\"$"] {
             assert!(!needs_escape(name.as_bytes()), "{name}");
             assert_eq!(escape(name.as_bytes()), name);
         }

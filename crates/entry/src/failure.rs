@@ -99,13 +99,7 @@ impl Failure<'_> {
 /// `cannot open directory: a/b: permission denied (EACCES)`, with the path escaped.
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot {}: {}: {}",
-            self.operation.name(),
-            escape(&self.path),
-            self.errno
-        )
+        write!(f, "cannot {}: {}: {}", self.operation.name(), escape(&self.path), self.errno)
     }
 }
 
@@ -121,10 +115,7 @@ mod tests {
             path: b"a/\x1b[31mb".into(),
             errno: Errno(13),
         };
-        assert_eq!(
-            failure.to_string(),
-            "cannot open directory: a/\\x1b[31mb: permission denied (EACCES)"
-        );
+        assert_eq!(failure.to_string(), "cannot open directory: a/\\x1b[31mb: permission denied (EACCES)");
         assert_eq!(failure.class(), Class::Permission);
     }
 

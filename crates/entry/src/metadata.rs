@@ -75,16 +75,10 @@ mod tests {
 
     #[test]
     fn times_before_1970_and_after_2262() {
-        let before = Timestamp {
-            seconds: -1,
-            nanoseconds: 999_999_999,
-        };
+        let before = Timestamp { seconds: -1, nanoseconds: 999_999_999 };
         assert_eq!(before.as_nanoseconds(), -1);
         assert_eq!(before.as_nanoseconds_i64(), Some(-1));
-        let far = Timestamp {
-            seconds: 10_000_000_000,
-            nanoseconds: 7,
-        };
+        let far = Timestamp { seconds: 10_000_000_000, nanoseconds: 7 };
         assert_eq!(far.as_nanoseconds(), 10_000_000_000_000_000_007);
         assert_eq!(far.as_nanoseconds_i64(), None);
         let first = Timestamp { seconds: -9_223_372_037, nanoseconds: 145_224_192 };
@@ -93,10 +87,7 @@ mod tests {
 
     #[test]
     fn absurd_block_counts_saturate() {
-        let metadata = Metadata {
-            blocks: u64::MAX,
-            ..Metadata::default()
-        };
+        let metadata = Metadata { blocks: u64::MAX, ..Metadata::default() };
         assert_eq!(metadata.allocated_bytes(), u64::MAX);
     }
 }

@@ -1,1 +1,150 @@
-//! stub
+//! Makes a reproducible tree: the same seed and options give the same tree, byte for byte, on any number of threads.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `spec`, `sizes`, `preset` | what is wanted, checked |
+//! | `plan`, `skeleton`, `names`, `symlink` | what follows from it: every entry as a function of its number |
+//! | `random`, `portable` | numbers with the same bits everywhere |
+//! | `make`, `file`, `content`, `open` | the system calls, as tasks for the pool |
+//! | `error` | what a run leaves |
+//!
+//! Names, contents, sizes, modes, modification times, link targets and extended attributes are reproduced. Owners, inode
+//! numbers, the other times and the order in which a directory lists its entries are not. Nothing is synced to disk, and
+//! nothing that exists is ever changed or replaced.
+
+mod content;
+mod error;
+mod file;
+mod make;
+mod names;
+mod open;
+mod plan;
+mod portable;
+mod preset;
+mod random;
+mod sizes;
+mod skeleton;
+mod spec;
+mod symlink;
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Instant;
+
+use atta_entry::{Errno as EntryErrno, Failure, Operation};
+use atta_runtime::{Stop, Threads};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Dir, Mode, OFlags, mkdirat, openat};
+use rustix::io::Errno;
+
+pub use error::{GenerateError, Report};
+pub use names::Node;
+pub use plan::Plan;
+pub use preset::Preset;
+pub use sizes::{Band, Shape, Sizes};
+pub use spec::{Contents, Spec, SpecError, Spread, XATTRS_MAX, XATTRS_SHARE};
+
+use make::{Make, Task, Trouble};
+
+/// How a tree is made. Nothing here changes what is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How many threads.
+    pub threads: Threads,
+    /// A request to end early; heeded within some tens of milliseconds, and what was made until then stays.
+    pub stop: Stop,
+}
+
+/// Makes the tree in `target`, which must not exist or be an empty directory (and no symbolic link to one).
+///
+/// A `target` that exists keeps its mode; its modification time is set where that is permitted.
+///
+/// # Errors
+/// When there can be no such tree, when `target` has something in it, or when a system call fails. What was made until
+/// then stays.
+pub fn generate(target: &Path, spec: &Spec, options: &Options) -> Result<Report, GenerateError> {
+    let started = Instant::now();
+    spec.check()?;
+    let (root, is_root_new) = open_target(target)?;
+    let plan = Plan::new(spec)?;
+    // The pool's own: it is also set when something fails, which is not what the caller asked for.
+    let end = Stop::new();
+    let make = Make::new(&plan, root, is_root_new, end.clone());
+    let mut report = Report::default();
+    let mut phase = |task: Result<Task, Trouble>| {
+        let task = task?;
+        if options.stop.is_set() {
+            end.set();
+        }
+        let pool =
+            atta_runtime::Options { threads: options.threads, stop: end.clone(), ..Default::default() };
+        let outcome = atta_runtime::run(&make, vec![task], &pool, |_| {
+            if options.stop.is_set() {
+                end.set();
+            }
+        });
+        outcome.workers.iter().for_each(|worker| report.add(&worker.made));
+        report.threads_max = report.threads_max.max(outcome.threads_max);
+        report.stopped |= outcome.stopped;
+        make.trouble().map_or(Ok(!outcome.stopped), Err)
+    };
+    let outcome = phase(make.first()).and_then(|is_whole| {
+        let has_links = is_whole && spec.hard_links > 0;
+        if has_links { phase(Ok(Task::HardLinks(0..spec.hard_links))) } else { Ok(is_whole) }
+    });
+    report.elapsed = started.elapsed();
+    match outcome {
+        Ok(_) => Ok(report),
+        Err(trouble) => {
+            let failure = failure(target, &plan, &trouble);
+            Err(GenerateError::Failed { failure, made: Box::new(report) })
+        }
+    }
+}
+
+/// Makes or opens the target, and tells whether it was made.
+fn open_target(target: &Path) -> Result<(OwnedFd, bool), GenerateError> {
+    let is_new = match mkdirat(CWD, target, Mode::RWXU) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(errno) => return Err(target_failed(target, "make directory", errno)),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = openat(CWD, target, flags, Mode::empty());
+    let root = opened.map_err(|errno| target_failed(target, "open directory", errno))?;
+    match is_empty(&root) {
+        Ok(true) => Ok((root, is_new)),
+        Ok(false) => Err(GenerateError::NotEmpty(target.to_path_buf())),
+        Err(errno) => Err(target_failed(target, "read directory", errno)),
+    }
+}
+
+fn is_empty(directory: &OwnedFd) -> Result<bool, Errno> {
+    for entry in Dir::read_from(directory)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn target_failed(target: &Path, operation: &'static str, errno: Errno) -> GenerateError {
+    let path = target.as_os_str().as_bytes().to_vec();
+    let failure = Failure {
+        operation: Operation::Custom(operation),
+        root: path.clone().into(),
+        path: path.into(),
+        errno: EntryErrno(errno.raw_os_error()),
+    };
+    GenerateError::Failed { failure, made: Box::default() }
+}
+
+fn failure(target: &Path, plan: &Plan, trouble: &Trouble) -> Failure<'static> {
+    let root = target.as_os_str().as_bytes().to_vec();
+    let below = plan.path(trouble.node);
+    let path = if below.is_empty() { root.clone() } else { [root.as_slice(), below.as_slice()].join(&b'/') };
+    Failure { operation: trouble.operation, root: root.into(), path: path.into(), errno: trouble.errno }
+}
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,7 @@ mod link;
 mod look;
 mod names;
 mod profile;
+mod roots;
 mod rules;
 mod summary;
 mod task;
@@ -161,21 +162,20 @@ pub struct Outcome<W> {
     pub stopped: bool,
 }
 
-/// Walks everything below `starts`; returns when all is done or `options.stop` was set.
+/// Walks everything below `starts`, which may be a long list: it is taken as the walk goes on. Returns when all is done or `options.stop` was set.
 ///
 /// `observe` is called on the calling thread some 40 times a second.
 ///
 /// # Panics
 /// A panic of the visitor ends the walk and is passed on.
-pub fn run<V: Visit>(
-    visit: &V,
-    starts: Vec<Start>,
-    options: &Options<'_>,
+pub fn run<'a, V: Visit>(
+    visit: &'a V,
+    starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
+    options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
     let threads_max = options.threads.max(atta_runtime::available_cores());
-    let job = WalkJob::new(visit, starts, options, threads_max);
-    let seeds = (0..u32::try_from(job.roots.len()).unwrap_or(u32::MAX)).map(Task::Start).collect();
+    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options, threads_max);
     let runtime = atta_runtime::Options {
         threads: options.threads,
         memory_bytes: options.memory_bytes,
@@ -183,7 +183,7 @@ pub fn run<V: Visit>(
         stop: options.stop.clone(),
         rate: options.rate,
     };
-    let outcome = atta_runtime::run(&job, seeds, &runtime, |status| {
+    let outcome = atta_runtime::run(&job, vec![Task::Feed], &runtime, |status| {
         observe(&Progress {
             elapsed: status.elapsed,
             threads: status.threads,
@@ -203,6 +203,3 @@ pub fn run<V: Visit>(
         stopped: outcome.stopped,
     }
 }
-
-#[cfg(test)]
-mod tests;

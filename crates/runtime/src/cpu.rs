@@ -1,6 +1,4 @@
-//! What the operating system says of cores and of how threads spent their time. Reads `/proc`; decides nothing.
-
-use std::time::Duration;
+//! What the operating system says of cores and threads. Reads `/proc`; decides nothing.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -11,52 +9,56 @@ pub fn available_cores() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| (set.count() as usize).max(1))
 }
 
-/// How one thread spent its life so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spent {
-    /// On a core.
-    pub(crate) running: Duration,
-    /// Ready to run, waiting for a core.
-    pub(crate) queued: Duration,
-}
-
-/// Reads how a thread of this process spends its time, from the scheduler's statistics.
+/// Tells whether a thread of this process is blocked in the kernel at present.
+///
+/// The scheduler's own sums (`schedstat`) are the obvious source, but they are brought up to date only when a thread
+/// changes its state: over a few milliseconds a thread that runs, or waits for a core, looks as if it slept.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct Watch {
     file: OwnedFd,
 }
 
-impl Clock {
-    /// The clock of the calling thread; none where the kernel keeps no such statistics.
-    pub(crate) fn of_this_thread() -> Option<Self> {
-        let path = format!("/proc/self/task/{}/schedstat", rustix::thread::gettid().as_raw_nonzero());
+impl Watch {
+    /// Watches the calling thread; none where `/proc` is not there.
+    pub(crate) fn this_thread() -> Option<Self> {
+        let path = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());
         let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let clock = Self { file };
-        clock.read().is_some().then_some(clock)
+        Some(Self { file })
     }
 
-    /// The totals until now. May be called from any thread.
-    pub(crate) fn read(&self) -> Option<Spent> {
-        let mut buffer = [0; 96];
+    /// Whether the thread neither runs nor waits for a core. May be called from any thread; takes some 10 us.
+    pub(crate) fn is_blocked(&self) -> Option<bool> {
+        let mut buffer = [0; 128];
         let length = rustix::io::pread(&self.file, &mut buffer, 0).ok()?;
-        let text = std::str::from_utf8(buffer.get(..length)?).ok()?;
-        let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().map(Duration::from_nanos));
-        Some(Spent { running: numbers.next()?.ok()?, queued: numbers.next()?.ok()? })
+        // "1234 (worker-0) S ...": the state follows the name, and our names hold no parenthesis.
+        let text = buffer.get(..length)?;
+        let state = text.iter().position(|&byte| byte == b')').and_then(|at| text.get(at + 2))?;
+        Some(*state != b'R')
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn a_sleeping_thread_neither_runs_nor_queues() {
-        let Some(clock) = Clock::of_this_thread() else {
-            return;
-        };
-        let before = clock.read().unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-        let after = clock.read().unwrap();
-        assert!(after.running - before.running < Duration::from_millis(40));
+    fn a_thread_that_waits_is_blocked_and_one_that_runs_is_not() {
+        let (send, receive) = mpsc::channel();
+        let (_end, ended) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            send.send(Watch::this_thread()).unwrap();
+            let _ = ended.recv();
+        });
+        let other = receive.recv().unwrap().unwrap();
+        // It blocks at once, or very soon.
+        let blocked = (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            other.is_blocked() == Some(true)
+        });
+        assert!(blocked);
+        assert_eq!(Watch::this_thread().unwrap().is_blocked(), Some(false));
     }
 }

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use crate::cpu::Clock;
+use crate::cpu::Watch;
 
 /// The counters of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     numbers: CachePadded<Numbers>,
-    /// How its thread spends its time; set when the thread starts.
-    pub(crate) clock: OnceLock<Option<Clock>>,
+    /// Whether its thread is blocked; set when the thread starts.
+    pub(crate) watch: OnceLock<Option<Watch>>,
 }
 
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 
-use crate::cpu::{Clock, Spent};
+use crate::cpu::Watch;
 use crate::idle::Idle;
 use crate::meter::Meter;
 use crate::spill::Spill;
@@ -23,8 +23,8 @@ const ROUNDS_BEFORE_SLEEP: u32 = 4;
 const TICK_FIRST: Duration = Duration::from_millis(4);
 const TICK_LATER: Duration = Duration::from_millis(25);
 const TICKS_FIRST: u32 = 25;
-/// Threads whose scheduler statistics are read at each tick, at most.
-const CLOCKS_READ: usize = 16;
+/// Threads that are looked at in each tick, at most: a sample is enough.
+const WATCHED: usize = 8;
 
 /// How a job is run.
 #[derive(Debug)]
@@ -243,7 +243,7 @@ impl<'a, J: Job> Shared<'a, J> {
     /// A worker's life.
     fn live(&self, index: usize, deque: &Worker<J::Task>) {
         let meter = self.meter(index);
-        let _ = meter.clock.set(Clock::of_this_thread());
+        let _ = meter.watch.set(Watch::this_thread());
         let worked = catch_unwind(AssertUnwindSafe(|| {
             let mut worker = self.job.worker(index);
             let mut queue = Queue { index, deque, shared: self, pushes: 0 };
@@ -430,22 +430,15 @@ fn settle<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
 struct Probe<'a> {
     at: Instant,
     progress: u64,
-    spent: Vec<Option<Spent>>,
-    waiting_ns: Vec<u64>,
     rate: Option<&'a Rate>,
     throttled: Duration,
+    /// Where the next look at the threads starts.
+    next: usize,
 }
 
 impl<'a> Probe<'a> {
     fn new(rate: Option<&'a Rate>) -> Self {
-        Self {
-            at: Instant::now(),
-            progress: 0,
-            spent: vec![None; CLOCKS_READ],
-            waiting_ns: vec![0; CLOCKS_READ],
-            rate,
-            throttled: Duration::ZERO,
-        }
+        Self { at: Instant::now(), progress: 0, rate, throttled: Duration::ZERO, next: 0 }
     }
 
     fn sample<J: Job>(&mut self, shared: &Shared<'_, J>, threads: usize) -> Sample {
@@ -458,32 +451,19 @@ impl<'a> Probe<'a> {
         let work_waits = shared.idle.sleepers() == 0
             && !shared.is_empty()
             && held_back < elapsed.mul_f64(0.1 * threads as f64);
-        Sample { elapsed, blocked: self.blocked(shared, threads, elapsed), work_waits, progress: made }
+        Sample { elapsed, blocked: self.blocked(shared, threads), work_waits, progress: made }
     }
 
-    /// Share of the time since the last tick in which the threads that are read were blocked in the kernel.
-    fn blocked<J: Job>(&mut self, shared: &Shared<'_, J>, threads: usize, elapsed: Duration) -> f64 {
-        let mut blocked = Duration::ZERO;
-        let mut read = 0_u32;
-        for index in 0..threads.min(CLOCKS_READ) {
-            let meter = shared.meter(index);
-            let Some(spent) = meter.clock.get().and_then(Option::as_ref).and_then(Clock::read) else {
-                continue;
-            };
-            let waiting = meter.waiting_ns();
-            let waited = waiting.saturating_sub(std::mem::replace(&mut self.waiting_ns[index], waiting));
-            if let Some(before) = self.spent[index].replace(spent) {
-                let running = spent.running.saturating_sub(before.running);
-                let queued = spent.queued.saturating_sub(before.queued);
-                blocked += elapsed.saturating_sub(running + queued + Duration::from_nanos(waited));
-                read += 1;
-            }
-        }
-        if read == 0 {
-            0.0
-        } else {
-            blocked.as_secs_f64() / (elapsed.as_secs_f64() * f64::from(read)).max(1e-9)
-        }
+    /// Share of the threads that are blocked in the kernel, of those that are looked at this time.
+    fn blocked<J: Job>(&mut self, shared: &Shared<'_, J>, threads: usize) -> f64 {
+        let looked = threads.min(WATCHED);
+        let states: Vec<bool> = (0..looked)
+            .map(|offset| (self.next + offset) % threads.max(1))
+            .filter_map(|index| shared.meter(index).watch.get()?.as_ref()?.is_blocked())
+            .collect();
+        self.next = (self.next + looked) % threads.max(1);
+        let blocked = states.iter().filter(|&&blocked| blocked).count();
+        blocked as f64 / states.len().max(1) as f64
     }
 }
 

@@ -22,10 +22,12 @@ pub enum Threads {
 /// The most threads that [`Threads::Auto`] starts on a small machine. At 2 ms a call 64 threads do 50 times the work of
 /// one; more than that many at once no longer helped any file system that was measured.
 const AUTO_MAX: usize = 64;
-/// Share of the threads' time spent blocked from which on more threads are tried.
-const BLOCKED_GROW: f64 = 0.4;
+/// Share of blocked threads from which on more are tried.
+const BLOCKED_GROW: f64 = 0.5;
 /// Share below which threads beyond the cores are given back.
 const BLOCKED_SHRINK: f64 = 0.1;
+/// Weight of the newest sample in the running average: two ticks in a row decide, one alone does not.
+const BLOCKED_WEIGHT: f64 = 0.4;
 /// A rate is judged over this long: single ticks are too noisy.
 const WINDOW: Duration = Duration::from_millis(200);
 /// For how many windows a number of threads that disappointed is not tried again.
@@ -55,7 +57,7 @@ impl Threads {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) elapsed: Duration,
-    /// Share (0 to 1) of the working threads' time in which they were blocked in the kernel.
+    /// Share (0 to 1) of the threads that were found blocked in the kernel.
     pub(crate) blocked: f64,
     /// Whether tasks wait and no thread is idle or held back: more threads would have something to do.
     pub(crate) work_waits: bool,
@@ -73,14 +75,14 @@ pub(crate) struct Tuner {
     /// The best rate seen in a window, with the number of threads that made it.
     best: Option<(f64, usize)>,
     hold: u32,
+    /// Running average of the share of blocked threads.
+    blocked: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     elapsed: Duration,
     progress: u64,
-    blocked: f64,
-    ticks: u32,
     /// Whether the threads always had work: only then does the rate say something about their number.
     busy: bool,
 }
@@ -94,17 +96,24 @@ impl Window {
 impl Tuner {
     pub(crate) fn new(threads: Threads, cores: usize) -> Self {
         let least = threads.initial(cores);
-        Self { least, most: threads.max(cores), target: least, window: Window::new(), best: None, hold: 0 }
+        Self {
+            least,
+            most: threads.max(cores),
+            target: least,
+            window: Window::new(),
+            best: None,
+            hold: 0,
+            blocked: 0.0,
+        }
     }
 
     /// The number of threads from now on.
     pub(crate) fn tick(&mut self, sample: &Sample) -> usize {
         self.window.elapsed += sample.elapsed;
         self.window.progress += sample.progress;
-        self.window.blocked += sample.blocked;
-        self.window.ticks += 1;
+        self.blocked += (sample.blocked - self.blocked) * BLOCKED_WEIGHT;
         self.window.busy &= sample.work_waits;
-        if sample.work_waits && sample.blocked > BLOCKED_GROW && self.hold == 0 && self.target < self.most {
+        if sample.work_waits && self.blocked > BLOCKED_GROW && self.hold == 0 && self.target < self.most {
             self.set((self.target * 2).min(self.most));
         } else if self.window.elapsed >= WINDOW {
             self.judge();
@@ -133,7 +142,7 @@ impl Tuner {
             Some((best, _)) if rate <= best => {}
             _ => self.best = Some((rate, self.target)),
         }
-        if window.blocked < BLOCKED_SHRINK * f64::from(window.ticks) && self.target > self.least {
+        if self.blocked < BLOCKED_SHRINK && self.target > self.least {
             self.set((self.target / 2).max(self.least));
         }
     }
@@ -168,7 +177,7 @@ mod tests {
     #[test]
     fn a_slow_file_system_gets_the_most_threads_within_a_few_ticks() {
         let mut tuner = Tuner::new(Threads::Auto, 2);
-        for _ in 0..5 {
+        for _ in 0..7 {
             let _ = tuner.tick(&sample(0.95, true, 1e3));
         }
         assert_eq!(tuner.tick(&sample(0.95, true, 1e3)), 64);

@@ -57,7 +57,7 @@ impl Directory {
 
     /// A directory below `parent`, without a descriptor.
     pub(crate) fn below(parent: &Arc<Self>, name: &CStr, target: Option<Vec<u8>>) -> Self {
-        let slash = usize::from(!parent.ends_with_slash());
+        let slash = usize::from(!parent.needs_no_slash());
         Self {
             path_bytes: parent.path_bytes + slash + name.to_bytes().len(),
             parent: Some(Arc::clone(parent)),
@@ -211,9 +211,9 @@ impl Directory {
         }
     }
 
-    fn ends_with_slash(&self) -> bool {
-        // Only a root's path can: names hold no slash.
-        self.name.as_bytes().ends_with(b"/")
+    fn needs_no_slash(&self) -> bool {
+        // Only a root's path can, or be empty: names hold no slash.
+        self.name.as_bytes().ends_with(b"/") || self.path_bytes == 0
     }
 
     fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<OwnedFd>>> {

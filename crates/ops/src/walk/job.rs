@@ -1,11 +1,11 @@
 //! The walk as a job of the runtime: what each task does, from opening a directory to the caller's function.
 //!
 //! ```text
-//!  Start ──▶ Enter ──▶ read a buffer of names ──▶ look at them: statx ──▶ the caller's function
-//!              ▲          │ large directory:          │
-//!              │          ├─▶ ReadOn (oldest, so the   └─▶ Enter for each directory found
-//!              │          │   first to be stolen)
-//!              └──────────┴─▶ Look (batches of names)
+//!  Feed ─▶ Start ─▶ Enter ──▶ read a buffer of names ──▶ look at them: statx ──▶ the caller's function
+//!                     ▲          │ large directory:          │
+//!                     │          ├─▶ ReadOn (oldest, so the   └─▶ Enter for each directory found
+//!                     │          │   first to be stolen)
+//!                     └──────────┴─▶ Look (batches of names)
 //! ```
 //!
 //! The names of a large directory are never all in memory: whoever runs out of names reads the next buffer.
@@ -13,7 +13,7 @@
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use atta_entry::{Errno, Failure, Kind, Operation};
 use atta_runtime::{Job, Queue, Rate};
@@ -26,6 +26,7 @@ use super::kernel::{self, Features, Place};
 use super::look::Look;
 use super::names::Names;
 use super::profile::{Counters, Phase, Profile, Stopwatch};
+use super::roots::Roots;
 use super::task::{self, Task};
 use super::visit::{Tasks, Visit};
 use super::{Options, Start, link};
@@ -41,21 +42,16 @@ const BATCH_NAMES_WANTED: usize = 64;
 /// Descriptors kept free for the rest of the program.
 const DESCRIPTORS_RESERVED: u64 = 128;
 
-/// A root of the walk, as the tasks see it.
-#[derive(Debug)]
-pub(crate) struct Root {
-    pub(crate) start: Start,
-    /// The root's directory, once it was opened.
-    pub(crate) directory: OnceLock<Arc<Directory>>,
-    /// Where the kernel says the root is: to tell absolute links that lead below it. Only asked for when following.
-    pub(crate) real_path: OnceLock<Option<Vec<u8>>>,
-}
+/// Starts that are taken from the caller's list at a time: a long list never is in memory as a whole.
+const FEED_STARTS: usize = 256;
 
 /// A walk, as the runtime runs it.
 pub(crate) struct WalkJob<'a, V: Visit> {
     pub(crate) visit: &'a V,
     pub(crate) options: &'a Options<'a>,
-    pub(crate) roots: Vec<Root>,
+    pub(crate) roots: Roots,
+    /// What the caller wants walked, as far as it has not been taken.
+    starts: Mutex<Box<dyn Iterator<Item = Start> + Send + 'a>>,
     pub(crate) counters: Vec<CachePadded<Counters>>,
     /// What one `statx` takes at present, in nanoseconds: how large a batch should be.
     pub(crate) stat_ns: AtomicU64,
@@ -82,17 +78,17 @@ pub(crate) struct WalkWorker<V: Visit> {
 impl<'a, V: Visit> WalkJob<'a, V> {
     pub(crate) fn new(
         visit: &'a V,
-        starts: Vec<Start>,
+        starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
         options: &'a Options<'a>,
         threads_max: usize,
     ) -> Self {
         let usable = kernel::raise_descriptor_limit().saturating_sub(DESCRIPTORS_RESERVED).max(32);
         let usable = usize::try_from(usable).unwrap_or(usize::MAX).min(1 << 16);
-        let root = |start| Root { start, directory: OnceLock::new(), real_path: OnceLock::new() };
         Self {
             visit,
             options,
-            roots: starts.into_iter().map(root).collect(),
+            roots: Roots::default(),
+            starts: Mutex::new(starts),
             counters: (0..threads_max).map(|_| CachePadded::default()).collect(),
             stat_ns: AtomicU64::new(1_000),
             descriptors_per_worker: (usable / 2 / threads_max.max(1)).clamp(4, 1024),
@@ -141,33 +137,41 @@ impl<'a, V: Visit> WalkJob<'a, V> {
         let mut path = Vec::new();
         parent.path_into(&mut path);
         if let Some(name) = name {
-            if !path.ends_with(b"/") {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
+            super::look::join(&mut path, name);
         }
-        let root = self.roots[parent.root_index() as usize].start.root.clone();
-        self.fail(worker, operation, &path, &root, errno);
+        let root = self.roots.get(parent.root_index());
+        self.fail(worker, operation, &path, &root.path, errno);
+    }
+
+    /// Takes some more of what the caller wants walked.
+    fn feed(&self, queue: &mut Queue<'_, Self>) {
+        let starts: Vec<_> = {
+            let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            starts.by_ref().take(FEED_STARTS).collect()
+        };
+        if starts.len() == FEED_STARTS {
+            queue.push(Task::Feed);
+        }
+        for Start { root, below } in starts {
+            let root = self.roots.intern(root);
+            queue.push(Task::Start { root, below });
+        }
     }
 
     /// Looks at a root: the entry itself, then what is below it.
     fn start(&self, worker: &mut WalkWorker<V>, index: u32, queue: &mut Queue<'_, Self>) {
-        let root = &self.roots[index as usize];
-        if let Some(below) = &root.start.below {
-            return self.start_below(worker, index, below, queue);
-        }
-        let path = root.start.root.clone();
+        let path = self.roots.get(index).path.clone();
         self.throttle(1);
         let metadata = match kernel::stat_path(&path, self.options.follow) {
             Ok(metadata) => metadata,
             Err(errno) => return self.fail(worker, Operation::Stat, &path, &path, errno),
         };
-        self.stat_ns
-            .store(worker.watch.book(Phase::Stat, &self.counters[worker.index]).max(1), Ordering::Relaxed);
+        let spent = worker.watch.book(Phase::Stat, &self.counters[worker.index]);
+        self.stat_ns.store(spent.max(1), Ordering::Relaxed);
         let enter = self.show_root(worker, &path, &metadata, queue);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
         if enter && self.options.max_depth != Some(0) {
-            match self.open_root(index) {
+            match self.open_root(index, self.options.follow) {
                 Ok(directory) => self.read(worker, &directory, queue),
                 Err(errno) => self.fail(worker, Operation::OpenDirectory, &path, &path, errno),
             }
@@ -176,14 +180,15 @@ impl<'a, V: Visit> WalkJob<'a, V> {
 
     /// Looks at one listed name below a root, without following a link on the way to it.
     fn start_below(&self, worker: &mut WalkWorker<V>, index: u32, below: &[u8], queue: &mut Queue<'_, Self>) {
-        let path = self.roots[index as usize].start.root.clone();
+        let path = self.roots.get(index).path.clone();
         let names: Option<Vec<CString>> = link::names(below).map(|name| CString::new(name).ok()).collect();
         let names = names.filter(|names| names.iter().all(|name| name.as_c_str() != c".."));
         let Some((last, above)) = names.as_deref().and_then(<[CString]>::split_last) else {
             let whole = [path.as_slice(), below].join(&b'/');
             return self.fail(worker, Operation::Stat, &whole, &path, Errno::INVAL);
         };
-        match self.open_root(index) {
+        // The operator named the root: links in its path are the operator's.
+        match self.open_root(index, true) {
             Ok(root) => {
                 let above: Vec<_> = above.iter().map(CString::as_c_str).collect();
                 let directory = task::chain_to(&root, &above);
@@ -195,20 +200,18 @@ impl<'a, V: Visit> WalkJob<'a, V> {
         }
     }
 
-    fn open_root(&self, index: u32) -> Result<Arc<Directory>, Errno> {
-        let root = &self.roots[index as usize];
+    fn open_root(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
+        let root = self.roots.get(index);
         if let Some(directory) = root.directory.get() {
             return Ok(Arc::clone(directory));
         }
         self.throttle(1);
-        // The operator named this path. If it is listed names that are wanted, links in the path are the operator's.
-        let follow = self.options.follow || root.start.below.is_some();
-        let descriptor = Arc::new(kernel::open_directory_path(&root.start.root, follow)?);
+        let descriptor = Arc::new(kernel::open_directory_path(&root.path, follow)?);
         let place = self.place_if_needed(&descriptor)?;
         if self.options.follow {
             let _ = root.real_path.set(kernel::real_path(&descriptor));
         }
-        let path = CString::new(root.start.root.clone()).map_err(|_| Errno::INVAL)?;
+        let path = CString::new(root.path.clone()).map_err(|_| Errno::INVAL)?;
         let directory = Directory::root(path, index, descriptor);
         if let Some(place) = place {
             directory.set_place(place);
@@ -253,7 +256,7 @@ impl<'a, V: Visit> WalkJob<'a, V> {
     ) -> Result<Option<Arc<Directory>>, Errno> {
         let open = |worker: &mut WalkWorker<V>| {
             if let Some(target) = &target {
-                let root = self.open_root(parent.root_index())?;
+                let root = self.open_root(parent.root_index(), true)?;
                 let root = root.descriptor(&mut worker.held, self.features())?;
                 return link::reopen(&root, target);
             }
@@ -422,7 +425,9 @@ impl<V: Visit> Job for WalkJob<'_, V> {
     fn run(&self, worker: &mut Self::Worker, task: Task, queue: &mut Queue<'_, Self>) {
         worker.watch = Stopwatch::start();
         match task {
-            Task::Start(index) => self.start(worker, index, queue),
+            Task::Feed => self.feed(queue),
+            Task::Start { root, below: None } => self.start(worker, root, queue),
+            Task::Start { root, below: Some(below) } => self.start_below(worker, root, &below, queue),
             Task::Enter { parent, name, target } => self.enter(worker, &parent, &name, target, queue),
             Task::ReadOn { directory, descriptor } => {
                 self.reading.fetch_sub(1, Ordering::Relaxed);
@@ -455,7 +460,7 @@ impl<V: Visit> Job for WalkJob<'_, V> {
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
-        task::unpack(bytes, |index| self.roots.get(index as usize)?.directory.get().cloned())
+        task::unpack(bytes, |index| self.roots.find(index)?.directory.get().cloned())
     }
 
     fn lost(&self, worker: &mut Self::Worker, count: u64, _why: &str) {

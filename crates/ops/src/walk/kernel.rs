@@ -71,9 +71,10 @@ pub(crate) fn open_directory_at(directory: impl AsFd, name: &CStr) -> Result<Own
     retry(|| rustix::fs::openat(&directory, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()))
 }
 
-/// Opens a directory by a path that the operator gave.
+/// Opens a directory by a path that the operator gave; an empty one is the working directory.
 pub(crate) fn open_directory_path(path: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
     let flags = if follow { DIRECTORY } else { DIRECTORY | OFlags::NOFOLLOW };
+    let path = if path.is_empty() { b"." } else { path };
     retry(|| rustix::fs::open(path, flags, Mode::empty()))
 }
 

@@ -42,6 +42,14 @@ pub(crate) struct Look {
     facts: Vec<Fact>,
 }
 
+/// Appends a name to the path of its directory.
+pub(crate) fn join(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+}
+
 /// Whether the rules leave a name out. `path` holds the directory's path; it is changed and put back.
 pub(crate) fn is_excluded(
     rules: &Rules,
@@ -51,10 +59,7 @@ pub(crate) fn is_excluded(
     kind: Kind,
 ) -> bool {
     let directory_bytes = path.len();
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
+    join(path, name);
     let below = path.get(root_bytes..).unwrap_or_default();
     let below = below.strip_prefix(b"/").unwrap_or(below);
     let excluded = rules.exclude(below, kind == Kind::Directory);
@@ -176,7 +181,7 @@ impl<V: Visit> WalkJob<'_, V> {
         directory: &Arc<Directory>,
         name: Name<'_>,
     ) -> Result<link::Found, Errno> {
-        let root = &self.roots[directory.root_index() as usize];
+        let root = self.roots.get(directory.root_index());
         let top = root.directory.get().ok_or(Errno::STALE)?.descriptor(&mut worker.held, self.features())?;
         let real_path = root.real_path.get().and_then(Option::as_deref);
         let found =
@@ -275,12 +280,9 @@ impl<V: Visit> WalkJob<'_, V> {
     ) {
         let mut path = Vec::new();
         directory.path_into(&mut path);
-        if !path.ends_with(b"/") {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name.name.to_bytes());
-        let root = self.roots[directory.root_index() as usize].start.root.clone();
-        self.fail(worker, operation, &path, &root, errno);
+        join(&mut path, name.name.to_bytes());
+        let root = self.roots.get(directory.root_index());
+        self.fail(worker, operation, &path, &root.path, errno);
     }
 
     /// The directory of a batch cannot be reached any more: each of its names failed.

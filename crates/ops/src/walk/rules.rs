@@ -50,6 +50,8 @@ impl Rules {
     /// The first pattern that is not a valid glob.
     pub fn new(rules: &[Rule]) -> Result<Self, BadRule> {
         let mut builder = GitignoreBuilder::new("");
+        // git takes an unclosed class as plain text; as an option it is far likelier a slip.
+        builder.allow_unclosed_class(false);
         for rule in rules {
             let (pattern, line) = match rule {
                 Rule::Exclude(pattern) => (pattern, pattern.clone()),

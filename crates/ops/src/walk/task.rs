@@ -6,6 +6,7 @@
 //! D  root: u32, levels: u32, then for each level: length: u32, name, place: 3 × u64, target + 1: u32, target
 //! E  the directory that the last D named holds a directory to enter: length: u32, name, target + 1: u32, target
 //! N  ... holds names to look at: length: u32, packed names
+//! S  a root to look at: root: u32, listed name below it + 1: u32, name
 //! U  a task of the caller's own: length: u32, bytes
 //! ```
 
@@ -21,8 +22,10 @@ use super::names::Names;
 /// One unit of work of a walk.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Look at the root with this index.
-    Start(u32),
+    /// Take some more of what the caller wants walked.
+    Feed,
+    /// Look at a root, or at a listed name below it.
+    Start { root: u32, below: Option<Vec<u8>> },
     /// Open and read a directory below another; `target` is its real place if a followed link leads to it.
     Enter { parent: Arc<Directory>, name: CString, target: Option<Vec<u8>> },
     /// Read on in a directory too large for one go. The position is the descriptor's.
@@ -40,7 +43,8 @@ impl Task {
     /// Bytes of memory that the task holds.
     pub(crate) fn weigh(&self) -> usize {
         let own = match self {
-            Self::Start(_) | Self::ReadOn { .. } => 0,
+            Self::Feed | Self::ReadOn { .. } => 0,
+            Self::Start { below, .. } => below.as_ref().map_or(0, Vec::len),
             Self::Enter { name, target, .. } => name.as_bytes().len() + target.as_ref().map_or(0, Vec::len),
             Self::Look { names, .. } => names.bytes().len(),
             Self::Own(bytes) => bytes.len(),
@@ -70,7 +74,12 @@ pub(crate) fn pack(tasks: Vec<Task>, out: &mut Vec<u8>, features: Features) -> V
                 out.push(b'U');
                 put(&bytes, out);
             }
-            Task::Start(_) | Task::ReadOn { .. } => kept.push(task),
+            Task::Start { root, below } => {
+                out.push(b'S');
+                out.extend_from_slice(&root.to_le_bytes());
+                put_target(below.as_deref(), out);
+            }
+            Task::Feed | Task::ReadOn { .. } => kept.push(task),
         }
     }
     kept
@@ -139,6 +148,7 @@ pub(crate) fn unpack(
                 let names = Names::from_bytes(reader.bytes()?).ok_or("damaged names")?;
                 tasks.push(Task::Look { directory: here()?, names });
             }
+            b'S' => tasks.push(Task::Start { root: reader.number()?, below: reader.target()? }),
             b'U' => tasks.push(Task::Own(reader.bytes()?.to_vec())),
             _ => return Err("an unknown task"),
         }

@@ -1,0 +1,225 @@
+//! `atta walk`: sets the walk up, lets it run, and says what it found.
+
+mod arguments;
+mod failures;
+mod progress;
+mod report;
+mod sink;
+mod starts;
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use atta_entry::Timestamp;
+use atta_ops::walk::{self, BadRule, Features, Options, Outcome, Progress, Rules, Summary, Totals};
+use atta_runtime::{Rate, Stop};
+
+pub(crate) use arguments::WalkArguments;
+use failures::Failures;
+use progress::Display;
+use report::Report;
+use sink::{Fatal, Sink, SinkWorker};
+use starts::Starts;
+
+use crate::signals::Signals;
+use crate::{complain, exit};
+
+/// How long threads that hang in a system call are waited for after a signal.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Runs the command; returns its exit code.
+pub(crate) fn run(arguments: &WalkArguments, signals: &Signals) -> u8 {
+    match Run::new(arguments) {
+        Ok(run) => run.walk(signals),
+        Err(Refused { code, what, hint }) => {
+            complain(&what, hint.as_deref());
+            code
+        }
+    }
+}
+
+/// Why a run does not start.
+pub(crate) struct Refused {
+    code: u8,
+    what: String,
+    hint: Option<String>,
+}
+
+impl Refused {
+    fn usage(what: String, hint: &str) -> Self {
+        Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
+    }
+
+    fn fatal(what: String) -> Self {
+        Self { code: exit::FATAL, what, hint: None }
+    }
+}
+
+/// What one run needs, made before anything is walked.
+struct Run<'a> {
+    arguments: &'a WalkArguments,
+    rules: Option<Rules>,
+    starts: Starts,
+    sink: Sink,
+    display: Display,
+    stop: Stop,
+    rate: Option<Rate>,
+    started: SystemTime,
+}
+
+impl<'a> Run<'a> {
+    fn new(arguments: &'a WalkArguments) -> Result<Self, Refused> {
+        let stop = Stop::new();
+        let rules = compile(arguments).map_err(|bad| {
+            Refused::usage(
+                bad.to_string(),
+                "patterns have gitignore syntax, as in '*.o', '/top', 'cache/' or 'a/**/z'",
+            )
+        })?;
+        let starts = Starts::new(arguments, stop.clone())?;
+        let summary = Summary::new(arguments.memory / 4, spill_directory());
+        let failures = Failures::new(arguments)?;
+        let sink = Sink::new(arguments, summary, failures, stop.clone())?;
+        let display = Display::new(arguments)?;
+        let rate = arguments.iops.map(Rate::new);
+        Ok(Self { arguments, rules, starts, sink, display, stop, rate, started: SystemTime::now() })
+    }
+
+    fn walk(self, signals: &Signals) -> u8 {
+        let Self { arguments, rules, starts, sink, mut display, stop, rate, started } = self;
+        let options = Options {
+            one_file_system: arguments.one_file_system,
+            max_depth: arguments.max_depth,
+            follow: arguments.follow,
+            lite: arguments.lite,
+            targets: arguments.targets,
+            rules,
+            rate: rate.as_ref(),
+            threads: arguments.threads,
+            memory_bytes: arguments.memory / 2,
+            spill_directory: spill_directory(),
+            stop: stop.clone(),
+            features: Features {
+                statx_mount_id: !arguments.without.iter().any(|name| name == "statx-mount-id"),
+            },
+        };
+        let list_error = starts.error();
+        let outcome = walk::run(&sink, starts, &options, |progress| {
+            if signals.code().is_some() {
+                stop.set();
+            }
+            display.tick(progress);
+            if progress.stopping.is_some_and(|since| since > PATIENCE) {
+                give_up(&sink, &mut display, progress, signals);
+            }
+        });
+        display.clear();
+        let fatal = sink.take_fatal().or_else(|| take(&list_error));
+        conclude(arguments, sink, &outcome, fatal, signals, display, started)
+    }
+}
+
+/// Ends the program although threads still hang in the kernel: nothing more will come of them.
+fn give_up(sink: &Sink, display: &mut Display, progress: &Progress, signals: &Signals) -> ! {
+    display.clear();
+    sink.abandon();
+    let what = format!(
+        "interrupted; some threads hang in the file system and were not waited for; {} entries were visited",
+        progress.profile.entries
+    );
+    complain(&what, None);
+    std::process::exit(signals.code().unwrap_or(exit::FATAL).into());
+}
+
+/// Closes what was written, prints the summary, and says with which code to exit.
+fn conclude(
+    arguments: &WalkArguments,
+    sink: Sink,
+    outcome: &Outcome<SinkWorker>,
+    fatal: Option<Fatal>,
+    signals: &Signals,
+    display: Display,
+    started: SystemTime,
+) -> u8 {
+    let Sink { summary, failures, catalog, .. } = sink;
+    let (totals, settled) = summary.finish(outcome.workers.iter().map(|worker| &worker.totals));
+    let mut fatal = fatal;
+    if let Err(error) = settled {
+        let what = format!("cannot count hard links: {}: {error}", spill_directory().display());
+        fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));
+    }
+    let interrupted = signals.code();
+    let report = Report { arguments, totals: &totals, outcome, interrupted: interrupted.is_some() };
+    if let Some(catalog) = catalog {
+        if fatal.is_none() && interrupted.is_none() {
+            fatal = catalog.commit(arguments, &report, started, now()).err();
+        } else {
+            catalog.abandon();
+        }
+    }
+    fatal = failures.finish().err().or(fatal);
+    match fatal {
+        Some(Fatal::Closed) => return exit::CLOSED,
+        Some(Fatal::Failed { what, hint }) => {
+            complain(&what, hint.as_deref());
+            return exit::FATAL;
+        }
+        None => {}
+    }
+    let printed = report.print().and_then(|()| display.finish(&report));
+    if let Err(fatal) = printed {
+        return match fatal {
+            Fatal::Closed => exit::CLOSED,
+            Fatal::Failed { what, hint } => {
+                complain(&what, hint.as_deref());
+                exit::FATAL
+            }
+        };
+    }
+    interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
+}
+
+fn compile(arguments: &WalkArguments) -> Result<Option<Rules>, BadRule> {
+    if arguments.rules.is_empty() {
+        return Ok(None);
+    }
+    Rules::new(&arguments.rules).map(Some)
+}
+
+/// Where files without a name are made when memory runs out.
+fn spill_directory() -> PathBuf {
+    atta_runtime::Options::default().spill_directory
+}
+
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// A wall-clock time as RFC 3339 in UTC.
+fn rfc3339(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let mut text = Vec::new();
+    atta_catalog::timestamp_into(Timestamp { seconds, nanoseconds: since.subsec_nanos() }, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Takes what another thread left, if anything.
+fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+    slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+}
+
+/// Failed entries by the name of their error, for JSON.
+fn by_errno(totals: &Totals) -> std::collections::BTreeMap<String, u64> {
+    totals.failures.iter().map(|(errno, &count)| (errno.label(), count)).collect()
+}
+
+/// The paths that the operator gave, or the working directory.
+fn root_paths(arguments: &WalkArguments) -> Vec<Vec<u8>> {
+    match arguments.paths.as_slice() {
+        [] => vec![b".".to_vec()],
+        paths => paths.iter().map(|path| path.as_bytes().to_vec()).collect(),
+    }
+}

@@ -1,0 +1,218 @@
+//! The arguments of `atta walk`, and what they mean to the library. No I/O.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use atta_catalog::{Columns, Format};
+use atta_ops::walk::Rule;
+use atta_runtime::Threads;
+use clap::{ArgMatches, Args, ValueEnum};
+
+use crate::size::parse_size;
+
+/// What is written for each entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RowFormat {
+    /// A table: permissions, links, owner, group, size, allocated, mtime, path; names escaped
+    Text,
+    /// One JSON object a line
+    Ndjson,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+/// When to show progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressWhen {
+    /// On a terminal
+    Auto,
+    /// Also where standard error is no terminal: one line a second
+    Always,
+    /// Never
+    Never,
+}
+
+/// What a walk does beside counting, for measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Callback {
+    /// Sums up what the summary shows
+    Summary,
+    /// Uses every attribute and the path of every entry
+    Full,
+}
+
+/// List and record file trees
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Every entry below each PATH is visited once, whatever its name, depth or number. By default only \
+    a summary is printed. Symbolic links are not followed, a PATH that is one neither, unless it ends in a slash.\n\n\
+    Exit codes: 0 all done; 2 wrong usage; 3 done, but some entries failed; 4 could not go on; 130 and 143 interrupted.\n\n\
+    Examples:\n  \
+    atta walk /data                               count a tree\n  \
+    atta walk --print --exclude .snapshot /data   list it, but for snapshots\n  \
+    atta walk --output scan.catalog /data         record it in Parquet files\n  \
+    atta walk --from-list errors.ndjson           look again at what failed"
+)]
+pub(crate) struct WalkArguments {
+    /// Trees to walk [default: the working directory]
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Print the path of each entry, one a line
+    #[arg(long, help_heading = "Output", conflicts_with = "format")]
+    pub(crate) print: bool,
+
+    /// Print the path of each entry, each ended by a NUL
+    #[arg(short = '0', long, help_heading = "Output", conflicts_with = "format")]
+    pub(crate) print0: bool,
+
+    /// Print a row for each entry
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Output")]
+    pub(crate) format: Option<RowFormat>,
+
+    /// Write a catalog of Parquet files to a new directory
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Record the targets of symbolic links
+    #[arg(long, help_heading = "Output")]
+    pub(crate) targets: bool,
+
+    /// Write entries that failed to a file (NDJSON; valid input for --from-list)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) errors: Option<PathBuf>,
+
+    /// Write a summary as JSON (to standard output, or to standard error if rows are printed)
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Write progress events to a file (NDJSON)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) events: Option<PathBuf>,
+
+    /// When to show progress on standard error
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressWhen::Auto, help_heading = "Output")]
+    pub(crate) progress: ProgressWhen,
+
+    /// Print every error and what each thread did
+    #[arg(short, long, help_heading = "Output", conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+
+    /// Print no summary and no progress, only errors
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) quiet: bool,
+
+    /// Leave out what matches, in gitignore syntax, and do not enter it [may be repeated]
+    #[arg(long, value_name = "PATTERN", help_heading = "What to visit")]
+    pub(crate) exclude: Vec<String>,
+
+    /// Keep what matches; the last rule that matches decides. If the first rule is an --include, files that no
+    /// rule matches are left out [may be repeated]
+    #[arg(long, value_name = "PATTERN", help_heading = "What to visit")]
+    pub(crate) include: Vec<String>,
+
+    /// Do not enter other file systems or bind mounts
+    #[arg(short = 'x', long, help_heading = "What to visit")]
+    pub(crate) one_file_system: bool,
+
+    /// Visit at most N levels below each PATH
+    #[arg(short = 'd', long, value_name = "N", help_heading = "What to visit")]
+    pub(crate) max_depth: Option<u32>,
+
+    /// Follow symbolic links that stay below PATH; the others are reported as errors
+    #[arg(short = 'L', long, help_heading = "What to visit")]
+    pub(crate) follow: bool,
+
+    /// Walk the paths listed in a file (separated by NULs, or NDJSON rows with a "path"); - is standard input.
+    /// Relative ones start at PATH, if one is given
+    #[arg(long, value_name = "FILE", help_heading = "What to visit")]
+    pub(crate) from_list: Option<PathBuf>,
+
+    /// Do not ask for metadata where the directory tells the kind of an entry
+    #[arg(long, help_heading = "How to walk")]
+    pub(crate) lite: bool,
+
+    /// Threads: a number, or auto: from the number of cores up, while they mostly wait
+    #[arg(short = 'j', long, value_name = "N|auto", default_value = "auto", value_parser = parse_threads, help_heading = "How to walk")]
+    pub(crate) threads: Threads,
+
+    /// Memory for what waits; more goes to an unlinked file in $TMPDIR or /var/tmp
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory, help_heading = "How to walk")]
+    pub(crate) memory: u64,
+
+    /// At most N metadata operations a second, over all threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How to walk")]
+    pub(crate) iops: Option<u32>,
+
+    /// What to do with each entry, for measurements
+    #[arg(long, value_enum, default_value_t = Callback::Summary, hide = true)]
+    pub(crate) callback: Callback,
+
+    /// Take the kernel to lack a feature, for tests
+    #[arg(long, value_name = "FEATURE", value_parser = ["statx-mount-id"], hide = true)]
+    pub(crate) without: Vec<String>,
+
+    /// The rules in the order in which they were given.
+    #[arg(skip)]
+    pub(crate) rules: Vec<Rule>,
+}
+
+impl WalkArguments {
+    /// Puts --exclude and --include together in the order of the command line, which decides between them.
+    pub(crate) fn take_rules(&mut self, matches: &ArgMatches) {
+        let indices = |name| matches.indices_of(name).into_iter().flatten();
+        let mut rules: Vec<_> = indices("exclude")
+            .zip(self.exclude.iter().cloned().map(Rule::Exclude))
+            .chain(indices("include").zip(self.include.iter().cloned().map(Rule::Include)))
+            .collect();
+        rules.sort_by_key(|(index, _)| *index);
+        self.rules = rules.into_iter().map(|(_, rule)| rule).collect();
+    }
+
+    /// The format of the rows on standard output, if there are to be any.
+    pub(crate) fn row_format(&self) -> Option<Format> {
+        match self.format {
+            Some(RowFormat::Text) => Some(Format::Text),
+            Some(RowFormat::Ndjson) => Some(Format::Ndjson),
+            Some(RowFormat::Csv) => Some(Format::Csv),
+            None if self.print0 => Some(Format::Path0),
+            None if self.print => Some(Format::Path),
+            None => None,
+        }
+    }
+
+    /// The columns of rows and catalog.
+    pub(crate) fn columns(&self) -> Columns {
+        if self.lite {
+            Columns::Lite { targets: self.targets }
+        } else {
+            Columns::Full { targets: self.targets }
+        }
+    }
+}
+
+/// Most threads that may be asked for: more were never of use, and each takes address space.
+const THREADS_MAX: usize = 4096;
+
+fn parse_threads(text: &str) -> Result<Threads, String> {
+    if text == "auto" {
+        return Ok(Threads::Auto);
+    }
+    let count: NonZeroUsize = text.parse().map_err(|_| "neither auto nor a number above 0".to_owned())?;
+    if count.get() > THREADS_MAX {
+        return Err(format!("more than {THREADS_MAX}"));
+    }
+    Ok(Threads::Fixed(count))
+}
+
+/// Least memory that can be asked for: below it there would be a system call for every few names.
+const MEMORY_MIN: u64 = 1 << 20;
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < MEMORY_MIN {
+        return Err("less than 1M".to_owned());
+    }
+    Ok(bytes)
+}

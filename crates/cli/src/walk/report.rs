@@ -1,0 +1,261 @@
+//! The summary of a walk: as text for people, as JSON for programs. It renders; it decides nothing.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use atta_entry::Kind;
+use atta_ops::walk::{Outcome, Profile, Totals};
+use serde_json::{Value, json};
+
+use super::arguments::WalkArguments;
+use super::by_errno;
+use super::sink::{Fatal, SinkWorker, output_error};
+use crate::complain;
+
+/// What there is to say of a walk.
+pub(crate) struct Report<'a> {
+    pub(crate) arguments: &'a WalkArguments,
+    pub(crate) totals: &'a Totals,
+    pub(crate) outcome: &'a Outcome<SinkWorker>,
+    pub(crate) interrupted: bool,
+}
+
+impl Report<'_> {
+    /// Prints what was asked for: to standard output, or to standard error if rows went to standard output.
+    pub(crate) fn print(&self) -> Result<(), Fatal> {
+        if let Some(error) = &self.outcome.spill.error {
+            complain(&format!("{error}; tasks stayed in memory, beyond --memory"), None);
+        }
+        let mut text = String::new();
+        if self.arguments.json {
+            text = format!("{}\n", self.json());
+        } else if !self.arguments.quiet {
+            self.text(&mut text);
+        }
+        if self.arguments.row_format().is_some() {
+            let _ = io::stderr().write_all(text.as_bytes());
+            return Ok(());
+        }
+        let mut output = io::stdout().lock();
+        output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| output_error(&error))
+    }
+
+    fn text(&self, out: &mut String) {
+        let elapsed = self.outcome.elapsed;
+        let entries = self.totals.entries();
+        let state = if self.interrupted { "interrupted: " } else { "" };
+        let threads = self.outcome.threads.len();
+        let _ = writeln!(
+            out,
+            "{state}{} in {} ({}/s, {})",
+            counted(entries, "entry", "entries"),
+            seconds(elapsed),
+            grouped(per_second(entries, elapsed)),
+            counted(threads as u64, "thread", "threads"),
+        );
+        for kind in Kind::ALL {
+            let count = self.totals.of(kind);
+            if count > 0 {
+                let _ = writeln!(out, "  {:<12} {:>15}", plural(kind), grouped(count));
+            }
+        }
+        if !self.arguments.lite {
+            let sizes =
+                [("apparent", self.totals.apparent_bytes), ("allocated", self.totals.allocated_bytes)];
+            for (name, bytes) in sizes {
+                let _ = writeln!(out, "  {name:<12} {:>15}  {}", grouped(bytes), binary(bytes));
+            }
+        }
+        let extras = [
+            ("extra links", self.totals.extra_links),
+            ("excluded", self.outcome.profile.excluded),
+            ("levels", u64::from(self.totals.depth_max)),
+            ("spilled", self.outcome.spill.tasks),
+            ("errors", self.totals.failed()),
+        ];
+        for (name, count) in extras.into_iter().filter(|(_, count)| *count > 0) {
+            let _ = writeln!(out, "  {name:<12} {:>15}", grouped(count));
+        }
+        for (errno, &count) in &self.totals.failures {
+            let _ = writeln!(out, "    {:<10} {:>15}  {}", errno.label(), grouped(count), errno.message());
+        }
+        self.time(out);
+        self.threads(out);
+    }
+
+    /// The profile of the paper: where the threads' time went.
+    fn time(&self, out: &mut String) {
+        let shares = self.shares();
+        let parts: Vec<_> =
+            shares.iter().map(|(name, share)| format!("{name} {:.0} %", share * 100.0)).collect();
+        let _ = writeln!(out, "  {:<12} {}", "time", parts.join(", "));
+    }
+
+    fn shares(&self) -> [(&'static str, f64); 4] {
+        let Profile { readdir, stat, callback, .. } = self.outcome.profile;
+        let waiting = self.waiting();
+        let whole = (readdir + stat + callback + waiting).as_secs_f64().max(1e-9);
+        [("readdir", readdir), ("stat", stat), ("callback", callback), ("waiting", waiting)]
+            .map(|(name, time)| (name, time.as_secs_f64() / whole))
+    }
+
+    fn waiting(&self) -> Duration {
+        self.outcome.threads.iter().map(|thread| thread.worker.waiting).sum()
+    }
+
+    /// How even the work was: one line, or with --verbose a row for each thread.
+    fn threads(&self, out: &mut String) {
+        let threads = &self.outcome.threads;
+        let entries = self.outcome.profile.entries.max(1) as f64;
+        let mut shares: Vec<_> =
+            threads.iter().map(|thread| thread.profile.entries as f64 / entries * 100.0).collect();
+        if self.arguments.verbose {
+            let _ =
+                writeln!(out, "  thread       entries   tasks  steals  readdir     stat callback  waiting");
+            for (index, thread) in threads.iter().enumerate() {
+                let (profile, worker) = (&thread.profile, &thread.worker);
+                let _ = writeln!(
+                    out,
+                    "  {index:>6} {:>13} {:>7} {:>7} {:>8} {:>8} {:>8} {:>8}",
+                    profile.entries,
+                    worker.tasks,
+                    worker.steals,
+                    seconds(profile.readdir),
+                    seconds(profile.stat),
+                    seconds(profile.callback),
+                    seconds(worker.waiting),
+                );
+            }
+        } else if threads.len() > 1 {
+            shares.sort_by(f64::total_cmp);
+            let middle = shares[shares.len() / 2];
+            let (least, most) = (shares.first().unwrap_or(&0.0), shares.last().unwrap_or(&0.0));
+            let _ = writeln!(
+                out,
+                "  {:<12} {least:.1} % to {most:.1} % of the entries each, median {middle:.1} %",
+                "per thread"
+            );
+        }
+    }
+
+    /// The counts, without times: what a catalog records of the tree.
+    pub(crate) fn totals_json(&self) -> Value {
+        let totals = self.totals;
+        let kinds: serde_json::Map<_, _> =
+            Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(totals.of(kind)))).collect();
+        json!({
+            "entries": totals.entries(),
+            "by_kind": kinds,
+            "apparent_bytes": totals.apparent_bytes,
+            "allocated_bytes": totals.allocated_bytes,
+            "extra_links": totals.extra_links,
+            "depth_max": totals.depth_max,
+            "excluded": self.outcome.profile.excluded,
+        })
+    }
+
+    /// All there is to say.
+    pub(crate) fn json(&self) -> Value {
+        let outcome = self.outcome;
+        let threads: Vec<_> = outcome
+            .threads
+            .iter()
+            .map(|thread| {
+                json!({
+                    "entries": thread.profile.entries,
+                    "directories": thread.profile.directories,
+                    "tasks": thread.worker.tasks,
+                    "steals": thread.worker.steals,
+                    "readdir_seconds": thread.profile.readdir.as_secs_f64(),
+                    "stat_seconds": thread.profile.stat.as_secs_f64(),
+                    "callback_seconds": thread.profile.callback.as_secs_f64(),
+                    "waiting_seconds": thread.worker.waiting.as_secs_f64(),
+                })
+            })
+            .collect();
+        let shares: serde_json::Map<_, _> =
+            self.shares().into_iter().map(|(name, share)| (name.to_owned(), json!(share))).collect();
+        json!({
+            "schema_version": 1,
+            "command": "walk",
+            "interrupted": self.interrupted,
+            "totals": self.totals_json(),
+            "errors": {"count": self.totals.failed(), "by_errno": by_errno(self.totals)},
+            "elapsed_seconds": outcome.elapsed.as_secs_f64(),
+            "entries_per_second": per_second(self.totals.entries(), outcome.elapsed),
+            "time_shares": shares,
+            "threads": threads,
+            "spill": {"tasks": outcome.spill.tasks, "bytes": outcome.spill.bytes, "error": outcome.spill.error},
+        })
+    }
+}
+
+fn plural(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "files",
+        Kind::Directory => "directories",
+        Kind::Symlink => "symlinks",
+        Kind::Fifo => "fifos",
+        Kind::Socket => "sockets",
+        Kind::CharDevice => "char devices",
+        Kind::BlockDevice => "block devices",
+        Kind::Unknown => "unknown",
+    }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
+fn per_second(count: u64, elapsed: Duration) -> u64 {
+    (count as f64 / elapsed.as_secs_f64().max(1e-9)).round() as u64
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes as `1.2 GiB`.
+pub(crate) fn binary(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut scaled = bytes as f64;
+    let mut unit = 0;
+    while scaled >= 1024.0 && unit < UNITS.len() - 1 {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
+}
+
+/// A time as `0.42 s`, or `1:02:03` from a minute on.
+pub(crate) fn seconds(time: Duration) -> String {
+    let whole = time.as_secs();
+    if whole < 60 {
+        return format!("{:.2} s", time.as_secs_f64());
+    }
+    format!("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1023, 1024, 1 << 40].map(binary), ["0 B", "1023 B", "1.0 KiB", "1.0 TiB"]);
+        assert_eq!(binary(u64::MAX), "16.0 EiB");
+        assert_eq!(seconds(Duration::from_millis(420)), "0.42 s");
+        assert_eq!(seconds(Duration::from_secs(3723)), "1:02:03");
+    }
+}

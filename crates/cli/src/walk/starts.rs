@@ -1,0 +1,127 @@
+//! Where a walk starts: the paths of the command line, or a list. A long list is read as the walk goes on.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use atta_catalog::{ListReader, Listed};
+use atta_ops::walk::Start;
+use atta_runtime::Stop;
+
+use super::arguments::WalkArguments;
+use super::sink::Fatal;
+use super::{Refused, root_paths};
+
+/// The starts of a walk, one after the other.
+pub(crate) struct Starts {
+    source: Source,
+    /// The paths of the command line: where relative names of a list start, and the only roots that its rows may name.
+    roots: Vec<Vec<u8>>,
+    error: Arc<Mutex<Option<Fatal>>>,
+    stop: Stop,
+    file: String,
+}
+
+enum Source {
+    Paths(std::vec::IntoIter<Vec<u8>>),
+    List(ListReader<Box<dyn BufRead + Send>>),
+    End,
+}
+
+impl Starts {
+    pub(crate) fn new(arguments: &WalkArguments, stop: Stop) -> Result<Self, Refused> {
+        if arguments.paths.iter().any(|path| path.is_empty()) {
+            return Err(Refused::usage("PATH is empty".to_owned(), "the working directory is '.'"));
+        }
+        let error = Arc::new(Mutex::new(None));
+        let Some(list) = &arguments.from_list else {
+            let source = Source::Paths(root_paths(arguments).into_iter());
+            return Ok(Self { source, roots: Vec::new(), error, stop, file: String::new() });
+        };
+        if arguments.paths.len() > 1 {
+            let what = "--from-list with several PATHs".to_owned();
+            return Err(Refused::usage(
+                what,
+                "relative names of a list start at one PATH, or the working directory",
+            ));
+        }
+        let file = list.display().to_string();
+        let cannot = |why: String| Refused::fatal(format!("cannot read list: {file}: {why}"));
+        let reader = open(list).map_err(|error| cannot(super::failures::describe(&error)))?;
+        let reader = ListReader::new(reader).map_err(|error| cannot(error.to_string()))?;
+        let roots = if arguments.paths.is_empty() { Vec::new() } else { root_paths(arguments) };
+        Ok(Self { source: Source::List(reader), roots, error, stop, file })
+    }
+
+    /// Where an error of the list is left: it ends the walk.
+    pub(crate) fn error(&self) -> Arc<Mutex<Option<Fatal>>> {
+        Arc::clone(&self.error)
+    }
+
+    fn fail(&mut self, why: &str) {
+        let what = format!("cannot read list: {}: {why}", self.file);
+        self.error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(Fatal::Failed { what, hint: None });
+        self.source = Source::End;
+        self.stop.set();
+    }
+
+    /// What a row of a list means: a root whose path is trusted, and a name below it whose path is not.
+    fn start(&self, listed: Listed) -> Result<Start, String> {
+        let Listed { root, path } = listed;
+        if let Some(root) = root.filter(|root| self.roots.is_empty() || self.roots.contains(root)) {
+            if path == root {
+                return Ok(Start::new(root));
+            }
+            let rest =
+                path.strip_prefix(root.as_slice()).ok_or("a path that does not begin with its root")?;
+            let slash = root.is_empty() || root.ends_with(b"/") || rest.starts_with(b"/");
+            if !slash {
+                return Err("a path that does not begin with its root".to_owned());
+            }
+            return Ok(Start { below: Some(rest.to_vec()), root });
+        }
+        let root = match (path.first(), self.roots.first()) {
+            (Some(b'/'), None) => b"/".to_vec(),
+            (_, None) => Vec::new(),
+            (Some(b'/'), Some(root)) => {
+                let rest = path
+                    .strip_prefix(root.as_slice())
+                    .filter(|rest| root.ends_with(b"/") || rest.starts_with(b"/"));
+                let rest = rest.ok_or("an absolute path that is not below PATH")?;
+                return Ok(Start { root: root.clone(), below: Some(rest.to_vec()) });
+            }
+            (_, Some(root)) => root.clone(),
+        };
+        Ok(Start { root, below: Some(path) })
+    }
+}
+
+impl Iterator for Starts {
+    type Item = Start;
+
+    fn next(&mut self) -> Option<Start> {
+        let listed = match &mut self.source {
+            Source::Paths(paths) => return paths.next().map(Start::new),
+            Source::List(list) => list.next()?,
+            Source::End => return None,
+        };
+        match listed.map_err(|error| error.to_string()).and_then(|listed| self.start(listed)) {
+            Ok(start) => Some(start),
+            Err(why) => {
+                self.fail(&why);
+                None
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(BufReader::new(io::stdin())));
+    }
+    Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(path)?)))
+}

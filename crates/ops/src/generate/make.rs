@@ -1,0 +1,311 @@
+//! Makes a planned tree, as tasks for the pool: a directory gets its subdirectories, symbolic links and files, then its
+//! mode and time; hard links follow when all files are there.
+//!
+//! ```text
+//!   Fill(target) ─▶ Subdirectories ─▶ Subdirectories ...   halved until one is left, which is then filled
+//!                └▶ Files ─▶ Files                         halved while others have nothing to do
+//!                     └▶ Piece ─▶ Piece                    of a file too large for one task
+//! ```
+//!
+//! A directory's time changes only with its own entries, so it is final once these are there, whatever is still being
+//! made further down; a hard link that is added later sets it again. Everything is relative to directory descriptors;
+//! no path is ever built but for a message.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use atta_entry::{Errno as EntryErrno, Operation, Timestamp};
+use atta_runtime::{Job, Queue, Stop};
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, linkat, mkdirat, symlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use super::content::Source;
+use super::error::Report;
+use super::file::OpenFile;
+use super::names::Node;
+use super::open::{Directory, Opener, Place};
+use super::plan::Plan;
+use super::symlink;
+
+/// Files made by one task, at most: some milliseconds of work.
+const FILES_MAX: u64 = 256;
+/// Hard links made by one task, at most.
+const LINKS_MAX: u64 = 64;
+/// Nobody but the owner sees a directory before it is complete.
+const PRIVATE: Mode = Mode::RWXU;
+
+/// A system call that failed, and upon what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) operation: Operation,
+    pub(crate) node: Node,
+    pub(crate) errno: EntryErrno,
+}
+
+impl Trouble {
+    /// Turns an error number into this trouble.
+    pub(crate) fn at(operation: &'static str, node: Node) -> impl Fn(Errno) -> Self {
+        move |errno| Self {
+            operation: Operation::Custom(operation),
+            node,
+            errno: EntryErrno(errno.raw_os_error()),
+        }
+    }
+}
+
+/// One unit of work; ranges are never empty.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Fill(Arc<Directory>),
+    Subdirectories(Place, Range<u32>),
+    Files(Arc<Directory>, Range<u64>),
+    Piece(Arc<OpenFile>, Range<u64>),
+    HardLinks(Range<u64>),
+}
+
+/// What a thread keeps between tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Worker {
+    pub(crate) made: Report,
+    pub(crate) buffer: Vec<u8>,
+}
+
+/// The making of one tree.
+#[derive(Debug)]
+pub(crate) struct Make<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) source: Source,
+    opener: Opener<'a>,
+    /// The target was made by this run, and so gets a mode.
+    is_root_new: bool,
+    /// Ends the run; also when something failed.
+    end: Stop,
+    trouble: Mutex<Option<Trouble>>,
+    entries: AtomicU64,
+}
+
+impl<'a> Make<'a> {
+    pub(crate) fn new(plan: &'a Plan, root: OwnedFd, is_root_new: bool, end: Stop) -> Self {
+        Self {
+            plan,
+            source: Source::new(plan.spec().seed, plan.spec().contents),
+            opener: Opener::new(plan, root),
+            is_root_new,
+            end,
+            trouble: Mutex::default(),
+            entries: AtomicU64::new(0),
+        }
+    }
+
+    /// The task that leads to everything but hard links.
+    pub(crate) fn first(&self) -> Result<Task, Trouble> {
+        Ok(Task::Fill(self.opener.root()?))
+    }
+
+    /// The first thing that went wrong.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self) {
+        self.entries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes what lies directly in a directory, and pushes what is left to do.
+    fn fill(
+        &self,
+        worker: &mut Worker,
+        at: &Arc<Directory>,
+        queue: &mut Queue<'_, Self>,
+    ) -> Result<(), Trouble> {
+        let children = self.plan.skeleton.children(at.index);
+        for child in children.clone() {
+            let node = Node::Directory(child);
+            let made = mkdirat(&at.fd, self.plan.names.of(node), PRIVATE);
+            made.map_err(Trouble::at("make directory", node))?;
+            if queue.is_stopping() {
+                return Ok(());
+            }
+        }
+        for symlink in self.plan.symlinks_in(at.index) {
+            self.symlink(at, symlink)?;
+            worker.made.symlinks += 1;
+            if queue.is_stopping() {
+                return Ok(());
+            }
+        }
+        // The newest task runs first: files are done while their directory is at hand.
+        if !children.is_empty() {
+            queue.push(Task::Subdirectories(self.opener.place(at), children));
+        }
+        let files = self.plan.files_in(at.index);
+        if files.is_empty() {
+            return self.finish_directory(worker, at);
+        }
+        queue.push(Task::Files(Arc::clone(at), files));
+        Ok(())
+    }
+
+    fn symlink(&self, at: &Directory, index: u64) -> Result<(), Trouble> {
+        let node = Node::Symlink(index);
+        let name = self.plan.names.of(node);
+        let made = symlinkat(symlink::target(self.plan, index), &at.fd, name.as_slice());
+        made.map_err(Trouble::at("make symlink", node))?;
+        self.count();
+        let times = timestamps(self.plan.mtime(node));
+        let timed = utimensat(&at.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW);
+        timed.map_err(Trouble::at("set times", node))
+    }
+
+    fn subdirectories(
+        &self,
+        worker: &mut Worker,
+        parent: Place,
+        range: Range<u32>,
+        queue: &mut Queue<'_, Self>,
+    ) -> Result<(), Trouble> {
+        let mut end = range.end;
+        while end - range.start > 1 {
+            let middle = range.start + (end - range.start) / 2;
+            queue.push(Task::Subdirectories(parent.clone(), middle..end));
+            end = middle;
+        }
+        let directory = self.opener.child(&parent, range.start)?;
+        // Closed before its subdirectories are pushed: a deep chain keeps few open.
+        drop(parent);
+        self.fill(worker, &directory, queue)
+    }
+
+    fn files(
+        &self,
+        worker: &mut Worker,
+        at: &Arc<Directory>,
+        range: Range<u64>,
+        queue: &mut Queue<'_, Self>,
+    ) -> Result<(), Trouble> {
+        let Range { start: mut file, mut end } = range;
+        let mut made = 0;
+        while file < end && !queue.is_stopping() {
+            let left = end - file;
+            if left > FILES_MAX || (left > 1 && queue.is_wanted()) {
+                let middle = file + left / 2;
+                queue.push(Task::Files(Arc::clone(at), middle..end));
+                end = middle;
+                continue;
+            }
+            let large = self.file(worker, at, file, queue)?;
+            made += 1;
+            file += 1;
+            if let Some(piece) = large {
+                // The rest waits, so that no more than one large file is open for a thread.
+                if file < end {
+                    queue.push(Task::Files(Arc::clone(at), file..end));
+                }
+                queue.push(piece);
+                break;
+            }
+        }
+        if at.files_left.fetch_sub(made, Ordering::AcqRel) == made {
+            self.finish_directory(worker, at)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a directory that has all its entries its mode and time.
+    fn finish_directory(&self, worker: &mut Worker, at: &Directory) -> Result<(), Trouble> {
+        let node = Node::Directory(at.index);
+        if at.index > 0 || self.is_root_new {
+            let mode = fchmod(&at.fd, Mode::from_raw_mode(self.plan.mode(node)));
+            mode.map_err(Trouble::at("set mode", node))?;
+        }
+        if at.index > 0 {
+            worker.made.directories += 1;
+            self.count();
+        }
+        self.set_directory_time(at.index, &at.fd)
+    }
+
+    fn set_directory_time(&self, index: u32, fd: &OwnedFd) -> Result<(), Trouble> {
+        let node = Node::Directory(index);
+        match futimens(fd, &timestamps(self.plan.mtime(node))) {
+            // A target that was there already may be another user's.
+            Err(Errno::PERM) if index == 0 && !self.is_root_new => Ok(()),
+            outcome => outcome.map_err(Trouble::at("set times", node)),
+        }
+    }
+
+    fn hard_links(
+        &self,
+        worker: &mut Worker,
+        range: Range<u64>,
+        queue: &mut Queue<'_, Self>,
+    ) -> Result<(), Trouble> {
+        let mut end = range.end;
+        while end - range.start > LINKS_MAX {
+            let middle = range.start + (end - range.start) / 2;
+            queue.push(Task::HardLinks(middle..end));
+            end = middle;
+        }
+        for index in range.start..end {
+            if queue.is_stopping() {
+                break;
+            }
+            self.hard_link(index)?;
+            worker.made.hard_links += 1;
+            self.count();
+        }
+        Ok(())
+    }
+
+    fn hard_link(&self, index: u64) -> Result<(), Trouble> {
+        let node = Node::HardLink(index);
+        let file = Node::File(self.plan.linked_file(index));
+        let source = self.opener.descend(self.plan.directory_of(file))?;
+        let directory = self.plan.directory_of(node);
+        let target = self.opener.descend(directory)?;
+        let (old, new) = (self.plan.names.of(file), self.plan.names.of(node));
+        linkat(source, old, &target, new, AtFlags::empty()).map_err(Trouble::at("make hard link", node))?;
+        // Others may add to the same directory now; each sets the time after its own link, so the last one does.
+        self.set_directory_time(directory, &target)
+    }
+}
+
+impl Job for Make<'_> {
+    type Task = Task;
+    type Worker = Worker;
+
+    fn worker(&self, _index: usize) -> Worker {
+        Worker::default()
+    }
+
+    fn run(&self, worker: &mut Worker, task: Task, queue: &mut Queue<'_, Self>) {
+        let outcome = match task {
+            Task::Fill(directory) => self.fill(worker, &directory, queue),
+            Task::Subdirectories(parent, range) => self.subdirectories(worker, parent, range, queue),
+            Task::Files(directory, range) => self.files(worker, &directory, range, queue),
+            Task::Piece(file, range) => self.piece(worker, &file, range, queue),
+            Task::HardLinks(range) => self.hard_links(worker, range, queue),
+        };
+        if let Err(trouble) = outcome {
+            self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(trouble);
+            self.end.set();
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+}
+
+/// Sets the time of the last change and leaves that of the last access: as it lies after the other, reading the tree
+/// does not have to write it ("relatime").
+pub(crate) fn timestamps(mtime: Timestamp) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: i64::from(mtime.nanoseconds) },
+    }
+}
