@@ -46,6 +46,12 @@ impl Errno {
         row(self.0).map_or("unknown error", |(_, _, message)| message)
     }
 
+    /// Whether this process, or the whole system, has too many files open (`EMFILE`, `ENFILE`).
+    #[must_use]
+    pub const fn is_too_many_open(self) -> bool {
+        matches!(self.0, 23 | 24)
+    }
+
     /// What kind of trouble it is to whoever reads the report.
     #[must_use]
     pub const fn class(self) -> Class {

@@ -99,7 +99,14 @@ impl Failure<'_> {
 /// `cannot open directory: a/b: permission denied (EACCES)`, with the path escaped.
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {}: {}: {}", self.operation.name(), escape(&self.path), self.errno)
+        write!(f, "cannot {}: {}: ", self.operation.name(), escape(&self.path))?;
+        match (self.operation, self.errno) {
+            (Operation::FollowLink, Errno::XDEV) => write!(f, "it leads out of the tree (EXDEV)"),
+            (Operation::FollowLink, Errno::LOOP) => {
+                write!(f, "it leads back to where it is, or in a loop (ELOOP)")
+            }
+            (_, errno) => write!(f, "{errno}"),
+        }
     }
 }
 
@@ -128,5 +135,6 @@ mod tests {
             errno: Errno(18),
         };
         assert_eq!(failure.class(), Class::Link);
+        assert_eq!(failure.to_string(), "cannot follow link: a/l: it leads out of the tree (EXDEV)");
     }
 }

@@ -42,6 +42,10 @@ impl Failures {
         };
         if let Some(path) = &arguments.errors {
             inner.file_name = path.display().to_string();
+            if arguments.from_list.as_ref().is_some_and(|list| is_same_file(list, path)) {
+                let what = format!("--errors and --from-list are the same file: {}", inner.file_name);
+                return Err(Refused::usage(what, "the list would be lost; write the errors to a new file"));
+            }
             inner.file = Some(BufWriter::new(create(path).map_err(|error| {
                 Refused::fatal(format!("cannot write errors: {}: {}", inner.file_name, describe(&error)))
             })?));
@@ -108,6 +112,13 @@ impl Failures {
 /// Makes a private file for rows, which tell names that not everybody may know.
 pub(crate) fn create(path: &std::path::Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// Whether two paths lead to the same file that exists.
+fn is_same_file(one: &std::path::Path, other: &std::path::Path) -> bool {
+    // Asked by path, not by opening: a list may be a pipe.
+    let identity = |path: &std::path::Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
 }
 
 /// An I/O error as `reason (ERRNO)`.

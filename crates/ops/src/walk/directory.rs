@@ -42,7 +42,7 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// A root. Its descriptor stays open as long as it lives.
-    pub(crate) fn root(path: CString, root: u32, descriptor: Arc<OwnedFd>) -> Arc<Self> {
+    pub(crate) fn root(path: CString, root: u32, descriptor: Arc<OwnedFd>, place: Place) -> Arc<Self> {
         Arc::new(Self {
             path_bytes: path.as_bytes().len(),
             parent: None,
@@ -51,7 +51,7 @@ impl Directory {
             depth: 0,
             target: None,
             descriptor: Mutex::new(Some(descriptor)),
-            place: OnceLock::new(),
+            place: OnceLock::from(place),
         })
     }
 
@@ -80,10 +80,6 @@ impl Directory {
             let _ = self.place.set(place);
         }
         self
-    }
-
-    pub(crate) fn set_place(&self, place: Place) {
-        let _ = self.place.set(place);
     }
 
     pub(crate) fn root_index(&self) -> u32 {
@@ -146,12 +142,22 @@ impl Directory {
     }
 
     /// Its descriptor, opened again if it was closed. Directories opened on the way are held, too: the next task is
-    /// likely to need them.
+    /// likely to need them. If there are too many open files, the worker gives its own up and tries once more.
     pub(crate) fn descriptor(
         self: &Arc<Self>,
         held: &mut Held,
         features: Features,
     ) -> Result<Arc<OwnedFd>, Errno> {
+        match self.try_descriptor(held, features) {
+            Err(errno) if errno.is_too_many_open() => {
+                held.close_oldest(usize::MAX, features);
+                self.try_descriptor(held, features)
+            }
+            other => other,
+        }
+    }
+
+    fn try_descriptor(self: &Arc<Self>, held: &mut Held, features: Features) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(descriptor) = &*self.slot() {
             return Ok(Arc::clone(descriptor));
         }
@@ -183,11 +189,10 @@ impl Directory {
                 link::reopen(&root, target)?
             }
         };
-        if let Some(known) = self.known_place() {
-            let found = kernel::place_of(&opened, features)?;
-            if (found.device, found.inode) != (known.device, known.inode) {
-                return Err(Errno::STALE);
-            }
+        let found = kernel::place_of(&opened, features)?;
+        let known = self.place.get_or_init(|| found);
+        if (found.device, found.inode) != (known.device, known.inode) {
+            return Err(Errno::STALE);
         }
         Ok(Arc::new(opened))
     }

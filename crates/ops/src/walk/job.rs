@@ -200,23 +200,25 @@ impl<'a, V: Visit> WalkJob<'a, V> {
         }
     }
 
-    fn open_root(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
+    /// The directory of a root, opened unless it is open. One that was closed meanwhile must be the same again.
+    pub(crate) fn open_root(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
         let root = self.roots.get(index);
-        if let Some(directory) = root.directory.get() {
-            return Ok(Arc::clone(directory));
+        if let Some(directory) = root.directory() {
+            return Ok(directory);
         }
         self.throttle(1);
         let descriptor = Arc::new(kernel::open_directory_path(&root.path, follow)?);
-        let place = self.place_if_needed(&descriptor)?;
+        let place = kernel::place_of(&descriptor, self.features())?;
         if self.options.follow {
             let _ = root.real_path.set(kernel::real_path(&descriptor));
         }
         let path = CString::new(root.path.clone()).map_err(|_| Errno::INVAL)?;
-        let directory = Directory::root(path, index, descriptor);
-        if let Some(place) = place {
-            directory.set_place(place);
+        let directory = Directory::root(path, index, descriptor, place);
+        if !root.is_same(place) {
+            return Err(Errno::STALE);
         }
-        Ok(Arc::clone(root.directory.get_or_init(|| directory)))
+        self.roots.keep(&root, &directory);
+        Ok(directory)
     }
 
     /// Which directory it is, where the options make that a question.
@@ -265,7 +267,7 @@ impl<'a, V: Visit> WalkJob<'a, V> {
         };
         let opened = match open(worker) {
             // Too many open files: give some up and try once more.
-            Err(Errno(23 | 24)) => {
+            Err(errno) if errno.is_too_many_open() => {
                 worker.held.close_oldest(usize::MAX, self.features());
                 open(worker)
             }
@@ -273,7 +275,8 @@ impl<'a, V: Visit> WalkJob<'a, V> {
         };
         let descriptor = Arc::new(opened?);
         let place = self.place_if_needed(&descriptor)?;
-        if let (true, Some(here), Some(above)) = (self.options.one_file_system, place, parent.known_place())
+        if let (true, Some(here), Some(above)) =
+            (self.options.one_file_system, place, parent.identify(self.features()))
             && (here.device, here.mount) != (above.device, above.mount)
         {
             return Ok(None);
@@ -460,7 +463,10 @@ impl<V: Visit> Job for WalkJob<'_, V> {
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
-        task::unpack(bytes, |index| self.roots.find(index)?.directory.get().cloned())
+        task::unpack(bytes, |index| {
+            self.roots.find(index)?;
+            self.open_root(index, true).ok()
+        })
     }
 
     fn lost(&self, worker: &mut Self::Worker, count: u64, _why: &str) {

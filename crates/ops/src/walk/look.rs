@@ -182,7 +182,8 @@ impl<V: Visit> WalkJob<'_, V> {
         name: Name<'_>,
     ) -> Result<link::Found, Errno> {
         let root = self.roots.get(directory.root_index());
-        let top = root.directory.get().ok_or(Errno::STALE)?.descriptor(&mut worker.held, self.features())?;
+        let top =
+            self.open_root(directory.root_index(), true)?.descriptor(&mut worker.held, self.features())?;
         let real_path = root.real_path.get().and_then(Option::as_deref);
         let found =
             link::resolve(top.as_fd(), real_path, directory.names_below_root(), name.name.to_bytes())?;

@@ -1,19 +1,38 @@
 //! The roots of a walk: each path once, however many names below it are listed. No I/O.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::directory::Directory;
+use super::kernel::Place;
+
+/// Roots that are kept open although no task needs them at the moment: names of a list mostly share few roots.
+const RECENT_ROOTS: usize = 16;
 
 /// A root, as the tasks see it.
 #[derive(Debug)]
 pub(crate) struct Root {
     /// The path as it was given; empty for the working directory, if what is listed shall not begin with `./`.
     pub(crate) path: Vec<u8>,
-    /// Its directory, once it was opened. The descriptor stays open.
-    pub(crate) directory: OnceLock<Arc<Directory>>,
     /// Where the kernel says it is: to tell absolute links that lead below it. Only asked for when following.
     pub(crate) real_path: OnceLock<Option<Vec<u8>>>,
+    /// Its directory, while tasks below it hold it.
+    directory: Mutex<Weak<Directory>>,
+    /// Which directory it was when it was opened first.
+    place: OnceLock<Place>,
+}
+
+impl Root {
+    /// Its directory, if it is open.
+    pub(crate) fn directory(&self) -> Option<Arc<Directory>> {
+        lock(&self.directory).upgrade()
+    }
+
+    /// Whether this is the directory that the root was when it was opened first.
+    pub(crate) fn is_same(&self, place: Place) -> bool {
+        let first = self.place.get_or_init(|| place);
+        (first.device, first.inode) == (place.device, place.inode)
+    }
 }
 
 /// All roots that were met so far, by index.
@@ -26,18 +45,24 @@ pub(crate) struct Roots {
 struct Table {
     roots: Vec<Arc<Root>>,
     by_path: HashMap<Vec<u8>, u32>,
+    recent: VecDeque<Arc<Directory>>,
 }
 
 impl Roots {
     /// The index of the root with this path.
     pub(crate) fn intern(&self, path: Vec<u8>) -> u32 {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         if let Some(&index) = table.by_path.get(&path) {
             return index;
         }
         let index = u32::try_from(table.roots.len()).expect("fewer than 2^32 roots");
         table.by_path.insert(path.clone(), index);
-        table.roots.push(Arc::new(Root { path, directory: OnceLock::new(), real_path: OnceLock::new() }));
+        table.roots.push(Arc::new(Root {
+            path,
+            real_path: OnceLock::new(),
+            directory: Mutex::new(Weak::new()),
+            place: OnceLock::new(),
+        }));
         index
     }
 
@@ -48,10 +73,21 @@ impl Roots {
 
     /// The root with this index, if there is one.
     pub(crate) fn find(&self, index: u32) -> Option<Arc<Root>> {
-        self.lock().roots.get(index as usize).cloned()
+        lock(&self.table).roots.get(index as usize).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Notes the directory of a root, and keeps it open for a while.
+    pub(crate) fn keep(&self, root: &Root, directory: &Arc<Directory>) {
+        *lock(&root.directory) = Arc::downgrade(directory);
+        let mut table = lock(&self.table);
+        table.recent.push_back(Arc::clone(directory));
+        let oldest = if table.recent.len() > RECENT_ROOTS { table.recent.pop_front() } else { None };
+        drop(table);
+        // Closing a directory may take long on a slow file system: not under the lock.
+        drop(oldest);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

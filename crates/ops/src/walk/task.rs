@@ -228,7 +228,7 @@ mod tests {
 
     fn root() -> Arc<Directory> {
         let descriptor: OwnedFd = std::fs::File::open("/").unwrap().into();
-        Directory::root(c"/given".into(), 7, Arc::new(descriptor))
+        Directory::root(c"/given".into(), 7, Arc::new(descriptor), Place { device: 1, inode: 1, mount: 1 })
     }
 
     fn tasks(root: &Arc<Directory>) -> Vec<Task> {
