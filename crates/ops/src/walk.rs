@@ -27,6 +27,7 @@
 //! to [`Visit::failure`] and never stops the walk. No name is ever looked up through a symbolic link that the walk did
 //! not decide to follow (see `link.rs`).
 
+mod begin;
 mod directory;
 mod hard_links;
 mod job;
@@ -35,6 +36,7 @@ mod link;
 mod look;
 mod names;
 mod profile;
+mod read;
 mod roots;
 mod rules;
 mod summary;

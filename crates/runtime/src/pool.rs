@@ -7,25 +7,21 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+use crossbeam_deque::{Injector, Stealer, Worker};
 
 use crate::cpu::Watch;
 use crate::idle::Idle;
 use crate::meter::Meter;
+use crate::probe::Probe;
+use crate::search::Search;
 use crate::spill::Spill;
-use crate::threads::{Sample, Tuner};
+use crate::threads::Tuner;
 use crate::{Job, Queue, Rate, SpillReport, Stop, Threads, available_cores};
 
-/// Rounds over all victims before an idle worker goes to sleep. A wake-up costs its caller about 12 us, so a little
-/// patience pays; more than that would take the cores from those who work.
-const ROUNDS_BEFORE_SLEEP: u32 = 4;
 /// Ticks at the start are short, so that a slow file system gets its threads within some 50 ms.
 const TICK_FIRST: Duration = Duration::from_millis(4);
 const TICK_LATER: Duration = Duration::from_millis(25);
 const TICKS_FIRST: u32 = 25;
-/// Threads that are looked at in each tick, at most: a sample is enough.
-const WATCHED: usize = 8;
-
 /// How a job is run.
 #[derive(Debug)]
 pub struct Options<'a> {
@@ -100,13 +96,13 @@ pub(crate) struct Shared<'a, J: Job> {
     pub(crate) idle: Idle,
     pub(crate) spill: Spill,
     pub(crate) stop: Stop,
-    meters: Vec<Meter>,
-    stealers: Vec<Stealer<J::Task>>,
-    seeds: Injector<J::Task>,
+    pub(crate) meters: Vec<Meter>,
+    pub(crate) stealers: Vec<Stealer<J::Task>>,
+    pub(crate) seeds: Injector<J::Task>,
     /// Workers that have been started; they are the first of `stealers`.
-    started: AtomicUsize,
+    pub(crate) started: AtomicUsize,
     /// Workers with an index from here on are not wanted at present.
-    wanted: AtomicUsize,
+    pub(crate) wanted: AtomicUsize,
     memory_bytes: i64,
     /// Workers that have ended, by a panic or otherwise.
     ended: AtomicUsize,
@@ -247,7 +243,7 @@ impl<'a, J: Job> Shared<'a, J> {
         let worked = catch_unwind(AssertUnwindSafe(|| {
             let mut worker = self.job.worker(index);
             let mut queue = Queue { index, deque, shared: self, pushes: 0 };
-            let mut search = Search { index, random: index as u64 + 1 };
+            let mut search = Search::new(index);
             while let Some(task) = search.next(self, deque, &mut worker) {
                 meter.hold(-i64::try_from(self.job.weigh(&task)).unwrap_or(i64::MAX));
                 self.job.run(&mut worker, task, &mut queue);
@@ -274,7 +270,7 @@ impl<'a, J: Job> Shared<'a, J> {
     }
 
     /// Whether no task is to be had anywhere but from a worker that runs.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let started = self.started.load(Ordering::Acquire);
         self.seeds.is_empty()
             && self.spill.is_empty()
@@ -297,173 +293,6 @@ impl<'a, J: Job> Shared<'a, J> {
             elapsed,
             stopped: self.stop.is_set(),
         }
-    }
-}
-
-/// How one worker looks for its next task.
-struct Search {
-    index: usize,
-    random: u64,
-}
-
-impl Search {
-    /// The next task; none when the job is over.
-    fn next<J: Job>(
-        &mut self,
-        shared: &Shared<'_, J>,
-        deque: &Worker<J::Task>,
-        worker: &mut J::Worker,
-    ) -> Option<J::Task> {
-        if shared.stop.is_set() {
-            return None;
-        }
-        let surplus = || self.index >= shared.wanted.load(Ordering::Relaxed);
-        if !surplus()
-            && let Some(task) = deque.pop()
-        {
-            return Some(task);
-        }
-        let started = Instant::now();
-        let found = self.search(shared, deque, worker);
-        shared.meter(self.index).waited(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        found
-    }
-
-    fn search<J: Job>(
-        &mut self,
-        shared: &Shared<'_, J>,
-        deque: &Worker<J::Task>,
-        worker: &mut J::Worker,
-    ) -> Option<J::Task> {
-        loop {
-            let index = self.index;
-            let surplus = || index >= shared.wanted.load(Ordering::Relaxed);
-            if surplus() && !shared.idle.retire(surplus, || shared.is_empty()) {
-                return None;
-            }
-            for round in 0..ROUNDS_BEFORE_SLEEP {
-                if let Some(task) = self.take(shared, deque, worker) {
-                    return Some(task);
-                }
-                (0..16 << round).for_each(|_| std::hint::spin_loop());
-            }
-            if !shared.idle.sleep(|| shared.is_empty()) || shared.stop.is_set() {
-                return None;
-            }
-        }
-    }
-
-    /// One look at every place that can hold a task.
-    fn take<J: Job>(
-        &mut self,
-        shared: &Shared<'_, J>,
-        deque: &Worker<J::Task>,
-        worker: &mut J::Worker,
-    ) -> Option<J::Task> {
-        if let Some(task) = deque.pop() {
-            return Some(task);
-        }
-        if let Some(task) = settle(|| shared.seeds.steal()) {
-            return Some(task);
-        }
-        let victims = shared.started.load(Ordering::Acquire);
-        let first = self.random_below(victims);
-        for victim in (first..victims).chain(0..first).filter(|&victim| victim != self.index) {
-            if let Some(task) = settle(|| shared.stealers[victim].steal()) {
-                shared.meter(self.index).stole();
-                return Some(task);
-            }
-        }
-        self.unspill(shared, deque, worker)
-    }
-
-    /// Brings a spilled segment back: all but one task go to the own deque.
-    fn unspill<J: Job>(
-        &self,
-        shared: &Shared<'_, J>,
-        deque: &Worker<J::Task>,
-        worker: &mut J::Worker,
-    ) -> Option<J::Task> {
-        let (bytes, count) = shared.spill.pop()?;
-        let tasks = match bytes {
-            Ok(bytes) => shared.job.unpack(&bytes).map_err(str::to_owned),
-            Err(error) => Err(error.to_string()),
-        };
-        match tasks {
-            Ok(tasks) => {
-                let weight: usize = tasks.iter().map(|task| shared.job.weigh(task)).sum();
-                shared.meter(self.index).hold(i64::try_from(weight).unwrap_or(i64::MAX));
-                tasks.into_iter().for_each(|task| {
-                    deque.push(task);
-                    shared.idle.wake_one();
-                });
-                deque.pop()
-            }
-            Err(why) => {
-                shared.job.lost(worker, count, &why);
-                None
-            }
-        }
-    }
-
-    /// A victim at random (xorshift): which one does not matter, only that idle workers do not all ask the same.
-    fn random_below(&mut self, bound: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        usize::try_from(self.random % bound.max(1) as u64).unwrap_or(0)
-    }
-}
-
-/// Repeats a steal that lost a race.
-fn settle<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
-    loop {
-        match steal() {
-            Steal::Success(task) => return Some(task),
-            Steal::Empty => return None,
-            Steal::Retry => std::hint::spin_loop(),
-        }
-    }
-}
-
-/// What the supervisor measured at the last tick.
-struct Probe<'a> {
-    at: Instant,
-    progress: u64,
-    rate: Option<&'a Rate>,
-    throttled: Duration,
-    /// Where the next look at the threads starts.
-    next: usize,
-}
-
-impl<'a> Probe<'a> {
-    fn new(rate: Option<&'a Rate>) -> Self {
-        Self { at: Instant::now(), progress: 0, rate, throttled: Duration::ZERO, next: 0 }
-    }
-
-    fn sample<J: Job>(&mut self, shared: &Shared<'_, J>, threads: usize) -> Sample {
-        let now = Instant::now();
-        let elapsed = now.duration_since(std::mem::replace(&mut self.at, now));
-        let progress = shared.job.progress();
-        let made = progress.saturating_sub(std::mem::replace(&mut self.progress, progress));
-        let throttled = self.rate.map_or(Duration::ZERO, Rate::throttled);
-        let held_back = throttled.saturating_sub(std::mem::replace(&mut self.throttled, throttled));
-        let work_waits = shared.idle.sleepers() == 0
-            && !shared.is_empty()
-            && held_back < elapsed.mul_f64(0.1 * threads as f64);
-        Sample { elapsed, blocked: self.blocked(shared, threads), work_waits, progress: made }
-    }
-
-    /// Share of the threads that are blocked in the kernel, of those that are looked at this time.
-    fn blocked<J: Job>(&mut self, shared: &Shared<'_, J>, threads: usize) -> f64 {
-        let looked = threads.min(WATCHED);
-        let states: Vec<bool> = (0..looked)
-            .map(|offset| (self.next + offset) % threads.max(1))
-            .filter_map(|index| shared.meter(index).watch.get()?.as_ref()?.is_blocked())
-            .collect();
-        self.next = (self.next + looked) % threads.max(1);
-        let blocked = states.iter().filter(|&&blocked| blocked).count();
-        blocked as f64 / states.len().max(1) as f64
     }
 }
 

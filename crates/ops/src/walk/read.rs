@@ -1,0 +1,163 @@
+//! Reads directories: buffer by buffer, handing names out to idle threads where there are many.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use atta_entry::{Errno, Kind, Operation};
+use atta_runtime::Queue;
+use rustix::fd::OwnedFd;
+use rustix::fs::RawDir;
+
+use super::directory::Directory;
+use super::job::{WalkJob, WalkWorker};
+use super::kernel;
+use super::look::is_excluded;
+use super::names::{Name, Names};
+use super::profile::Phase;
+use super::task::Task;
+use super::visit::Visit;
+
+/// The buffer for `getdents64`. Larger ones no longer help; it holds some 8,000 short names.
+const BUFFER_BYTES: usize = 256 << 10;
+/// A batch of names for another thread should be this much work: enough to pay for handing it over.
+const BATCH_NS: u64 = 2_000_000;
+/// Names in a batch, at most: bounds what one batch holds in memory.
+const BATCH_NAMES_MAX: usize = 4096;
+/// Names in a batch, at least, when threads are idle and asking is quick.
+const BATCH_NAMES_WANTED: usize = 64;
+
+impl<V: Visit> WalkJob<'_, V> {
+    /// Reads a directory that is open.
+    pub(crate) fn read(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        queue: &mut Queue<'_, Self>,
+    ) {
+        self.counters[worker.index].directory();
+        match directory.descriptor(&mut worker.held, self.features()) {
+            Ok(descriptor) => self.read_on(worker, directory, &descriptor, queue),
+            Err(errno) => self.fail_at(worker, Operation::OpenDirectory, directory, None, errno),
+        }
+    }
+
+    /// Reads a directory from where its descriptor stands, until it is done or so large that others may help.
+    pub(crate) fn read_on(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        descriptor: &Arc<OwnedFd>,
+        queue: &mut Queue<'_, Self>,
+    ) {
+        let mut buffer = std::mem::take(&mut worker.buffer);
+        let mut more = true;
+        while more && !queue.is_stopping() {
+            self.throttle(1);
+            let mut names = std::mem::take(&mut worker.names);
+            names.clear();
+            more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
+            worker.watch.book(Phase::Readdir, &self.counters[worker.index]);
+            let batch = self.batch_names(names.len(), queue);
+            if names.len() > 2 * batch {
+                if more && self.reading.fetch_add(1, Ordering::Relaxed) < self.reading_max {
+                    // Pushed before the names, so it is older than they: the next idle thread reads on.
+                    let (directory, descriptor) = (Arc::clone(directory), Arc::clone(descriptor));
+                    queue.push(Task::ReadOn { directory, descriptor });
+                    more = false;
+                } else if more {
+                    self.reading.fetch_sub(1, Ordering::Relaxed);
+                }
+                self.hand_out(worker, directory, &mut names, batch, queue);
+            }
+            worker.names = self.look(worker, directory, names, queue);
+        }
+        worker.buffer = buffer;
+    }
+
+    /// How many names make a batch at present.
+    fn batch_names(&self, count: usize, queue: &Queue<'_, Self>) -> usize {
+        let by_time = BATCH_NS / self.stat_ns.load(Ordering::Relaxed).max(1);
+        let batch = usize::try_from(by_time).unwrap_or(BATCH_NAMES_MAX).clamp(1, BATCH_NAMES_MAX);
+        if queue.is_wanted() { batch.min(BATCH_NAMES_WANTED.max(count / 8)) } else { batch }
+    }
+
+    /// Gives all names but one batch to whoever is idle.
+    fn hand_out(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        names: &mut Names,
+        batch: usize,
+        queue: &mut Queue<'_, Self>,
+    ) {
+        worker.held.keep(directory, self.features());
+        while names.len() > batch {
+            let names = names.split_last(batch.min(names.len() - batch).max(1));
+            queue.push(Task::Look { directory: Arc::clone(directory), names });
+        }
+        worker.watch.book(Phase::Callback, &self.counters[worker.index]);
+    }
+
+    /// Fills `names` with what one `getdents64` gives. Returns false at the end, or when it failed.
+    fn fill(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        descriptor: &Arc<OwnedFd>,
+        buffer: &mut Vec<MaybeUninit<u8>>,
+        names: &mut Names,
+    ) -> bool {
+        if buffer.is_empty() {
+            buffer.resize(BUFFER_BYTES, MaybeUninit::uninit());
+        }
+        let root_bytes = if self.options.rules.is_some() { directory.path_into(&mut worker.path) } else { 0 };
+        let mut reader = RawDir::new(descriptor, buffer);
+        loop {
+            match reader.next() {
+                // A directory that was removed while it was read has no more names.
+                None | Some(Err(rustix::io::Errno::NOENT)) => return false,
+                Some(Err(rustix::io::Errno::INTR)) => continue,
+                Some(Err(error)) => {
+                    let errno = Errno(error.raw_os_error());
+                    self.fail_at(worker, Operation::ReadDirectory, directory, None, errno);
+                    return false;
+                }
+                Some(Ok(entry)) => {
+                    let name = entry.file_name();
+                    if name != c"." && name != c".." {
+                        let name =
+                            Name { name, kind: kernel::kind_of(entry.file_type()), inode: entry.ino() };
+                        self.take_name(worker, directory, root_bytes, name, names);
+                    }
+                }
+            }
+            if reader.is_buffer_empty() {
+                return true;
+            }
+        }
+    }
+
+    /// Adds a name to a batch, unless the rules leave it out or it is none.
+    fn take_name(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        root_bytes: usize,
+        name: Name<'_>,
+        names: &mut Names,
+    ) {
+        let bytes = name.name.to_bytes();
+        if bytes.contains(&b'/') || bytes.is_empty() {
+            // A damaged or hostile file system: such a name would lead elsewhere.
+            return self.fail_at(worker, Operation::ReadDirectory, directory, None, Errno::IO);
+        }
+        // Where the directory does not tell the kind, the rules are asked when it is known.
+        if let (Some(rules), true) = (&self.options.rules, name.kind != Kind::Unknown)
+            && is_excluded(rules, &mut worker.path, root_bytes, bytes, name.kind)
+        {
+            return self.counters[worker.index].excluded();
+        }
+        names.push(name.name, name.kind, name.inode);
+    }
+}
