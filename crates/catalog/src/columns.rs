@@ -1,7 +1,7 @@
 //! Which columns a catalog holds, in which order, and what Parquet calls their types. The rows on stdout use the
 //! same names in the same order. No I/O.
 
-/// Version of the columns and of `manifest.json`: raised when a column changes its name, its type or its meaning.
+/// Version of the columns and of `_manifest.json`: raised when a column changes its name, its type or its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The columns of a catalog or of a table on stdout.

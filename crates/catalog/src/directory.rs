@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   begin    mkdir   PARENT/.NAME.PID.partial                 0700
-//!            create  part-00000.parquet ... errors.ndjson     0600
-//!   commit   create  manifest.json, fsync each file and the directory
+//!            create  part-00000.parquet ... _errors.ndjson     0600
+//!   commit   create  _manifest.json, fsync each file and the directory
 //!            rename  .NAME.PID.partial -> NAME, fsync PARENT
 //!   drop     unlink what was made, rmdir
 //! ```
@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use crate::{Error, Manifest, Result};
 
 /// Name of the file with a row for each entry that could not be done.
-pub const ERRORS_FILE: &str = "errors.ndjson";
+pub const ERRORS_FILE: &str = "_errors.ndjson";
 
 /// Name of the file that makes a catalog complete.
-pub const MANIFEST_FILE: &str = "manifest.json";
+pub const MANIFEST_FILE: &str = "_manifest.json";
 
 /// Longest name of a file in bytes (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;

@@ -4,10 +4,10 @@
 //!                    ┌─> RowWriter ──> stdout           path, text, NDJSON, CSV
 //!   Entry (a walk) ──┤
 //!                    └─> Shard ──> part-00000.parquet ┐
-//!   Failure ──> failure_row ─────> errors.ndjson      ├─ Catalog: one directory, there as a whole or not at all
-//!               Manifest ────────> manifest.json      ┘
+//!   Failure ──> failure_row ─────> _errors.ndjson      ├─ Catalog: one directory, there as a whole or not at all
+//!               Manifest ────────> _manifest.json      ┘
 //!
-//!   errors.ndjson, find -print0 ──> ListReader ──> Listed
+//!   _errors.ndjson, find -print0 ──> ListReader ──> Listed
 //! ```
 //!
 //! It walks nothing and prints nothing: entries come from whoever walks, bytes go where the caller says. The one

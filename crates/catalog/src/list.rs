@@ -1,4 +1,4 @@
-//! Lists of paths that are read back: NUL-separated as `find -print0` writes them, or NDJSON as `errors.ndjson` is.
+//! Lists of paths that are read back: NUL-separated as `find -print0` writes them, or NDJSON as `_errors.ndjson` is.
 //! It opens nothing, neither the list nor what the list names.
 //!
 //! A list may come from anywhere and is not believed: it is read item by item with a bound on each, and an item

@@ -1,4 +1,4 @@
-//! What `manifest.json` says of a catalog: where it comes from, what is in it, and that it is whole. No I/O.
+//! What `_manifest.json` says of a catalog: where it comes from, what is in it, and that it is whole. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::directory::ERRORS_FILE;
 use crate::lossy::{hex_into, lossy_into};
 use crate::{Columns, ShardSummary};
 
-/// `manifest.json`. It is written last: a catalog that has one is complete.
+/// `_manifest.json`. It is written last: a catalog that has one is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the columns and of this file.
@@ -127,7 +127,7 @@ mod tests {
         assert!(text.starts_with("{\"schema_version\":1,\"program\":\"atta\",\"version\":\"0.1.0\""));
         assert!(text.contains("\"roots\":[{\"path\":\"a\"},{\"path\":\"\u{fffd}\",\"path_raw\":\"ff\"}]"));
         assert!(text.contains("\"shards\":[{\"file\":\"part-00000.parquet\",\"rows\":3,\"bytes\":9}]"));
-        assert!(text.contains("\"errors\":{\"count\":0,\"by_errno\":{},\"file\":\"errors.ndjson\"}"));
+        assert!(text.contains("\"errors\":{\"count\":0,\"by_errno\":{},\"file\":\"_errors.ndjson\"}"));
         assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), manifest);
     }
 }

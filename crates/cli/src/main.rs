@@ -3,15 +3,16 @@
 mod generate;
 mod signals;
 mod size;
+mod threads;
 mod walk;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Walks, copies, verifies and profiles file trees of millions to billions of files.
+/// Walks file trees of millions to billions of files.
 #[derive(Debug, Parser)]
-#[command(name = "atta", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "atta", version, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 all done; 1 differences found; 2 wrong usage; 3 done, but some entries failed; \
                         4 could not go on; 130 and 143 interrupted; 141 output closed."

@@ -1,10 +1,133 @@
-//! placeholder
+//! Sizes as people write them: `4K`, `256KiB`, `100MB`, `1.5G`; and numbers as they like to read them. No I/O.
+
+/// Units and their number of bytes; in lower case.
+const UNITS: [(&str, u64); 20] = [
+    ("", 1),
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kib", 1 << 10),
+    ("kb", 1_000),
+    ("m", 1 << 20),
+    ("mib", 1 << 20),
+    ("mb", 1_000_000),
+    ("g", 1 << 30),
+    ("gib", 1 << 30),
+    ("gb", 1_000_000_000),
+    ("t", 1 << 40),
+    ("tib", 1 << 40),
+    ("tb", 1_000_000_000_000),
+    ("p", 1 << 50),
+    ("pib", 1 << 50),
+    ("pb", 1_000_000_000_000_000),
+    ("e", 1 << 60),
+    ("eib", 1 << 60),
+    ("eb", 1_000_000_000_000_000_000),
+];
+/// More digits than that say nothing of any size.
+const DIGITS_MAX: usize = 18;
+
+/// A size in bytes. `K`, `M`, `G`, `T`, `P`, `E` and `KiB`, `MiB`, ... are powers of 1,024, `KB`, `MB`, ... powers of
+/// 1,000, in upper or lower case; the number may have a fraction, and what is less than a byte is dropped.
+///
+/// # Errors
+/// Says what is wrong: no number, an unknown unit, a fraction of a byte, or 2^64 bytes and more.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let (n, m) = match text.chars().last() {
-        Some('K') => (&text[..text.len() - 1], 1 << 10),
-        Some('M') => (&text[..text.len() - 1], 1 << 20),
-        Some('G') => (&text[..text.len() - 1], 1u64 << 30),
-        _ => (text, 1),
-    };
-    n.parse::<u64>().map(|v| v * m).map_err(|e| e.to_string())
+    let end =
+        text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || (number.contains('.') && decimals.is_empty()) || decimals.contains('.') {
+        return Err(format!("'{text}' is no size, as in 512, 4K, 100MB or 1.5GiB"));
+    }
+    let name = unit.trim_start().to_ascii_lowercase();
+    let unit_bytes = UNITS.iter().find(|(each, _)| *each == name).map(|(_, bytes)| u128::from(*bytes));
+    let unit_bytes = unit_bytes.ok_or_else(|| format!("'{unit}' is no unit, as in K, MB or GiB"))?;
+    if !decimals.is_empty() && unit_bytes == 1 {
+        return Err(format!("'{text}' is no whole number of bytes"));
+    }
+    let too_large = || format!("'{text}' is 2^64 bytes or more");
+    let whole: u64 = whole.parse().map_err(|_| too_large())?;
+    let decimals = &decimals[..decimals.len().min(DIGITS_MAX)];
+    let fraction: u64 = if decimals.is_empty() { 0 } else { decimals.parse().map_err(|_| too_large())? };
+    let scale = 10_u128.pow(u32::try_from(decimals.len()).unwrap_or(0));
+    let bytes = u128::from(whole) * unit_bytes + u128::from(fraction) * unit_bytes / scale;
+    u64::try_from(bytes).map_err(|_| too_large())
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes as `1.2 GiB`.
+pub(crate) fn binary(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut scaled = bytes as f64;
+    let mut unit = 0;
+    while scaled >= 1024.0 && unit < UNITS.len() - 1 {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_powers_of_1024_or_of_1000() {
+        let sizes = [
+            ("0", 0),
+            ("512", 512),
+            ("7B", 7),
+            ("4K", 4096),
+            ("4k", 4096),
+            ("256KiB", 262_144),
+            ("100MB", 100_000_000),
+            ("1.5G", 3 << 29),
+            ("1.5 GiB", 3 << 29),
+            ("0.1K", 102),
+            ("2T", 2 << 40),
+            ("1PB", 1_000_000_000_000_000),
+            ("15.999999999999999999E", u64::MAX - 1),
+            ("18446744073709551615", u64::MAX),
+        ];
+        for (text, bytes) in sizes {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        let wrong = [
+            "", "K", ".5K", "5.K", "1.2.3K", "-1", "+1", "1X", "1KBs", "1.5", "1.5B", "1 000", "1e3", "0x10",
+            "٣",
+        ];
+        for text in wrong {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_overflows_is_refused() {
+        for text in ["16E", "18446744073709551616", "18446744073709551615K", "99999999999999999999999E"] {
+            assert!(parse_size(text).unwrap_err().contains("2^64"), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1023, 1024, 1 << 40].map(binary), ["0 B", "1023 B", "1.0 KiB", "1.0 TiB"]);
+        assert_eq!(binary(u64::MAX), "16.0 EiB");
+    }
 }

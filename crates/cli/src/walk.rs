@@ -157,6 +157,9 @@ fn conclude(
             fatal = catalog.commit(arguments, &report, started, now()).err();
         } else {
             catalog.abandon();
+            if interrupted.is_some() {
+                complain("interrupted: no catalog was written", None);
+            }
         }
     }
     fatal = failures.finish().err().or(fatal);

@@ -96,17 +96,23 @@ impl Failure<'_> {
     }
 }
 
+impl Failure<'_> {
+    /// Why it failed, in words: of a link that was not followed, what that means.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match (self.operation, self.errno) {
+            (Operation::FollowLink, Errno::XDEV) => "it leads out of the tree",
+            (Operation::FollowLink, Errno::LOOP) => "it leads back to a directory above it, or in a loop",
+            (_, errno) => errno.message(),
+        }
+    }
+}
+
 /// `cannot open directory: a/b: permission denied (EACCES)`, with the path escaped.
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {}: {}: ", self.operation.name(), escape(&self.path))?;
-        match (self.operation, self.errno) {
-            (Operation::FollowLink, Errno::XDEV) => write!(f, "it leads out of the tree (EXDEV)"),
-            (Operation::FollowLink, Errno::LOOP) => {
-                write!(f, "it leads back to where it is, or in a loop (ELOOP)")
-            }
-            (_, errno) => write!(f, "{errno}"),
-        }
+        let (reason, label) = (self.reason(), self.errno.label());
+        write!(f, "cannot {}: {}: {reason} ({label})", self.operation.name(), escape(&self.path))
     }
 }
 

@@ -29,10 +29,10 @@ mod symlink;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use atta_entry::{Errno as EntryErrno, Failure, Operation};
-use atta_runtime::{Stop, Threads};
+use atta_runtime::{Job, Stop, Threads};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Dir, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
@@ -55,14 +55,34 @@ pub struct Options {
     pub stop: Stop,
 }
 
+/// How a run stands, as its observer sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Entries that are complete, of [`Spec::entries`].
+    pub entries: u64,
+    /// Threads that are wanted at present.
+    pub threads: usize,
+    /// How long ago the run was asked to end, if it was: a thread may be stuck in a system call.
+    pub stopping: Option<Duration>,
+}
+
 /// Makes the tree in `target`, which must not exist or be an empty directory (and no symbolic link to one).
 ///
 /// A `target` that exists keeps its mode; its modification time is set where that is permitted.
 ///
+/// `observe` is called on the calling thread some 40 times a second; it may set `options.stop`.
+///
 /// # Errors
 /// When there can be no such tree, when `target` has something in it, or when a system call fails. What was made until
 /// then stays.
-pub fn generate(target: &Path, spec: &Spec, options: &Options) -> Result<Report, GenerateError> {
+pub fn generate(
+    target: &Path,
+    spec: &Spec,
+    options: &Options,
+    observe: impl FnMut(&Progress),
+) -> Result<Report, GenerateError> {
     let started = Instant::now();
     spec.check()?;
     let (root, is_root_new) = open_target(target)?;
@@ -70,15 +90,45 @@ pub fn generate(target: &Path, spec: &Spec, options: &Options) -> Result<Report,
     // The pool's own: it is also set when something fails, which is not what the caller asked for.
     let end = Stop::new();
     let make = Make::new(&plan, root, is_root_new, end.clone());
-    let mut report = Report::default();
-    let mut phase = |task: Result<Task, Trouble>| {
-        let task = task?;
+    let mut run = Run { make: &make, options, end, started, report: Report::default(), observe };
+    let outcome = make.first().and_then(|task| run.phase(task)).and_then(|is_whole| {
+        // Hard links follow when every file is there.
+        let has_links = is_whole && spec.hard_links > 0;
+        if has_links { run.phase(Task::HardLinks(0..spec.hard_links)) } else { Ok(is_whole) }
+    });
+    let mut report = run.report;
+    report.elapsed = started.elapsed();
+    match outcome {
+        Ok(_) => Ok(report),
+        Err(trouble) => {
+            let failure = failure(target, &plan, &trouble);
+            Err(GenerateError::Failed { failure, made: Box::new(report) })
+        }
+    }
+}
+
+/// One run, in phases of which each begins when the one before is over.
+struct Run<'a, F> {
+    make: &'a Make<'a>,
+    options: &'a Options,
+    end: Stop,
+    started: Instant,
+    report: Report,
+    observe: F,
+}
+
+impl<F: FnMut(&Progress)> Run<'_, F> {
+    /// Does a task and all that it leads to; false if it was asked to end before.
+    fn phase(&mut self, task: Task) -> Result<bool, Trouble> {
+        let Self { make, options, end, started, report, observe } = self;
         if options.stop.is_set() {
             end.set();
         }
         let pool =
             atta_runtime::Options { threads: options.threads, stop: end.clone(), ..Default::default() };
-        let outcome = atta_runtime::run(&make, vec![task], &pool, |_| {
+        let outcome = atta_runtime::run(*make, vec![task], &pool, |status| {
+            let (threads, stopping) = (status.threads, status.stopping);
+            observe(&Progress { elapsed: started.elapsed(), entries: make.progress(), threads, stopping });
             if options.stop.is_set() {
                 end.set();
             }
@@ -87,18 +137,6 @@ pub fn generate(target: &Path, spec: &Spec, options: &Options) -> Result<Report,
         report.threads_max = report.threads_max.max(outcome.threads_max);
         report.stopped |= outcome.stopped;
         make.trouble().map_or(Ok(!outcome.stopped), Err)
-    };
-    let outcome = phase(make.first()).and_then(|is_whole| {
-        let has_links = is_whole && spec.hard_links > 0;
-        if has_links { phase(Ok(Task::HardLinks(0..spec.hard_links))) } else { Ok(is_whole) }
-    });
-    report.elapsed = started.elapsed();
-    match outcome {
-        Ok(_) => Ok(report),
-        Err(trouble) => {
-            let failure = failure(target, &plan, &trouble);
-            Err(GenerateError::Failed { failure, made: Box::new(report) })
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::Listed;
 use crate::lossy::from_hex;
 use crate::{Error, Result};
 
-/// The fields that count; a row of a walk or of `errors.ndjson` has more.
+/// The fields that count; a row of a walk or of `_errors.ndjson` has more.
 #[derive(Deserialize)]
 struct Row<'a> {
     #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! The row of an entry that could not be done: a line of `errors.ndjson`, which a list reader reads back. No I/O.
+//! The row of an entry that could not be done: a line of `_errors.ndjson`, which a list reader reads back. No I/O.
 
 use atta_entry::Failure;
 
@@ -14,7 +14,7 @@ pub fn failure_row(failure: &Failure<'_>, out: &mut Vec<u8>) {
     text_field(key!("class"), failure.class().name(), out);
     number_field(key!("errno"), failure.errno.0, out);
     text_field(key!("error"), &failure.errno.label(), out);
-    text_field(key!("message"), failure.errno.message(), out);
+    text_field(key!("message"), failure.reason(), out);
     out.extend_from_slice(b"}\n");
 }
 

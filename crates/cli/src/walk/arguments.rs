@@ -1,7 +1,6 @@
 //! The arguments of `atta walk`, and what they mean to the library. No I/O.
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use atta_catalog::{Columns, Format};
@@ -10,6 +9,7 @@ use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
 
 use crate::size::parse_size;
+use crate::threads::parse_threads;
 
 /// What is written for each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,7 +47,8 @@ pub(crate) enum Callback {
 #[command(
     after_help = "Every entry below each PATH is visited once, whatever its name, depth or number. By default only \
     a summary is printed. Symbolic links are not followed, a PATH that is one neither, unless it ends in a slash.\n\n\
-    Exit codes: 0 all done; 2 wrong usage; 3 done, but some entries failed; 4 could not go on; 130 and 143 interrupted.\n\n\
+    Exit codes: 0 all done; 2 wrong usage; 3 done, but some entries failed; 4 could not go on; 130 and 143 interrupted; \
+    141 output closed.\n\n\
     Examples:\n  \
     atta walk /data                               count a tree\n  \
     atta walk --print --exclude .snapshot /data   list it, but for snapshots\n  \
@@ -190,20 +191,6 @@ impl WalkArguments {
             Columns::Full { targets: self.targets }
         }
     }
-}
-
-/// Most threads that may be asked for: more were never of use, and each takes address space.
-const THREADS_MAX: usize = 4096;
-
-fn parse_threads(text: &str) -> Result<Threads, String> {
-    if text == "auto" {
-        return Ok(Threads::Auto);
-    }
-    let count: NonZeroUsize = text.parse().map_err(|_| "neither auto nor a number above 0".to_owned())?;
-    if count.get() > THREADS_MAX {
-        return Err(format!("more than {THREADS_MAX}"));
-    }
-    Ok(Threads::Fixed(count))
 }
 
 /// Least memory that can be asked for: below it there would be a system call for every few names.

@@ -41,7 +41,7 @@ impl Failures {
             error: None,
         };
         if let Some(path) = &arguments.errors {
-            inner.file_name = path.display().to_string();
+            inner.file_name = printable(path);
             if arguments.from_list.as_ref().is_some_and(|list| is_same_file(list, path)) {
                 let what = format!("--errors and --from-list are the same file: {}", inner.file_name);
                 return Err(Refused::usage(what, "the list would be lost; write the errors to a new file"));
@@ -109,16 +109,37 @@ impl Failures {
     }
 }
 
-/// Makes a private file for rows, which tell names that not everybody may know.
+/// Makes a private file for rows, which tell names that not everybody may know. A file that is there already is written
+/// over only if it is the caller's own and has no other name: in a directory that others can write, somebody may have
+/// planted a link to a file that is to be spoilt. Devices and pipes are written to as they are.
 pub(crate) fn create(path: &std::path::Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    let mut new = OpenOptions::new();
+    match new.write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => return other,
+    }
+    let file = OpenOptions::new().write(true).open(path)?;
+    let stat = rustix::fs::fstat(&file)?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+        if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_nlink != 1 {
+            return Err(io::Error::other("it exists, and belongs to somebody else or has several names"));
+        }
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// Whether two paths lead to the same file that exists.
 fn is_same_file(one: &std::path::Path, other: &std::path::Path) -> bool {
     // Asked by path, not by opening: a list may be a pipe.
-    let identity = |path: &std::path::Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let identity =
+        |path: &std::path::Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
     matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
+}
+
+/// A path of the command line in a message: a shell's pattern may have put any name there.
+pub(crate) fn printable(path: &std::path::Path) -> String {
+    atta_entry::escape(path.as_os_str().as_encoded_bytes())
 }
 
 /// An I/O error as `reason (ERRNO)`.

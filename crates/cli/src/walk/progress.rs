@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use super::Refused;
 use super::arguments::{ProgressWhen, WalkArguments};
-use super::failures::{create, describe};
-use super::report::{Report, grouped, seconds};
+use super::failures::{create, describe, printable};
+use super::report::{Report, seconds};
 use super::sink::Fatal;
+use crate::size::grouped;
 
 /// Between two events, and between two lines where there is no terminal.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ impl Display {
         };
         let mut display = Self { bar: shown.then(bar), lines, events: None, next: PERIOD };
         if let Some(path) = &arguments.events {
-            let name = path.display().to_string();
+            let name = printable(path);
             let cannot = |error: &io::Error| {
                 Refused::fatal(format!("cannot write events: {name}: {}", describe(error)))
             };

@@ -12,6 +12,7 @@ use super::arguments::WalkArguments;
 use super::by_errno;
 use super::sink::{Fatal, SinkWorker, output_error};
 use crate::complain;
+use crate::size::{binary, grouped};
 
 /// What there is to say of a walk.
 pub(crate) struct Report<'a> {
@@ -142,14 +143,16 @@ impl Report<'_> {
     /// The counts, without times: what a catalog records of the tree.
     pub(crate) fn totals_json(&self) -> Value {
         let totals = self.totals;
+        // A lite walk asks for the sizes of few entries: a sum over those would pass for the tree's.
+        let known = |sum: u64| if self.arguments.lite { Value::Null } else { json!(sum) };
         let kinds: serde_json::Map<_, _> =
             Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(totals.of(kind)))).collect();
         json!({
             "entries": totals.entries(),
             "by_kind": kinds,
-            "apparent_bytes": totals.apparent_bytes,
-            "allocated_bytes": totals.allocated_bytes,
-            "extra_links": totals.extra_links,
+            "apparent_bytes": known(totals.apparent_bytes),
+            "allocated_bytes": known(totals.allocated_bytes),
+            "extra_links": known(totals.extra_links),
             "depth_max": totals.depth_max,
             "excluded": self.outcome.profile.excluded,
         })
@@ -212,31 +215,6 @@ fn per_second(count: u64, elapsed: Duration) -> u64 {
     (count as f64 / elapsed.as_secs_f64().max(1e-9)).round() as u64
 }
 
-/// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// Bytes as `1.2 GiB`.
-pub(crate) fn binary(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut scaled = bytes as f64;
-    let mut unit = 0;
-    while scaled >= 1024.0 && unit < UNITS.len() - 1 {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
-}
-
 /// A time as `0.42 s`, or `1:02:03` from a minute on.
 pub(crate) fn seconds(time: Duration) -> String {
     let whole = time.as_secs();
@@ -251,10 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_for_people() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0, 1023, 1024, 1 << 40].map(binary), ["0 B", "1023 B", "1.0 KiB", "1.0 TiB"]);
-        assert_eq!(binary(u64::MAX), "16.0 EiB");
+    fn times_for_people() {
         assert_eq!(seconds(Duration::from_millis(420)), "0.42 s");
         assert_eq!(seconds(Duration::from_secs(3723)), "1:02:03");
     }

@@ -15,7 +15,7 @@ use atta_ops::walk::{Summary, Tasks, Totals, Visit};
 use atta_runtime::Stop;
 
 use super::arguments::{Callback, WalkArguments};
-use super::failures::{Failures, describe};
+use super::failures::{Failures, describe, printable};
 use super::report::Report;
 use super::{Refused, by_errno, rfc3339, root_paths};
 
@@ -279,7 +279,7 @@ impl CatalogSink {
 
     fn failed(&self, error: &atta_catalog::Error) -> Fatal {
         let why = error.errno().map_or_else(|| error.to_string(), |errno| errno.to_string());
-        let what = format!("cannot write catalog: {}: {why}", self.place.display());
+        let what = format!("cannot write catalog: {}: {why}", printable(&self.place));
         Fatal::Failed { what, hint: Some("nothing was left under that name".to_owned()) }
     }
 

@@ -46,7 +46,7 @@ impl Starts {
                 "relative names of a list start at one PATH, or the working directory",
             ));
         }
-        let file = list.display().to_string();
+        let file = super::failures::printable(list);
         let cannot = |why: String| Refused::fatal(format!("cannot read list: {file}: {why}"));
         let reader = open(list).map_err(|error| cannot(super::failures::describe(&error)))?;
         let reader = ListReader::new(reader).map_err(|error| cannot(error.to_string()))?;
@@ -73,31 +73,34 @@ impl Starts {
     fn start(&self, listed: Listed) -> Result<Start, String> {
         let Listed { root, path } = listed;
         if let Some(root) = root.filter(|root| self.roots.is_empty() || self.roots.contains(root)) {
-            if path == root {
-                return Ok(Start::new(root));
-            }
-            let rest =
-                path.strip_prefix(root.as_slice()).ok_or("a path that does not begin with its root")?;
-            let slash = root.is_empty() || root.ends_with(b"/") || rest.starts_with(b"/");
-            if !slash {
-                return Err("a path that does not begin with its root".to_owned());
-            }
-            return Ok(Start { below: Some(rest.to_vec()), root });
+            return below(root, &path).ok_or_else(|| "a path that does not begin with its root".to_owned());
         }
-        let root = match (path.first(), self.roots.first()) {
-            (Some(b'/'), None) => b"/".to_vec(),
-            (_, None) => Vec::new(),
-            (Some(b'/'), Some(root)) => {
-                let rest = path
-                    .strip_prefix(root.as_slice())
-                    .filter(|rest| root.ends_with(b"/") || rest.starts_with(b"/"));
-                let rest = rest.ok_or("an absolute path that is not below PATH")?;
-                return Ok(Start { root: root.clone(), below: Some(rest.to_vec()) });
+        match (path.starts_with(b"/"), self.roots.first()) {
+            (true, Some(root)) => {
+                below(root.clone(), &path).ok_or_else(|| "an absolute path that is not below PATH".to_owned())
             }
-            (_, Some(root)) => root.clone(),
-        };
-        Ok(Start { root, below: Some(path) })
+            (false, Some(root)) if is_bare(&path) => Ok(Start::new(root.clone())),
+            (false, Some(root)) => Ok(Start { root: root.clone(), below: Some(path) }),
+            (_, None) if is_bare(&path) => Ok(Start::new(path)),
+            (true, None) => Ok(Start { root: b"/".to_vec(), below: Some(path) }),
+            (false, None) => Ok(Start { root: Vec::new(), below: Some(path) }),
+        }
     }
+}
+
+/// A path that begins with a root: the root itself, or a name below it.
+fn below(root: Vec<u8>, path: &[u8]) -> Option<Start> {
+    let rest = path.strip_prefix(root.as_slice())?;
+    if rest.is_empty() || (is_bare(rest) && (rest.starts_with(b"/") || root.ends_with(b"/"))) {
+        return Some(Start::new(root));
+    }
+    let parted = root.is_empty() || root.ends_with(b"/") || rest.starts_with(b"/");
+    parted.then(|| Start { below: Some(rest.to_vec()), root })
+}
+
+/// Whether a path has no names in it but `.`: `.`, `./`, `/`.
+fn is_bare(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').all(|name| name.is_empty() || name == b".")
 }
 
 impl Iterator for Starts {

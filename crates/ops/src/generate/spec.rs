@@ -81,6 +81,12 @@ impl Default for Spec {
 }
 
 impl Spec {
+    /// How many entries there are to make, the target not counted.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        [self.directories, self.hard_links, self.symlinks].into_iter().fold(self.files, u64::saturating_add)
+    }
+
     /// Whether such a tree can be.
     ///
     /// # Errors

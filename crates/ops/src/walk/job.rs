@@ -20,7 +20,7 @@ use atta_runtime::{Job, Queue, Rate};
 use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
-use super::directory::{Directory, Held};
+use super::directory::{CurrentPath, Directory, Held};
 use super::kernel::{self, Features, Place};
 use super::look::Look;
 use super::names::Names;
@@ -57,7 +57,7 @@ pub(crate) struct WalkWorker<V: Visit> {
     pub(crate) watch: Stopwatch,
     pub(crate) tasks: Tasks,
     /// The path of the directory at hand.
-    pub(crate) path: Vec<u8>,
+    pub(crate) path: CurrentPath,
     pub(crate) look: Look,
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) names: Names,
@@ -207,7 +207,7 @@ impl<V: Visit> Job for WalkJob<'_, V> {
             held: Held::new(self.descriptors_per_worker),
             watch: Stopwatch::start(),
             tasks: Tasks::default(),
-            path: Vec::new(),
+            path: CurrentPath::default(),
             look: Look::default(),
             buffer: Vec::new(),
             names: Names::default(),
@@ -228,6 +228,8 @@ impl<V: Visit> Job for WalkJob<'_, V> {
             Task::Look { directory, names } => drop(self.look(worker, &directory, names, queue)),
             Task::Own(bytes) => {
                 self.visit.task(&mut worker.visit, &bytes, &mut worker.tasks);
+                // A task has no directory to leave out; the next entry must not inherit the wish.
+                worker.tasks.pruned = false;
                 push_own(&mut worker.tasks, queue);
                 worker.watch.book(Phase::Callback, &self.counters[worker.index]);
             }

@@ -1,7 +1,7 @@
 //! Follows symbolic links that stay below a root, one name at a time, with no help from the kernel's resolution.
 //!
 //! Every step opens one name with `O_PATH | O_NOFOLLOW` relative to the step before; a link is read and its names are
-//! walked in turn; `..` goes back one step and never above the root. So nothing outside the root can be reached,
+//! walked in turn; `..` goes back one step (from the root again) and never above the root. So nothing outside the root can be reached,
 //! whatever is swapped meanwhile, on any kernel. (`openat2` with `RESOLVE_BENEATH` would do the same in one call since
 //! 5.6, but refuses absolute links that lead below the root, and would be a second mechanism.)
 
@@ -57,18 +57,24 @@ pub(crate) fn resolve(
 ) -> Result<Found, Errno> {
     let mut ahead: VecDeque<Vec<u8>> = place.into();
     ahead.push_back(link.to_vec());
-    let mut steps: Vec<(Vec<u8>, OwnedFd)> = Vec::new();
+    let mut steps: Vec<Vec<u8>> = Vec::new();
+    // Only the last step is open: a link may lie deeper than there are descriptors.
+    let mut here: Option<OwnedFd> = None;
     let mut links = 0;
     while let Some(name) = ahead.pop_front() {
         if name == b".." {
             steps.pop().ok_or(Errno::XDEV)?;
+            if ahead.front().is_none_or(|next| next != b"..") {
+                here = None;
+                steps.drain(..).rev().for_each(|step| ahead.push_front(step));
+            }
             continue;
         }
-        let here = steps.last().map_or(root, |(_, descriptor)| descriptor.as_fd());
         let c_name = CString::new(name.clone()).map_err(|_| Errno::INVAL)?;
-        let descriptor = kernel::open_name_at(here, &c_name)?;
+        let descriptor = kernel::open_name_at(here.as_ref().map_or(root, AsFd::as_fd), &c_name)?;
         if kernel::stat_of(&descriptor)?.kind() != Kind::Symlink {
-            steps.push((name, descriptor));
+            steps.push(name);
+            here = Some(descriptor);
             continue;
         }
         links += 1;
@@ -78,15 +84,15 @@ pub(crate) fn resolve(
         let target = kernel::read_link_at(&descriptor, c"")?;
         let rest = if target.starts_with(b"/") {
             steps.clear();
+            here = None;
             below(&target, root_path).ok_or(Errno::XDEV)?
         } else {
             &target
         };
         names(rest).rev().for_each(|name| ahead.push_front(name.to_vec()));
     }
-    let metadata = kernel::stat_of(steps.last().map_or(root, |(_, descriptor)| descriptor.as_fd()))?;
-    let target = steps.iter().map(|(name, _)| name.as_slice()).collect::<Vec<_>>().join(&b'/');
-    Ok(Found { metadata, target })
+    let metadata = kernel::stat_of(here.as_ref().map_or(root, AsFd::as_fd))?;
+    Ok(Found { metadata, target: steps.join(&b'/') })
 }
 
 /// What follows the root's path in an absolute target, if it lies below.

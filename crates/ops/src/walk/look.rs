@@ -11,7 +11,7 @@ use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use atta_runtime::Queue;
 use rustix::fd::{AsFd, OwnedFd};
 
-use super::directory::Directory;
+use super::directory::{CurrentPath, Directory};
 use super::job::{WalkJob, WalkWorker, push_own};
 use super::kernel;
 use super::link;
@@ -50,14 +50,10 @@ pub(crate) fn join(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// Whether the rules leave a name out. `path` holds the directory's path; it is changed and put back.
-pub(crate) fn is_excluded(
-    rules: &Rules,
-    path: &mut Vec<u8>,
-    root_bytes: usize,
-    name: &[u8],
-    kind: Kind,
-) -> bool {
+/// Whether the rules leave a name out of the directory whose path is `current`.
+pub(crate) fn is_excluded(rules: &Rules, current: &mut CurrentPath, name: &[u8], kind: Kind) -> bool {
+    let root_bytes = current.root_bytes();
+    let path = current.buffer();
     let directory_bytes = path.len();
     join(path, name);
     let below = path.get(root_bytes..).unwrap_or_default();
@@ -83,7 +79,7 @@ impl<V: Visit> WalkJob<'_, V> {
                 return names;
             }
         };
-        let root_bytes = directory.path_into(&mut worker.path);
+        worker.path.set(directory);
         let mut facts = std::mem::take(&mut worker.look.facts);
         facts.resize(BLOCK, Fact::default());
         let mut rest = names.iter();
@@ -95,7 +91,7 @@ impl<V: Visit> WalkJob<'_, V> {
                 break;
             }
             self.ask(worker, directory, &descriptor, block.clone().take(count), &mut facts);
-            entered |= self.show(worker, directory, root_bytes, block.take(count), &mut facts, queue);
+            entered |= self.show(worker, directory, block.take(count), &mut facts, queue);
         }
         if entered {
             worker.held.keep(directory, self.features());
@@ -137,10 +133,10 @@ impl<V: Visit> WalkJob<'_, V> {
             }
         }
         let spent = worker.watch.book(Phase::Stat, &self.counters[worker.index]);
-        if asked > 0 {
+        if let Some(each) = spent.checked_div(asked) {
             // An average that follows: one slow answer must not cut all batches down to single names.
             let before = self.stat_ns.load(Ordering::Relaxed);
-            self.stat_ns.store((before * 7 + spent / asked) / 8, Ordering::Relaxed);
+            self.stat_ns.store((before * 7 + each) / 8, Ordering::Relaxed);
         }
     }
 
@@ -200,7 +196,6 @@ impl<V: Visit> WalkJob<'_, V> {
         &self,
         worker: &mut WalkWorker<V>,
         directory: &Arc<Directory>,
-        root_bytes: usize,
         block: impl Iterator<Item = Name<'n>>,
         facts: &mut [Fact],
         queue: &mut Queue<'_, Self>,
@@ -211,15 +206,15 @@ impl<V: Visit> WalkJob<'_, V> {
         for (name, fact) in block.zip(facts) {
             let Some(kind) = fact.kind else { continue };
             if let (Kind::Unknown, Some(rules)) = (name.kind, &self.options.rules)
-                && is_excluded(rules, &mut worker.path, root_bytes, name.name.to_bytes(), kind)
+                && is_excluded(rules, &mut worker.path, name.name.to_bytes(), kind)
             {
                 self.counters[worker.index].excluded();
                 continue;
             }
             let entry = Entry {
-                directory: &worker.path,
+                directory: worker.path.bytes(),
                 name: name.name.to_bytes(),
-                root_bytes,
+                root_bytes: worker.path.root_bytes(),
                 depth,
                 kind,
                 inode: fact.metadata.as_ref().map_or(name.inode, |metadata| metadata.inode),

@@ -111,7 +111,7 @@ impl<V: Visit> WalkJob<'_, V> {
         if buffer.is_empty() {
             buffer.resize(BUFFER_BYTES, MaybeUninit::uninit());
         }
-        let root_bytes = if self.options.rules.is_some() { directory.path_into(&mut worker.path) } else { 0 };
+        worker.path.set(directory);
         let mut reader = RawDir::new(descriptor, buffer);
         loop {
             match reader.next() {
@@ -128,7 +128,7 @@ impl<V: Visit> WalkJob<'_, V> {
                     if name != c"." && name != c".." {
                         let name =
                             Name { name, kind: kernel::kind_of(entry.file_type()), inode: entry.ino() };
-                        self.take_name(worker, directory, root_bytes, name, names);
+                        self.take_name(worker, directory, name, names);
                     }
                 }
             }
@@ -143,7 +143,6 @@ impl<V: Visit> WalkJob<'_, V> {
         &self,
         worker: &mut WalkWorker<V>,
         directory: &Arc<Directory>,
-        root_bytes: usize,
         name: Name<'_>,
         names: &mut Names,
     ) {
@@ -154,7 +153,7 @@ impl<V: Visit> WalkJob<'_, V> {
         }
         // Where the directory does not tell the kind, the rules are asked when it is known.
         if let (Some(rules), true) = (&self.options.rules, name.kind != Kind::Unknown)
-            && is_excluded(rules, &mut worker.path, root_bytes, bytes, name.kind)
+            && is_excluded(rules, &mut worker.path, bytes, name.kind)
         {
             return self.counters[worker.index].excluded();
         }
