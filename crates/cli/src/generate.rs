@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::signals::Signals;
 use crate::size::{binary, grouped, parse_size};
+use crate::threads::parse_threads;
 use crate::{complain, exit};
 
 /// How long threads that hang in a system call are waited for after a signal.
