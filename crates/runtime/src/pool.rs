@@ -1,5 +1,6 @@
 //! The pool: starts workers, finds them tasks, tunes their number, and reports. Tasks themselves are the job's.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,6 +108,8 @@ pub(crate) struct Shared<'a, J: Job> {
     /// Workers that have ended, by a panic or otherwise.
     ended: AtomicUsize,
     finished: Mutex<Vec<(usize, J::Worker)>>,
+    /// The first panic of a task.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 /// Runs `seeds` and all that they lead to; returns when everything is done or `options.stop` was set.
@@ -133,6 +136,10 @@ pub fn run<J: Job>(
         shared.enlarge(scope, &mut deques, options.threads.initial(cores));
         shared.supervise(scope, &mut deques, options, tuner, started, &mut observe);
     });
+    // The scope would pass on that a thread panicked, and not what it said.
+    if let Some(panic) = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        resume_unwind(panic);
+    }
     shared.outcome(started.elapsed())
 }
 
@@ -151,6 +158,7 @@ impl<'a, J: Job> Shared<'a, J> {
             memory_bytes: i64::try_from(options.memory_bytes).unwrap_or(i64::MAX),
             ended: AtomicUsize::new(0),
             finished: Mutex::default(),
+            panic: Mutex::default(),
         }
     }
 
@@ -252,21 +260,17 @@ impl<'a, J: Job> Shared<'a, J> {
             self.job.finish(&mut worker);
             worker
         }));
-        let panicked = match worked {
+        match worked {
             Ok(worker) => {
                 self.finished.lock().unwrap_or_else(PoisonError::into_inner).push((index, worker));
-                None
             }
-            Err(panic) => Some(panic),
-        };
-        if panicked.is_some() {
-            self.stop.set();
-            self.idle.finish();
+            Err(panic) => {
+                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+                self.stop.set();
+                self.idle.finish();
+            }
         }
         self.ended.fetch_add(1, Ordering::Release);
-        if let Some(panic) = panicked {
-            resume_unwind(panic);
-        }
     }
 
     /// Whether no task is to be had anywhere but from a worker that runs.

@@ -1,0 +1,23 @@
+//! The program at its command line: what it prints, writes and exits with, on trees that any file system can hold.
+//! What needs a mount is in `tests/fs`.
+
+#![expect(clippy::disallowed_methods, reason = "a test looks at trees that it made itself")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and clippy takes its helpers for no tests"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod catalog;
+mod errors;
+mod lists;
+mod output;
+mod paths;
+mod rows;
+mod selection;
+mod snapshots;
+mod starts;
+mod terminal;
+mod tuning;

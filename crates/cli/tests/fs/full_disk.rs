@@ -1,0 +1,44 @@
+//! A disk that runs full under a catalog: a clear error, and nothing that could be taken for a catalog.
+
+use atta_testkit::lock::Lock;
+use atta_testkit::scratch::Scratch;
+use atta_testkit::{skip, trees};
+
+use crate::support::{names_in, run, scratch, walk};
+
+#[test]
+fn a_full_disk_leaves_no_catalog() {
+    let test = "a_full_disk_leaves_no_catalog";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let tree = scratch("full-tree");
+    trees::flat(&tree.join("flat"), 60_000).unwrap();
+    // The first has room for some shards' beginnings, the second for the directory and not much more.
+    for bytes in [256 << 10, 16 << 10] {
+        let Some(disk) = skip::unless_available(test, Scratch::on_tmpfs(bytes)) else { return };
+        let place = disk.join("scan.catalog");
+        let ran = run(walk(["--memory", "1M", "--output"]).arg(&place).arg(tree.path())).expect_code(4);
+        let said =
+            format!("atta: cannot write catalog: {}: no space left on device (ENOSPC)\n", place.display());
+        assert!(ran.err().starts_with(&said), "{bytes}: {}", ran.err());
+        assert!(ran.err().contains("hint: nothing was left under that name"), "{}", ran.err());
+        assert_eq!(ran.out(), "");
+        assert_eq!(names_in(disk.path()), Vec::<&str>::new(), "{bytes}");
+        // With what was freed a small catalog fits.
+        let small = run(walk(["--lite", "--max-depth", "0", "--output"]).arg(&place).arg(tree.path()));
+        if bytes > 64 << 10 {
+            small.expect_code(0);
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_list_of_errors_is_told() {
+    let test = "a_full_disk_under_the_list_of_errors_is_told";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let Some(disk) = skip::unless_available(test, Scratch::on_tmpfs(16 << 10)) else { return };
+    let missing: Vec<_> = (0..1_000).map(|number| format!("missing-{number}")).collect();
+    let errors = disk.join("errors");
+    let ran = run(walk(["--errors"]).arg(&errors).args(&missing).current_dir(disk.path())).expect_code(4);
+    let said = format!("atta: cannot write errors: {}: no space left on device (ENOSPC)\n", errors.display());
+    assert!(ran.err().ends_with(&said), "{}", ran.err());
+}

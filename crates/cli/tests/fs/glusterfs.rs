@@ -1,0 +1,163 @@
+//! A real parallel file system: GlusterFS with two clients. What is walked through one client while the other one
+//! changes it is what `find` sees. Started once, by `glusterfs.sh`, in a network namespace of its own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use atta_testkit::lock::Lock;
+use atta_testkit::scratch::Scratch;
+use atta_testkit::{skip, trees};
+
+use crate::support::{bytes_of, find, lines, make_directory, number, records, run, walk};
+
+/// What the script exits with where GlusterFS is not to be had.
+const NOT_HERE: i32 = 4;
+
+/// A running volume; it ends with the script's standard input, so also when this process dies.
+struct Volume {
+    script: Child,
+    output: BufReader<ChildStdout>,
+    scratch: Scratch,
+}
+
+impl Volume {
+    /// Starts it, or says why not.
+    fn start() -> Result<Self, String> {
+        let scratch = Scratch::below(&std::env::temp_dir(), "gluster").map_err(|error| error.to_string())?;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fs/glusterfs.sh");
+        let mut command = Command::new("unshare");
+        command.arg("--net").arg("bash").arg(script).arg(scratch.join("volume"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut script = command.spawn().map_err(|error| format!("unshare: {error}"))?;
+        let output = script.stdout.take().expect("a pipe");
+        let mut volume = Self { script, output: BufReader::new(output), scratch };
+        let mut line = String::new();
+        volume.output.read_line(&mut line).expect("read the script's output");
+        if line == "ready\n" {
+            return Ok(volume);
+        }
+        let status = volume.script.wait().expect("wait for the script");
+        let mut why = String::new();
+        volume.script.stderr.take().expect("a pipe").read_to_string(&mut why).expect("read its errors");
+        // Without the right to make a namespace, unshare itself says so and exits with 1.
+        let lack = status.code() == Some(NOT_HERE) || why.starts_with("unshare:");
+        assert!(lack, "GlusterFS does not start: {status}: {why}");
+        Err(why.trim_end().to_owned())
+    }
+
+    fn client(&self, name: &str) -> std::path::PathBuf {
+        self.scratch.join("volume").join(name)
+    }
+
+    /// Stops it and checks that nothing of it is left.
+    fn stop(mut self) {
+        drop(self.script.stdin.take());
+        let status = self.script.wait().expect("wait for the script");
+        let mut said = String::new();
+        self.script.stderr.take().expect("a pipe").read_to_string(&mut said).expect("read its errors");
+        assert!(status.success(), "{status}: {said}");
+        assert!(!self.client("one").exists(), "left behind: {said}");
+    }
+}
+
+#[test]
+fn a_parallel_file_system_is_walked_as_find_walks_it() {
+    let test = "a_parallel_file_system_is_walked_as_find_walks_it";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let volume = match Volume::start() {
+        Ok(volume) => volume,
+        Err(why) => return skip::skipped(test, &why),
+    };
+    let (one, two) = (volume.client("one"), volume.client("two"));
+    let tree = make_directory(one.join("tree"));
+    trees::random(&tree.join("random"), 2, 120).unwrap();
+    trees::flat(&tree.join("flat"), 150).unwrap();
+    trees::chain(&tree.join("chain"), 20, b"level").unwrap();
+    for client in [&one, &two] {
+        rows_are_those_of_find(client);
+    }
+    what_one_client_changes_the_other_walks(&one, &two);
+    a_vanished_directory_is_a_failed_entry_or_none(&one, &two);
+    volume.stop();
+}
+
+/// Kind, mode, owner, links, size, blocks, inode, time and path; and the walk's own counts.
+fn rows_are_those_of_find(client: &Path) {
+    let format = "%y %m %U %G %n %s %b %i %p\\0";
+    let listed = find(client, ["tree", "-printf", format]);
+    let ran = run(walk(["--format", "ndjson", "--threads", "8", "tree"]).current_dir(client)).expect_code(0);
+    let mut rows: Vec<Vec<u8>> = crate::support::parse_lines(&ran.stdout).iter().map(row_as_find).collect();
+    rows.sort();
+    let expected = records(&listed);
+    for (row, expected) in rows.iter().zip(&expected) {
+        assert_eq!(String::from_utf8_lossy(row), String::from_utf8_lossy(expected));
+    }
+    assert_eq!(rows.len(), expected.len());
+    for way in [&["--lite"][..], &["--threads", "1"], &["--threads", "16"], &["-x"]] {
+        let ran = run(walk(["--print0", "tree"]).args(way).current_dir(client)).expect_code(0);
+        let listed = find(client, ["tree", "-print0"]);
+        assert!(records(&ran.stdout) == records(&listed), "{way:?} lists something else than find");
+    }
+}
+
+fn row_as_find(row: &serde_json::Value) -> Vec<u8> {
+    let text = |name: &str| row.get(name).and_then(serde_json::Value::as_str);
+    let letter = match text("kind").expect("a kind") {
+        "file" => 'f',
+        "directory" => 'd',
+        "symlink" => 'l',
+        "fifo" => 'p',
+        "socket" => 's',
+        kind => panic!("unexpected kind {kind}"),
+    };
+    let of = |name: &str| number(row, name);
+    let head = format!(
+        "{letter} {:o} {} {} {} {} {} {} ",
+        of("mode") & 0o7777,
+        of("uid"),
+        of("gid"),
+        of("nlink"),
+        of("size"),
+        of("blocks"),
+        of("inode")
+    );
+    let path = match text("path_raw") {
+        Some(digits) => (0..digits.len() / 2)
+            .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).expect("digits"))
+            .collect(),
+        None => bytes_of(text("path").expect("a path")),
+    };
+    [head.into_bytes(), path].concat()
+}
+
+fn what_one_client_changes_the_other_walks(one: &Path, two: &Path) {
+    let made = make_directory(one.join("tree/made"));
+    trees::flat(&made.join("flat"), 50).unwrap();
+    std::fs::rename(one.join("tree/chain"), made.join("moved")).unwrap();
+    std::fs::remove_file(one.join("tree/flat/f0000000")).unwrap();
+    let ran = run(walk(["--print", "tree/made", "tree/flat"]).current_dir(two)).expect_code(0);
+    assert_eq!(lines(&ran.stdout), lines(&find(one, ["tree/made", "tree/flat"])));
+    assert!(lines(&ran.stdout).contains(&bytes_of("tree/made/moved/level")));
+}
+
+/// The other client removes what is being walked: an entry is seen, or told as gone, and nothing ends the walk.
+fn a_vanished_directory_is_a_failed_entry_or_none(one: &Path, two: &Path) {
+    let doomed = make_directory(one.join("doomed"));
+    for number in 0..40 {
+        make_directory(doomed.join(format!("directory-{number}")));
+    }
+    let walking = {
+        let mut command = walk(["--json", "--threads", "2", "doomed"]);
+        command.current_dir(two).stdout(Stdio::piped()).stderr(Stdio::piped());
+        crate::support::Running::start(&mut command)
+    };
+    for number in 0..40 {
+        std::fs::remove_dir(doomed.join(format!("directory-{number}"))).unwrap();
+    }
+    let ran = walking.finish();
+    assert!([0, 3].contains(&ran.code()), "{}: {}", ran.code(), ran.err());
+    for (errno, _) in crate::support::at(&ran.json(), "errors.by_errno").as_object().unwrap() {
+        assert!(["ENOENT", "ESTALE"].contains(&errno.as_str()), "{errno}: {}", ran.err());
+    }
+}

@@ -1,0 +1,71 @@
+//! Mounts inside the tree: crossed by default, kept out of with `--one-file-system`, as find does it.
+
+use std::path::Path;
+
+use atta_testkit::lock::Lock;
+use atta_testkit::mounts::Mount;
+use atta_testkit::{skip, trees};
+
+use crate::support::{bytes_of, find, make_directory, make_file, number, records, run, scratch, walk};
+
+#[test]
+fn mounts_are_crossed_or_kept_out_of() {
+    let test = "mounts_are_crossed_or_kept_out_of";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = scratch("mounts");
+    let tree = make_directory(scratch.join("tree"));
+    trees::random(&tree.join("random"), 3, 100).unwrap();
+    let inner = make_directory(tree.join("inner"));
+    let Some(mounted) = skip::unless_available(test, Mount::tmpfs(&inner, 1 << 20)) else { return };
+    trees::random(&mounted.path().join("random"), 4, 50).unwrap();
+    let listed = |options: &[&str]| {
+        let mut command = walk(["--print0", "tree"]);
+        records(&run(command.args(options).current_dir(scratch.path())).expect_code(0).stdout)
+    };
+    assert_eq!(listed(&[]), records(&find(scratch.path(), ["tree", "-print0"])));
+    let xdev = records(&find(scratch.path(), ["tree", "-xdev", "-print0"]));
+    for way in [&["-x"][..], &["-x", "--without", "statx-mount-id"], &["-x", "--lite"]] {
+        assert_eq!(listed(way), xdev, "{way:?}");
+    }
+}
+
+#[test]
+fn a_bind_mount_of_the_same_file_system_is_another_mount() {
+    let test = "a_bind_mount_of_the_same_file_system_is_another_mount";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = scratch("bind");
+    let tree = make_directory(scratch.join("tree"));
+    make_file(make_directory(tree.join("data")).join("file"), b"x");
+    let place = make_directory(tree.join("bound"));
+    let Some(_bound) = skip::unless_available(test, Mount::bind(&tree.join("data"), &place)) else { return };
+    let ran = run(walk(["--print0", "-x", "tree"]).current_dir(scratch.path())).expect_code(0);
+    let expected = ["tree", "tree/bound", "tree/data", "tree/data/file"];
+    assert_eq!(records(&ran.stdout), expected.map(bytes_of));
+    // Each name is an entry; the one file behind both counts once in bytes only if it has several links.
+    let json = run(walk(["--json", "tree"]).current_dir(scratch.path())).expect_code(0).json();
+    assert_eq!(number(&json, "totals.by_kind.file"), 2);
+}
+
+#[test]
+fn other_file_systems_list_as_find_lists_them() {
+    let test = "other_file_systems_list_as_find_lists_them";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    for (kind, megabytes) in [("ext4", 32), ("xfs", 320), ("btrfs", 128)] {
+        let image = atta_testkit::mounts::loop_image(kind, megabytes);
+        let Some(image) = skip::unless_available(&format!("{test} ({kind})"), image) else { continue };
+        let tree = make_directory(image.path().join("tree"));
+        trees::hostile_names(&tree.join("names")).unwrap();
+        trees::times(&tree.join("times")).unwrap();
+        trees::random(&tree.join("random"), 5, 200).unwrap();
+        compare_rows(test, &tree);
+    }
+}
+
+/// Compares what rows say with what `os.lstat` says.
+fn compare_rows(test: &str, tree: &Path) {
+    let Some(mut reader) = crate::support::python(test, "rows.py", &["csv", "json"]) else { return };
+    let ran = run(walk(["--format", "ndjson", "--targets"]).arg(tree)).expect_code(0);
+    reader.arg("ndjson").arg(tree).arg("--targets");
+    let compared = crate::support::run_with_input(&mut reader, &ran.stdout).expect_code(0);
+    assert!(compared.out().starts_with("equal: "), "{}", compared.out());
+}

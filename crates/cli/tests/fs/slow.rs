@@ -1,0 +1,57 @@
+//! A server that answers with errors: each failed entry is told once, with what was tried, and the rest is walked.
+
+use std::time::Duration;
+
+use atta_testkit::lock::Lock;
+use atta_testkit::skip;
+use atta_testkit::slow::{Builder, SlowFs};
+
+use crate::support::{at, number, parse_lines, run, scratch, walk};
+
+fn mount(test: &str, builder: Builder) -> Option<(SlowFs, Lock)> {
+    let lock = Lock::for_mounts().expect("take the lock of mounts");
+    let mounted = builder.latency(Duration::ZERO).mount();
+    skip::unless_available(test, mounted).map(|mounted| (mounted, lock))
+}
+
+#[test]
+fn errors_of_a_server_are_told_by_operation_and_number() {
+    let test = "errors_of_a_server_are_told_by_operation_and_number";
+    let builder = SlowFs::builder().directories(4, 1).files(10);
+    let builder = builder.fail("open:d0001=ESTALE").fail("lookup:f0000003=EIO").fail("read:d0002=EIO");
+    let Some((slow, _lock)) = mount(test, builder) else { return };
+    let scratch = scratch("errors");
+    let errors = scratch.join("errors");
+    let ran = run(walk(["--json", "--errors"]).arg(&errors).arg(slow.path())).expect_code(3);
+    let rows = parse_lines(&std::fs::read(&errors).unwrap());
+    let of = |operation: &str, error: &str| {
+        rows.iter().filter(|row| at(row, "operation") == operation && at(row, "error") == error).count()
+    };
+    assert_eq!(of("open directory", "ESTALE"), 1, "{rows:?}");
+    assert_eq!(of("read directory", "EIO"), 1, "{rows:?}");
+    assert!(of("stat", "EIO") >= 2, "{rows:?}");
+    let json = ran.json();
+    assert_eq!(number(&json, "errors.count"), rows.len() as u64);
+    assert_eq!(number(&json, "errors.by_errno.ESTALE"), 1);
+}
+
+#[test]
+fn directories_that_tell_no_kinds_are_walked_all_the_same() {
+    let test = "directories_that_tell_no_kinds_are_walked_all_the_same";
+    let builder = SlowFs::builder().directories(5, 2).files(20).symlinks(3).unknown_types();
+    let Some((slow, _lock)) = mount(test, builder) else { return };
+    for options in [&[][..], &["--lite"]] {
+        let json = run(walk(["--json"]).args(options).arg(slow.path())).expect_code(0).json();
+        assert_eq!(number(&json, "totals.entries"), slow.tree().entries(), "{options:?}");
+        assert_eq!(number(&json, "totals.by_kind.unknown"), 0, "{options:?}");
+    }
+}
+
+#[test]
+#[ignore = "a directory of 10^6 names takes a minute"]
+fn a_directory_of_a_million_names_is_walked_in_little_memory() {
+    let test = "a_directory_of_a_million_names_is_walked_in_little_memory";
+    let Some((slow, _lock)) = mount(test, SlowFs::builder().flat(1_000_000)) else { return };
+    let json = run(walk(["--json", "--lite", "--memory", "1M"]).arg(slow.path())).expect_code(0).json();
+    assert_eq!(number(&json, "totals.entries"), 1_000_001);
+}
