@@ -48,16 +48,24 @@ impl Names {
         Iter { rest: &self.bytes }
     }
 
-    /// Takes the last `count` names out into a batch of their own.
-    pub(crate) fn split_last(&mut self, count: usize) -> Self {
-        let keep = self.count.saturating_sub(count);
-        let mut iter = self.iter();
-        iter.by_ref().take(keep).for_each(drop);
-        let at = self.bytes.len() - iter.rest.len();
-        let last = Self { bytes: self.bytes[at..].to_vec(), count: self.count - keep };
-        self.bytes.truncate(at);
-        self.count = keep;
-        last
+    /// Takes all but the first `batch` names out in batches of so many, the last ones first. It goes through the names
+    /// once, however small the batches are. What the iterator did not give stays.
+    pub(crate) fn cut(&mut self, batch: usize) -> impl Iterator<Item = Self> {
+        let batch = batch.max(1);
+        let mut at = 0;
+        let mut starts = Vec::new();
+        for (index, name) in self.iter().enumerate() {
+            if index > 0 && index % batch == 0 {
+                starts.push((index, at));
+            }
+            at += HEAD_BYTES + name.name.to_bytes_with_nul().len();
+        }
+        starts.into_iter().rev().map(|(index, at)| {
+            let last = Self { bytes: self.bytes[at..].to_vec(), count: self.count - index };
+            self.bytes.truncate(at);
+            self.count = index;
+            last
+        })
     }
 
     /// The batch that these bytes are; none if they are not one.
@@ -91,7 +99,7 @@ impl<'a> Iterator for Iter<'a> {
 mod tests {
     use super::*;
 
-    fn batch() -> Names {
+    fn batch_of_three() -> Names {
         let mut names = Names::default();
         names.push(c"one", Kind::File, 1);
         names.push(c"\xff\n", Kind::Directory, u64::MAX);
@@ -101,7 +109,7 @@ mod tests {
 
     #[test]
     fn names_come_out_as_they_went_in() {
-        let names = batch();
+        let names = batch_of_three();
         let read: Vec<_> =
             names.iter().map(|name| (name.name.to_bytes().to_vec(), name.kind, name.inode)).collect();
         assert_eq!(read[1], (b"\xff\n".to_vec(), Kind::Directory, u64::MAX));
@@ -109,19 +117,25 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_split_off() {
-        let mut names = batch();
-        let last = names.split_last(2);
-        assert_eq!((names.len(), last.len()), (1, 2));
-        assert_eq!(names.iter().next().unwrap().name, c"one");
-        assert_eq!(last.iter().last().unwrap().name, c"three");
-        assert_eq!(names.split_last(5).len(), 1);
-        assert_eq!(names.iter().count(), 0);
+    fn batches_are_cut_off_from_the_end() {
+        let lengths = |names: &mut Names, batch| names.cut(batch).map(|cut| cut.len()).collect::<Vec<_>>();
+        for (batch, expected) in [(1, vec![1, 1]), (2, vec![1]), (3, vec![]), (0, vec![1, 1])] {
+            let mut names = batch_of_three();
+            assert_eq!(lengths(&mut names, batch), expected);
+            assert_eq!(
+                (names.len(), names.iter().count()),
+                (3 - expected.iter().sum::<usize>(), names.len())
+            );
+            assert_eq!(names.iter().next().unwrap().name, c"one");
+        }
+        let mut names = batch_of_three();
+        assert_eq!(names.cut(2).next().unwrap().iter().next().unwrap().name, c"three");
+        assert_eq!(lengths(&mut Names::default(), 1), []);
     }
 
     #[test]
     fn damaged_bytes_are_refused() {
-        let names = batch();
+        let names = batch_of_three();
         assert_eq!(Names::from_bytes(names.bytes()).unwrap().len(), 3);
         assert!(Names::from_bytes(&names.bytes()[..names.bytes().len() - 1]).is_none());
         assert!(Names::from_bytes(&[200, 0, 0, 0, 0, 0, 0, 0, 0, b'a', 0]).is_none());

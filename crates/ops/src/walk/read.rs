@@ -92,8 +92,7 @@ impl<V: Visit> WalkJob<'_, V> {
         queue: &mut Queue<'_, Self>,
     ) {
         worker.held.keep(directory, self.features());
-        while names.len() > batch {
-            let names = names.split_last(batch.min(names.len() - batch).max(1));
+        for names in names.cut(batch) {
             queue.push(Task::Look { directory: Arc::clone(directory), names });
         }
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
