@@ -79,7 +79,7 @@ impl<'a> Run<'a> {
             )
         })?;
         let starts = Starts::new(arguments, stop.clone())?;
-        let summary = Summary::new(arguments.memory / 4, spill_directory());
+        let summary = Summary::new(arguments.memory / 4, spill_directory(), arguments.follow);
         let failures = Failures::new(arguments)?;
         let sink = Sink::new(arguments, summary, failures, stop.clone())?;
         let display = Display::new(arguments)?;
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
             }
             display.tick(progress);
             if progress.stopping.is_some_and(|since| since > PATIENCE) {
-                give_up(&sink, &mut display, progress, signals);
+                give_up(&sink, take(&list_error), &mut display, progress, signals);
             }
         });
         display.clear();
@@ -122,15 +122,33 @@ impl<'a> Run<'a> {
 }
 
 /// Ends the program although threads still hang in the kernel: nothing more will come of them.
-fn give_up(sink: &Sink, display: &mut Display, progress: &Progress, signals: &Signals) -> ! {
+fn give_up(
+    sink: &Sink,
+    fatal: Option<Fatal>,
+    display: &mut Display,
+    progress: &Progress,
+    signals: &Signals,
+) -> ! {
     display.clear();
     sink.abandon();
-    let what = format!(
-        "interrupted; some threads hang in the file system and were not waited for; {} entries were visited",
-        progress.profile.entries
+    let mut fatal = sink.take_fatal().or(fatal);
+    fatal = fatal.or_else(|| sink.failures.flush().err());
+    let entries = progress.profile.entries;
+    complain(
+        &format!(
+            "some threads hang in the file system and were not waited for; {entries} entries were visited"
+        ),
+        None,
     );
-    complain(&what, None);
-    std::process::exit(signals.code().unwrap_or(exit::FATAL).into());
+    let code = match fatal {
+        Some(Fatal::Closed) => exit::CLOSED,
+        Some(Fatal::Failed { what, hint }) => {
+            complain(&what, hint.as_deref());
+            exit::FATAL
+        }
+        None => signals.code().unwrap_or(exit::FATAL),
+    };
+    std::process::exit(code.into());
 }
 
 /// Closes what was written, prints the summary, and says with which code to exit.
@@ -152,6 +170,8 @@ fn conclude(
     }
     let interrupted = signals.code();
     let report = Report { arguments, totals: &totals, outcome, interrupted: interrupted.is_some() };
+    // What the catalog tells of errors must be in its file before it gets its name.
+    fatal = fatal.or_else(|| failures.flush().err());
     if let Some(catalog) = catalog {
         if fatal.is_none() && interrupted.is_none() {
             fatal = catalog.commit(arguments, &report, started, now()).err();

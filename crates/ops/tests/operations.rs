@@ -165,7 +165,7 @@ impl Visit for SumUp {
 }
 
 fn sum_up(root: &Path, threads: usize, memory_bytes: u64) -> Totals {
-    let visit = SumUp { summary: Summary::new(memory_bytes, "/var/tmp".into()) };
+    let visit = SumUp { summary: Summary::new(memory_bytes, "/var/tmp".into(), false) };
     let options = harness::threads(threads);
     let outcome = run(&visit, [Start::new(bytes_of(root))], &options, |_| {});
     let (totals, settled) = visit.summary.finish(&outcome.workers);

@@ -55,12 +55,13 @@ pub trait Job: Sync + Sized {
         size_of::<Self::Task>()
     }
 
-    /// Appends `tasks` to `out` as bytes that [`unpack`](Self::unpack) turns into the same tasks, and gives back those
-    /// that cannot be bytes (they stay in memory). Called when more is held than [`Options::memory_bytes`] allows.
+    /// Appends a task to `out` as bytes that [`unpack`](Self::unpack) turns into the same task; false if it cannot be
+    /// bytes (it stays in memory). `last` is the one that was packed before it into the same segment: what they share
+    /// need not be written again. Called when more is held than [`Options::memory_bytes`] allows.
     ///
     /// [`Options::memory_bytes`]: crate::Options::memory_bytes
-    fn pack(&self, tasks: Vec<Self::Task>, _out: &mut Vec<u8>) -> Vec<Self::Task> {
-        tasks
+    fn pack(&self, _task: &Self::Task, _last: Option<&Self::Task>, _out: &mut Vec<u8>) -> bool {
+        false
     }
 
     /// The tasks that `bytes` hold, in the order in which they were packed; an error says that the bytes are damaged.

@@ -193,6 +193,9 @@ impl<'a, J: Job> Shared<'a, J> {
                 Err(error) if index == 0 => panic!("cannot start a thread: {error}"),
                 Err(_) => {
                     self.idle.discharge();
+                    // The deque of that index is gone; a later worker would get the next one, and thieves look for
+                    // deques by index. So nobody is started any more.
+                    deques.by_ref().for_each(drop);
                     return;
                 }
             }
@@ -227,20 +230,33 @@ impl<'a, J: Job> Shared<'a, J> {
                 stopping: stop_seen.map(|since| since.elapsed()),
             });
             let left = self.started.load(Ordering::Relaxed) - self.ended.load(Ordering::Acquire);
-            if left == 0 || (over && stop_seen.is_none()) {
+            if left == 0 {
                 return;
+            }
+            if over {
+                // The last rows are being written; that can hang, so signals are still looked at.
+                self.await_end(pause);
+                continue;
             }
             if matches!(options.threads, Threads::Auto) && stop_seen.is_none() {
                 let wanted = tuner.tick(&probe.sample(self, threads));
                 if wanted != threads {
-                    threads = wanted;
                     self.wanted.store(wanted, Ordering::Relaxed);
                     self.enlarge(scope, deques, wanted);
+                    threads = wanted.min(self.started.load(Ordering::Relaxed));
                     self.idle.recall();
                 }
-            } else if stop_seen.is_some() {
-                std::thread::sleep(TICK_FIRST);
             }
+        }
+    }
+
+    /// Waits until all workers have ended, at most so long.
+    fn await_end(&self, at_most: Duration) {
+        let started = Instant::now();
+        while self.ended.load(Ordering::Acquire) < self.started.load(Ordering::Relaxed)
+            && started.elapsed() < at_most
+        {
+            std::thread::sleep(Duration::from_micros(200));
         }
     }
 

@@ -9,6 +9,8 @@ use crate::pool::Shared;
 const PUSHES_PER_CHECK: u32 = 64;
 /// Tasks in one spilled segment, at most: what is read back at once must be small against the limit.
 const SEGMENT_TASKS: usize = 1024;
+/// Bytes in one, at most, beyond its first task.
+const SEGMENT_BYTES: usize = 1 << 20;
 
 /// Where a running task puts more tasks. They may run at once on another thread.
 pub struct Queue<'a, J: Job> {
@@ -60,26 +62,12 @@ impl<J: Job> Queue<'_, J> {
 
     /// Moves the oldest half of this worker's tasks to the spill file.
     fn spill(&mut self) {
-        if self.shared.spill.is_broken() {
-            return;
-        }
         let mut left = self.deque.len() / 2;
-        let stealer = self.deque.stealer();
         let mut kept = Vec::new();
-        while left > 0 {
-            let mut tasks = Vec::with_capacity(left.min(SEGMENT_TASKS));
-            while tasks.len() < left.min(SEGMENT_TASKS) {
-                match stealer.steal() {
-                    Steal::Success(task) => tasks.push(task),
-                    Steal::Retry => {}
-                    Steal::Empty => break,
-                }
-            }
-            if tasks.is_empty() {
-                break;
-            }
-            left -= tasks.len();
-            if !self.spill_segment(tasks, &mut kept) {
+        while left > 0 && !self.shared.spill.is_broken() {
+            let before = left;
+            self.spill_segment(&mut left, &mut kept);
+            if left == before {
                 break;
             }
         }
@@ -87,29 +75,42 @@ impl<J: Job> Queue<'_, J> {
         kept.into_iter().for_each(|task| self.deque.push(task));
     }
 
-    /// Writes one segment; what cannot be written goes to `kept`. Returns false if no more can be written.
-    fn spill_segment(&self, tasks: Vec<J::Task>, kept: &mut Vec<J::Task>) -> bool {
+    /// Writes one segment of the oldest tasks, at most `left` of them; what cannot be written goes to `kept`.
+    fn spill_segment(&self, left: &mut usize, kept: &mut Vec<J::Task>) {
         let job = self.shared.job;
-        let weight: usize = tasks.iter().map(|task| job.weigh(task)).sum();
-        let count = tasks.len();
+        let stealer = self.deque.stealer();
         let mut bytes = Vec::new();
-        let unpackable = job.pack(tasks, &mut bytes);
-        let unpackable_weight: usize = unpackable.iter().map(|task| job.weigh(task)).sum();
-        let packed = count - unpackable.len();
-        kept.extend(unpackable);
-        if packed == 0 {
-            return true;
+        let mut tasks: Vec<J::Task> = Vec::new();
+        // The first task brings what all share, so the segment may be longer than the limit by that.
+        let mut first_bytes = None;
+        while *left > 0
+            && tasks.len() < SEGMENT_TASKS
+            && bytes.len() < first_bytes.unwrap_or(usize::MAX / 2) + SEGMENT_BYTES
+        {
+            let task = match stealer.steal() {
+                Steal::Success(task) => task,
+                Steal::Retry => continue,
+                Steal::Empty => {
+                    *left = 0;
+                    break;
+                }
+            };
+            *left -= 1;
+            if job.pack(&task, tasks.last(), &mut bytes) {
+                tasks.push(task);
+                first_bytes.get_or_insert(bytes.len());
+            } else {
+                kept.push(task);
+            }
         }
-        if self.shared.spill.push(&bytes, packed as u64) {
-            let freed = i64::try_from(weight.saturating_sub(unpackable_weight)).unwrap_or(i64::MAX);
-            self.shared.meter(self.index).hold(-freed);
-            return true;
+        if tasks.is_empty() {
+            return;
         }
-        // Nothing is lost: the tasks come back from the bytes that could not be written.
-        match job.unpack(&bytes) {
-            Ok(tasks) => kept.extend(tasks),
-            Err(why) => unreachable!("a segment that was packed a moment ago does not unpack: {why}"),
+        if self.shared.spill.push(&bytes, tasks.len() as u64) {
+            let freed: usize = tasks.iter().map(|task| job.weigh(task)).sum();
+            self.shared.meter(self.index).hold(-i64::try_from(freed).unwrap_or(i64::MAX));
+        } else {
+            kept.append(&mut tasks);
         }
-        false
     }
 }

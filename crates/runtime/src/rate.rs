@@ -3,8 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::Stop;
+
 /// Unused time that may be made up for: short enough not to burst, long enough that late sleepers do not lose rate.
 const SLACK_NS: u64 = 20_000_000;
+/// A sleep looks at the request to stop this often.
+const SLICE: Duration = Duration::from_millis(50);
 /// Below this a sleep overshoots by more than it waits; the debt is carried on instead.
 const SLEEP_MIN_NS: u64 = 200_000;
 
@@ -30,8 +34,8 @@ impl Rate {
         }
     }
 
-    /// Waits until `operations` more may be done.
-    pub fn acquire(&self, operations: u32) {
+    /// Waits until `operations` more may be done, or `stop` is set.
+    pub fn acquire(&self, operations: u32, stop: &Stop) {
         let now = self.now_ns();
         // Time that nobody used is given up but for the slack.
         let floor = now.saturating_sub(SLACK_NS);
@@ -41,7 +45,16 @@ impl Rate {
         let wait = due.saturating_sub(now);
         if wait > SLEEP_MIN_NS {
             self.throttled_ns.fetch_add(wait, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_nanos(wait));
+            self.sleep_until(due, stop);
+        }
+    }
+
+    fn sleep_until(&self, due: u64, stop: &Stop) {
+        while !stop.is_set() {
+            match due.checked_sub(self.now_ns()) {
+                None | Some(0) => return,
+                Some(left) => std::thread::sleep(Duration::from_nanos(left).min(SLICE)),
+            }
         }
     }
 
@@ -66,7 +79,7 @@ mod tests {
         let started = Instant::now();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..100).for_each(|_| rate.acquire(5)));
+                scope.spawn(|| (0..100).for_each(|_| rate.acquire(5, &Stop::new())));
             }
         });
         // 2000 operations are 200 ms, of which the slack may be had at once and the last wait may be skipped.

@@ -118,7 +118,13 @@ pub(crate) fn create(path: &std::path::Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => return other,
     }
-    let file = OpenOptions::new().write(true).open(path)?;
+    let mut old = OpenOptions::new();
+    old.write(true);
+    // `/dev/stdout` is a link, and a pipe of the shell's is one below `/dev/fd`.
+    if !path.starts_with("/dev") && !path.starts_with("/proc") {
+        old.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
+    let file = old.open(path)?;
     let stat = rustix::fs::fstat(&file)?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
         if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_nlink != 1 {

@@ -47,7 +47,8 @@ impl<V: Visit> WalkJob<'_, V> {
         let enter = self.show_root(worker, &path, &metadata, queue);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
         if enter && self.options.max_depth != Some(0) {
-            match self.open_root(index, self.options.follow) {
+            // A root that is given twice is read twice: each reading needs a position of its own.
+            match self.open_root_anew(index, self.options.follow) {
                 Ok(directory) => self.read(worker, &directory, queue),
                 Err(errno) => self.fail(worker, Operation::OpenDirectory, &path, &path, errno),
             }
@@ -88,6 +89,11 @@ impl<V: Visit> WalkJob<'_, V> {
         if let Some(directory) = root.directory() {
             return Ok(directory);
         }
+        self.open_root_anew(index, follow)
+    }
+
+    fn open_root_anew(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
+        let root = self.roots.get(index);
         self.throttle(1);
         let descriptor = Arc::new(kernel::open_directory_path(&root.path, follow)?);
         let place = kernel::place_of(&descriptor, self.features())?;

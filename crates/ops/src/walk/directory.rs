@@ -55,6 +55,21 @@ impl Directory {
         })
     }
 
+    /// A root that cannot be opened: whatever is looked for below it fails as stale.
+    pub(crate) fn closed_root(path: &[u8], root: u32) -> Option<Arc<Self>> {
+        let name = CString::new(path).ok()?;
+        Some(Arc::new(Self {
+            path_bytes: path.len(),
+            parent: None,
+            name,
+            root,
+            depth: 0,
+            target: None,
+            descriptor: Mutex::new(None),
+            place: OnceLock::new(),
+        }))
+    }
+
     /// A directory below `parent`, without a descriptor.
     pub(crate) fn below(parent: &Arc<Self>, name: &CStr, target: Option<Vec<u8>>) -> Self {
         let slash = usize::from(!parent.needs_no_slash());

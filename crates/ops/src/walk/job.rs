@@ -70,7 +70,9 @@ impl<'a, V: Visit> WalkJob<'a, V> {
         options: &'a Options<'a>,
         threads_max: usize,
     ) -> Self {
-        let usable = kernel::raise_descriptor_limit().saturating_sub(DESCRIPTORS_RESERVED).max(32);
+        // Beside the reserve each thread has a watch on itself, and may write a shard under two descriptors.
+        let reserved = DESCRIPTORS_RESERVED + 3 * threads_max as u64;
+        let usable = kernel::raise_descriptor_limit().saturating_sub(reserved).max(32);
         let usable = usize::try_from(usable).unwrap_or(usize::MAX).min(1 << 16);
         Self {
             visit,
@@ -96,7 +98,7 @@ impl<'a, V: Visit> WalkJob<'a, V> {
 
     pub(crate) fn throttle(&self, operations: u32) {
         if let Some(rate) = self.options.rate {
-            Rate::acquire(rate, operations);
+            Rate::acquire(rate, operations, &self.options.stop);
         }
     }
 
@@ -249,14 +251,15 @@ impl<V: Visit> Job for WalkJob<'_, V> {
         task.weigh()
     }
 
-    fn pack(&self, tasks: Vec<Task>, out: &mut Vec<u8>) -> Vec<Task> {
-        task::pack(tasks, out, self.features())
+    fn pack(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+        task::pack(task, last, out, self.features())
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
         task::unpack(bytes, |index| {
-            self.roots.find(index)?;
-            self.open_root(index, true).ok()
+            let root = self.roots.find(index)?;
+            // A root that cannot be opened any more makes each of its tasks fail, with its path, and no other's.
+            self.open_root(index, true).ok().or_else(|| Directory::closed_root(&root.path, index))
         })
     }
 

@@ -224,7 +224,7 @@ impl<V: Visit> WalkJob<'_, V> {
             };
             self.visit.entry(&mut worker.visit, &entry, &mut worker.tasks);
             entries += 1;
-            bytes += if kind == Kind::File { entry.size() } else { 0 };
+            bytes = u64::saturating_add(bytes, if kind == Kind::File { entry.size() } else { 0 });
             push_own(&mut worker.tasks, queue);
             let pruned = std::mem::take(&mut worker.tasks.pruned);
             if kind == Kind::Directory && descend && !pruned {

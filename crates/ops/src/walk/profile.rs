@@ -32,7 +32,8 @@ fn add(counter: &AtomicU64, more: u64) {
 impl Counters {
     pub(crate) fn entries(&self, count: u64, bytes: u64) {
         add(&self.entries, count);
-        add(&self.bytes, bytes);
+        let sum = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        self.bytes.store(sum, Ordering::Relaxed);
     }
 
     pub(crate) fn directory(&self) {
@@ -90,7 +91,7 @@ impl std::ops::AddAssign for Profile {
         self.directories += other.directories;
         self.failures += other.failures;
         self.excluded += other.excluded;
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.readdir += other.readdir;
         self.stat += other.stat;
         self.callback += other.callback;

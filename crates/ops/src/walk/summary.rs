@@ -68,13 +68,16 @@ impl Totals {
 #[derive(Debug)]
 pub struct Summary {
     links: HardLinks,
+    /// Whether one name of a file may be met more than once: through links that are followed.
+    repeats: bool,
 }
 
 impl Summary {
-    /// Remembers files with several names in up to `memory_bytes`; the rest goes to a file in `spill_directory`.
+    /// Remembers files with several names in up to `memory_bytes`; the rest goes to a file in `spill_directory`. If
+    /// `follow` is set, every file is remembered: a link that is followed shows it once more.
     #[must_use]
-    pub fn new(memory_bytes: u64, spill_directory: PathBuf) -> Self {
-        Self { links: HardLinks::new(memory_bytes, spill_directory) }
+    pub fn new(memory_bytes: u64, spill_directory: PathBuf, follow: bool) -> Self {
+        Self { links: HardLinks::new(memory_bytes, spill_directory), repeats: follow }
     }
 
     /// Adds an entry.
@@ -84,9 +87,11 @@ impl Summary {
         let Some(metadata) = entry.metadata else { return };
         let apparent = if entry.kind == Kind::File { metadata.size } else { 0 };
         let allocated = metadata.allocated_bytes();
-        if metadata.nlink > 1 && entry.kind != Kind::Directory {
+        if self.repeats || (metadata.nlink > 1 && entry.kind != Kind::Directory) {
             let inode = (metadata.device, metadata.inode);
-            match self.links.note(inode, metadata.nlink, apparent, allocated) {
+            // How often it will be met nobody knows if links are followed: then it is never forgotten.
+            let names = if self.repeats { u32::MAX } else { metadata.nlink };
+            match self.links.note(inode, names, apparent, allocated) {
                 Seen::First => {}
                 Seen::Again => {
                     totals.extra_links += 1;

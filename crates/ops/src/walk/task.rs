@@ -3,7 +3,7 @@
 //! Inside a process a task holds its directory; it becomes bytes only when it leaves, here to the spill file:
 //!
 //! ```text
-//! D  root: u32, levels: u32, then for each level: length: u32, name, place: 3 × u64, target + 1: u32, target
+//! D  root: u32, levels shared with the last D: u32, further levels: u32, then for each of these: length: u32, name, place: 3 × u64, target + 1: u32, target
 //! E  the directory that the last D named holds a directory to enter: length: u32, name, target + 1: u32, target
 //! N  ... holds names to look at: length: u32, packed names
 //! S  a root to look at: root: u32, listed name below it + 1: u32, name
@@ -53,53 +53,65 @@ impl Task {
     }
 }
 
-/// Appends tasks as bytes; gives back those that cannot be bytes (they hold a position in an open directory).
-pub(crate) fn pack(tasks: Vec<Task>, out: &mut Vec<u8>, features: Features) -> Vec<Task> {
-    let mut kept = Vec::new();
-    let mut last: Option<Arc<Directory>> = None;
-    for task in tasks {
-        match task {
-            Task::Enter { parent, name, target } => {
-                pack_directory(&parent, &mut last, out, features);
-                out.push(b'E');
-                put(name.as_bytes(), out);
-                put_target(target.as_deref(), out);
-            }
-            Task::Look { directory, names } => {
-                pack_directory(&directory, &mut last, out, features);
-                out.push(b'N');
-                put(names.bytes(), out);
-            }
-            Task::Own(bytes) => {
-                out.push(b'U');
-                put(&bytes, out);
-            }
-            Task::Start { root, below } => {
-                out.push(b'S');
-                out.extend_from_slice(&root.to_le_bytes());
-                put_target(below.as_deref(), out);
-            }
-            Task::Feed | Task::ReadOn { .. } => kept.push(task),
+impl Task {
+    /// The directory that the task belongs to.
+    fn directory(&self) -> Option<&Arc<Directory>> {
+        match self {
+            Self::Enter { parent: directory, .. } | Self::Look { directory, .. } => Some(directory),
+            Self::ReadOn { .. } | Self::Feed | Self::Start { .. } | Self::Own(_) => None,
         }
     }
-    kept
 }
 
-/// Names the directory that the tasks behind it belong to, unless the last ones belonged to the same.
+/// Appends a task as bytes; false if it cannot be bytes (it holds a position in an open directory). `last` is the task
+/// that was packed before it.
+pub(crate) fn pack(task: &Task, last: Option<&Task>, out: &mut Vec<u8>, features: Features) -> bool {
+    if let Some(directory) = task.directory() {
+        let last = last.and_then(Task::directory);
+        if !last.is_some_and(|last| Arc::ptr_eq(last, directory)) {
+            pack_directory(directory, last, out, features);
+        }
+    }
+    match task {
+        Task::Enter { name, target, .. } => {
+            out.push(b'E');
+            put(name.as_bytes(), out);
+            put_target(target.as_deref(), out);
+        }
+        Task::Look { names, .. } => {
+            out.push(b'N');
+            put(names.bytes(), out);
+        }
+        Task::Own(bytes) => {
+            out.push(b'U');
+            put(bytes, out);
+        }
+        Task::Start { root, below } => {
+            out.push(b'S');
+            out.extend_from_slice(&root.to_le_bytes());
+            put_target(below.as_deref(), out);
+        }
+        Task::Feed | Task::ReadOn { .. } => return false,
+    }
+    true
+}
+
+/// Names the directory that the tasks behind it belong to, by the levels in which it differs from the last one: in a
+/// deep tree a whole path for each would take more room than the tasks.
 fn pack_directory(
     directory: &Arc<Directory>,
-    last: &mut Option<Arc<Directory>>,
+    last: Option<&Arc<Directory>>,
     out: &mut Vec<u8>,
     features: Features,
 ) {
-    if last.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
-        return;
-    }
     directory.identify(features);
-    let mut lineage: Vec<_> = directory.lineage().filter(|level| level.parent().is_some()).collect();
+    let shared = last.map_or(0, |last| shared_levels(last, directory));
+    let own = (directory.depth() - shared) as usize;
+    let mut lineage: Vec<_> = directory.lineage().take(own).collect();
     lineage.reverse();
     out.push(b'D');
     out.extend_from_slice(&directory.root_index().to_le_bytes());
+    out.extend_from_slice(&shared.to_le_bytes());
     put_number(lineage.len(), out);
     for level in lineage {
         put(level.name().to_bytes(), out);
@@ -110,7 +122,24 @@ fn pack_directory(
             .for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         put_target(level.link_target(), out);
     }
-    *last = Some(Arc::clone(directory));
+}
+
+/// Levels below the root that two directories have in common; climbs no further than to where they meet.
+fn shared_levels(one: &Arc<Directory>, other: &Arc<Directory>) -> u32 {
+    let (mut one, mut other): (&Directory, &Directory) = (one, other);
+    while !std::ptr::eq(one, other) {
+        let climb_one = one.depth() >= other.depth();
+        let climb_other = other.depth() >= one.depth();
+        if climb_one {
+            let Some(parent) = one.parent() else { return 0 };
+            one = parent;
+        }
+        if climb_other {
+            let Some(parent) = other.parent() else { return 0 };
+            other = parent;
+        }
+    }
+    one.depth()
 }
 
 fn put_number(number: usize, out: &mut Vec<u8>) {
@@ -139,7 +168,7 @@ pub(crate) fn unpack(
     while let Some(tag) = reader.byte() {
         let here = || directory.clone().ok_or("a task without a directory");
         match tag {
-            b'D' => directory = Some(reader.directory(&root)?),
+            b'D' => directory = Some(reader.directory(directory.take(), &root)?),
             b'E' => {
                 let name = reader.name()?;
                 tasks.push(Task::Enter { parent: here()?, name, target: reader.target()? });
@@ -201,9 +230,20 @@ impl<'a> Reader<'a> {
 
     fn directory(
         &mut self,
+        last: Option<Arc<Directory>>,
         root: impl Fn(u32) -> Option<Arc<Directory>>,
     ) -> Result<Arc<Directory>, &'static str> {
-        let mut directory = root(self.number()?).ok_or("an unknown root")?;
+        let (index, shared) = (self.number()?, self.number()?);
+        let mut directory = match last.filter(|last| last.root_index() == index && shared > 0) {
+            Some(last) => last,
+            None => root(index).ok_or("an unknown root")?,
+        };
+        while directory.depth() > shared {
+            directory = directory.parent().cloned().ok_or("levels that are not there")?;
+        }
+        if directory.depth() != shared {
+            return Err("levels that are not there");
+        }
         for _ in 0..self.number()? {
             let name = self.name()?;
             let place = Place { device: self.long()?, inode: self.long()?, mount: self.long()? };
@@ -243,11 +283,49 @@ mod tests {
         ]
     }
 
+    fn pack_all(tasks: &[Task], bytes: &mut Vec<u8>) {
+        for (index, task) in tasks.iter().enumerate() {
+            let last = index.checked_sub(1).map(|last| &tasks[last]);
+            assert!(pack(task, last, bytes, Features::default()));
+        }
+    }
+
+    #[test]
+    fn in_a_deep_tree_only_the_first_path_is_written_as_a_whole() {
+        let root = root();
+        let deep = chain_to(&root, &vec![c"a level with a long name"; 5000]);
+        let enter = |parent: &Arc<Directory>, name: &CStr| Task::Enter {
+            parent: Arc::clone(parent),
+            name: name.into(),
+            target: None,
+        };
+        // From the deepest level up, as a depth-first walk leaves them; and two that branch off.
+        let mut level = Arc::clone(&deep);
+        let mut tasks = Vec::new();
+        while let Some(parent) = level.parent().cloned() {
+            tasks.push(enter(&level, c"side"));
+            level = parent;
+        }
+        tasks.push(enter(&chain_to(&deep, &[c"x", c"y"]), c"last"));
+        tasks.push(enter(&chain_to(&root, &[c"x"]), c"other"));
+        let mut bytes = Vec::new();
+        pack_all(&tasks, &mut bytes);
+        assert!(bytes.len() < 1_500_000, "{} bytes", bytes.len());
+        let back = unpack(&bytes, |_| Some(root.clone())).unwrap();
+        assert_eq!(back.len(), tasks.len());
+        let (mut one, mut other) = (Vec::new(), Vec::new());
+        for (task, back) in tasks.iter().zip(&back).step_by(500).chain(tasks.iter().zip(&back).skip(4999)) {
+            task.directory().unwrap().path_into(&mut one);
+            back.directory().unwrap().path_into(&mut other);
+            assert_eq!(one, other);
+        }
+    }
+
     #[test]
     fn tasks_survive_being_bytes() {
         let root = root();
         let mut bytes = Vec::new();
-        assert!(pack(tasks(&root), &mut bytes, Features::default()).is_empty());
+        pack_all(&tasks(&root), &mut bytes);
         let back = unpack(&bytes, |index| (index == 7).then(|| root.clone())).unwrap();
         let mut path = Vec::new();
         let [
@@ -269,7 +347,7 @@ mod tests {
     fn damaged_bytes_are_an_error_and_never_a_crash() {
         let root = root();
         let mut bytes = Vec::new();
-        pack(tasks(&root), &mut bytes, Features::default());
+        pack_all(&tasks(&root), &mut bytes);
         let find = |index| (index == 7).then(|| root.clone());
         for cut in 1..bytes.len() {
             let _whole_tasks_may_remain = unpack(&bytes[..cut], find);
@@ -280,7 +358,7 @@ mod tests {
             let _any_answer = unpack(&damaged, find);
         }
         assert!(unpack(b"E\x01\0\0\0x\0\0\0\0", find).is_err());
-        assert!(unpack(b"D\x09\0\0\0\0\0\0\0", find).is_err());
+        assert!(unpack(b"D\x09\0\0\0\0\0\0\0\0\0\0\0", find).is_err());
     }
 
     #[test]

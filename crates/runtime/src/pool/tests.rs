@@ -49,16 +49,13 @@ impl Job for Cover {
         }
     }
 
-    fn pack(&self, tasks: Vec<Self::Task>, out: &mut Vec<u8>) -> Vec<Self::Task> {
-        if !self.spillable {
-            return tasks;
-        }
-        let (packed, kept): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task| task.0 % 7 != 0);
-        for (from, to) in packed {
+    fn pack(&self, &(from, to): &Self::Task, _last: Option<&Self::Task>, out: &mut Vec<u8>) -> bool {
+        let packable = self.spillable && from % 7 != 0;
+        if packable {
             out.extend_from_slice(&from.to_ne_bytes());
             out.extend_from_slice(&to.to_ne_bytes());
         }
-        kept
+        packable
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Self::Task>, &'static str> {
