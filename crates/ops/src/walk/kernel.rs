@@ -39,6 +39,7 @@ fn errno(error: rustix::io::Errno) -> Errno {
 }
 
 /// Repeats a call that a signal interrupted: file systems in user space and NFS may return so.
+#[inline]
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -49,6 +50,7 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno>
 }
 
 /// `statx` of a name in a directory; a link is not followed.
+#[inline]
 pub(crate) fn stat_at(directory: impl AsFd, name: &CStr) -> Result<Metadata, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     retry(|| rustix::fs::statx(&directory, name, flags, STAT_MASK)).map(|statx| metadata(&statx))
@@ -118,6 +120,7 @@ fn device(statx: &Statx) -> u64 {
     u64::from(statx.stx_dev_major) << 32 | u64::from(statx.stx_dev_minor)
 }
 
+#[inline]
 fn metadata(statx: &Statx) -> Metadata {
     let time = |time: StatxTimestamp| Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
     let has_btime = statx.stx_mask & StatxFlags::BTIME.bits() != 0;

@@ -36,6 +36,14 @@ struct Fact {
     target: Option<Vec<u8>>,
 }
 
+impl Fact {
+    fn set(&mut self, kind: Kind, metadata: Option<Metadata>) {
+        self.kind = Some(kind);
+        self.metadata = metadata;
+        (self.link, self.target) = (None, None);
+    }
+}
+
 /// Room for one block, used again for each.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
@@ -84,14 +92,14 @@ impl<V: Visit> WalkJob<'_, V> {
         facts.resize(BLOCK, Fact::default());
         let mut rest = names.iter();
         let mut entered = false;
+        let mut block = [Name::NONE; BLOCK];
         while !queue.is_stopping() {
-            let block = rest.clone();
-            let count = rest.by_ref().take(BLOCK).count();
+            let count = rest.fill(&mut block);
             if count == 0 {
                 break;
             }
-            self.ask(worker, directory, &descriptor, block.clone().take(count), &mut facts);
-            entered |= self.show(worker, directory, block.take(count), &mut facts, queue);
+            self.ask(worker, directory, &descriptor, &block[..count], &mut facts);
+            entered |= self.show(worker, directory, &block[..count], &mut facts, queue);
         }
         if entered {
             worker.held.keep(directory, self.features());
@@ -101,27 +109,26 @@ impl<V: Visit> WalkJob<'_, V> {
     }
 
     /// Asks for the metadata of a block.
-    fn ask<'n>(
+    fn ask(
         &self,
         worker: &mut WalkWorker<V>,
         directory: &Arc<Directory>,
         descriptor: &OwnedFd,
-        block: impl Iterator<Item = Name<'n>>,
+        block: &[Name<'_>],
         facts: &mut [Fact],
     ) {
         let mut asked = 0;
-        for (name, fact) in block.zip(facts) {
+        for (&name, fact) in block.iter().zip(facts) {
             // Names that need no answer count: where none does, the root's alone would say what a name takes.
             asked += 1;
             let (follow, lite) = (self.options.follow, self.options.lite);
             if lite && name.kind != Kind::Unknown && !(follow && name.kind == Kind::Symlink) {
-                *fact = Fact { kind: Some(name.kind), ..Fact::default() };
+                fact.set(name.kind, None);
             } else {
                 self.throttle(1);
                 match kernel::stat_at(descriptor, name.name) {
                     Ok(metadata) => {
-                        *fact =
-                            Fact { kind: Some(metadata.kind()), metadata: Some(metadata), ..Fact::default() };
+                        fact.set(metadata.kind(), Some(metadata));
                     }
                     Err(errno) => {
                         fact.kind = None;
@@ -193,18 +200,18 @@ impl<V: Visit> WalkJob<'_, V> {
     }
 
     /// Hands a block to the caller's function. Returns whether a directory of it will be entered.
-    fn show<'n>(
+    fn show(
         &self,
         worker: &mut WalkWorker<V>,
         directory: &Arc<Directory>,
-        block: impl Iterator<Item = Name<'n>>,
+        block: &[Name<'_>],
         facts: &mut [Fact],
         queue: &mut Queue<'_, Self>,
     ) -> bool {
         let depth = directory.depth() + 1;
         let descend = self.options.max_depth.is_none_or(|most| depth < most);
         let (mut entries, mut bytes, mut entered) = (0, 0, false);
-        for (name, fact) in block.zip(facts) {
+        for (&name, fact) in block.iter().zip(facts) {
             let Some(kind) = fact.kind else { continue };
             if let (Kind::Unknown, Some(rules)) = (name.kind, &self.options.rules)
                 && is_excluded(rules, &mut worker.path, name.name.to_bytes(), kind)

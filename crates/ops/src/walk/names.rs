@@ -76,6 +76,24 @@ impl Names {
     }
 }
 
+impl Name<'_> {
+    /// What stands where no name is.
+    pub(crate) const NONE: Self = Self { name: c"", kind: Kind::Unknown, inode: 0 };
+}
+
+impl<'a> Iter<'a> {
+    /// Puts the next names into `block`; returns how many there were.
+    pub(crate) fn fill(&mut self, block: &mut [Name<'a>]) -> usize {
+        let mut count = 0;
+        while count < block.len() {
+            let Some(name) = self.next() else { break };
+            block[count] = name;
+            count += 1;
+        }
+        count
+    }
+}
+
 /// Goes through a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Iter<'a> {
