@@ -12,6 +12,7 @@ mod support;
 
 mod catalog;
 mod errors;
+mod hostile;
 mod lists;
 mod output;
 mod paths;
