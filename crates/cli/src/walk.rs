@@ -134,12 +134,11 @@ fn give_up(
     let mut fatal = sink.take_fatal().or(fatal);
     fatal = fatal.or_else(|| sink.failures.flush().err());
     let entries = progress.profile.entries;
-    complain(
-        &format!(
-            "some threads hang in the file system and were not waited for; {entries} entries were visited"
-        ),
-        None,
+    let state = if signals.code().is_some() { "interrupted; " } else { "" };
+    let what = format!(
+        "{state}some threads hang in the file system and were not waited for; {entries} entries were visited"
     );
+    complain(&what, None);
     let code = match fatal {
         Some(Fatal::Closed) => exit::CLOSED,
         Some(Fatal::Failed { what, hint }) => {
