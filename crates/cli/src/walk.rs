@@ -139,14 +139,7 @@ fn give_up(
         "{state}some threads hang in the file system and were not waited for; {entries} entries were visited"
     );
     complain(&what, None);
-    let code = match fatal {
-        Some(Fatal::Closed) => exit::CLOSED,
-        Some(Fatal::Failed { what, hint }) => {
-            complain(&what, hint.as_deref());
-            exit::FATAL
-        }
-        None => signals.code().unwrap_or(exit::FATAL),
-    };
+    let code = fatal.map_or_else(|| signals.code().unwrap_or(exit::FATAL), Fatal::tell);
     std::process::exit(code.into());
 }
 
@@ -181,24 +174,9 @@ fn conclude(
             }
         }
     }
-    fatal = failures.finish().err().or(fatal);
-    match fatal {
-        Some(Fatal::Closed) => return exit::CLOSED,
-        Some(Fatal::Failed { what, hint }) => {
-            complain(&what, hint.as_deref());
-            return exit::FATAL;
-        }
-        None => {}
-    }
-    let printed = report.print().and_then(|()| display.finish(&report));
-    if let Err(fatal) = printed {
-        return match fatal {
-            Fatal::Closed => exit::CLOSED,
-            Fatal::Failed { what, hint } => {
-                complain(&what, hint.as_deref());
-                exit::FATAL
-            }
-        };
+    fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report)).err());
+    if let Some(fatal) = fatal {
+        return fatal.tell();
     }
     interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }

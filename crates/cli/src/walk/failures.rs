@@ -100,10 +100,6 @@ impl Failures {
         }
     }
 
-    pub(crate) fn finish(self) -> Result<(), Fatal> {
-        self.flush()
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -24,6 +24,8 @@ pub(crate) struct Display {
     lines: bool,
     events: Option<(File, String)>,
     next: Duration,
+    /// The first error of an event before the last one.
+    lost: Option<io::Error>,
 }
 
 impl Display {
@@ -36,7 +38,7 @@ impl Display {
             ProgressWhen::Always => (terminal, !terminal),
             ProgressWhen::Never => (false, false),
         };
-        let mut display = Self { bar: shown.then(bar), lines, events: None, next: PERIOD };
+        let mut display = Self { bar: shown.then(bar), lines, events: None, next: PERIOD, lost: None };
         if let Some(path) = &arguments.events {
             let name = printable(path);
             let cannot = |error: &io::Error| {
@@ -68,8 +70,7 @@ impl Display {
             let _ = writeln!(io::stderr(), "{}", line(progress));
         }
         let profile = &progress.profile;
-        // An error shows again, and is told, when the last event is written.
-        let _ = self.event(&json!({
+        let told = self.event(&json!({
             "event": "progress",
             "elapsed_seconds": progress.elapsed.as_secs_f64(),
             "entries": profile.entries,
@@ -79,6 +80,10 @@ impl Display {
             "threads": progress.threads,
             "growing": true,
         }));
+        // The walk goes on without its events; that some are missing is told at the end.
+        if let Err(error) = told {
+            self.lost.get_or_insert(error);
+        }
     }
 
     /// Takes the line off the terminal.
@@ -91,6 +96,7 @@ impl Display {
     /// Writes the last event.
     pub(crate) fn finish(mut self, report: &Report<'_>) -> Result<(), Fatal> {
         let ended = self.event(&json!({"event": "end", "summary": report.json()}));
+        let ended = self.lost.take().map_or(ended, Err);
         ended.map_err(|error| {
             let name = self.events.as_ref().map_or("", |(_, name)| name);
             Fatal::Failed { what: format!("cannot write events: {name}: {}", describe(&error)), hint: None }

@@ -18,6 +18,7 @@ use super::arguments::{Callback, WalkArguments};
 use super::failures::{Failures, describe, printable};
 use super::report::Report;
 use super::{Refused, by_errno, rfc3339, root_paths};
+use crate::{complain, exit};
 
 /// Bytes of rows that a thread gathers before it writes them: few system calls, and a reader need not wait long.
 const ROWS_BYTES: usize = 32 << 10;
@@ -31,6 +32,19 @@ pub(crate) enum Fatal {
     Closed,
     /// Anything else.
     Failed { what: String, hint: Option<String> },
+}
+
+impl Fatal {
+    /// Says why, unless nobody is there to read it; returns the exit code.
+    pub(crate) fn tell(self) -> u8 {
+        match self {
+            Self::Closed => exit::CLOSED,
+            Self::Failed { what, hint } => {
+                complain(&what, hint.as_deref());
+                exit::FATAL
+            }
+        }
+    }
 }
 
 /// Where the entries go.
@@ -246,7 +260,7 @@ impl CatalogSink {
         let refuse = |error: atta_catalog::Error| {
             let hint = matches!(error, atta_catalog::Error::CatalogNotEmpty { .. })
                 .then(|| "a catalog is written to a new or an empty directory".to_owned());
-            Refused { code: crate::exit::FATAL, what: error.to_string(), hint }
+            Refused { code: exit::FATAL, what: error.to_string(), hint }
         };
         let mut catalog = Catalog::begin(place).map_err(refuse)?;
         failures.also_to(catalog.errors_file().map_err(refuse)?);
