@@ -71,3 +71,18 @@ fn the_root_itself_may_stand_in_a_list() {
         assert_eq!(lines(&ran.stdout).len(), expected, "{listed}");
     }
 }
+
+#[test]
+fn a_file_that_a_followed_link_shows_again_counts_once() {
+    let scratch = scratch("again");
+    let tree = make_directory(scratch.join("tree"));
+    make_file(tree.join("file"), b"sixsix");
+    std::fs::hard_link(tree.join("file"), tree.join("name")).unwrap();
+    make_file(tree.join("single"), b"four");
+    for link in ["one", "two", "three"] {
+        make_link("file", tree.join(link));
+        make_link("single", tree.join(format!("{link}-single")));
+    }
+    let ran = run(walk(["--follow", "--json"]).arg(&tree)).expect_code(0);
+    assert_eq!(number(&ran.json(), "totals.apparent_bytes"), 10);
+}

@@ -13,6 +13,7 @@ mod support;
 mod catalog;
 mod errors;
 mod hostile;
+mod interrupts;
 mod lists;
 mod output;
 mod paths;

@@ -344,6 +344,24 @@ mod tests {
     }
 
     #[test]
+    fn the_tasks_of_a_root_that_is_gone_fail_with_their_own_paths_and_no_others() {
+        let root = root();
+        let mut bytes = Vec::new();
+        pack_all(&tasks(&root), &mut bytes);
+        let gone = Directory::closed_root(b"/given", 7).unwrap();
+        let back = unpack(&bytes, |_| Some(gone.clone())).unwrap();
+        assert_eq!(back.len(), 4);
+        let mut held = crate::walk::directory::Held::new(4);
+        let mut path = Vec::new();
+        for directory in back.iter().filter_map(Task::directory) {
+            directory.path_into(&mut path);
+            assert!(path.starts_with(b"/given"));
+            let opened = directory.descriptor(&mut held, Features::default());
+            assert_eq!(opened.unwrap_err(), atta_entry::Errno::STALE);
+        }
+    }
+
+    #[test]
     fn damaged_bytes_are_an_error_and_never_a_crash() {
         let root = root();
         let mut bytes = Vec::new();
