@@ -4,7 +4,10 @@
 //! network file system, or a disk with a cold cache, a thread waits most of its time in a system call, and the server
 //! or the disk is used well only when many ask at once. So: while threads are blocked for a good part of their time
 //! and there is work for more of them, their number doubles at every tick; measured over longer windows, a number that
-//! turned out slower than a smaller one is given up for a while.
+//! turned out slower than a smaller one is given up for a while. The same the other way round: when threads hardly
+//! block any more their number is halved, and if that cost speed it goes back. On a disk with a cold cache the requests
+//! of many threads keep the device busy while all threads but a few only wait for a core: few are blocked, and yet
+//! fewer would be slower.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -24,14 +27,20 @@ pub enum Threads {
 const AUTO_MAX: usize = 64;
 /// Share of blocked threads from which on more are tried.
 const BLOCKED_GROW: f64 = 0.5;
-/// Share below which threads beyond the cores are given back.
+/// Share below which fewer threads are tried.
 const BLOCKED_SHRINK: f64 = 0.1;
+/// More threads that do less than this share of what fewer did are given up.
+const RATE_GROWN: f64 = 0.8;
+/// Fewer threads must do at least this share of what more did.
+const RATE_SHRUNK: f64 = 0.92;
 /// Weight of the newest sample in the running average: two ticks in a row decide, one alone does not.
 const BLOCKED_WEIGHT: f64 = 0.4;
 /// A rate is judged over this long: single ticks are too noisy.
 const WINDOW: Duration = Duration::from_millis(200);
 /// For how many windows a number of threads that disappointed is not tried again.
 const HOLD_WINDOWS: u32 = 10;
+/// The longest such time: trees change on the way, so nothing is held for ever.
+const HOLD_WINDOWS_MOST: u32 = 160;
 
 impl Threads {
     /// The most threads there will be, on so many cores.
@@ -75,6 +84,12 @@ pub(crate) struct Tuner {
     /// The best rate seen in a window, with the number of threads that made it.
     best: Option<(f64, usize)>,
     hold: u32,
+    /// The best that was there since the number began to shrink: a rate, and the number of threads that made it.
+    shrunk: Option<(f64, usize)>,
+    /// For how many windows the number does not shrink.
+    shrink_hold: u32,
+    /// The next such hold: twice as long each time that shrinking was wrong.
+    shrink_patience: u32,
     /// Running average of the share of blocked threads.
     blocked: f64,
 }
@@ -103,6 +118,9 @@ impl Tuner {
             window: Window::new(),
             best: None,
             hold: 0,
+            shrunk: None,
+            shrink_hold: 0,
+            shrink_patience: HOLD_WINDOWS,
             blocked: 0.0,
         }
     }
@@ -130,20 +148,35 @@ impl Tuner {
                 self.best = None;
             }
         }
-        if !window.busy {
-            return;
+        self.shrink_hold = self.shrink_hold.saturating_sub(1);
+        if window.busy {
+            self.judge_rate(window.progress as f64 / window.elapsed.as_secs_f64());
         }
-        let rate = window.progress as f64 / window.elapsed.as_secs_f64();
+    }
+
+    fn judge_rate(&mut self, rate: f64) {
         match self.best {
-            Some((best, threads)) if threads < self.target && rate < best * 0.8 => {
+            Some((best, threads)) if threads < self.target && rate < best * RATE_GROWN => {
                 self.hold = HOLD_WINDOWS;
                 self.set(threads);
             }
             Some((best, _)) if rate <= best => {}
             _ => self.best = Some((rate, self.target)),
         }
-        if self.blocked < BLOCKED_SHRINK && self.target > self.least {
-            self.set((self.target / 2).max(self.least));
+        match self.shrunk {
+            Some((before, threads)) if threads > self.target && rate < before * RATE_SHRUNK => {
+                self.shrunk = None;
+                self.shrink_hold = self.shrink_patience;
+                self.shrink_patience = (self.shrink_patience * 2).min(HOLD_WINDOWS_MOST);
+                self.set(threads);
+            }
+            _ if self.blocked < BLOCKED_SHRINK && self.target > self.least && self.shrink_hold == 0 => {
+                // Compared with the best of all steps so far: small losses add up.
+                let better = |(before, threads): &(f64, usize)| *threads > self.target && *before > rate;
+                self.shrunk = self.shrunk.filter(better).or(Some((rate, self.target)));
+                self.set((self.target / 2).max(self.least));
+            }
+            _ => {}
         }
     }
 
@@ -201,6 +234,22 @@ mod tests {
             ticks_at_eight += usize::from(threads == 8);
         }
         assert!(ticks_at_eight > 500, "{ticks_at_eight} of 1000");
+    }
+
+    /// A disk with a cold cache: threads wait for a core, hardly ever blocked, and yet many of them are faster.
+    #[test]
+    fn threads_that_hardly_block_stay_where_fewer_are_slower() {
+        let mut tuner = Tuner::new(Threads::Auto, 2);
+        for _ in 0..10 {
+            let _ = tuner.tick(&sample(0.9, true, 1e5));
+        }
+        let rate = |threads: usize| if threads >= 32 { 200_000.0 } else { 150_000.0 };
+        let (mut threads, mut ticks_with_many) = (64, 0);
+        for _ in 0..1000 {
+            threads = tuner.tick(&sample(0.02, true, rate(threads)));
+            ticks_with_many += usize::from(threads >= 32);
+        }
+        assert!(ticks_with_many > 900, "{ticks_with_many} of 1000");
     }
 
     #[test]
