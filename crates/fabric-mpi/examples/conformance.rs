@@ -1,0 +1,54 @@
+//! The conformance test of the fabric, as a program for MPI ranks: `mpirun -np 4 conformance`. The first rank prints one
+//! line; exit code 4 if anything is wrong. It shows, too, how a program tells an error once.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use atta_fabric::{Counted, Endpoint, conformance};
+use atta_fabric_mpi::{Launcher, launcher, open};
+
+/// So long the first rank has to tell an error that all have, before another tells its own.
+const FIRST_SPEAKS: Duration = Duration::from_secs(3);
+
+fn main() -> ExitCode {
+    let Some(launcher) = launcher() else {
+        say("launch this with mpirun");
+        return ExitCode::from(2);
+    };
+    match run(&launcher) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            // The launcher ends all ranks as soon as one ends with an error. So the first rank tells and ends at once;
+            // another one is still there later only if the first has no error.
+            if !launcher.is_first() {
+                std::thread::sleep(FIRST_SPEAKS);
+            }
+            say(&reason);
+            ExitCode::from(4)
+        }
+    }
+}
+
+fn run(launcher: &Launcher) -> Result<(), String> {
+    let plugin = open().map_err(|error| format!("conformance: {error}\nhint: {}", error.hint()))?;
+    let library = plugin.library().to_owned();
+    let joined = plugin.begin(launcher);
+    let mpi = joined.map_err(|error| format!("conformance: {error}\nhint: {}", error.hint()))?;
+    let mut endpoint = Counted::new(mpi);
+    conformance(&mut endpoint)?;
+    let (rank, size, total) = (endpoint.rank(), endpoint.size(), endpoint.total());
+    let near = endpoint.neighbours().len();
+    Box::new(endpoint).leave().map_err(|error| format!("conformance: rank {rank}: {error}"))?;
+    if rank == 0 {
+        let (messages, bytes) = (total.sent_messages, total.sent_bytes);
+        say(&format!(
+            "conforms: {size} ranks, {near} on this host, {messages} messages, {bytes} bytes: {library}"
+        ));
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "a program for a terminal")]
+fn say(line: &str) {
+    println!("{line}");
+}
