@@ -1,14 +1,10 @@
 //! The conformance test of the fabric, as a program for MPI ranks: `mpirun -np 4 conformance`. The first rank prints one
-//! line; exit code 4 if anything is wrong. It shows, too, how a program tells an error once.
+//! line; exit code 4 if anything is wrong. It shows, too, how a program tells once that ranks cannot be joined.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use atta_fabric::{Counted, Endpoint, conformance};
 use atta_fabric_mpi::{Launcher, launcher, open};
-
-/// So long the first rank has to tell an error that all have, before another tells its own.
-const FIRST_SPEAKS: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     let Some(launcher) = launcher() else {
@@ -18,12 +14,11 @@ fn main() -> ExitCode {
     match run(&launcher) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            // The launcher ends all ranks as soon as one ends with an error. So the first rank tells and ends at once;
-            // another one is still there later only if the first has no error.
-            if !launcher.is_first() {
-                std::thread::sleep(FIRST_SPEAKS);
+            let turn = launcher.turn();
+            std::thread::sleep(turn.wait);
+            if turn.tells {
+                say(&reason);
             }
-            say(&reason);
             ExitCode::from(4)
         }
     }
@@ -35,7 +30,8 @@ fn run(launcher: &Launcher) -> Result<(), String> {
     let joined = plugin.begin(launcher);
     let mpi = joined.map_err(|error| format!("conformance: {error}\nhint: {}", error.hint()))?;
     let mut endpoint = Counted::new(mpi);
-    conformance(&mut endpoint)?;
+    // What fails here fails on one rank, which tells it at once.
+    conformance(&mut endpoint).inspect_err(|reason| say(reason))?;
     let (rank, size, total) = (endpoint.rank(), endpoint.size(), endpoint.total());
     let near = endpoint.neighbours().len();
     Box::new(endpoint).leave().map_err(|error| format!("conformance: rank {rank}: {error}"))?;

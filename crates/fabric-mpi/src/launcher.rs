@@ -2,6 +2,10 @@
 //! asks no library: the answer decides whether an MPI is touched at all.
 
 use std::ffi::OsString;
+use std::time::Duration;
+
+/// So long the first rank has to tell an error that others have, too, and its launcher to end them.
+const FIRST_TELLS: Duration = Duration::from_secs(3);
 
 /// Who started this process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,15 +32,34 @@ pub struct Launcher {
     pub size: Option<u32>,
     /// Which of them this is, where that is said.
     pub rank: Option<u32>,
+    /// Which of those on this host this is, where that is said.
+    pub local: Option<u32>,
     /// The version of Open MPI that launched, where that is said (Open MPI 5 does).
     pub version: Option<String>,
 }
 
+/// When a process may tell that it could not join the others, and whether. See [`Launcher::turn`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Turn {
+    /// How long to wait before telling it, or before ending without a word.
+    pub wait: Duration,
+    /// Whether to tell it.
+    pub tells: bool,
+}
+
 impl Launcher {
-    /// Whether this process is the first one, which speaks for all. A process that does not know its number is.
+    /// How this process is to end if it cannot join the others, so that an error that all have is told once, and one
+    /// that only some host has is told, too.
+    ///
+    /// The first rank tells at once. The first one of every other host tells later, if it still lives then: most
+    /// launchers end all ranks when one ends with an error. For the same reason those that say nothing wait as well, or
+    /// the first rank could be ended before it spoke. (Hydra ends nobody before MPI was begun, hence the silence.)
     #[must_use]
-    pub fn is_first(&self) -> bool {
-        self.rank.unwrap_or(0) == 0
+    pub fn turn(&self) -> Turn {
+        if self.rank.unwrap_or(0) == 0 {
+            return Turn { wait: Duration::ZERO, tells: true };
+        }
+        Turn { wait: FIRST_TELLS, tells: self.local.unwrap_or(0) == 0 }
     }
 }
 
@@ -62,12 +85,15 @@ pub fn launcher_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launch
     let is_set = |name| variable(name).is_some();
     let number = |name| variable(name)?.to_str()?.trim().parse::<u32>().ok();
     let tasks = number("SLURM_STEP_NUM_TASKS");
-    let found = |kind, size, rank| Some(Launcher { kind, size, rank, version: None });
+    let local =
+        ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"].into_iter().find_map(number);
+    let found = |kind, size, rank| Some(Launcher { kind, size, rank, local, version: None });
 
     if is_set("OMPI_COMM_WORLD_SIZE") {
         let rank = number("OMPI_COMM_WORLD_RANK").or(number("PMIX_RANK"));
         let version = variable("OMPI_VERSION").and_then(|version| version.into_string().ok());
-        return Some(Launcher { kind: Kind::OpenMpi, size: number("OMPI_COMM_WORLD_SIZE"), rank, version });
+        let size = number("OMPI_COMM_WORLD_SIZE");
+        return Some(Launcher { kind: Kind::OpenMpi, size, rank, local, version });
     }
     if is_set("PMIX_RANK") {
         return found(Kind::Pmix, tasks, number("PMIX_RANK"));
@@ -95,7 +121,7 @@ mod tests {
     }
 
     fn found(kind: Kind, size: Option<u32>, rank: Option<u32>) -> Option<Launcher> {
-        Some(Launcher { kind, size, rank, version: None })
+        Some(Launcher { kind, size, rank, local: None, version: None })
     }
 
     #[test]
@@ -130,7 +156,19 @@ mod tests {
         let launcher = of(&odd).unwrap();
         assert_eq!((launcher.kind, launcher.size, launcher.rank), (Kind::OpenMpi, None, None));
         assert_eq!(launcher.version.as_deref(), Some("5.0.11"));
-        assert!(launcher.is_first());
-        assert!(!of(&[("PMIX_RANK", "1")]).unwrap().is_first());
+    }
+
+    #[test]
+    fn first_tells_at_once_the_first_of_a_host_later_the_others_never() {
+        let turn = |rank, local| {
+            let variables = [("PMIX_RANK", rank), ("SLURM_LOCALID", local)];
+            of(&variables).unwrap().turn()
+        };
+        let (at_once, later) = (Duration::ZERO, FIRST_TELLS);
+        assert_eq!(turn("0", "0"), Turn { wait: at_once, tells: true });
+        assert_eq!(turn("3", "3"), Turn { wait: later, tells: false });
+        assert_eq!(turn("4", "0"), Turn { wait: later, tells: true });
+        assert_eq!(of(&[("PMIX_RANK", "3")]).unwrap().turn(), Turn { wait: later, tells: true });
+        assert_eq!(of(&[("PMI_RANK", "?")]).unwrap().turn(), Turn { wait: at_once, tells: true });
     }
 }

@@ -27,6 +27,6 @@ mod outbox;
 mod shim;
 
 pub use error::OpenError;
-pub use launcher::{Kind, Launcher, launcher, launcher_in};
+pub use launcher::{Kind, Launcher, Turn, launcher, launcher_in};
 pub use load::{PLUGIN_FILE, PLUGIN_VARIABLE, Plugin, open, open_at, places};
 pub use mpi::Mpi;

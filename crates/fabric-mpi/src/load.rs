@@ -122,8 +122,8 @@ impl Plugin {
     /// Joins the other ranks (`MPI_Init_thread`). The thread that calls this is the only one that may use what it
     /// gives. Once in a process.
     ///
-    /// It waits for the other ranks, as MPI does: a rank that ends before, with an exit code other than zero, makes the
-    /// launcher end them all.
+    /// It waits for the other ranks, as MPI does. A rank that cannot come this far must end with an exit code other
+    /// than zero, so that the launcher ends those that wait.
     ///
     /// # Errors
     /// [`NoPmi`](OpenError::NoPmi), [`Foreign`](OpenError::Foreign) without touching the MPI;
@@ -136,7 +136,9 @@ impl Plugin {
             return Err(OpenError::Foreign { path: self.path, launched_by, library: self.library });
         }
         let Begun { mut shim, world } = self.shim.begin()?;
-        match launcher.size {
+        // Where the number of ranks is not said, a rank beyond those that were found says as much.
+        let at_least = launcher.rank.map(|rank| world.size.max(rank.saturating_add(1)));
+        match launcher.size.or(at_least) {
             Some(launched) if launched != world.size => {
                 // A world of its own that nobody waits for; what leaving it says adds nothing.
                 let _left = shim.leave();
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
 
     fn launcher(kind: Kind, version: Option<&str>) -> Launcher {
-        Launcher { kind, size: Some(2), rank: Some(0), version: version.map(str::to_owned) }
+        Launcher { kind, size: Some(2), rank: Some(0), local: Some(0), version: version.map(str::to_owned) }
     }
 
     #[test]
