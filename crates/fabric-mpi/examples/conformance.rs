@@ -1,5 +1,6 @@
 //! The conformance test of the fabric, as a program for MPI ranks: `mpirun -np 4 conformance`. The first rank prints one
 //! line; exit code 4 if anything is wrong. It shows, too, how a program tells once that ranks cannot be joined.
+//! `conformance abort` lets one rank abort instead.
 
 use std::process::ExitCode;
 
@@ -30,6 +31,9 @@ fn run(launcher: &Launcher) -> Result<(), String> {
     let joined = plugin.begin(launcher);
     let mpi = joined.map_err(|error| format!("conformance: {error}\nhint: {}", error.hint()))?;
     let mut endpoint = Counted::new(mpi);
+    if std::env::args().nth(1).as_deref() == Some("abort") {
+        return Err(abort(&mut endpoint));
+    }
     // What fails here fails on one rank, which tells it at once.
     conformance(&mut endpoint).inspect_err(|reason| say(reason))?;
     let (rank, size, total) = (endpoint.rank(), endpoint.size(), endpoint.total());
@@ -42,6 +46,19 @@ fn run(launcher: &Launcher) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// The last rank ends all; the others wait for a message that never comes.
+fn abort(endpoint: &mut dyn Endpoint) -> String {
+    if endpoint.rank() + 1 == endpoint.size() {
+        endpoint.abort(9);
+    }
+    loop {
+        if let Err(error) = endpoint.receive() {
+            return format!("conformance: {error}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "a program for a terminal")]

@@ -20,6 +20,8 @@
 
 mod abi;
 mod error;
+#[cfg(test)]
+mod fake;
 mod launcher;
 mod load;
 mod mpi;

@@ -120,3 +120,88 @@ impl Endpoint for Mpi {
         self.shim.abort(exit_code);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OpenError, fake};
+
+    fn failed(operation: &'static str) -> FabricError {
+        FabricError::Transport { operation, code: fake::CODE, text: "fake error 17".to_owned() }
+    }
+
+    #[test]
+    fn rank_alone_conforms_and_mpi_never_holds_many_messages() {
+        let mut mpi = fake::mpi().unwrap();
+        assert_eq!(atta_fabric::conformance(&mut mpi), Ok(()));
+        assert_eq!(fake::with(|fake| fake.begun_max), 64);
+        Box::new(mpi).leave().unwrap();
+    }
+
+    #[test]
+    fn failed_sends_are_told_once_and_count_no_more() {
+        let mut mpi = fake::mpi().unwrap();
+        fake::with(|fake| fake.send_fails_in = 1);
+        assert_eq!(mpi.send(0, vec![1]), Err(failed("MPI_Isend")));
+        fake::with(|fake| fake.sent_fails_in = 2);
+        for number in 2..=5 {
+            mpi.send(0, vec![number]).unwrap();
+        }
+        assert_eq!(mpi.unsent(), Err(failed("MPI_Isend")));
+        assert_eq!(mpi.unsent(), Ok(0));
+        let come: Vec<_> =
+            std::iter::from_fn(|| mpi.receive().unwrap()).map(|each| each.message[0]).collect();
+        assert_eq!(come, [2, 4, 5]);
+    }
+
+    #[test]
+    fn failure_of_a_message_that_waited_lets_the_others_go() {
+        let mut mpi = fake::mpi().unwrap();
+        for number in 0..100 {
+            mpi.send(0, vec![number]).unwrap();
+        }
+        fake::with(|fake| fake.send_fails_in = 3);
+        assert_eq!(mpi.unsent(), Err(failed("MPI_Isend")));
+        assert_eq!(mpi.unsent(), Ok(0));
+        assert_eq!(std::iter::from_fn(|| mpi.receive().unwrap()).count(), 99);
+    }
+
+    #[test]
+    fn rank_beyond_the_last_is_refused() {
+        let mut mpi = fake::mpi().unwrap();
+        assert_eq!(mpi.send(1, vec![]), Err(FabricError::NoSuchRank { rank: 1, size: 1 }));
+        assert_eq!(mpi.unsent(), Ok(0));
+    }
+
+    #[test]
+    fn dropping_leaves_to_mpi_what_it_holds() {
+        let mut mpi = fake::mpi().unwrap();
+        mpi.send(0, vec![7; 10]).unwrap();
+        drop(mpi);
+        assert_eq!(fake::move_on(), [vec![7; 10]]);
+    }
+
+    #[test]
+    fn rank_with_messages_on_their_way_cannot_leave() {
+        let mut mpi = fake::mpi().unwrap();
+        fake::with(|fake| fake.holds = true);
+        mpi.send(0, vec![1]).unwrap();
+        assert_eq!(mpi.unsent(), Ok(1));
+        assert_eq!(Box::new(mpi).leave(), Err(FabricError::Unsent { messages: 1 }));
+    }
+
+    #[test]
+    fn other_thread_is_refused() {
+        let mut mpi = fake::mpi().unwrap();
+        let outcome = std::thread::spawn(move || mpi.receive()).join();
+        assert!(outcome.is_err());
+    }
+
+    #[test]
+    fn failed_begin_names_its_call() {
+        fake::with(|fake| fake.begin_fails = true);
+        let error = fake::mpi().unwrap_err();
+        let OpenError::Begin { operation, code, text } = error else { panic!("{error}") };
+        assert_eq!((operation.as_str(), code, text.as_str()), ("MPI_Comm_dup", fake::CODE, "fake error 17"));
+    }
+}

@@ -4,6 +4,11 @@
 //!
 //! The plug-ins are built here, each for its MPI, into a target directory of their own.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and clippy takes its helpers for no tests"
+)]
+
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -67,8 +72,13 @@ impl Mpi {
         self.version.contains("Open MPI")
     }
 
-    /// Launches the program. `prefix` comes before it, for `env` and its like.
-    fn launch(&self, ranks: u32, plugin: Option<&Path>, prefix: &[&str]) -> Ended {
+    /// Launches the program.
+    fn launch(&self, ranks: u32, plugin: Option<&Path>) -> Ended {
+        self.launch_with(ranks, plugin, &[], &[])
+    }
+
+    /// Launches the program with what comes before it (`env` and its like) and what comes after.
+    fn launch_with(&self, ranks: u32, plugin: Option<&Path>, before: &[&str], after: &[&str]) -> Ended {
         let mut command = patient();
         command.arg(&self.mpirun).args(["-np", &ranks.to_string()]);
         if self.is_open() {
@@ -79,7 +89,7 @@ impl Mpi {
             }
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         }
-        command.args(prefix).arg(&BUILT.program);
+        command.args(before).arg(&BUILT.program).args(after);
         ended(command, plugin)
     }
 }
@@ -167,7 +177,7 @@ fn as_if_launched(program: &Path, plugin: Option<&Path>) -> Ended {
 fn ranks_conform_under_every_mpi() {
     for mpi in mpis("ranks_conform_under_every_mpi") {
         for ranks in 1..=4 {
-            let ended = mpi.launch(ranks, Some(&mpi.plugin), &[]);
+            let ended = mpi.launch(ranks, Some(&mpi.plugin));
             let expected = format!("conforms: {ranks} ranks, {ranks} on this host, ");
             let lines = ended.said.lines().filter(|line| line.starts_with(&expected));
             assert_eq!(lines.count(), 1, "{}: {}", mpi.version, ended.said);
@@ -177,9 +187,24 @@ fn ranks_conform_under_every_mpi() {
 }
 
 #[test]
+fn abort_of_one_rank_ends_all() {
+    for mpi in mpis("abort_of_one_rank_ends_all") {
+        let ended = mpi.launch_with(3, Some(&mpi.plugin), &[], &["abort"]);
+        // Which code comes through is the launcher's to say; 124 is that of `timeout`.
+        assert!(
+            !matches!(ended.code, Some(0 | 124 | 137)),
+            "{}: {:?}: {}",
+            mpi.version,
+            ended.code,
+            ended.said
+        );
+    }
+}
+
+#[test]
 fn missing_plug_in_is_told_once_and_ends_all_ranks() {
     for mpi in mpis("missing_plug_in_is_told_once_and_ends_all_ranks") {
-        let ended = mpi.launch(3, None, &[]);
+        let ended = mpi.launch(3, None);
         assert!(ended.told().contains("no plug-in for MPI: looked for "), "{}", ended.said);
     }
 }
@@ -187,7 +212,7 @@ fn missing_plug_in_is_told_once_and_ends_all_ranks() {
 #[test]
 fn stub_is_told_once_and_ends_all_ranks() {
     for mpi in mpis("stub_is_told_once_and_ends_all_ranks") {
-        let ended = mpi.launch(3, Some(&BUILT.stub), &[]);
+        let ended = mpi.launch(3, Some(&BUILT.stub));
         assert!(ended.told().ends_with(": it was built without an MPI"), "{}", ended.said);
     }
 }
@@ -202,7 +227,7 @@ fn plug_in_of_another_mpi_is_told_once_and_ends_all_ranks() {
         skipped(test, "ATTA_TEST_MPI names no two families of MPI");
     }
     for (launcher, other) in pairs {
-        let ended = launcher.launch(3, Some(&other.plugin), &[]);
+        let ended = launcher.launch(3, Some(&other.plugin));
         assert!(ended.told().contains(": it was built for "), "{}", ended.said);
     }
 }
@@ -215,10 +240,14 @@ fn ranks_that_do_not_find_each_other_tell_it_once() {
     let hydra = all.iter().find(|mpi| !mpi.is_open());
     let open: Vec<_> = all.iter().filter(|mpi| mpi.is_open()).collect();
     let Some(hydra) = hydra.filter(|_| !open.is_empty()) else {
-        return if all.is_empty() { () } else { skipped(test, "ATTA_TEST_MPI names no Hydra and Open MPI") };
+        if !all.is_empty() {
+            skipped(test, "ATTA_TEST_MPI names no Hydra and Open MPI");
+        }
+        return;
     };
+    let unknown = ["env", "-u", "HYDI_CONTROL_FD", "SLURM_PROCID=0"];
     for mpi in open {
-        let ended = hydra.launch(3, Some(&mpi.plugin), &["env", "-u", "HYDI_CONTROL_FD", "SLURM_PROCID=0"]);
+        let ended = hydra.launch_with(3, Some(&mpi.plugin), &unknown, &[]);
         assert!(ended.told().contains(": 3 were launched, Open MPI v"), "{}", ended.said);
         assert!(ended.told().ends_with(" found 1"), "{}", ended.said);
     }
@@ -236,10 +265,9 @@ fn launched_program_without_plug_in_says_where_it_looked() {
 #[test]
 fn plug_in_is_found_beside_the_program_and_a_stub_says_that_it_is_one() {
     let beside = BUILT.stub.with_file_name("conformance");
-    fs::write(&beside, []).unwrap();
-    let permissions = fs::File::open(&BUILT.program).unwrap().metadata().unwrap().permissions();
-    fs::File::open(&beside).unwrap().set_permissions(permissions).unwrap();
-    fs::write(&beside, fs::read(&BUILT.program).unwrap()).unwrap();
+    // A link and no copy: a file that was just written cannot be started while another test's child holds it open.
+    let _none = fs::remove_file(&beside);
+    fs::hard_link(&BUILT.program, &beside).unwrap();
     let ended = as_if_launched(&beside, None);
     assert!(ended.told().ends_with("stub/libatta_mpi.so: it was built without an MPI"), "{}", ended.said);
 }
