@@ -93,7 +93,8 @@ impl OpenError {
                 "is the MPI that the plug-in was built for installed on this host? ldd shows what it needs"
                     .to_owned()
             }
-            Self::Foreign { .. } | Self::Mismatch { .. } => choose,
+            Self::Foreign { .. } => choose,
+            Self::Mismatch { .. } => format!("{choose}; under srun try another --mpi"),
             Self::NoPmi { .. } => {
                 "launch with srun --mpi=pmix or --mpi=pmi2; srun --mpi=list shows which".to_owned()
             }
