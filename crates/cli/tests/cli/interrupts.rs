@@ -71,9 +71,10 @@ fn a_second_signal_of_another_kind_ends_it_at_once() {
 fn a_cap_does_not_hold_back_the_end() {
     let scratch = scratch("capped");
     let tree = make_directory(scratch.join("tree"));
-    trees::flat(&tree, 1000).unwrap();
-    let mut command = walk(["--iops", "1", "--threads", "1"]);
-    let child = command.arg(&tree).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // One PATH for each thread, so that the last in line is to wait for a minute.
+    let roots = (0..64).map(|index| make_directory(tree.join(format!("d{index}"))));
+    let mut command = walk(["--iops", "1", "--threads", "64"]);
+    let child = command.args(roots).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(MEANWHILE);
     signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
