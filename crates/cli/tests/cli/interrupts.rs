@@ -6,7 +6,6 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use atta_testkit::scratch::Scratch;
-use atta_testkit::trees;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{make_directory, scratch, walk};
