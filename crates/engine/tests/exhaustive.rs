@@ -5,6 +5,12 @@
 //! who has left is sent anything. Where nothing can happen any more, all tasks are done and all ranks have left; and from
 //! every state such an end can be reached.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may fail by panicking, and tells how much it saw"
+)]
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

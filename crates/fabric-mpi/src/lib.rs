@@ -1,34 +1,22 @@
-//! Ranks under MPI: finds out that an MPI launcher started this program, opens the plug-in for the MPI at hand, and
-//! gives an [`Endpoint`](atta_fabric::Endpoint).
+//! The plug-in `libatta_mpi.so`: a table of functions, in C, that call MPI (`shim.c`), or that say that there is no
+//! MPI (`stub.c`). `build.rs` chooses. The program opens it through `atta-mpi-loader` and links neither it nor an MPI.
 //!
-//! ```text
-//!   launcher(environment) ─ none ─▶ run alone, without any MPI
-//!          │ some
-//!          ▼
-//!   open() ── dlopen ──▶ libatta_mpi.so ── linked with ──▶ libmpi.so
-//!          │               (a table of C functions)
-//!          ▼
-//!   Plugin::begin(launcher), on the thread that communicates ──▶ Mpi, an Endpoint
-//! ```
-//!
-//! The program links no MPI and needs none to run alone. Each MPI has its own sizes of types and values of constants,
-//! so the calls are compiled for one MPI, in a plug-in of about 200 lines of C (`atta-mpi-plugin`); this crate sees
-//! ranks, bytes and numbers alone.
-//!
-//! What this crate does not do: it starts no ranks and no threads, prints nothing, and does not notice that a rank died.
-//! It has the only unsafe code of its side of the plug-in, in `load.rs` and `shim.rs`.
+//! This file does one thing: it gives the C table a symbol that a Rust library exports.
+#![expect(
+    unsafe_code,
+    reason = "the table is C, and a symbol without a mangled name must be promised to be unique"
+)]
 
-mod abi;
-mod error;
-#[cfg(test)]
-mod fake;
-mod launcher;
-mod load;
-mod mpi;
-mod outbox;
-mod shim;
+use std::ffi::c_void;
 
-pub use error::OpenError;
-pub use launcher::{Kind, Launcher, Turn, launcher, launcher_in};
-pub use load::{PLUGIN_FILE, PLUGIN_VARIABLE, Plugin, open, open_at, places};
-pub use mpi::Mpi;
+// SAFETY: `atta_mpi.h` declares it so; it takes nothing and returns the address of a constant.
+unsafe extern "C" {
+    safe fn atta_mpi_shim() -> *const c_void;
+}
+
+/// The table of `atta_mpi.h`. It lives as long as the plug-in is loaded.
+// SAFETY: no other library of the program has a symbol of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn atta_mpi_table() -> *const c_void {
+    atta_mpi_shim()
+}

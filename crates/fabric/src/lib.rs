@@ -13,7 +13,7 @@
 //! | [`Counted`] | an endpoint that counts messages and bytes for each peer |
 //! | [`conformance()`] | what every endpoint must pass, for tests |
 //!
-//! Ranks under MPI are in `atta-fabric-mpi`; their endpoint is one more of these.
+//! Ranks under MPI are in `atta-mpi-loader`; their endpoint is one more of these.
 //!
 //! What this crate does not do: it does not know what is in a message, starts no threads, waits for nothing, and does
 //! not find out that a rank died.

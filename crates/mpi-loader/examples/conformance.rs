@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use atta_fabric::{Counted, Endpoint, conformance};
-use atta_fabric_mpi::{Launcher, launcher, open};
+use atta_mpi_loader::{Launcher, launcher, open};
 
 fn main() -> ExitCode {
     let Some(launcher) = launcher() else {

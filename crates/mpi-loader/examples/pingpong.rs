@@ -5,7 +5,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use atta_fabric::Endpoint;
-use atta_fabric_mpi::{launcher, open};
+use atta_mpi_loader::{launcher, open};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let launcher = launcher().ok_or("launch this with mpirun -np 2")?;

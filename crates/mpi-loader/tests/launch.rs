@@ -140,7 +140,7 @@ fn cargo(target: Option<&Path>, mpicc: Option<&OsStr>, arguments: &[&str]) {
 fn example() -> PathBuf {
     let test = env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();
-    let mut arguments = vec!["--package", "atta-fabric-mpi", "--example", "conformance"];
+    let mut arguments = vec!["--package", "atta-mpi-loader", "--example", "conformance"];
     if profile.ends_with("release") {
         arguments.push("--release");
     }
@@ -151,7 +151,7 @@ fn example() -> PathBuf {
 /// Builds the plug-in in a target directory of its own and moves it to where the next one does not replace it.
 fn plugin(name: &str, mpicc: Option<&Path>) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plug-ins");
-    cargo(Some(&target), mpicc.map(Path::as_os_str), &["--package", "atta-mpi-plugin"]);
+    cargo(Some(&target), mpicc.map(Path::as_os_str), &["--package", "atta-fabric-mpi"]);
     let place = target.join(name).join("libatta_mpi.so");
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::write(&place, fs::read(target.join("debug/libatta_mpi.so")).unwrap()).unwrap();

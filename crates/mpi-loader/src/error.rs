@@ -81,7 +81,7 @@ impl OpenError {
     #[must_use]
     pub fn hint(&self) -> String {
         let build =
-            "build it for the MPI that launches: MPICC=mpicc cargo build --release -p atta-mpi-plugin";
+            "build it for the MPI that launches: MPICC=mpicc cargo build --release -p atta-fabric-mpi";
         let choose =
             format!("launch with that MPI's own mpirun, or name another plug-in by {PLUGIN_VARIABLE}");
         match self {

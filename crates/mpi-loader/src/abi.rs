@@ -1,4 +1,4 @@
-//! The plug-in's table as the program sees it: `plugin/src/atta_mpi.h`, field by field. The two change together, and
+//! The plug-in's table as the program sees it: `atta_mpi.h` of `fabric-mpi`, field by field. The two change together, and
 //! [`VERSION`] with them. It calls nothing.
 
 use std::ffi::{c_char, c_void};

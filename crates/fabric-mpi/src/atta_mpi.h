@@ -1,6 +1,6 @@
 /*
  * The table of functions that the plug-in libatta_mpi.so gives to the program. The program's side of it is abi.rs of
- * atta-fabric-mpi; the two change together, and ATTA_MPI_VERSION with them.
+ * atta-mpi-loader; the two change together, and ATTA_MPI_VERSION with them.
  *
  * The first three fields keep their place and meaning in every version.
  */
