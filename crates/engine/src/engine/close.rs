@@ -1,0 +1,121 @@
+//! Totals, and the end of a job: who tells whom, and when a rank may leave. Why that is safe stands in `engine.rs`.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Action, Engine, Phase, Reason};
+use crate::message::Message;
+use crate::{Rank, Reduce, Rule};
+
+impl<R: Reduce> Engine<R> {
+    /// The answer to [`Action::Report`]: the totals of this rank so far.
+    pub fn report(&mut self, now: Duration, totals: R) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        self.reduction.set_own(totals, false);
+        if let Some(sum) = self.reduction.sum() {
+            match self.tree.parent() {
+                Some(parent) => self.send_totals(parent, &sum, false),
+                None => self.actions.push_back(Action::Progress(sum)),
+            }
+        }
+        self.react(now);
+    }
+
+    /// The answer to [`Action::Finish`]: no task runs any more, and these are the last totals of this rank.
+    pub fn finish(&mut self, now: Duration, totals: R) {
+        self.reduction.set_own(totals, true);
+        self.react(now);
+    }
+
+    /// Wants the job to end early, on all ranks.
+    pub fn stop(&mut self, now: Duration, reason: Reason) {
+        let _ = self.stop_wanted(reason);
+        self.react(now);
+    }
+
+    /// Somebody, here or below, wants the job to end: the root decides it, so that it is told once.
+    pub(super) fn stop_wanted(&mut self, reason: Reason) -> bool {
+        if self.phase == Phase::Running && !self.has_asked_to_stop {
+            self.has_asked_to_stop = true;
+            match self.tree.parent() {
+                Some(parent) => self.send(parent, Message::Stop(reason)),
+                None => return self.finish_all(reason),
+            }
+        }
+        true
+    }
+
+    /// The job is over: tells those below, and the driver.
+    pub(super) fn finish_all(&mut self, reason: Reason) -> bool {
+        if self.phase != Phase::Running {
+            return false;
+        }
+        self.phase = Phase::Finishing(reason);
+        for child in self.tree.children() {
+            self.send(child, Message::Finish(reason));
+        }
+        self.actions.push_back(Action::Finish(reason));
+        true
+    }
+
+    pub(super) fn totals(&mut self, from: Rank, last: bool, value: &[u8]) -> bool {
+        let (Some(child), Some(value)) = (self.tree.child_index(from), R::decode(value)) else {
+            return false;
+        };
+        self.reduction.set_child(child, value, last)
+    }
+
+    pub(super) fn farewell(&mut self) -> bool {
+        if self.phase != Phase::Waiting {
+            return false;
+        }
+        self.leave();
+        true
+    }
+
+    pub(super) fn ask_for_report(&mut self, now: Duration) {
+        if let Some(interval) = self.config.progress_interval
+            && now >= self.progress_at
+        {
+            self.progress_at = now + interval;
+            self.actions.push_back(Action::Report);
+        }
+    }
+
+    /// Sends the last totals up once nothing of this rank's is under way.
+    pub(super) fn close(&mut self) {
+        let rules = self.config.rules;
+        let answered = self.asked.is_none() || rules.is_broken(Rule::AwaitAnswer);
+        let complete = self.reduction.are_children_last() || rules.is_broken(Rule::AwaitChildren);
+        let settled = self.parcels.is_settled() && self.taking.is_empty();
+        let ready = self.reduction.is_own_last() && answered && complete && settled;
+        if !(ready && matches!(self.phase, Phase::Finishing(_))) {
+            return;
+        }
+        self.phase = Phase::Waiting;
+        let Some(sum) = self.reduction.sum() else { return };
+        match self.tree.parent() {
+            Some(parent) => self.send_totals(parent, &sum, true),
+            None => {
+                self.actions.push_back(Action::Result(sum));
+                self.leave();
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        for child in self.tree.children() {
+            self.send(child, Message::Farewell);
+        }
+        self.phase = Phase::Ended;
+        self.actions.push_back(Action::Leave);
+    }
+
+    fn send_totals(&mut self, parent: Rank, sum: &R, last: bool) {
+        let mut value = Vec::new();
+        sum.encode(&mut value);
+        self.send(parent, Message::Totals { last, value });
+    }
+}

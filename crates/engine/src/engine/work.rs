@@ -1,0 +1,156 @@
+//! Finding work and giving it: requests, parcels, and those who wait for some. Whom to ask is the schedule's choice, how
+//! much to give the split's.
+
+use core::time::Duration;
+
+use super::{Action, Engine, Phase};
+use crate::message::{Message, Tasks};
+use crate::schedule::Step;
+use crate::{Rank, Reduce, Share};
+
+impl<R: Reduce> Engine<R> {
+    /// The answer to [`Action::Take`]: what was taken for the rank that it named.
+    ///
+    /// # Panics
+    /// No share is to be taken for anybody at present.
+    pub fn give(&mut self, now: Duration, tasks: Tasks) {
+        let (to, answer) = self.taking.pop_front().expect("tasks are given only when they were asked for");
+        self.load.waiting = self.load.waiting.saturating_sub(u64::from(tasks.count));
+        if tasks.count > 0 && self.phase == Phase::Running {
+            if self.is_registered.remove(&to) {
+                self.registered.retain(|rank| *rank != to);
+            }
+            self.counts.parcels_given += 1;
+            self.counts.tasks_given += u64::from(tasks.count);
+            self.detector.sent(to);
+            let sequence = self.parcels.give(to, tasks.clone());
+            self.send(to, Message::Parcel { sequence, answer, tasks });
+        } else if answer {
+            self.send(to, Message::Nothing);
+        }
+        self.react(now);
+    }
+
+    /// Somebody asks for work.
+    pub(super) fn requested(&mut self, from: Rank, idle: bool, wait: bool) -> bool {
+        // To a rank that works, nothing that this one would then ask for itself: one task would go to and fro.
+        let kept = if idle { 0 } else { self.config.low_water };
+        if self.phase == Phase::Running && self.spare() > kept {
+            self.take(from, true);
+            return true;
+        }
+        if wait && self.phase == Phase::Running && self.is_registered.insert(from) {
+            self.registered.push_back(from);
+        }
+        self.send(from, Message::Nothing);
+        true
+    }
+
+    /// Whom this rank asked has nothing.
+    pub(super) fn refused(&mut self, by: Rank) -> bool {
+        if self.asked != Some(by) {
+            return false;
+        }
+        self.asked = None;
+        self.counts.refused += 1;
+        self.schedule.refused(by);
+        true
+    }
+
+    /// Work has come.
+    pub(super) fn came(&mut self, from: Rank, sequence: u64, answer: bool, tasks: &Tasks) -> bool {
+        if answer && self.asked.take() != Some(from) {
+            return false;
+        }
+        self.send(from, Message::Accepted { sequence });
+        if !self.parcels.is_new(from, sequence, self.config.rules) {
+            return true;
+        }
+        self.detector.received();
+        self.counts.parcels_accepted += 1;
+        self.counts.tasks_accepted += u64::from(tasks.count);
+        self.schedule.received(from);
+        self.retry_at = None;
+        self.pauses = 0;
+        if self.phase == Phase::Running {
+            // Until the driver tells its load again.
+            self.load.waiting += u64::from(tasks.count);
+            self.actions.push_back(Action::Accept { from, tasks: tasks.clone() });
+        }
+        true
+    }
+
+    /// Tasks that no thread of this rank is about to take.
+    fn spare(&self) -> u64 {
+        if !self.runs_tasks() {
+            return self.load.waiting;
+        }
+        self.load.waiting.saturating_sub(self.load.slots.saturating_sub(self.load.running))
+    }
+
+    fn take(&mut self, to: Rank, answer: bool) {
+        let share = match self.schedule.is_single() {
+            true if to == Rank::ROOT => Share::AllBut(self.schedule.hands_in().map_or(0, |(_, kept)| kept)),
+            true => Share::One,
+            false => self.config.split.share(&mut self.random),
+        };
+        self.taking.push_back((to, answer));
+        self.actions.push_back(Action::Take { to, share });
+    }
+
+    /// Returns what tasks led to, where the schedule wants it.
+    pub(super) fn hand_in(&mut self) {
+        if let Some((to, kept)) = self.schedule.hands_in()
+            && !self.alone
+            && self.taking.is_empty()
+            && self.load.waiting > kept
+        {
+            self.take(to, false);
+        }
+    }
+
+    /// Gives to the next of those who wait, if there is something to spare.
+    pub(super) fn serve(&mut self) {
+        if self.taking.is_empty()
+            && self.spare() > 0
+            && let Some(to) = self.registered.pop_front()
+        {
+            self.is_registered.remove(&to);
+            self.take(to, false);
+        }
+    }
+
+    pub(super) fn wants_work(&self) -> bool {
+        if self.alone || !self.taking.is_empty() {
+            return false;
+        }
+        match (self.schedule.is_single(), self.config.low_water) {
+            (true, _) => self.load.waiting == 0 && self.load.running < self.load.slots,
+            (false, 0) => self.load.waiting == 0 && self.load.running == 0,
+            (false, low_water) => self.load.waiting < low_water,
+        }
+    }
+
+    /// Asks somebody, if there is too little work and nobody has been asked yet.
+    pub(super) fn seek(&mut self, now: Duration) {
+        if self.asked.is_some() || !self.wants_work() || self.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.retry_at = None;
+        let idle = self.load.waiting == 0 && self.load.running == 0;
+        match self.schedule.next(&mut self.random, idle) {
+            Step::Ask { victim, wait } => {
+                self.asked = Some(victim);
+                self.counts.requests += 1;
+                self.send(victim, Message::Request { idle, wait });
+            }
+            Step::Rest => {
+                let pause = self.config.pause_first.saturating_mul(1_u32 << self.pauses);
+                self.retry_at = Some(now + pause.min(self.config.pause_most));
+                self.pauses = (self.pauses + u32::from(pause < self.config.pause_most)).min(20);
+                self.counts.rests += 1;
+            }
+            Step::Sleep => {}
+        }
+    }
+}

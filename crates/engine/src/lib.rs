@@ -1,0 +1,42 @@
+//! The protocol of one rank: who asks whom for work, what is given, when the job is over, how totals climb.
+//!
+//! ```text
+//!                    handle_message, handle_load, handle_timeout, give, report, finish
+//!   driver  ────────────────────────────────────────────────────────────────────────▶  Engine
+//!   (threads, MPI,  ◀────────────────────────────────────────────────────────────────  one per rank
+//!    simulator)              poll_action, poll_timeout
+//! ```
+//!
+//! Sans-IO: no clock, threads, files, sockets, MPI or randomness of its own. Time, seed and bytes are arguments, so the
+//! same code runs under threads, MPI and the simulator, and one seed gives one trace.
+//!
+//! What it does not do: it never sees a task that stays on its rank. Workers push and pop on deques of their own; the
+//! engine hears how many tasks wait ([`Load`]), and asks the driver for some when another rank is to have them.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod engine;
+mod message;
+mod parcels;
+mod place;
+mod random;
+mod rank;
+mod reduction;
+mod rules;
+mod schedule;
+mod split;
+mod termination;
+
+pub use engine::{Action, Config, Counts, Engine, Load, ProtocolError, Reason};
+pub use message::{Census, Message, Tasks, WireError};
+pub use place::Place;
+pub use random::Random;
+pub use rank::{Rank, Tree};
+pub use reduction::Reduce;
+pub use rules::{Rule, Rules};
+pub use schedule::{Schedule, ScheduleKind, Step};
+pub use split::{Share, Split};
+pub use termination::Termination;

@@ -1,0 +1,83 @@
+//! Totals that climb the tree of ranks, asynchronously: each rank sends those of its part on a soft period, and nobody
+//! waits for them until the end, when the last ones are complete. What totals are is the caller's business.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::Tree;
+
+/// Something that ranks add up: progress, totals, a result of one's own.
+///
+/// Merging must not depend on order or grouping.
+pub trait Reduce: Clone {
+    /// Adds another rank's part.
+    fn merge(&mut self, other: &Self);
+
+    /// Writes it as bytes.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads it back; none if the bytes are not what [`encode`](Self::encode) writes.
+    fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+/// Where nothing is added up.
+impl Reduce for () {
+    fn merge(&mut self, (): &Self) {}
+
+    fn encode(&self, _out: &mut Vec<u8>) {}
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        bytes.is_empty().then_some(())
+    }
+}
+
+/// The newest totals of this rank and of each of its children.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Reduction<R> {
+    own: Option<Part<R>>,
+    below: Vec<Option<Part<R>>>,
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Part<R> {
+    is_last: bool,
+    value: R,
+}
+
+impl<R: Reduce> Reduction<R> {
+    pub(crate) fn new(tree: &Tree) -> Self {
+        Self { own: None, below: vec![None; tree.children().count()] }
+    }
+
+    pub(crate) fn set_own(&mut self, value: R, is_last: bool) {
+        self.own = Some(Part { is_last, value });
+    }
+
+    /// Takes a child's totals. False: they came after its last ones.
+    pub(crate) fn set_child(&mut self, child: usize, value: R, is_last: bool) -> bool {
+        let Some(part) = self.below.get_mut(child) else { return false };
+        if part.as_ref().is_some_and(|part| part.is_last) {
+            return false;
+        }
+        *part = Some(Part { is_last, value });
+        true
+    }
+
+    /// Whether the own part will not change any more.
+    pub(crate) fn is_own_last(&self) -> bool {
+        self.own.as_ref().is_some_and(|part| part.is_last)
+    }
+
+    /// Whether no part will change any more.
+    pub(crate) fn are_children_last(&self) -> bool {
+        self.below.iter().all(|part| part.as_ref().is_some_and(|part| part.is_last))
+    }
+
+    /// All of this part of the tree, as far as it is known.
+    pub(crate) fn sum(&self) -> Option<R> {
+        let mut parts = self.own.iter().chain(self.below.iter().flatten());
+        let mut sum = parts.next()?.value.clone();
+        parts.for_each(|part| sum.merge(&part.value));
+        Some(sum)
+    }
+}

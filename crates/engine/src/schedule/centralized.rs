@@ -1,0 +1,48 @@
+//! `centralized` (the papers' CP, Algorithm 1): rank 0 holds all tasks and runs none. The others ask it for one task at a
+//! time and return all that it leads to; the variant keeps one of these, which saves a request.
+//!
+//! The baseline. Every task costs two messages at least, and all go through one rank.
+
+use alloc::boxed::Box;
+
+use super::{Schedule, Step};
+use crate::{Place, Random, Rank};
+
+#[derive(Clone, Debug)]
+pub(super) struct Centralized {
+    alone: bool,
+    master: bool,
+    keep: u64,
+}
+
+impl Centralized {
+    pub(super) fn new(place: &Place, keep: u64) -> Self {
+        Self { alone: place.size() == 1, master: place.here() == Rank::ROOT, keep }
+    }
+}
+
+impl Schedule for Centralized {
+    fn next(&mut self, _random: &mut Random, _idle: bool) -> Step {
+        if self.master { Step::Sleep } else { Step::Ask { victim: Rank::ROOT, wait: true } }
+    }
+
+    fn runs_tasks(&self) -> bool {
+        self.alone || !self.master
+    }
+
+    fn hands_in(&self) -> Option<(Rank, u64)> {
+        (!self.master).then_some((Rank::ROOT, self.keep))
+    }
+
+    fn is_single(&self) -> bool {
+        !self.alone
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Schedule> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,228 @@
+/*
+ * The calls of MPI that the program makes, behind functions that do not show MPI's types: these differ from one MPI to
+ * the next. Only calls of MPI 3. It decides nothing: who sends what and when, and what an error means, is the program's.
+ *
+ * One thread calls all of it (MPI_THREAD_FUNNELED), so the state below needs no lock.
+ */
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "atta_mpi.h"
+
+enum {
+  ERROR_MEMORY = -1,
+  ERROR_THREADS = -2,
+  ERROR_BEGUN = -3,
+  TAG = 1,
+  /* Requests that one call of `sent` looks at: it must stay cheap however many wait. */
+  WINDOW = 256
+};
+
+static struct {
+  MPI_Comm comm; /* duplicated: no message of anybody else is on it */
+  MPI_Comm host;
+  int begun;
+  /* Messages on their way, in no order. Slot i of both arrays is one. */
+  MPI_Request *requests;
+  uint64_t *tickets;
+  int count, capacity;
+  int next; /* where the next window begins */
+  MPI_Message matched;
+  MPI_Request incoming;
+} state;
+
+static void copy_text(const char *from, char *to, uint32_t capacity) {
+  if (capacity == 0) return;
+  strncpy(to, from, capacity - 1);
+  to[capacity - 1] = '\0';
+}
+
+static int32_t library_version(char *text, uint32_t capacity) {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length, code = MPI_Get_library_version(version, &length);
+  copy_text(version, text, capacity);
+  return code;
+}
+
+/* A failed call of begin: its name and its code. */
+#define TRY(call)                        \
+  do {                                   \
+    int code_ = MPI_##call;              \
+    if (code_ != MPI_SUCCESS) {          \
+      copy_text("MPI_" #call, at, room); \
+      at[strcspn(at, "(")] = '\0';       \
+      return code_;                      \
+    }                                    \
+  } while (0)
+
+static int32_t begin(uint32_t *rank, uint32_t *size, uint32_t *neighbours, char *at, uint32_t room) {
+  int initialized, provided, own, all, near;
+  copy_text("MPI_Init_thread", at, room);
+  MPI_Initialized(&initialized);
+  if (initialized || state.begun) return ERROR_BEGUN;
+  state.begun = 1;
+  state.incoming = MPI_REQUEST_NULL;
+  TRY(Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
+  if (provided < MPI_THREAD_FUNNELED) return ERROR_THREADS;
+  TRY(Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  TRY(Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  /* The new communicators inherit the error handler. */
+  TRY(Comm_dup(MPI_COMM_WORLD, &state.comm));
+  TRY(Comm_split_type(state.comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &state.host));
+  TRY(Comm_rank(state.comm, &own));
+  TRY(Comm_size(state.comm, &all));
+  TRY(Comm_size(state.host, &near));
+  *rank = (uint32_t)own;
+  *size = (uint32_t)all;
+  *neighbours = (uint32_t)near;
+  return 0;
+}
+
+/* With equal keys MPI_Comm_split_type keeps the order of ranks, so these ascend. */
+static int32_t neighbours(uint32_t *ranks, uint32_t count) {
+  MPI_Group world, host;
+  int code, *near = malloc(count * sizeof *near), *all = malloc(count * sizeof *all);
+  code = near == NULL || all == NULL ? ERROR_MEMORY : MPI_Comm_group(state.comm, &world);
+  if (code == MPI_SUCCESS) {
+    code = MPI_Comm_group(state.host, &host);
+    if (code == MPI_SUCCESS) {
+      for (uint32_t i = 0; i < count; i++) near[i] = (int)i;
+      code = MPI_Group_translate_ranks(host, (int)count, near, world, all);
+      for (uint32_t i = 0; code == MPI_SUCCESS && i < count; i++) ranks[i] = (uint32_t)all[i];
+      MPI_Group_free(&host);
+    }
+    MPI_Group_free(&world);
+  }
+  free(near);
+  free(all);
+  return code;
+}
+
+/* Makes room for one more message on its way. */
+static int32_t reserve(void) {
+  if (state.count < state.capacity) return 0;
+  int capacity = state.capacity ? 2 * state.capacity : WINDOW;
+  MPI_Request *requests = realloc(state.requests, (size_t)capacity * sizeof *requests);
+  if (requests == NULL) return ERROR_MEMORY;
+  state.requests = requests;
+  uint64_t *tickets = realloc(state.tickets, (size_t)capacity * sizeof *tickets);
+  if (tickets == NULL) return ERROR_MEMORY;
+  state.tickets = tickets;
+  state.capacity = capacity;
+  return 0;
+}
+
+static int32_t send_message(uint32_t to, const void *message, uint64_t bytes, uint64_t ticket) {
+  int32_t code = reserve();
+  if (code != 0) return code;
+  code = MPI_Isend(message, (int)bytes, MPI_BYTE, (int)to, TAG, state.comm, &state.requests[state.count]);
+  if (code != MPI_SUCCESS) return code;
+  state.tickets[state.count++] = ticket;
+  return 0;
+}
+
+/* One window at a time, in turn: with n messages on their way a call costs the window, not n. */
+static int32_t sent(uint64_t *tickets, int32_t *codes, uint32_t capacity, uint32_t *count) {
+  int done = 0, places[WINDOW];
+  MPI_Status statuses[WINDOW];
+  *count = 0;
+  if (state.next >= state.count) state.next = 0;
+  int window = state.count - state.next;
+  if (window > WINDOW) window = WINDOW;
+  if ((uint32_t)window > capacity) window = (int)capacity;
+  if (window == 0) return 0;
+
+  int first = state.next;
+  int code = MPI_Testsome(window, state.requests + first, &done, places, statuses);
+  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return code;
+  if (done == MPI_UNDEFINED) done = 0;
+  for (int i = 0; i < done; i++) {
+    int slot = first + places[i];
+    tickets[i] = state.tickets[slot];
+    /* MPI sets the codes of statuses only if it says so. */
+    codes[i] = code == MPI_ERR_IN_STATUS ? statuses[i].MPI_ERROR : 0;
+    /* Some MPIs keep a request that failed. */
+    if (state.requests[slot] != MPI_REQUEST_NULL) MPI_Request_free(&state.requests[slot]);
+    state.requests[slot] = MPI_REQUEST_NULL;
+  }
+  /* From the end, so that what moves into a gap is none itself. */
+  for (int slot = first + window - 1; done > 0 && slot >= first; slot--) {
+    if (state.requests[slot] != MPI_REQUEST_NULL) continue;
+    state.count--;
+    state.requests[slot] = state.requests[state.count];
+    state.tickets[slot] = state.tickets[state.count];
+  }
+  state.next = first + window - done;
+  *count = (uint32_t)done;
+  return 0;
+}
+
+/* Improbe and not Iprobe: a message of a rank that died after it is consumed, too, and does not come up for ever. */
+static int32_t match(int32_t *found, uint32_t *from, uint64_t *bytes) {
+  MPI_Status status;
+  int flag = 0, count, code = MPI_Improbe(MPI_ANY_SOURCE, TAG, state.comm, &flag, &state.matched, &status);
+  *found = 0;
+  if (code != MPI_SUCCESS || !flag) return code;
+  code = MPI_Get_count(&status, MPI_BYTE, &count);
+  *found = 1;
+  *from = (uint32_t)status.MPI_SOURCE;
+  *bytes = (uint64_t)count;
+  return code;
+}
+
+static int32_t taken(int32_t *done) {
+  int flag = 0, code = MPI_Test(&state.incoming, &flag, MPI_STATUS_IGNORE);
+  *done = flag;
+  if (code != MPI_SUCCESS && state.incoming != MPI_REQUEST_NULL) MPI_Request_free(&state.incoming);
+  return code;
+}
+
+/* Imrecv and not Mrecv: a large message comes only as fast as its sender calls MPI, and this rank has more to do. */
+static int32_t take(void *place, uint64_t bytes, int32_t *done) {
+  *done = 0;
+  int code = MPI_Imrecv(place, (int)bytes, MPI_BYTE, &state.matched, &state.incoming);
+  return code == MPI_SUCCESS ? taken(done) : code;
+}
+
+static int32_t leave(void) {
+  int code = MPI_Comm_free(&state.host);
+  int other = MPI_Comm_free(&state.comm);
+  int last = MPI_Finalize();
+  if (code != MPI_SUCCESS) return code;
+  return other != MPI_SUCCESS ? other : last;
+}
+
+static void abort_all(int32_t exit_code) { MPI_Abort(MPI_COMM_WORLD, exit_code); }
+
+static void error_text(int32_t code, char *text, uint32_t capacity) {
+  char said[MPI_MAX_ERROR_STRING] = "";
+  int length;
+  switch (code) {
+    case ERROR_MEMORY: copy_text("out of memory", text, capacity); return;
+    case ERROR_THREADS: copy_text("this MPI does not allow threads", text, capacity); return;
+    case ERROR_BEGUN: copy_text("MPI was begun before in this process", text, capacity); return;
+  }
+  if (MPI_Error_string(code, said, &length) != MPI_SUCCESS) copy_text("unknown error", said, sizeof said);
+  copy_text(said, text, capacity);
+}
+
+const struct atta_mpi_table *atta_mpi_shim(void) {
+  static const struct atta_mpi_table table = {
+      .version = ATTA_MPI_VERSION,
+      .bytes = sizeof(struct atta_mpi_table),
+      .built = 1,
+      .library_version = library_version,
+      .begin = begin,
+      .neighbours = neighbours,
+      .send = send_message,
+      .sent = sent,
+      .match = match,
+      .take = take,
+      .taken = taken,
+      .leave = leave,
+      .abort = abort_all,
+      .error_text = error_text,
+  };
+  return &table;
+}

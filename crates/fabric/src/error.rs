@@ -1,0 +1,69 @@
+//! What can go wrong between ranks. It holds no I/O; what an error means for the job is the caller's to say.
+
+use std::error::Error;
+use std::fmt;
+
+/// Why a message could not be sent or received, or the fabric could not be left.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum FabricError {
+    /// A message was for a rank that the job does not have.
+    NoSuchRank {
+        /// The rank that was named.
+        rank: u32,
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// A message is longer than the fabric can carry.
+    TooLarge {
+        /// Length of the message.
+        bytes: usize,
+        /// The longest that can be carried.
+        bytes_max: usize,
+    },
+    /// A message was for a rank that has left.
+    Gone {
+        /// The rank that has left.
+        rank: u32,
+    },
+    /// The job was aborted by a rank.
+    Aborted {
+        /// What that rank gave to [`Endpoint::abort`](crate::Endpoint::abort).
+        exit_code: i32,
+    },
+    /// The fabric was left before everything that was sent had gone.
+    Unsent {
+        /// How many messages had not gone.
+        messages: usize,
+    },
+    /// The library that carries the messages failed.
+    Transport {
+        /// The call that failed, as its library names it.
+        operation: &'static str,
+        /// The library's number for the failure.
+        code: i32,
+        /// The library's words for it.
+        text: String,
+    },
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchRank { rank, size } => {
+                write!(f, "cannot send: rank {rank}: the job has {size} ranks")
+            }
+            Self::TooLarge { bytes, bytes_max } => {
+                write!(f, "cannot send: a message of {bytes} bytes: {bytes_max} are the most")
+            }
+            Self::Gone { rank } => write!(f, "cannot send: rank {rank}: it has left"),
+            Self::Aborted { exit_code } => write!(f, "the job was aborted with exit code {exit_code}"),
+            Self::Unsent { messages } => {
+                write!(f, "cannot leave the other ranks: {messages} messages have not gone yet")
+            }
+            Self::Transport { operation, code, text } => write!(f, "{operation} failed: {text} ({code})"),
+        }
+    }
+}
+
+impl Error for FabricError {}

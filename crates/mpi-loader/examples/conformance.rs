@@ -1,0 +1,67 @@
+//! The conformance test of the fabric, as a program for MPI ranks: `mpirun -np 4 conformance`. The first rank prints one
+//! line; exit code 4 if anything is wrong. It shows, too, how a program tells once that ranks cannot be joined.
+//! `conformance abort` lets one rank abort instead.
+
+use std::process::ExitCode;
+
+use atta_fabric::{Counted, Endpoint, conformance};
+use atta_mpi_loader::{Launcher, launcher, open};
+
+fn main() -> ExitCode {
+    let Some(launcher) = launcher() else {
+        say("launch this with mpirun");
+        return ExitCode::from(2);
+    };
+    match run(&launcher) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            let turn = launcher.turn();
+            std::thread::sleep(turn.wait);
+            if turn.tells {
+                say(&reason);
+            }
+            ExitCode::from(4)
+        }
+    }
+}
+
+fn run(launcher: &Launcher) -> Result<(), String> {
+    let plugin = open().map_err(|error| format!("conformance: {error}\nhint: {}", error.hint()))?;
+    let library = plugin.library().to_owned();
+    let joined = plugin.begin(launcher);
+    let mpi = joined.map_err(|error| format!("conformance: {error}\nhint: {}", error.hint()))?;
+    let mut endpoint = Counted::new(mpi);
+    if std::env::args().nth(1).as_deref() == Some("abort") {
+        return Err(abort(&mut endpoint));
+    }
+    // What fails here fails on one rank, which tells it at once.
+    conformance(&mut endpoint).inspect_err(|reason| say(reason))?;
+    let (rank, size, total) = (endpoint.rank(), endpoint.size(), endpoint.total());
+    let near = endpoint.neighbours().len();
+    Box::new(endpoint).leave().map_err(|error| format!("conformance: rank {rank}: {error}"))?;
+    if rank == 0 {
+        let (messages, bytes) = (total.sent_messages, total.sent_bytes);
+        say(&format!(
+            "conforms: {size} ranks, {near} on this host, {messages} messages, {bytes} bytes: {library}"
+        ));
+    }
+    Ok(())
+}
+
+/// The last rank ends all; the others wait for a message that never comes.
+fn abort(endpoint: &mut dyn Endpoint) -> String {
+    if endpoint.rank() + 1 == endpoint.size() {
+        endpoint.abort(9);
+    }
+    loop {
+        if let Err(error) = endpoint.receive() {
+            return format!("conformance: {error}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a program for a terminal")]
+fn say(line: &str) {
+    println!("{line}");
+}

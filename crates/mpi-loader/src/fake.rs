@@ -1,0 +1,201 @@
+//! A plug-in's table without an MPI, for tests: one rank alone, whose messages come back to it when they are looked
+//! after, and calls that fail when they are told to. The state is of the thread that calls, as MPI's is here.
+#![expect(unsafe_code, reason = "it stands in for C")]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_void};
+
+use crate::abi::{Header, Table, VERSION};
+use crate::shim::{Begun, Shim};
+use crate::{Mpi, OpenError};
+
+/// What a test tells the calls to do.
+#[derive(Default)]
+pub(crate) struct Fake {
+    /// Messages that were begun and not looked after: address, length, ticket.
+    begun: VecDeque<(usize, usize, u64)>,
+    /// Messages that have come.
+    come: VecDeque<Vec<u8>>,
+    /// The matched message.
+    matched: Option<Vec<u8>>,
+    /// The place that a message is to be taken to at the second look.
+    place: Option<usize>,
+    /// The most messages that were begun at once.
+    pub(crate) begun_max: usize,
+    /// Calls of `send` until one fails; 0: none does.
+    pub(crate) send_fails_in: u32,
+    /// Messages that have gone until one fails; 0: none does.
+    pub(crate) sent_fails_in: u32,
+    /// Whether nothing goes.
+    pub(crate) holds: bool,
+    /// Whether `begin` fails.
+    pub(crate) begin_fails: bool,
+}
+
+/// What each failing call gives.
+pub(crate) const CODE: i32 = 17;
+
+thread_local! {
+    static FAKE: RefCell<Fake> = RefCell::default();
+}
+
+/// Changes what the calls of this thread do.
+pub(crate) fn with<R>(change: impl FnOnce(&mut Fake) -> R) -> R {
+    FAKE.with_borrow_mut(change)
+}
+
+/// The endpoint of a rank alone.
+pub(crate) fn mpi() -> Result<Mpi, OpenError> {
+    let Begun { shim, world } = Shim::new(&TABLE).begin()?;
+    Ok(Mpi::new(shim, world))
+}
+
+/// Moves messages on without an endpoint, as another thread of an MPI may. Gives those that have come.
+pub(crate) fn move_on() -> Vec<Vec<u8>> {
+    let (mut tickets, mut codes, mut count) = ([0; 8], [0; 8], 0);
+    // SAFETY: the places have room for 8 items; what was sent must be kept, which the test of it is about.
+    let code = unsafe { sent(tickets.as_mut_ptr(), codes.as_mut_ptr(), 8, &raw mut count) };
+    assert_eq!(code, 0);
+    with(|fake| fake.come.drain(..).collect())
+}
+
+static TABLE: Table = Table {
+    header: Header { version: VERSION, bytes: size_of::<Table>() as u32, built: 1, reserved: 0 },
+    library_version,
+    begin,
+    neighbours,
+    send,
+    sent,
+    matched,
+    take,
+    taken,
+    leave,
+    abort,
+    error_text,
+};
+
+/// Counts down to a failure.
+fn fails(count: &mut u32) -> bool {
+    let now = *count == 1;
+    *count = count.saturating_sub(1);
+    now
+}
+
+fn write_text(text: &str, place: *mut c_char, capacity: u32) {
+    assert!(text.len() < capacity as usize);
+    // SAFETY: the place has as many bytes as are said, and they are more than the text has.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast(), text.len()) };
+}
+
+/// Writes a result of a call.
+fn give<T>(place: *mut T, value: T) {
+    // SAFETY: callers pass places of their own frames or of arrays that are long enough.
+    unsafe { place.write(value) };
+}
+
+unsafe extern "C" fn library_version(text: *mut c_char, capacity: u32) -> i32 {
+    write_text("Fake\tMPI  v1.0, package: none\nmore", text, capacity);
+    0
+}
+
+unsafe extern "C" fn begin(
+    rank: *mut u32,
+    size: *mut u32,
+    neighbours: *mut u32,
+    at: *mut c_char,
+    room: u32,
+) -> i32 {
+    if with(|fake| fake.begin_fails) {
+        write_text("MPI_Comm_dup", at, room);
+        return CODE;
+    }
+    give(rank, 0);
+    give(size, 1);
+    give(neighbours, 1);
+    0
+}
+
+unsafe extern "C" fn neighbours(ranks: *mut u32, count: u32) -> i32 {
+    assert_eq!(count, 1);
+    give(ranks, 0);
+    0
+}
+
+unsafe extern "C" fn send(to: u32, message: *const c_void, bytes: u64, ticket: u64) -> i32 {
+    assert_eq!(to, 0);
+    with(|fake| {
+        if fails(&mut fake.send_fails_in) {
+            return CODE;
+        }
+        fake.begun.push_back((message.addr(), bytes as usize, ticket));
+        fake.begun_max = fake.begun_max.max(fake.begun.len());
+        // The address alone would forget where it came from.
+        let _exposed = message.expose_provenance();
+        0
+    })
+}
+
+unsafe extern "C" fn sent(tickets: *mut u64, codes: *mut i32, capacity: u32, count: *mut u32) -> i32 {
+    with(|fake| {
+        // Not all at once, so that some stay on their way from look to look.
+        let number = if fake.holds { 0 } else { fake.begun.len().min(capacity as usize).min(5) };
+        for slot in 0..number {
+            let (address, bytes, ticket) = fake.begun.pop_front().unwrap();
+            let failed = fails(&mut fake.sent_fails_in);
+            if !failed {
+                let message = std::ptr::with_exposed_provenance::<u8>(address);
+                // SAFETY: the caller keeps the message until its ticket comes back, which it does here.
+                let message = unsafe { std::slice::from_raw_parts(message, bytes) };
+                fake.come.push_back(message.to_vec());
+            }
+            give(tickets.wrapping_add(slot), ticket);
+            give(codes.wrapping_add(slot), if failed { CODE } else { 0 });
+        }
+        give(count, number as u32);
+        0
+    })
+}
+
+unsafe extern "C" fn matched(found: *mut i32, from: *mut u32, bytes: *mut u64) -> i32 {
+    with(|fake| {
+        assert!(fake.matched.is_none(), "only while none is matched");
+        fake.matched = fake.come.pop_front();
+        give(found, i32::from(fake.matched.is_some()));
+        give(from, 0);
+        give(bytes, fake.matched.as_ref().map_or(0, Vec::len) as u64);
+        0
+    })
+}
+
+/// Large messages come at the second look.
+unsafe extern "C" fn take(place: *mut c_void, bytes: u64, done: *mut i32) -> i32 {
+    with(|fake| fake.place = Some(place.expose_provenance()));
+    if bytes > 8192 {
+        give(done, 0);
+        return 0;
+    }
+    // SAFETY: as this function's own.
+    unsafe { taken(done) }
+}
+
+unsafe extern "C" fn taken(done: *mut i32) -> i32 {
+    with(|fake| {
+        let message = fake.matched.take().unwrap();
+        let place = std::ptr::with_exposed_provenance_mut::<u8>(fake.place.take().unwrap());
+        // SAFETY: the caller keeps the place, of the message's length, until it is done, which it is here.
+        unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), place, message.len()) };
+        give(done, 1);
+        0
+    })
+}
+
+unsafe extern "C" fn leave() -> i32 {
+    0
+}
+
+unsafe extern "C" fn abort(_exit_code: i32) {}
+
+unsafe extern "C" fn error_text(code: i32, text: *mut c_char, capacity: u32) {
+    write_text(&format!("fake error {code}"), text, capacity);
+}

@@ -1,0 +1,174 @@
+//! Whether an MPI launcher started this process, read from the environment that launchers leave. It starts nothing and
+//! asks no library: the answer decides whether an MPI is touched at all.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// So long the first rank has to tell an error that others have, too, and its launcher to end them.
+const FIRST_TELLS: Duration = Duration::from_secs(3);
+
+/// Who started this process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The `mpirun` of Open MPI, or of an MPI that derives from it.
+    OpenMpi,
+    /// Hydra, the `mpirun` of MPICH and of MPIs that derive from it.
+    Hydra,
+    /// Something that speaks PMIx: `srun --mpi=pmix`, `prun`. Several MPIs can answer.
+    Pmix,
+    /// Something that speaks PMI-1 or PMI-2: `srun --mpi=pmi2` and others. Several MPIs can answer.
+    Pmi,
+    /// `srun` with several tasks and without any PMI, so that no MPI can bring them together.
+    Slurm,
+}
+
+/// What the environment says of the launcher.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Launcher {
+    /// Who started this process.
+    pub kind: Kind,
+    /// How many processes were started, where that is said.
+    pub size: Option<u32>,
+    /// Which of them this is, where that is said.
+    pub rank: Option<u32>,
+    /// Which of those on this host this is, where that is said.
+    pub local: Option<u32>,
+    /// The version of Open MPI that launched, where that is said (Open MPI 5 does).
+    pub version: Option<String>,
+}
+
+/// When a process may tell that it could not join the others, and whether. See [`Launcher::turn`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Turn {
+    /// How long to wait before telling it, or before ending without a word.
+    pub wait: Duration,
+    /// Whether to tell it.
+    pub tells: bool,
+}
+
+impl Launcher {
+    /// How this process is to end if it cannot join the others, so that an error that all have is told once, and one
+    /// that only some host has is told, too.
+    ///
+    /// The first rank tells at once. The first one of every other host tells later, if it still lives then: most
+    /// launchers end all ranks when one ends with an error. For the same reason those that say nothing wait as well, or
+    /// the first rank could be ended before it spoke. (Hydra ends nobody before MPI was begun, hence the silence.)
+    #[must_use]
+    pub fn turn(&self) -> Turn {
+        if self.rank.unwrap_or(0) == 0 {
+            return Turn { wait: Duration::ZERO, tells: true };
+        }
+        Turn { wait: FIRST_TELLS, tells: self.local.unwrap_or(0) == 0 }
+    }
+}
+
+/// The launcher that started this process, if one did.
+#[must_use]
+pub fn launcher() -> Option<Launcher> {
+    launcher_in(&|name| std::env::var_os(name))
+}
+
+/// The launcher that the environment behind `variable` tells of, if it tells of one.
+///
+/// | variables | kind |
+/// | --- | --- |
+/// | `OMPI_COMM_WORLD_SIZE` | [`Kind::OpenMpi`] |
+/// | `PMIX_RANK` | [`Kind::Pmix`] |
+/// | `PMI_RANK` and `HYDI_CONTROL_FD`, or `PMI_FD` or `PMI_PORT` outside of Slurm | [`Kind::Hydra`] |
+/// | `PMI_RANK` otherwise | [`Kind::Pmi`] |
+/// | `SLURM_PROCID` with `SLURM_STEP_NUM_TASKS` above 1 | [`Kind::Slurm`] |
+///
+/// The script of a batch job has `SLURM_PROCID`, too; only what `srun` started has the number of tasks of its step.
+#[must_use]
+pub fn launcher_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launcher> {
+    let is_set = |name| variable(name).is_some();
+    let number = |name| variable(name)?.to_str()?.trim().parse::<u32>().ok();
+    let tasks = number("SLURM_STEP_NUM_TASKS");
+    let local =
+        ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"].into_iter().find_map(number);
+    let found = |kind, size, rank| Some(Launcher { kind, size, rank, local, version: None });
+
+    if is_set("OMPI_COMM_WORLD_SIZE") {
+        let rank = number("OMPI_COMM_WORLD_RANK").or(number("PMIX_RANK"));
+        let version = variable("OMPI_VERSION").and_then(|version| version.into_string().ok());
+        let size = number("OMPI_COMM_WORLD_SIZE");
+        return Some(Launcher { kind: Kind::OpenMpi, size, rank, local, version });
+    }
+    if is_set("PMIX_RANK") {
+        return found(Kind::Pmix, tasks, number("PMIX_RANK"));
+    }
+    if is_set("PMI_RANK") {
+        let socket = is_set("PMI_FD") || is_set("PMI_PORT");
+        let hydra = is_set("HYDI_CONTROL_FD") || (socket && !is_set("SLURM_PROCID"));
+        let kind = if hydra { Kind::Hydra } else { Kind::Pmi };
+        return found(kind, number("PMI_SIZE"), number("PMI_RANK"));
+    }
+    match (number("SLURM_PROCID"), tasks) {
+        (Some(rank), Some(tasks)) if tasks > 1 => found(Kind::Slurm, Some(tasks), Some(rank)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Option<Launcher> {
+        launcher_in(&|name| {
+            variables.iter().find(|(each, _)| *each == name).map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    fn found(kind: Kind, size: Option<u32>, rank: Option<u32>) -> Option<Launcher> {
+        Some(Launcher { kind, size, rank, local: None, version: None })
+    }
+
+    #[test]
+    fn alone_there_is_no_launcher() {
+        assert_eq!(of(&[]), None);
+        // A shell or a batch script under Slurm, and a step of one task, run alone.
+        assert_eq!(of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "64"), ("SLURM_JOB_ID", "7")]), None);
+        assert_eq!(of(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")]), None);
+    }
+
+    #[test]
+    fn each_launcher_is_known_by_its_variables() {
+        let open = [("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "3")];
+        assert_eq!(of(&open), found(Kind::OpenMpi, Some(4), Some(3)));
+        let hydra = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("PMI_FD", "11"), ("HYDI_CONTROL_FD", "7")];
+        assert_eq!(of(&hydra), found(Kind::Hydra, Some(2), Some(1)));
+        let intel = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("PMI_FD", "9")];
+        assert_eq!(of(&intel), found(Kind::Hydra, Some(2), Some(0)));
+        let srun_pmix = [("PMIX_RANK", "5"), ("SLURM_PROCID", "5"), ("SLURM_STEP_NUM_TASKS", "8")];
+        assert_eq!(of(&srun_pmix), found(Kind::Pmix, Some(8), Some(5)));
+        let prun = [("PMIX_RANK", "5")];
+        assert_eq!(of(&prun), found(Kind::Pmix, None, Some(5)));
+        let srun_pmi2 = [("PMI_RANK", "2"), ("PMI_SIZE", "3"), ("PMI_FD", "4"), ("SLURM_PROCID", "2")];
+        assert_eq!(of(&srun_pmi2), found(Kind::Pmi, Some(3), Some(2)));
+        let srun = [("SLURM_PROCID", "2"), ("SLURM_STEP_NUM_TASKS", "3")];
+        assert_eq!(of(&srun), found(Kind::Slurm, Some(3), Some(2)));
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_are_unknown_and_the_launcher_is_not() {
+        let odd = [("OMPI_COMM_WORLD_SIZE", "many"), ("OMPI_VERSION", "5.0.11")];
+        let launcher = of(&odd).unwrap();
+        assert_eq!((launcher.kind, launcher.size, launcher.rank), (Kind::OpenMpi, None, None));
+        assert_eq!(launcher.version.as_deref(), Some("5.0.11"));
+    }
+
+    #[test]
+    fn first_tells_at_once_the_first_of_a_host_later_the_others_never() {
+        let turn = |rank, local| {
+            let variables = [("PMIX_RANK", rank), ("SLURM_LOCALID", local)];
+            of(&variables).unwrap().turn()
+        };
+        let (at_once, later) = (Duration::ZERO, FIRST_TELLS);
+        assert_eq!(turn("0", "0"), Turn { wait: at_once, tells: true });
+        assert_eq!(turn("3", "3"), Turn { wait: later, tells: false });
+        assert_eq!(turn("4", "0"), Turn { wait: later, tells: true });
+        assert_eq!(of(&[("PMIX_RANK", "3")]).unwrap().turn(), Turn { wait: later, tells: true });
+        assert_eq!(of(&[("PMI_RANK", "?")]).unwrap().turn(), Turn { wait: at_once, tells: true });
+    }
+}

@@ -1,0 +1,34 @@
+//! Ranks under MPI: finds out that an MPI launcher started this program, opens the plug-in for the MPI at hand, and
+//! gives an [`Endpoint`](atta_fabric::Endpoint).
+//!
+//! ```text
+//!   launcher(environment) ─ none ─▶ run alone, without any MPI
+//!          │ some
+//!          ▼
+//!   open() ── dlopen ──▶ libatta_mpi.so ── linked with ──▶ libmpi.so
+//!          │               (a table of C functions)
+//!          ▼
+//!   Plugin::begin(launcher), on the thread that communicates ──▶ Mpi, an Endpoint
+//! ```
+//!
+//! The program links no MPI and needs none to run alone. Each MPI has its own sizes of types and values of constants,
+//! so the calls are compiled for one MPI, in a plug-in of about 200 lines of C (`atta-fabric-mpi`); this crate sees
+//! ranks, bytes and numbers alone.
+//!
+//! What this crate does not do: it starts no ranks and no threads, prints nothing, and does not notice that a rank died.
+//! It has the only unsafe code of its side of the plug-in, in `load.rs` and `shim.rs`.
+
+mod abi;
+mod error;
+#[cfg(test)]
+mod fake;
+mod launcher;
+mod load;
+mod mpi;
+mod outbox;
+mod shim;
+
+pub use error::OpenError;
+pub use launcher::{Kind, Launcher, Turn, launcher, launcher_in};
+pub use load::{PLUGIN_FILE, PLUGIN_VARIABLE, Plugin, open, open_at, places};
+pub use mpi::Mpi;

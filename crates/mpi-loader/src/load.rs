@@ -1,0 +1,216 @@
+//! Finds the plug-in, opens it, and checks that it is one that this program understands and whose MPI belongs to the
+//! launcher. No MPI is begun here but by [`Plugin::begin`].
+//!
+//! It opens nothing but what the environment variable names, or what lies beside the program: whoever can write there
+//! can replace the program itself.
+#![expect(unsafe_code, reason = "what is loaded at run time cannot be checked by the compiler")]
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::abi::{Header, SYMBOL, Table, TableOf, VERSION};
+use crate::shim::{Begun, Shim};
+use crate::{Kind, Launcher, Mpi, OpenError};
+
+/// The environment variable that names the plug-in's file.
+pub const PLUGIN_VARIABLE: &str = "ATTA_MPI_PLUGIN";
+
+/// The name of the plug-in's file.
+pub const PLUGIN_FILE: &str = "libatta_mpi.so";
+
+/// An open plug-in that was built with an MPI. The MPI has not been begun. It stays loaded as long as the process lives.
+#[derive(Debug)]
+pub struct Plugin {
+    path: PathBuf,
+    shim: Shim,
+    library: String,
+}
+
+/// Opens the plug-in of [`places`] for this process. It blocks no longer than loading a library takes.
+///
+/// # Errors
+/// [`NotFound`](OpenError::NotFound), and those of [`open_at`].
+pub fn open() -> Result<Plugin, OpenError> {
+    let program = std::env::current_exe().ok();
+    let places = places(std::env::var_os(PLUGIN_VARIABLE), program.as_deref());
+    match places.iter().find(|place| place.exists()) {
+        Some(place) => open_at(place),
+        None => Err(OpenError::NotFound { places }),
+    }
+}
+
+/// Where the plug-in is looked for: what the environment variable `named` holds, and nowhere else; or, if it is not
+/// set or empty, beside the program, and in the directory `lib` beside the program's directory.
+#[must_use]
+pub fn places(named: Option<OsString>, program: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(named) = named.filter(|named| !named.is_empty()) {
+        let named = PathBuf::from(named);
+        // Absolute, for the dynamic linker searches elsewhere for a name without a slash.
+        return vec![std::path::absolute(&named).unwrap_or(named)];
+    }
+    let Some(directory) = program.and_then(Path::parent) else { return Vec::new() };
+    let above = directory.parent().map(|above| above.join("lib").join(PLUGIN_FILE));
+    [Some(directory.join(PLUGIN_FILE)), above].into_iter().flatten().collect()
+}
+
+/// Opens the plug-in at `path`.
+///
+/// # Errors
+/// [`Unloadable`](OpenError::Unloadable), [`NoTable`](OpenError::NoTable), [`Version`](OpenError::Version),
+/// [`Stub`](OpenError::Stub).
+pub fn open_at(path: &Path) -> Result<Plugin, OpenError> {
+    let table = table(path)?;
+    let shim = Shim::new(table);
+    let library = shim.library_version();
+    Ok(Plugin { path: path.to_path_buf(), shim, library })
+}
+
+/// Loads the file for good and gives the table in it.
+fn table(path: &Path) -> Result<&'static Table, OpenError> {
+    let loaded = load(path.as_os_str());
+    let library =
+        loaded.map_err(|error| OpenError::Unloadable { path: path.to_path_buf(), reason: words(&error) })?;
+    // An MPI leaves threads and exit handlers behind: it must never be unloaded.
+    let library: &'static Library = Box::leak(Box::new(library));
+    // SAFETY: the function of this name, and of no other library, has this type (`atta_mpi.h`).
+    let function = unsafe { library.get::<TableOf>(SYMBOL) };
+    let function = function.map_err(|_| OpenError::NoTable { path: path.to_path_buf() })?;
+    let address = function();
+    if address.is_null() {
+        return Err(OpenError::NoTable { path: path.to_path_buf() });
+    }
+    // SAFETY: every version's table begins with a header, and lives as long as the library, which is leaked.
+    let header: Header = unsafe { *address };
+    if header.version != VERSION || (header.bytes as usize) < size_of::<Table>() {
+        return Err(OpenError::Version { path: path.to_path_buf(), found: header.version, wanted: VERSION });
+    }
+    if header.built == 0 {
+        return Err(OpenError::Stub { path: path.to_path_buf() });
+    }
+    // SAFETY: a built table of this version and length has every function of `Table`, and lives for ever.
+    Ok(unsafe { &*address.cast::<Table>() })
+}
+
+fn load(file: &OsStr) -> Result<Library, libloading::Error> {
+    // SAFETY: runs the file's initializers. It is the operator's choice or lies beside the program, as trusted as that.
+    unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }
+}
+
+/// The dynamic linker's own words, without the library's around them.
+fn words(error: &libloading::Error) -> String {
+    match error {
+        libloading::Error::DlOpen { source } => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
+impl Plugin {
+    /// Where it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its MPI calls itself, with its version.
+    #[must_use]
+    pub fn library(&self) -> &str {
+        &self.library
+    }
+
+    /// Joins the other ranks (`MPI_Init_thread`). The thread that calls this is the only one that may use what it
+    /// gives. Once in a process.
+    ///
+    /// It waits for the other ranks, as MPI does. A rank that cannot come this far must end with an exit code other
+    /// than zero, so that the launcher ends those that wait.
+    ///
+    /// # Errors
+    /// [`NoPmi`](OpenError::NoPmi), [`Foreign`](OpenError::Foreign) without touching the MPI;
+    /// [`Begin`](OpenError::Begin); [`Mismatch`](OpenError::Mismatch), after which the MPI was left.
+    pub fn begin(self, launcher: &Launcher) -> Result<Mpi, OpenError> {
+        if launcher.kind == Kind::Slurm {
+            return Err(OpenError::NoPmi { tasks: launcher.size.unwrap_or(0) });
+        }
+        if let Some(launched_by) = foreign(launcher, &self.library) {
+            return Err(OpenError::Foreign { path: self.path, launched_by, library: self.library });
+        }
+        let Begun { mut shim, world } = self.shim.begin()?;
+        // Where the number of ranks is not said, a rank beyond those that were found says as much.
+        let at_least = launcher.rank.map(|rank| world.size.max(rank.saturating_add(1)));
+        match launcher.size.or(at_least) {
+            Some(launched) if launched != world.size => {
+                // A world of its own that nobody waits for; what leaving it says adds nothing.
+                let _left = shim.leave();
+                Err(OpenError::Mismatch { launched, found: world.size, library: self.library })
+            }
+            _ => Ok(Mpi::new(shim, world)),
+        }
+    }
+}
+
+/// Who launched, if this library is known not to belong to it. Such a pair may do anything from many worlds of one rank
+/// to an abort with pages of text. What is not known for sure is left to the number of ranks that the MPI finds.
+fn foreign(launcher: &Launcher, library: &str) -> Option<String> {
+    let open = library.contains("Open MPI");
+    let mpich = ["MPICH", "MVAPICH", "Intel(R) MPI"].iter().any(|each| library.contains(each));
+    match launcher.kind {
+        Kind::OpenMpi if mpich => Some("Open MPI".to_owned()),
+        Kind::Hydra if open => Some("MPICH's Hydra".to_owned()),
+        // Open MPI 5 hands its own places on to the ranks, where Open MPI 4 would look for its parts.
+        Kind::OpenMpi if open => {
+            let version = launcher.version.as_deref()?;
+            let major = version.split('.').next()?;
+            let same = library.contains(&format!("Open MPI v{major}."));
+            (!same).then(|| format!("Open MPI {version}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launcher(kind: Kind, version: Option<&str>) -> Launcher {
+        Launcher { kind, size: Some(2), rank: Some(0), local: Some(0), version: version.map(str::to_owned) }
+    }
+
+    #[test]
+    fn named_plug_in_is_the_only_place() {
+        let program = Path::new("/opt/atta/bin/atta");
+        assert_eq!(places(Some("/x/y.so".into()), Some(program)), [PathBuf::from("/x/y.so")]);
+        let beside = ["/opt/atta/bin/libatta_mpi.so", "/opt/atta/lib/libatta_mpi.so"].map(PathBuf::from);
+        assert_eq!(places(None, Some(program)), beside);
+        assert_eq!(places(Some("".into()), Some(program)), beside);
+        assert!(places(Some("y.so".into()), None)[0].is_absolute());
+        assert!(places(None, None).is_empty());
+    }
+
+    #[test]
+    fn launcher_and_library_of_two_families_are_told_apart() {
+        let (open_4, open_5) = ("Open MPI v4.1.4, package: Debian", "Open MPI v5.0.11, package");
+        let mpich = "MPICH Version:      5.0.2";
+        let of = |kind, version, library| foreign(&launcher(kind, version), library);
+        assert_eq!(of(Kind::OpenMpi, None, open_4), None);
+        assert_eq!(of(Kind::OpenMpi, Some("5.0.11"), open_5), None);
+        assert_eq!(of(Kind::OpenMpi, Some("5.0.11"), open_4).as_deref(), Some("Open MPI 5.0.11"));
+        assert_eq!(of(Kind::OpenMpi, Some("5.0.11"), mpich).as_deref(), Some("Open MPI"));
+        assert_eq!(of(Kind::Hydra, None, open_5).as_deref(), Some("MPICH's Hydra"));
+        assert_eq!(of(Kind::Hydra, None, mpich), None);
+        for kind in [Kind::Pmix, Kind::Pmi] {
+            assert_eq!(of(kind, None, open_4), None);
+            assert_eq!(of(kind, None, mpich), None);
+        }
+        assert_eq!(of(Kind::OpenMpi, None, "Somebody's MPI"), None);
+    }
+
+    #[test]
+    fn what_is_no_plug_in_is_refused() {
+        let missing = open_at(Path::new("/nonexistent/libatta_mpi.so")).unwrap_err();
+        let OpenError::Unloadable { reason, .. } = &missing else { panic!("{missing}") };
+        assert!(reason.contains("cannot open shared object file"), "{reason}");
+        let other = PathBuf::from("libc.so.6");
+        assert_eq!(open_at(&other).unwrap_err(), OpenError::NoTable { path: other });
+    }
+}

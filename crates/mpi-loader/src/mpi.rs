@@ -1,0 +1,207 @@
+//! The endpoint of one rank under MPI: what is sent when, and what comes. The calls themselves are in `shim.rs`.
+
+use std::fmt;
+
+use atta_fabric::{Endpoint, FabricError, Received, Wake};
+
+use crate::outbox::Outbox;
+use crate::shim::{Calls, MESSAGE_BYTES_MAX, World};
+
+/// Messages that may come before those on their way out are looked after, too.
+const RECEIVED_IN_A_ROW_MAX: u32 = 32;
+
+/// One rank under MPI. See [`Plugin::begin`](crate::Plugin::begin).
+///
+/// Arrivals are not told: [`receive`](Endpoint::receive) must be polled. Only the thread that began MPI may use it; its
+/// calls panic on another. A message is carried as one MPI message, on a communicator of its own, so it may have 2^31 - 1
+/// bytes at most. MPI does not say which ranks have left: sending to one is no error.
+///
+/// Dropping it leaves MPI begun: the launcher then ends the job when this process ends.
+pub struct Mpi {
+    shim: Calls,
+    world: World,
+    outbox: Outbox,
+    received_in_a_row: u32,
+}
+
+impl fmt::Debug for Mpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mpi(rank {} of {})", self.world.rank, self.world.size)
+    }
+}
+
+impl Mpi {
+    pub(crate) fn new(shim: Calls, world: World) -> Self {
+        Self { shim, world, outbox: Outbox::default(), received_in_a_row: 0 }
+    }
+
+    /// Moves on what is on its way, and hands more to MPI as long as something goes. The first error is told after
+    /// everything else is done.
+    fn push(&mut self) -> Result<(), FabricError> {
+        let mut first = Ok(());
+        loop {
+            let sent = self.shim.sent()?;
+            if sent.is_empty() {
+                return first;
+            }
+            for each in sent {
+                first = first.and(each.outcome);
+                let mut next = self.outbox.gone(each.to);
+                while let Some(message) = next.take() {
+                    if let Err(error) = self.shim.send(each.to, message) {
+                        first = first.and(Err(error));
+                        next = self.outbox.gone(each.to);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Endpoint for Mpi {
+    fn rank(&self) -> u32 {
+        self.world.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.world.size
+    }
+
+    fn neighbours(&self) -> &[u32] {
+        &self.world.neighbours
+    }
+
+    fn send(&mut self, to: u32, message: Vec<u8>) -> Result<(), FabricError> {
+        if to >= self.world.size {
+            return Err(FabricError::NoSuchRank { rank: to, size: self.world.size });
+        }
+        if message.len() > MESSAGE_BYTES_MAX {
+            return Err(FabricError::TooLarge { bytes: message.len(), bytes_max: MESSAGE_BYTES_MAX });
+        }
+        let Some(message) = self.outbox.offer(to, message) else { return Ok(()) };
+        self.shim.send(to, message).inspect_err(|_| {
+            // Fewer than the limit were with MPI, so nothing waits behind this one.
+            let _none = self.outbox.gone(to);
+        })
+    }
+
+    fn receive(&mut self) -> Result<Option<Received>, FabricError> {
+        if self.received_in_a_row >= RECEIVED_IN_A_ROW_MAX {
+            self.received_in_a_row = 0;
+            self.push()?;
+        }
+        let received = self.shim.receive()?;
+        if received.is_some() {
+            self.received_in_a_row += 1;
+        } else {
+            self.received_in_a_row = 0;
+            self.push()?;
+        }
+        Ok(received)
+    }
+
+    fn on_arrival(&mut self, _wake: Wake) -> bool {
+        false
+    }
+
+    fn unsent(&mut self) -> Result<usize, FabricError> {
+        self.push()?;
+        Ok(self.outbox.unsent())
+    }
+
+    fn leave(mut self: Box<Self>) -> Result<(), FabricError> {
+        match self.unsent()? {
+            0 => self.shim.leave(),
+            messages => Err(FabricError::Unsent { messages }),
+        }
+    }
+
+    fn abort(&mut self, exit_code: i32) {
+        self.shim.abort(exit_code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OpenError, fake};
+
+    fn failed(operation: &'static str) -> FabricError {
+        FabricError::Transport { operation, code: fake::CODE, text: "fake error 17".to_owned() }
+    }
+
+    #[test]
+    fn rank_alone_conforms_and_mpi_never_holds_many_messages() {
+        let mut mpi = fake::mpi().unwrap();
+        assert_eq!(atta_fabric::conformance(&mut mpi), Ok(()));
+        assert_eq!(fake::with(|fake| fake.begun_max), 64);
+        Box::new(mpi).leave().unwrap();
+    }
+
+    #[test]
+    fn failed_sends_are_told_once_and_count_no_more() {
+        let mut mpi = fake::mpi().unwrap();
+        fake::with(|fake| fake.send_fails_in = 1);
+        assert_eq!(mpi.send(0, vec![1]), Err(failed("MPI_Isend")));
+        fake::with(|fake| fake.sent_fails_in = 2);
+        for number in 2..=5 {
+            mpi.send(0, vec![number]).unwrap();
+        }
+        assert_eq!(mpi.unsent(), Err(failed("MPI_Isend")));
+        assert_eq!(mpi.unsent(), Ok(0));
+        let come: Vec<_> =
+            std::iter::from_fn(|| mpi.receive().unwrap()).map(|each| each.message[0]).collect();
+        assert_eq!(come, [2, 4, 5]);
+    }
+
+    #[test]
+    fn failure_of_a_message_that_waited_lets_the_others_go() {
+        let mut mpi = fake::mpi().unwrap();
+        for number in 0..100 {
+            mpi.send(0, vec![number]).unwrap();
+        }
+        fake::with(|fake| fake.send_fails_in = 3);
+        assert_eq!(mpi.unsent(), Err(failed("MPI_Isend")));
+        assert_eq!(mpi.unsent(), Ok(0));
+        assert_eq!(std::iter::from_fn(|| mpi.receive().unwrap()).count(), 99);
+    }
+
+    #[test]
+    fn rank_beyond_the_last_is_refused() {
+        let mut mpi = fake::mpi().unwrap();
+        assert_eq!(mpi.send(1, vec![]), Err(FabricError::NoSuchRank { rank: 1, size: 1 }));
+        assert_eq!(mpi.unsent(), Ok(0));
+    }
+
+    #[test]
+    fn dropping_leaves_to_mpi_what_it_holds() {
+        let mut mpi = fake::mpi().unwrap();
+        mpi.send(0, vec![7; 10]).unwrap();
+        drop(mpi);
+        assert_eq!(fake::move_on(), [vec![7; 10]]);
+    }
+
+    #[test]
+    fn rank_with_messages_on_their_way_cannot_leave() {
+        let mut mpi = fake::mpi().unwrap();
+        fake::with(|fake| fake.holds = true);
+        mpi.send(0, vec![1]).unwrap();
+        assert_eq!(mpi.unsent(), Ok(1));
+        assert_eq!(Box::new(mpi).leave(), Err(FabricError::Unsent { messages: 1 }));
+    }
+
+    #[test]
+    fn other_thread_is_refused() {
+        let mut mpi = fake::mpi().unwrap();
+        let outcome = std::thread::spawn(move || mpi.receive()).join();
+        assert!(outcome.is_err());
+    }
+
+    #[test]
+    fn failed_begin_names_its_call() {
+        fake::with(|fake| fake.begin_fails = true);
+        let error = fake::mpi().unwrap_err();
+        let OpenError::Begin { operation, code, text } = error else { panic!("{error}") };
+        assert_eq!((operation.as_str(), code, text.as_str()), ("MPI_Comm_dup", fake::CODE, "fake error 17"));
+    }
+}

@@ -1,0 +1,90 @@
+//! What waits to be sent, in order, for each peer. It holds messages that MPI has not seen yet and counts those that it
+//! has; it sends nothing itself.
+//!
+//! MPI gets a few messages for each peer at a time. With all of them at once, a peer that does not receive for a while
+//! would leave ten thousand requests for MPI to look through again and again; and a limit over all peers would let one
+//! that does not receive hold up the others.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Messages to one peer that MPI holds at most. Enough to hide the time between two looks, few enough to look at often.
+const ACTIVE_MAX: usize = 64;
+
+/// Messages to all peers. Its memory grows with what waits; a peer without messages takes none.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    lanes: BTreeMap<u32, Lane>,
+    unsent: usize,
+}
+
+/// Messages to one peer.
+#[derive(Debug, Default)]
+struct Lane {
+    active: usize,
+    waiting: VecDeque<Vec<u8>>,
+}
+
+impl Outbox {
+    /// Takes a message for a peer, and gives it back if it is to be handed to MPI now.
+    pub(crate) fn offer(&mut self, to: u32, message: Vec<u8>) -> Option<Vec<u8>> {
+        self.unsent += 1;
+        let lane = self.lanes.entry(to).or_default();
+        if lane.active < ACTIVE_MAX {
+            lane.active += 1;
+            return Some(message);
+        }
+        lane.waiting.push_back(message);
+        None
+    }
+
+    /// Hears that a message to a peer has gone, or failed. Gives the next one, to be handed to MPI now.
+    ///
+    /// # Panics
+    /// If MPI holds no message to that peer.
+    pub(crate) fn gone(&mut self, to: u32) -> Option<Vec<u8>> {
+        let lane = self.lanes.get_mut(&to).filter(|lane| lane.active > 0);
+        let lane = lane.expect("a message to this peer was handed to MPI before it went");
+        self.unsent -= 1;
+        let next = lane.waiting.pop_front();
+        if next.is_none() {
+            lane.active -= 1;
+            if lane.active == 0 {
+                self.lanes.remove(&to);
+            }
+        }
+        next
+    }
+
+    /// How many messages have not gone yet.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_gets_so_many_at_once_and_the_rest_in_order() {
+        let mut outbox = Outbox::default();
+        let many = ACTIVE_MAX + 3;
+        let mut handed: Vec<_> = (0..many).filter_map(|number| outbox.offer(1, vec![number as u8])).collect();
+        assert_eq!(handed.len(), ACTIVE_MAX);
+        assert_eq!(outbox.offer(2, vec![9]), Some(vec![9]), "one peer does not hold up another");
+        assert_eq!(outbox.unsent(), many + 1);
+        for left in (0..many).rev() {
+            handed.extend(outbox.gone(1));
+            assert_eq!(outbox.unsent(), left + 1);
+        }
+        assert_eq!(handed, (0..many).map(|number| vec![number as u8]).collect::<Vec<_>>());
+        assert_eq!(outbox.gone(2), None);
+        assert!(outbox.lanes.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "handed to MPI")]
+    fn what_was_never_sent_cannot_go() {
+        Outbox::default().gone(0);
+    }
+}

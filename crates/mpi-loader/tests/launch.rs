@@ -1,0 +1,290 @@
+//! Real ranks under every MPI that `ATTA_TEST_MPI` names, and what a launched program says when it cannot join them. The
+//! variable holds prefixes with a `bin/mpicc` and a `bin/mpirun`, with colons between. Without it the tests with ranks
+//! are skipped; those of the error messages run, in an environment like a launcher's.
+//!
+//! The plug-ins are built here, each for its MPI, into a target directory of their own.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and clippy takes its helpers for no tests"
+)]
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use atta_testkit::skip::skipped;
+
+/// The longest that a launch may take. It only ends what hangs, and shows as exit code 124.
+const PATIENCE_SECONDS: &str = "120";
+
+/// One launch at a time: ranks that poll take all cores.
+static LAUNCH: Mutex<()> = Mutex::new(());
+
+static BUILT: LazyLock<Built> = LazyLock::new(Built::new);
+
+/// What the tests start.
+struct Built {
+    program: PathBuf,
+    stub: PathBuf,
+    mpis: Vec<Mpi>,
+}
+
+/// An installed MPI and the plug-in for it.
+struct Mpi {
+    mpirun: PathBuf,
+    plugin: PathBuf,
+    /// What `mpirun --version` says, in one line.
+    version: String,
+}
+
+/// How a launch ended.
+struct Ended {
+    code: Option<i32>,
+    said: String,
+}
+
+impl Built {
+    fn new() -> Self {
+        let named = env::var("ATTA_TEST_MPI").unwrap_or_default();
+        let prefixes = named.split(':').filter(|prefix| !prefix.is_empty());
+        Self {
+            program: example(),
+            stub: plugin("stub", None),
+            mpis: prefixes.enumerate().map(|(number, prefix)| Mpi::new(number, Path::new(prefix))).collect(),
+        }
+    }
+}
+
+impl Mpi {
+    fn new(number: usize, prefix: &Path) -> Self {
+        let mpirun = prefix.join("bin/mpirun");
+        let said = Command::new(&mpirun).arg("--version").output().unwrap();
+        let version = String::from_utf8(said.stdout).unwrap().lines().take(2).collect::<Vec<_>>().join(" ");
+        let plugin = plugin(&format!("mpi-{number}"), Some(&prefix.join("bin/mpicc")));
+        Self { mpirun, plugin, version }
+    }
+
+    fn is_open(&self) -> bool {
+        self.version.contains("Open MPI")
+    }
+
+    /// Launches the program.
+    fn launch(&self, ranks: u32, plugin: Option<&Path>) -> Ended {
+        self.launch_with(ranks, plugin, &[], &[])
+    }
+
+    /// Launches the program with what comes before it (`env` and its like) and what comes after.
+    fn launch_with(&self, ranks: u32, plugin: Option<&Path>, before: &[&str], after: &[&str]) -> Ended {
+        let mut command = patient();
+        command.arg(&self.mpirun).args(["-np", &ranks.to_string()]);
+        if self.is_open() {
+            command.arg("--oversubscribe");
+            // Without this list Open MPI 5 takes a second to begin.
+            if self.version.contains(" 5.") {
+                command.args(["--mca", "btl", "self,sm,tcp"]);
+            }
+            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        }
+        command.args(before).arg(&BUILT.program).args(after);
+        ended(command, plugin)
+    }
+}
+
+/// A command that a hang does not outlive.
+fn patient() -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", PATIENCE_SECONDS]);
+    command
+}
+
+fn ended(mut command: Command, plugin: Option<&Path>) -> Ended {
+    command.env_remove("ATTA_MPI_PLUGIN");
+    if let Some(plugin) = plugin {
+        command.env("ATTA_MPI_PLUGIN", plugin);
+    }
+    let _alone = LAUNCH.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    Ended { code: output.status.code(), said: String::from_utf8_lossy(&said).into_owned() }
+}
+
+impl Ended {
+    /// The one line in which the program told its error.
+    fn told(&self) -> &str {
+        let lines: Vec<_> = self.said.lines().filter(|line| line.starts_with("conformance: ")).collect();
+        assert_eq!(lines.len(), 1, "told once: {}", self.said);
+        assert_eq!(self.code, Some(4), "{}", self.said);
+        assert_eq!(self.said.lines().filter(|line| line.starts_with("hint: ")).count(), 1, "{}", self.said);
+        lines[0]
+    }
+}
+
+fn cargo(target: Option<&Path>, mpicc: Option<&OsStr>, arguments: &[&str]) {
+    let mut command = Command::new(env::var_os("CARGO").unwrap());
+    command.args(["build", "--quiet", "--jobs", "2"]).args(arguments).env_remove("MPICC");
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    if let Some(target) = target {
+        command.arg("--target-dir").arg(target);
+    }
+    if let Some(mpicc) = mpicc {
+        command.env("MPICC", mpicc);
+    }
+    assert!(command.status().unwrap().success(), "{command:?}");
+}
+
+/// The example, which is beside this test program, built in the same way.
+fn example() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    let profile = test.ancestors().nth(2).unwrap();
+    let mut arguments = vec!["--package", "atta-mpi-loader", "--example", "conformance"];
+    if profile.ends_with("release") {
+        arguments.push("--release");
+    }
+    cargo(profile.parent(), None, &arguments);
+    profile.join("examples/conformance")
+}
+
+/// Builds the plug-in in a target directory of its own and moves it to where the next one does not replace it.
+fn plugin(name: &str, mpicc: Option<&Path>) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plug-ins");
+    cargo(Some(&target), mpicc.map(Path::as_os_str), &["--package", "atta-fabric-mpi"]);
+    let place = target.join(name).join("libatta_mpi.so");
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::write(&place, fs::read(target.join("debug/libatta_mpi.so")).unwrap()).unwrap();
+    place
+}
+
+/// The MPIs to test with, or none after saying so.
+fn mpis(test: &str) -> &'static [Mpi] {
+    if BUILT.mpis.is_empty() {
+        skipped(test, "ATTA_TEST_MPI names no MPI");
+    }
+    &BUILT.mpis
+}
+
+/// The program as rank 0 of a launcher that is not there.
+fn as_if_launched(program: &Path, plugin: Option<&Path>) -> Ended {
+    let mut command = patient();
+    command.arg(program).env("OMPI_COMM_WORLD_SIZE", "2").env("OMPI_COMM_WORLD_RANK", "0");
+    ended(command, plugin)
+}
+
+#[test]
+fn ranks_conform_under_every_mpi() {
+    for mpi in mpis("ranks_conform_under_every_mpi") {
+        for ranks in 1..=4 {
+            let ended = mpi.launch(ranks, Some(&mpi.plugin));
+            let expected = format!("conforms: {ranks} ranks, {ranks} on this host, ");
+            let lines = ended.said.lines().filter(|line| line.starts_with(&expected));
+            assert_eq!(lines.count(), 1, "{}: {}", mpi.version, ended.said);
+            assert_eq!(ended.code, Some(0), "{}: {}", mpi.version, ended.said);
+        }
+    }
+}
+
+#[test]
+fn abort_of_one_rank_ends_all() {
+    for mpi in mpis("abort_of_one_rank_ends_all") {
+        let ended = mpi.launch_with(3, Some(&mpi.plugin), &[], &["abort"]);
+        // Which code comes through is the launcher's to say; 124 is that of `timeout`.
+        assert!(
+            !matches!(ended.code, Some(0 | 124 | 137)),
+            "{}: {:?}: {}",
+            mpi.version,
+            ended.code,
+            ended.said
+        );
+    }
+}
+
+#[test]
+fn missing_plug_in_is_told_once_and_ends_all_ranks() {
+    for mpi in mpis("missing_plug_in_is_told_once_and_ends_all_ranks") {
+        let ended = mpi.launch(3, None);
+        assert!(ended.told().contains("no plug-in for MPI: looked for "), "{}", ended.said);
+    }
+}
+
+#[test]
+fn stub_is_told_once_and_ends_all_ranks() {
+    for mpi in mpis("stub_is_told_once_and_ends_all_ranks") {
+        let ended = mpi.launch(3, Some(&BUILT.stub));
+        assert!(ended.told().ends_with(": it was built without an MPI"), "{}", ended.said);
+    }
+}
+
+#[test]
+fn plug_in_of_another_mpi_is_told_once_and_ends_all_ranks() {
+    let test = "plug_in_of_another_mpi_is_told_once_and_ends_all_ranks";
+    let all = mpis(test);
+    let others = all.iter().flat_map(|launcher| all.iter().map(move |other| (launcher, other)));
+    let pairs: Vec<_> = others.filter(|(launcher, other)| launcher.is_open() != other.is_open()).collect();
+    if !all.is_empty() && pairs.is_empty() {
+        skipped(test, "ATTA_TEST_MPI names no two families of MPI");
+    }
+    for (launcher, other) in pairs {
+        let ended = launcher.launch(3, Some(&other.plugin));
+        assert!(ended.told().contains(": it was built for "), "{}", ended.said);
+    }
+}
+
+// A launcher whose kind is not known, and an MPI that does not know it: each rank finds itself alone.
+#[test]
+fn ranks_that_do_not_find_each_other_tell_it_once() {
+    let test = "ranks_that_do_not_find_each_other_tell_it_once";
+    let all = mpis(test);
+    let hydra = all.iter().find(|mpi| !mpi.is_open());
+    let open: Vec<_> = all.iter().filter(|mpi| mpi.is_open()).collect();
+    let Some(hydra) = hydra.filter(|_| !open.is_empty()) else {
+        if !all.is_empty() {
+            skipped(test, "ATTA_TEST_MPI names no Hydra and Open MPI");
+        }
+        return;
+    };
+    let unknown = ["env", "-u", "HYDI_CONTROL_FD", "SLURM_PROCID=0"];
+    for mpi in open {
+        let ended = hydra.launch_with(3, Some(&mpi.plugin), &unknown, &[]);
+        assert!(ended.told().contains(": 3 were launched, Open MPI v"), "{}", ended.said);
+        assert!(ended.told().ends_with(" found 1"), "{}", ended.said);
+    }
+}
+
+#[test]
+fn launched_program_without_plug_in_says_where_it_looked() {
+    let ended = as_if_launched(&BUILT.program, None);
+    let directory = BUILT.program.parent().unwrap().display();
+    assert!(ended.told().contains(&format!("looked for {directory}/libatta_mpi.so, ")), "{}", ended.said);
+    let ended = as_if_launched(&BUILT.program, Some(Path::new("/nonexistent/x.so")));
+    assert!(ended.told().ends_with("looked for /nonexistent/x.so"), "{}", ended.said);
+}
+
+#[test]
+fn plug_in_is_found_beside_the_program_and_a_stub_says_that_it_is_one() {
+    let beside = BUILT.stub.with_file_name("conformance");
+    // A link and no copy: a file that was just written cannot be started while another test's child holds it open.
+    let _none = fs::remove_file(&beside);
+    fs::hard_link(&BUILT.program, &beside).unwrap();
+    let ended = as_if_launched(&beside, None);
+    assert!(ended.told().ends_with("stub/libatta_mpi.so: it was built without an MPI"), "{}", ended.said);
+}
+
+#[test]
+fn what_is_no_plug_in_is_told() {
+    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let ended = as_if_launched(&BUILT.program, Some(&text));
+    assert!(ended.told().contains("cannot open the plug-in for MPI: "), "{}", ended.said);
+    assert!(ended.told().contains("invalid ELF header"), "{}", ended.said);
+}
+
+#[test]
+fn tasks_that_srun_started_without_pmi_are_no_ranks() {
+    let Some(mpi) = mpis("tasks_that_srun_started_without_pmi_are_no_ranks").first() else { return };
+    let mut command = patient();
+    command.arg(&BUILT.program).env("SLURM_PROCID", "0").env("SLURM_STEP_NUM_TASKS", "2");
+    let ended = ended(command, Some(&mpi.plugin));
+    assert!(ended.told().ends_with("srun started 2 tasks without MPI support"), "{}", ended.said);
+}
