@@ -11,21 +11,29 @@
 //! asleep only while it holds the lock or waits on the condition, and then it runs nothing and its own deque is empty
 //! or open to thieves. The worker that makes the count complete looks at all places under the lock; nobody else is
 //! awake to put a task anywhere, so "all asleep and nothing anywhere" stays true: the job is done.
+//!
+//! Where the job has other ranks, too, it stays true only until the supervising thread brings tasks from one of them: then
+//! the same finding is called *drained*, and the job's end is for all ranks together to find.
 
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::bell::Bell;
+
 /// What the pool knows of its sleepers. One lock; workers take it only on their way to sleep.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Idle {
+    /// Whether there are other ranks, so that being out of work is not the end.
+    has_peers: bool,
     state: Mutex<State>,
     /// Sleepers that a push can wake, outside the lock for the pushers to read.
     sleeping: AtomicUsize,
     work: Condvar,
     /// Workers beyond the wanted number of threads.
     retired: Condvar,
-    done: Condvar,
+    /// Rung when the job is over or drained: for the supervising thread.
+    bell: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +46,38 @@ struct State {
 }
 
 impl Idle {
+    pub(crate) fn new(has_peers: bool, bell: Bell) -> Self {
+        Self {
+            has_peers,
+            state: Mutex::default(),
+            sleeping: AtomicUsize::new(0),
+            work: Condvar::new(),
+            retired: Condvar::new(),
+            bell,
+        }
+    }
+
+    /// Wakes the supervising thread.
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
+    }
+
+    /// Wakes all that sleep for work. Call after tasks were made visible.
+    pub(crate) fn wake_all(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) > 0 {
+            let _guard = self.lock();
+            self.work.notify_all();
+        }
+    }
+
+    /// Workers that run a task or look for one, or 0 exactly if no task is anywhere here: then none will be unless the
+    /// calling thread, the supervising one, brings it.
+    pub(crate) fn busy(&self, empty: impl Fn() -> bool) -> usize {
+        let state = self.lock();
+        if state.asleep == state.live && empty() { 0 } else { (state.live - state.asleep).max(1) }
+    }
+
     /// Counts one more worker, before its thread starts: it is awake from now on.
     pub(crate) fn enlist(&self) {
         self.lock().live += 1;
@@ -80,8 +120,9 @@ impl Idle {
         state.asleep += 1;
         if !state.over && empty() {
             if state.asleep == state.live {
-                self.finish_locked(&mut state);
-            } else {
+                self.out_of_work(&mut state);
+            }
+            if !state.over {
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -99,7 +140,7 @@ impl Idle {
                 // It may have swallowed a wake-up, or leave tasks in its deque: hand the news on.
                 self.work.notify_one();
             } else if state.asleep == state.live {
-                self.finish_locked(&mut state);
+                self.out_of_work(&mut state);
             }
         }
         while surplus() && !state.over {
@@ -122,19 +163,25 @@ impl Idle {
 
     /// Waits until the job is over, at most so long. Returns whether it is.
     pub(crate) fn wait_over(&self, at_most: Duration) -> bool {
-        let state = self.lock();
-        if state.over {
-            return true;
+        if !self.lock().over {
+            self.bell.wait(at_most);
         }
-        let (state, _) = self.done.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner);
-        state.over
+        self.lock().over
+    }
+
+    fn out_of_work(&self, state: &mut MutexGuard<'_, State>) {
+        if self.has_peers {
+            self.bell.ring();
+        } else {
+            self.finish_locked(state);
+        }
     }
 
     fn finish_locked(&self, state: &mut MutexGuard<'_, State>) {
         state.over = true;
         self.work.notify_all();
         self.retired.notify_all();
-        self.done.notify_all();
+        self.bell.ring();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

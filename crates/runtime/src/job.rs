@@ -72,6 +72,14 @@ pub trait Job: Sync + Sized {
         Err("this job packs no tasks")
     }
 
+    /// The tasks that `bytes` hold, which another rank packed: what only that rank can know must not be trusted.
+    ///
+    /// # Errors
+    /// The bytes are not what [`pack`](Self::pack) wrote.
+    fn arrive(&self, bytes: &[u8]) -> Result<Vec<Self::Task>, &'static str> {
+        self.unpack(bytes)
+    }
+
     /// Told when spilled tasks could not be read back: `count` tasks are lost, and the result is not complete.
     fn lost(&self, _worker: &mut Self::Worker, _count: u64, _why: &str) {}
 }

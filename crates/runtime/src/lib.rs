@@ -15,9 +15,12 @@
 //! What this crate does not do: it knows nothing of files, trees or records, has no global state, prints nothing and
 //! handles no signals; whoever does sets a [`Stop`].
 
+mod bell;
 mod cpu;
 mod idle;
 mod job;
+mod local;
+mod member;
 mod meter;
 mod pool;
 mod probe;
@@ -30,6 +33,7 @@ mod threads;
 
 pub use cpu::available_cores;
 pub use job::Job;
+pub use member::{Member, RankError, run_on_ranks};
 pub use pool::{Options, Outcome, Status, WorkerReport, run};
 pub use queue::Queue;
 pub use rate::Rate;

@@ -3,15 +3,17 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Injector, Stealer, Worker};
 
+use crate::bell::Bell;
 use crate::cpu::Watch;
 use crate::idle::Idle;
+use crate::local::Peer;
 use crate::meter::Meter;
 use crate::probe::Probe;
 use crate::search::Search;
@@ -100,6 +102,12 @@ pub(crate) struct Shared<'a, J: Job> {
     pub(crate) meters: Vec<Meter>,
     pub(crate) stealers: Vec<Stealer<J::Task>>,
     pub(crate) seeds: Injector<J::Task>,
+    /// Tasks that are to leave this rank, where none may stay; the workers do not take them.
+    pub(crate) outgoing: Injector<J::Task>,
+    /// Of what a task leads to, so many stay; none: all.
+    pub(crate) kept: Option<usize>,
+    /// Whether another rank asked for work in vain: a reason to cut work finer.
+    pub(crate) is_wanted: AtomicBool,
     /// Workers that have been started; they are the first of `stealers`.
     pub(crate) started: AtomicUsize,
     /// Workers with an index from here on are not wanted at present.
@@ -124,17 +132,38 @@ pub fn run<J: Job>(
     options: &Options<'_>,
     mut observe: impl FnMut(&Status),
 ) -> Outcome<J::Worker> {
+    run_with(job, seeds, options, None, &mut observe)
+}
+
+/// The same, as a part of a job on several ranks if there is a peer to speak with them.
+pub(crate) fn run_with<J: Job>(
+    job: &J,
+    seeds: Vec<J::Task>,
+    options: &Options<'_>,
+    peer: Option<&mut dyn Peer>,
+    observe: &mut impl FnMut(&Status),
+) -> Outcome<J::Worker> {
     let started = Instant::now();
     let cores = available_cores();
-    let most = options.threads.max(cores);
+    let runs_tasks = peer.as_ref().is_none_or(|peer| peer.runs_tasks());
+    let (first, most) = if runs_tasks { (options.threads.initial(cores), options.threads.max(cores)) } else { (0, 0) };
     let deques: Vec<_> = (0..most).map(|_| Worker::new_lifo()).collect();
-    let shared = Shared::new(job, options, &deques);
+    let shared = Shared::new(job, options, &deques, peer.as_deref());
     seeds.into_iter().for_each(|task| shared.seeds.push(task));
     std::thread::scope(|scope| {
-        let mut deques = deques.into_iter();
-        let tuner = Tuner::new(options.threads, cores);
-        shared.enlarge(scope, &mut deques, options.threads.initial(cores));
-        shared.supervise(scope, &mut deques, options, tuner, started, &mut observe);
+        let mut supervisor = Supervisor {
+            shared: &shared,
+            scope,
+            deques: deques.into_iter(),
+            options,
+            tuner: Tuner::new(options.threads, cores),
+            probe: Probe::new(options.rate),
+            threads: 0,
+            stop_seen: None,
+            started,
+        };
+        supervisor.enlarge(first);
+        supervisor.run(peer, observe);
     });
     // The scope would pass on that a thread panicked, and not what it said.
     if let Some(panic) = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -144,15 +173,20 @@ pub fn run<J: Job>(
 }
 
 impl<'a, J: Job> Shared<'a, J> {
-    fn new(job: &'a J, options: &Options<'_>, deques: &[Worker<J::Task>]) -> Self {
+    fn new(job: &'a J, options: &Options<'_>, deques: &[Worker<J::Task>], peer: Option<&dyn Peer>) -> Self {
+        let bell = peer.map_or_else(Bell::default, Peer::bell);
         Self {
             job,
-            idle: Idle::default(),
+            idle: Idle::new(peer.is_some(), bell),
             spill: Spill::new(options.spill_directory.clone()),
             stop: options.stop.clone(),
-            meters: deques.iter().map(|_| Meter::default()).collect(),
+            // One more for the supervising thread, which brings tasks from other ranks and takes some for them.
+            meters: (0..=deques.len()).map(|_| Meter::default()).collect(),
             stealers: deques.iter().map(Worker::stealer).collect(),
             seeds: Injector::new(),
+            outgoing: Injector::new(),
+            kept: peer.and_then(Peer::kept),
+            is_wanted: AtomicBool::new(false),
             started: AtomicUsize::new(0),
             wanted: AtomicUsize::new(deques.len()),
             memory_bytes: i64::try_from(options.memory_bytes).unwrap_or(i64::MAX),
@@ -166,98 +200,14 @@ impl<'a, J: Job> Shared<'a, J> {
         &self.meters[index]
     }
 
+    /// The supervising thread's.
+    pub(crate) fn outside(&self) -> &Meter {
+        &self.meters[self.meters.len() - 1]
+    }
+
     /// Whether waiting tasks hold more than they may.
     pub(crate) fn is_over_memory(&self) -> bool {
         self.meters.iter().map(Meter::held_bytes).sum::<i64>() > self.memory_bytes
-    }
-
-    /// Starts workers until there are `count`.
-    fn enlarge<'scope, 'env>(
-        &'env self,
-        scope: &'scope Scope<'scope, 'env>,
-        deques: &mut impl Iterator<Item = Worker<J::Task>>,
-        count: usize,
-    ) where
-        J::Task: 'env,
-    {
-        while self.started.load(Ordering::Relaxed) < count {
-            let Some(deque) = deques.next() else { return };
-            let index = self.started.load(Ordering::Relaxed);
-            self.idle.enlist();
-            let spawned = std::thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn_scoped(scope, move || self.live(index, &deque));
-            match spawned {
-                Ok(_) => self.started.store(index + 1, Ordering::Release),
-                // No more threads to be had: those that run do the work. Without any there is nobody to do it.
-                Err(error) if index == 0 => panic!("cannot start a thread: {error}"),
-                Err(_) => {
-                    self.idle.discharge();
-                    // The deque of that index is gone; a later worker would get the next one, and thieves look for
-                    // deques by index. So nobody is started any more.
-                    deques.by_ref().for_each(drop);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// The calling thread's part: watches, tunes and reports until the job is over.
-    fn supervise<'scope, 'env>(
-        &'env self,
-        scope: &'scope Scope<'scope, 'env>,
-        deques: &mut impl Iterator<Item = Worker<J::Task>>,
-        options: &Options<'_>,
-        mut tuner: Tuner,
-        started: Instant,
-        observe: &mut impl FnMut(&Status),
-    ) where
-        J::Task: 'env,
-    {
-        let mut probe = Probe::new(options.rate);
-        let mut stop_seen: Option<Instant> = None;
-        let mut threads = self.started.load(Ordering::Relaxed);
-        for tick in 0_u32.. {
-            let pause = if tick < TICKS_FIRST { TICK_FIRST } else { TICK_LATER };
-            let over = self.idle.wait_over(pause);
-            if self.stop.is_set() && stop_seen.is_none() {
-                stop_seen = Some(Instant::now());
-                self.idle.finish();
-            }
-            observe(&Status {
-                elapsed: started.elapsed(),
-                threads,
-                stopping: stop_seen.map(|since| since.elapsed()),
-            });
-            let left = self.started.load(Ordering::Relaxed) - self.ended.load(Ordering::Acquire);
-            if left == 0 {
-                return;
-            }
-            if over {
-                // The last rows are being written; that can hang, so signals are still looked at.
-                self.await_end(pause);
-                continue;
-            }
-            if matches!(options.threads, Threads::Auto) && stop_seen.is_none() {
-                let wanted = tuner.tick(&probe.sample(self, threads));
-                if wanted != threads {
-                    self.wanted.store(wanted, Ordering::Relaxed);
-                    self.enlarge(scope, deques, wanted);
-                    threads = wanted.min(self.started.load(Ordering::Relaxed));
-                    self.idle.recall();
-                }
-            }
-        }
-    }
-
-    /// Waits until all workers have ended, at most so long.
-    fn await_end(&self, at_most: Duration) {
-        let started = Instant::now();
-        while self.ended.load(Ordering::Acquire) < self.started.load(Ordering::Relaxed)
-            && started.elapsed() < at_most
-        {
-            std::thread::sleep(Duration::from_micros(200));
-        }
     }
 
     /// A worker's life.
@@ -312,6 +262,112 @@ impl<'a, J: Job> Shared<'a, J> {
             spill: self.spill.report(),
             elapsed,
             stopped: self.stop.is_set(),
+        }
+    }
+}
+
+/// The calling thread's part of a job: watches, tunes, reports, and speaks with other ranks.
+struct Supervisor<'scope, 'env, 'a, J: Job, D> {
+    shared: &'env Shared<'a, J>,
+    scope: &'scope Scope<'scope, 'env>,
+    /// The deques of workers that have not been started.
+    deques: D,
+    options: &'env Options<'env>,
+    tuner: Tuner,
+    probe: Probe<'env>,
+    /// Threads that are wanted at present.
+    threads: usize,
+    stop_seen: Option<Instant>,
+    started: Instant,
+}
+
+impl<'env, J: Job, D: Iterator<Item = Worker<J::Task>>> Supervisor<'_, 'env, '_, J, D>
+where
+    J::Task: 'env,
+{
+    /// Supervises until the job is over and all workers have ended.
+    fn run(&mut self, mut peer: Option<&mut dyn Peer>, observe: &mut impl FnMut(&Status)) {
+        let shared = self.shared;
+        let mut patience = Duration::MAX;
+        for tick in 0_u32.. {
+            let pause = if tick < TICKS_FIRST { TICK_FIRST } else { TICK_LATER };
+            let over = shared.idle.wait_over(pause.min(patience));
+            if shared.stop.is_set() && self.stop_seen.is_none() {
+                self.stop_seen = Some(Instant::now());
+                shared.idle.finish();
+            }
+            observe(&Status {
+                elapsed: self.started.elapsed(),
+                threads: self.threads,
+                stopping: self.stop_seen.map(|since| since.elapsed()),
+            });
+            if let Some(peer) = &mut peer {
+                patience = peer.attend(shared, self.stop_seen.is_some());
+                if !peer.has_finished() {
+                    self.tune();
+                    continue;
+                }
+                shared.idle.finish();
+            }
+            if shared.started.load(Ordering::Relaxed) == shared.ended.load(Ordering::Acquire) {
+                return;
+            }
+            if over {
+                // The last rows are being written; that can hang, so signals are still looked at.
+                self.await_end(pause);
+            } else {
+                self.tune();
+            }
+        }
+    }
+
+    fn tune(&mut self) {
+        let automatic = matches!(self.options.threads, Threads::Auto) && self.threads > 0;
+        if !automatic || self.stop_seen.is_some() {
+            return;
+        }
+        let wanted = self.tuner.tick(&self.probe.sample(self.shared, self.threads));
+        if wanted != self.threads {
+            self.shared.wanted.store(wanted, Ordering::Relaxed);
+            self.enlarge(wanted);
+            self.shared.idle.recall();
+        }
+    }
+
+    /// Starts workers until there are `count`.
+    fn enlarge(&mut self, count: usize) {
+        let shared = self.shared;
+        while shared.started.load(Ordering::Relaxed) < count {
+            let Some(deque) = self.deques.next() else { break };
+            let index = shared.started.load(Ordering::Relaxed);
+            shared.idle.enlist();
+            let spawned = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn_scoped(self.scope, move || shared.live(index, &deque));
+            match spawned {
+                Ok(_) => shared.started.store(index + 1, Ordering::Release),
+                // No more threads to be had: those that run do the work. Without any there is nobody to do it.
+                Err(error) if index == 0 => panic!("cannot start a thread: {error}"),
+                Err(_) => {
+                    shared.idle.discharge();
+                    // The deque of that index is gone; a later worker would get the next one, and thieves look for
+                    // deques by index. So nobody is started any more.
+                    self.deques.by_ref().for_each(drop);
+                    break;
+                }
+            }
+        }
+        self.threads = count.min(shared.started.load(Ordering::Relaxed));
+    }
+
+    /// Waits until all workers have ended, at most so long.
+    fn await_end(&self, at_most: Duration) {
+        let shared = self.shared;
+        let started = Instant::now();
+        while shared.ended.load(Ordering::Acquire) < shared.started.load(Ordering::Relaxed)
+            && started.elapsed() < at_most
+        {
+            std::thread::sleep(Duration::from_micros(200));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a running task sees of the pool: where it puts more tasks. The deque is lock-free; spilling is the rare case.
 
+use std::sync::atomic::Ordering;
+
 use crossbeam_deque::{Steal, Worker};
 
 use crate::Job;
@@ -31,6 +33,11 @@ impl<J: Job> Queue<'_, J> {
     pub fn push(&mut self, task: J::Task) {
         let bytes = self.shared.job.weigh(&task);
         self.shared.meter(self.index).hold(i64::try_from(bytes).unwrap_or(i64::MAX));
+        if self.shared.kept.is_some_and(|kept| self.deque.len() >= kept) {
+            self.shared.outgoing.push(task);
+            self.shared.idle.ring();
+            return;
+        }
         self.deque.push(task);
         self.shared.idle.wake_one();
         self.pushes += 1;
@@ -42,10 +49,10 @@ impl<J: Job> Queue<'_, J> {
         }
     }
 
-    /// Whether some thread has nothing to do: a reason to cut work finer.
+    /// Whether some thread, or another rank, has nothing to do: a reason to cut work finer.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.shared.idle.anyone_sleeping()
+        self.shared.idle.anyone_sleeping() || self.shared.is_wanted.load(Ordering::Relaxed)
     }
 
     /// Whether the job was asked to end early: a long task may stop between two steps.

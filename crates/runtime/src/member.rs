@@ -1,0 +1,373 @@
+//! One rank of a job: the engine between the pool of this process and the fabric. It moves messages and tasks; whatever
+//! is decided is decided by the engine.
+//!
+//! ```text
+//!   other ranks ◀── fabric ──▶ Member ◀──▶ Engine
+//!                                │
+//!                                └── load, take, accept ──▶ the pool's deques
+//! ```
+//!
+//! Only the supervising thread comes here, so only one thread speaks to the fabric. A fabric that tells of arrivals wakes
+//! it; one that does not is polled, often while messages come, rarely while none do.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use atta_engine::{
+    Action, Config, Counts, Engine, Load, Message, Place, ProtocolError, Rank, Reason, Reduce, WireError,
+};
+use atta_fabric::{Endpoint, FabricError, Received};
+
+use crate::bell::Bell;
+use crate::local::{Local, Peer};
+use crate::pool::run_with;
+use crate::{Job, Options, Outcome, Status};
+
+/// The first pause of polling after a message has come. A sleep of 50 us takes some 100.
+const POLL_FIRST: Duration = Duration::from_micros(50);
+/// The longest, while this rank has work: a thief waits for it at most so long, and it costs under 1 % of a core.
+const POLL_BUSY: Duration = Duration::from_millis(1);
+/// The longest, while it has none.
+const POLL_IDLE: Duration = Duration::from_millis(2);
+/// The longest pause on a fabric that tells of arrivals.
+const PAUSE: Duration = Duration::from_millis(25);
+/// Messages that are taken in before the workers' load is looked at again.
+const MESSAGES_AT_ONCE: usize = 256;
+
+/// Why a rank cannot go on. The job's other ranks must be ended, too: see [`Member::abort`].
+#[derive(Debug)]
+pub enum RankError {
+    /// The fabric failed.
+    Fabric(FabricError),
+    /// A rank sent what is no message.
+    Wire {
+        /// Which rank.
+        from: Rank,
+        /// What is wrong with it.
+        error: WireError,
+    },
+    /// A rank sent what makes no sense.
+    Protocol(ProtocolError),
+    /// A rank sent tasks that are none.
+    Tasks {
+        /// Which rank.
+        from: Rank,
+        /// What is wrong with them.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for RankError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fabric(error) => write!(f, "{error}"),
+            Self::Wire { from, error } => write!(f, "from rank {from}: {error}"),
+            Self::Protocol(error) => write!(f, "{error}"),
+            Self::Tasks { from, why } => write!(f, "rank {from} sent tasks that are none: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for RankError {}
+
+impl From<FabricError> for RankError {
+    fn from(error: FabricError) -> Self {
+        Self::Fabric(error)
+    }
+}
+
+impl From<ProtocolError> for RankError {
+    fn from(error: ProtocolError) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+/// One rank of a job that runs on several. `R` is what they add up.
+pub struct Member<'e, R: Reduce> {
+    endpoint: &'e mut dyn Endpoint,
+    engine: Engine<R>,
+    started: Instant,
+    bell: Bell,
+    /// Whether the fabric never rings, so that it must be polled.
+    is_polled: bool,
+    /// The next pause.
+    poll: Duration,
+    /// Messages for the engine that came before it was started.
+    early: VecDeque<Received>,
+    finishing: Option<Reason>,
+    stop_told: bool,
+    left: bool,
+    progress: Option<R>,
+    result: Option<R>,
+    error: Option<RankError>,
+    busy: Duration,
+}
+
+impl<R: Reduce + std::fmt::Debug> std::fmt::Debug for Member<'_, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("rank", &self.endpoint.rank()).field("engine", &self.engine).finish()
+    }
+}
+
+impl<'e, R: Reduce> Member<'e, R> {
+    /// The rank at this end of a fabric. All ranks make theirs with the same `config`.
+    pub fn new(endpoint: &'e mut dyn Endpoint, config: Config) -> Self {
+        let neighbours = endpoint.neighbours().iter().copied().map(Rank).collect();
+        let place = Place::new(Rank(endpoint.rank()), endpoint.size(), neighbours);
+        let bell = Bell::default();
+        let ringer = bell.clone();
+        let is_polled = !endpoint.on_arrival(std::sync::Arc::new(move || ringer.ring()));
+        Self {
+            engine: Engine::new(config, &place),
+            endpoint,
+            started: Instant::now(),
+            bell,
+            is_polled,
+            poll: POLL_FIRST,
+            early: VecDeque::new(),
+            finishing: None,
+            stop_told: false,
+            left: false,
+            progress: None,
+            result: None,
+            error: None,
+            busy: Duration::ZERO,
+        }
+    }
+
+    /// This rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.endpoint.rank()
+    }
+
+    /// How many ranks there are.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.endpoint.size()
+    }
+
+    /// The newest totals of all ranks that the root knows, once.
+    pub fn take_progress(&mut self) -> Option<R> {
+        self.progress.take()
+    }
+
+    /// What the engine counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.engine.counts()
+    }
+
+    /// Time spent on messages.
+    #[must_use]
+    pub fn communication(&self) -> Duration {
+        self.busy
+    }
+
+    /// Ends the job: hands in the last totals of this rank, waits until all ranks have done so, and leaves. The root gets
+    /// the totals of all, and everybody the reason for which the job ended.
+    ///
+    /// # Errors
+    /// The fabric or another rank fails.
+    pub fn close(&mut self, totals: R) -> Result<(Reason, Option<R>), RankError> {
+        let now = self.now();
+        self.engine.finish(now, totals);
+        while !(self.left && self.endpoint.unsent()? == 0) {
+            let pause = self.exchange(&Nothing, || None)?;
+            if !self.left {
+                self.bell.wait(pause);
+            }
+        }
+        Ok((self.finishing.unwrap_or(Reason::Failed), self.result.take()))
+    }
+
+    /// Ends all ranks at once, because this one cannot go on.
+    pub fn abort(&mut self, exit_code: i32) {
+        self.endpoint.abort(exit_code);
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Takes in what has come and does what follows from it. Returns for how long to wait.
+    fn exchange(
+        &mut self,
+        local: &dyn Local,
+        totals: impl Fn() -> Option<R>,
+    ) -> Result<Duration, RankError> {
+        let began = Instant::now();
+        let mut came = 0;
+        while came < MESSAGES_AT_ONCE
+            && let Some(Received { from, message }) = self.next_message()?
+        {
+            came += 1;
+            let from = Rank(from);
+            let message = Message::decode(&message).map_err(|error| RankError::Wire { from, error })?;
+            let now = self.now();
+            self.engine.handle_message(now, from, message)?;
+            self.act(local, &totals)?;
+        }
+        let now = self.now();
+        self.engine.handle_load(now, local.load());
+        self.act(local, &totals)?;
+        let waits = self.endpoint.unsent()? > 0;
+        if came > 0 {
+            self.busy += began.elapsed();
+        }
+        Ok(self.pause(came > 0 || waits, local.load() == Load::default()))
+    }
+
+    fn next_message(&mut self) -> Result<Option<Received>, RankError> {
+        match self.early.pop_front() {
+            Some(early) => Ok(Some(early)),
+            None => Ok(self.endpoint.receive()?),
+        }
+    }
+
+    fn act(&mut self, local: &dyn Local, totals: &impl Fn() -> Option<R>) -> Result<(), RankError> {
+        while let Some(action) = self.engine.poll_action() {
+            match action {
+                Action::Send { to, message } => {
+                    match message {
+                        Message::Nothing => local.set_wanted(true),
+                        Message::Parcel { .. } => local.set_wanted(false),
+                        _ => {}
+                    }
+                    self.endpoint.send(to.0, message.encode())?;
+                }
+                Action::Take { share, .. } => {
+                    let tasks = local.take(share);
+                    let now = self.now();
+                    self.engine.give(now, tasks);
+                }
+                Action::Accept { from, tasks } => {
+                    local.accept(&tasks).map_err(|why| RankError::Tasks { from, why })?;
+                    let now = self.now();
+                    self.engine.handle_load(now, local.load());
+                }
+                Action::Report => {
+                    if let Some(totals) = totals() {
+                        let now = self.now();
+                        self.engine.report(now, totals);
+                    }
+                }
+                Action::Progress(totals) => self.progress = Some(totals),
+                Action::Finish(reason) => self.finishing = Some(reason),
+                Action::Result(totals) => self.result = Some(totals),
+                Action::Leave => self.left = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// How long to wait for the next message or timer.
+    fn pause(&mut self, stirs: bool, is_idle: bool) -> Duration {
+        let most = match (self.is_polled, is_idle) {
+            (false, _) => PAUSE,
+            (true, false) => POLL_BUSY,
+            (true, true) => POLL_IDLE,
+        };
+        self.poll = if stirs { POLL_FIRST } else { (self.poll * 2).min(most) };
+        let pause = if self.is_polled { self.poll } else { PAUSE };
+        match self.engine.poll_timeout() {
+            Some(at) => pause.min(at.saturating_sub(self.now())),
+            None => pause,
+        }
+    }
+}
+
+/// Runs one rank's part of a job. Returns when the job is over on all ranks, or was stopped on one; then
+/// [`Member::close`] must be called with the last totals of this rank.
+///
+/// `seeds` are this rank's first tasks; mostly only the root has any. `totals` gives what this rank did so far, for
+/// progress. Tasks must be able to become bytes ([`Job::pack`], [`Job::arrive`]); those that cannot stay where they are.
+///
+/// # Errors
+/// The fabric or another rank fails. All threads have ended then.
+///
+/// # Panics
+/// As [`run`](crate::run).
+pub fn run_on_ranks<J: Job, R: Reduce>(
+    job: &J,
+    seeds: Vec<J::Task>,
+    options: &Options<'_>,
+    member: &mut Member<'_, R>,
+    totals: impl Fn() -> R,
+    mut observe: impl FnMut(&Status, Option<R>),
+) -> Result<Outcome<J::Worker>, RankError> {
+    let progress = std::cell::Cell::new(None);
+    let mut attending = Attending { member, totals, progress: &progress };
+    let outcome = run_with(job, seeds, options, Some(&mut attending), &mut |status: &Status| {
+        observe(status, progress.take());
+    });
+    match member.error.take() {
+        Some(error) => Err(error),
+        None => Ok(outcome),
+    }
+}
+
+/// A rank while its pool runs.
+struct Attending<'a, 'e, R: Reduce, T> {
+    member: &'a mut Member<'e, R>,
+    totals: T,
+    progress: &'a std::cell::Cell<Option<R>>,
+}
+
+impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, R, T> {
+    fn bell(&self) -> Bell {
+        self.member.bell.clone()
+    }
+
+    fn runs_tasks(&self) -> bool {
+        self.member.engine.runs_tasks()
+    }
+
+    fn kept(&self) -> Option<usize> {
+        self.member.engine.hands_in().map(|kept| usize::try_from(kept).unwrap_or(usize::MAX))
+    }
+
+    fn attend(&mut self, local: &dyn Local, stopping: bool) -> Duration {
+        let member = &mut *self.member;
+        if stopping && !member.stop_told {
+            member.stop_told = true;
+            let now = member.now();
+            member.engine.stop(now, Reason::Stopped);
+        }
+        match member.exchange(local, || Some((self.totals)())) {
+            Ok(pause) => {
+                if let Some(progress) = member.progress.take() {
+                    self.progress.set(Some(progress));
+                }
+                pause
+            }
+            Err(error) => {
+                member.error.get_or_insert(error);
+                PAUSE
+            }
+        }
+    }
+
+    fn has_finished(&self) -> bool {
+        self.member.finishing.is_some() || self.member.error.is_some()
+    }
+}
+
+/// A rank whose workers have ended.
+struct Nothing;
+
+impl Local for Nothing {
+    fn load(&self) -> Load {
+        Load::default()
+    }
+
+    fn take(&self, _share: atta_engine::Share) -> atta_engine::Tasks {
+        atta_engine::Tasks { count: 0, bytes: Vec::new().into() }
+    }
+
+    fn accept(&self, _tasks: &atta_engine::Tasks) -> Result<(), String> {
+        Err("the job is over".to_owned())
+    }
+
+    fn set_wanted(&self, _wanted: bool) {}
+}
