@@ -62,9 +62,15 @@ impl<J: Job> Local for Shared<'_, J> {
         if busy == 0 {
             return Load { waiting: 0, running: 0, slots };
         }
-        let in_deques: usize = self.stealers.iter().take(started).map(crossbeam_deque::Stealer::len).sum();
+        if let Some(kept) = self.kept {
+            // What may stay is for the workers here, and counts as running, but for the share that the engine leaves them.
+            let leaving = self.outgoing.len();
+            let waiting = if leaving > 0 { leaving + kept } else { 0 };
+            return Load { waiting: waiting as u64, running: busy, slots };
+        }
         // Spilled ones are not counted: a worker brings them back before they can be given.
-        let waiting = in_deques + self.seeds.len() + self.outgoing.len();
+        let in_deques: usize = self.stealers.iter().take(started).map(crossbeam_deque::Stealer::len).sum();
+        let waiting = in_deques + self.seeds.len();
         Load { waiting: waiting as u64, running: busy, slots }
     }
 
@@ -101,17 +107,18 @@ struct Packer<'a, 'b, J: Job> {
 }
 
 impl<J: Job> Packer<'_, '_, J> {
-    /// Takes up to `most` tasks: those that must leave, those that nobody has begun with, then the oldest of each worker
-    /// in turn.
+    /// Takes up to `most` tasks: those that must leave, where there are such; else those that no worker holds, then the
+    /// oldest of each worker in turn.
     fn fill(&mut self, most: usize) {
         let shared = self.shared;
+        let first = if shared.kept.is_some() { &shared.outgoing } else { &shared.seeds };
         while self.wants(most)
-            && let Some(task) = next(|| shared.outgoing.steal()).or_else(|| next(|| shared.seeds.steal()))
+            && let Some(task) = next(|| first.steal())
         {
             self.add(task);
         }
-        let workers = shared.started.load(Ordering::Acquire);
-        let mut found = shared.kept.is_none();
+        let workers = if shared.kept.is_some() { 0 } else { shared.started.load(Ordering::Acquire) };
+        let mut found = true;
         while found && self.wants(most) {
             found = false;
             for stealer in shared.stealers.iter().take(workers) {

@@ -191,11 +191,7 @@ impl<'e, R: Reduce> Member<'e, R> {
     }
 
     /// Takes in what has come and does what follows from it. Returns for how long to wait.
-    fn exchange(
-        &mut self,
-        local: &dyn Local,
-        totals: impl Fn() -> Option<R>,
-    ) -> Result<Duration, RankError> {
+    fn exchange(&mut self, local: &dyn Local, totals: impl Fn() -> Option<R>) -> Result<Duration, RankError> {
         let began = Instant::now();
         let mut came = 0;
         while came < MESSAGES_AT_ONCE

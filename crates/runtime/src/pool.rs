@@ -146,7 +146,8 @@ pub(crate) fn run_with<J: Job>(
     let started = Instant::now();
     let cores = available_cores();
     let runs_tasks = peer.as_ref().is_none_or(|peer| peer.runs_tasks());
-    let (first, most) = if runs_tasks { (options.threads.initial(cores), options.threads.max(cores)) } else { (0, 0) };
+    let (first, most) =
+        if runs_tasks { (options.threads.initial(cores), options.threads.max(cores)) } else { (0, 0) };
     let deques: Vec<_> = (0..most).map(|_| Worker::new_lifo()).collect();
     let shared = Shared::new(job, options, &deques, peer.as_deref());
     seeds.into_iter().for_each(|task| shared.seeds.push(task));

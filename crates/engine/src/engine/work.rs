@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::{Action, Engine, Phase};
+use super::{Action, Engine, Load, Phase};
 use crate::message::{Message, Tasks};
 use crate::schedule::Step;
 use crate::{Rank, Reduce, Share};
@@ -16,6 +16,10 @@ impl<R: Reduce> Engine<R> {
     pub fn give(&mut self, now: Duration, tasks: Tasks) {
         let (to, answer) = self.taking.pop_front().expect("tasks are given only when they were asked for");
         self.load.waiting = self.load.waiting.saturating_sub(u64::from(tasks.count));
+        if tasks.count == 0 {
+            // Others were quicker, or what waits cannot leave: until the next load nothing is to be had, and somebody works.
+            self.load = Load { waiting: 0, running: self.load.running.max(1), ..self.load };
+        }
         if tasks.count > 0 && self.phase == Phase::Running {
             if self.is_registered.remove(&to) {
                 self.registered.retain(|rank| *rank != to);
@@ -27,6 +31,10 @@ impl<R: Reduce> Engine<R> {
             self.send(to, Message::Parcel { sequence, answer, tasks });
         } else if answer {
             self.send(to, Message::Nothing);
+        } else if Some(to) != self.schedule.hands_in().map(|(master, _)| master)
+            && self.is_registered.insert(to)
+        {
+            self.registered.push_front(to);
         }
         self.react(now);
     }

@@ -1,0 +1,140 @@
+//! One job on several ranks within this process: every task once, whatever the schedule, and totals of all ranks.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use atta_engine::{Config, Reason, Reduce, ScheduleKind, Split, Termination};
+use atta_fabric::in_process_on_hosts;
+use atta_runtime::{Job, Member, Options, Queue, Stop, Threads, run_on_ranks};
+
+/// Marks each number of a range once: a task is a range, which is cut into parts, or marked.
+struct Cover {
+    seen: Vec<AtomicU64>,
+}
+
+impl Cover {
+    fn new(count: usize) -> Self {
+        Self { seen: (0..count).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.seen.iter().map(|seen| seen.load(Ordering::Relaxed)).collect()
+    }
+}
+
+impl Job for Cover {
+    type Task = (u32, u32);
+    type Worker = u64;
+
+    fn worker(&self, _index: usize) -> u64 {
+        0
+    }
+
+    fn run(&self, done: &mut u64, (from, to): (u32, u32), queue: &mut Queue<'_, Self>) {
+        if to - from <= 1 {
+            (from..to).for_each(|at| {
+                self.seen[at as usize].fetch_add(1, Ordering::Relaxed);
+            });
+            *done += u64::from(to - from);
+            return;
+        }
+        // Uneven parts, so that some subtrees are deep and some are leaves.
+        let part = ((to - from) / 7).max(1);
+        (from..to).step_by(part as usize).for_each(|at| queue.push((at, (at + part).min(to))));
+    }
+
+    fn pack(&self, &(from, to): &Self::Task, _last: Option<&Self::Task>, out: &mut Vec<u8>) -> bool {
+        // Some cannot leave their rank.
+        let packable = from % 11 != 3;
+        if packable {
+            out.extend(from.to_le_bytes());
+            out.extend(to.to_le_bytes());
+        }
+        packable
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Result<Vec<Self::Task>, &'static str> {
+        let number = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).map_err(|_| "cut short");
+        bytes.chunks(8).map(|task| Ok((number(&task[..4])?, number(&task[4..])?))).collect()
+    }
+}
+
+/// How many numbers were marked.
+#[derive(Clone, Debug, PartialEq)]
+struct Marked(u64);
+
+impl Reduce for Marked {
+    fn merge(&mut self, other: &Self) {
+        self.0 += other.0;
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.0.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|bytes| Self(u64::from_le_bytes(bytes)))
+    }
+}
+
+/// Runs the job on ranks on these hosts; gives the reason of its end and the root's totals.
+fn cover(job: &Cover, hosts: &[u32], threads: usize, config: Config, stop: &Stop) -> (Reason, Marked) {
+    let size = u32::try_from(job.seen.len()).unwrap();
+    let mut results = std::thread::scope(|scope| {
+        let ranks: Vec<_> = in_process_on_hosts(hosts)
+            .into_iter()
+            .enumerate()
+            .map(|(rank, mut endpoint)| {
+                scope.spawn(move || {
+                    let seeds = if rank == 0 { vec![(0, size)] } else { Vec::new() };
+                    let threads = Threads::Fixed(NonZeroUsize::new(threads).unwrap());
+                    let options = Options { threads, stop: stop.clone(), ..Options::default() };
+                    let mut member = Member::new(&mut endpoint, config);
+                    let totals = || Marked(0);
+                    let outcome = run_on_ranks(job, seeds, &options, &mut member, totals, |_, _| {}).unwrap();
+                    member.close(Marked(outcome.workers.iter().sum())).unwrap()
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(results[1..].iter().all(|(_, totals)| totals.is_none()));
+    let (reason, totals) = results.swap_remove(0);
+    (reason, totals.unwrap())
+}
+
+#[test]
+fn every_task_is_done_once_under_every_schedule() {
+    for schedule in ScheduleKind::ALL {
+        for hosts in [&[0][..], &[0, 1], &[0, 0, 1], &[0, 0, 1, 1, 2], &[0, 1, 2, 3, 4, 5, 6, 7]] {
+            for termination in Termination::ALL {
+                let split = if termination == Termination::Token { Split::Random } else { Split::Equal };
+                let config = Config { schedule, termination, split, tree_width: 2, ..Config::default() };
+                let job = Cover::new(700);
+                let (reason, totals) = cover(&job, hosts, 2, config, &Stop::new());
+                let name = format!("{schedule}, {termination}, {} ranks", hosts.len());
+                assert_eq!((reason, totals), (Reason::Done, Marked(700)), "{name}");
+                assert!(job.counts().iter().all(|count| *count == 1), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn progress_reaches_the_root() {
+    let config = Config { progress_interval: Some(Duration::from_micros(1)), ..Config::default() };
+    let job = Cover::new(50_000);
+    assert_eq!(cover(&job, &[0, 1, 2], 1, config, &Stop::new()), (Reason::Done, Marked(50_000)));
+}
+
+#[test]
+fn a_stop_on_one_rank_ends_all() {
+    let stop = Stop::new();
+    stop.set();
+    let job = Cover::new(5_000);
+    let (reason, totals) = cover(&job, &[0, 1, 2], 1, Config::default(), &stop);
+    assert_eq!((reason, totals.0), (Reason::Stopped, job.counts().iter().sum()));
+}
