@@ -38,6 +38,8 @@ pub(crate) struct Directory {
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// Which directory it is, once somebody needed to know.
     place: OnceLock<Place>,
+    /// The inode that another rank found it to have, which alone is the same on all hosts; 0 if none did.
+    inode: u64,
 }
 
 impl Directory {
@@ -52,6 +54,7 @@ impl Directory {
             target: None,
             descriptor: Mutex::new(Some(descriptor)),
             place: OnceLock::from(place),
+            inode: 0,
         })
     }
 
@@ -67,6 +70,7 @@ impl Directory {
             target: None,
             descriptor: Mutex::new(None),
             place: OnceLock::new(),
+            inode: 0,
         }))
     }
 
@@ -82,6 +86,7 @@ impl Directory {
             target,
             descriptor: Mutex::new(None),
             place: OnceLock::new(),
+            inode: 0,
         }
     }
 
@@ -94,6 +99,11 @@ impl Directory {
         if let Some(place) = place {
             let _ = self.place.set(place);
         }
+        self
+    }
+
+    pub(crate) fn with_inode(mut self, inode: Option<u64>) -> Self {
+        self.inode = inode.unwrap_or(0);
         self
     }
 
@@ -205,6 +215,9 @@ impl Directory {
             }
         };
         let found = kernel::place_of(&opened, features)?;
+        if self.inode != 0 && self.inode != found.inode {
+            return Err(Errno::STALE);
+        }
         let known = self.place.get_or_init(|| found);
         if (found.device, found.inode) != (known.device, known.inode) {
             return Err(Errno::STALE);

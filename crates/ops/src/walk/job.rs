@@ -26,7 +26,7 @@ use super::look::Look;
 use super::names::Names;
 use super::profile::{Counters, Phase, Profile, Stopwatch};
 use super::roots::Roots;
-use super::task::{self, Task};
+use super::task::{self, FindRoot, PackedBy, Task};
 use super::visit::{Tasks, Visit};
 use super::{Options, Start, link};
 
@@ -252,20 +252,33 @@ impl<V: Visit> Job for WalkJob<'_, V> {
     }
 
     fn pack(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
-        task::pack(task, last, out, self.features())
+        task::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
-        task::unpack(bytes, |index| {
-            let root = self.roots.find(index)?;
-            // A root that cannot be opened any more makes each of its tasks fail, with its path, and no other's.
-            self.open_root(index, true).ok().or_else(|| Directory::closed_root(&root.path, index))
-        })
+        task::unpack(bytes, PackedBy::Itself, self)
+    }
+
+    fn arrive(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
+        task::unpack(bytes, PackedBy::Another, self)
     }
 
     fn lost(&self, worker: &mut Self::Worker, count: u64, _why: &str) {
         let path = format!("{count} directories or batches of names that waited in the spill file");
         self.fail(worker, Operation::Custom("read back"), path.as_bytes(), b"", Errno::IO);
+    }
+}
+
+impl<V: Visit> FindRoot for WalkJob<'_, V> {
+    fn intern(&self, path: &[u8]) -> Result<u32, &'static str> {
+        Ok(self.roots.intern(path.to_vec()))
+    }
+
+    /// A root that cannot be opened any more makes each of its tasks fail, with its path, and no other's.
+    fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
+        let unknown = "an unknown root";
+        let root = self.roots.find(index).ok_or(unknown)?;
+        self.open_root(index, true).ok().or_else(|| Directory::closed_root(&root.path, index)).ok_or(unknown)
     }
 }
 

@@ -1,14 +1,18 @@
 //! The tasks of a walk, and the same tasks as bytes. No I/O.
 //!
-//! Inside a process a task holds its directory; it becomes bytes only when it leaves, here to the spill file:
+//! Inside a process a task holds its directory; it becomes bytes only when it leaves, to the spill file or to another rank:
 //!
 //! ```text
-//! D  root: u32, levels shared with the last D: u32, further levels: u32, then for each of these: length: u32, name, place: 3 × u64, target + 1: u32, target
+//! R  a root, of the D behind it: length: u32, path
+//! D  levels shared with the last D: u32, further levels: u32, then for each of these: length: u32, name, place: 3 × u64, target + 1: u32, target
 //! E  the directory that the last D named holds a directory to enter: length: u32, name, target + 1: u32, target
 //! N  ... holds names to look at: length: u32, packed names
-//! S  a root to look at: root: u32, listed name below it + 1: u32, name
+//! S  the last root to be looked at: listed name below it + 1: u32, name
 //! U  a task of the caller's own: length: u32, bytes
 //! ```
+//!
+//! Roots are named by their paths: each rank numbers them for itself. Devices and mounts have other numbers on other hosts,
+//! so of a place that another rank tells only the inode counts.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -61,13 +65,52 @@ impl Task {
             Self::ReadOn { .. } | Self::Feed | Self::Start { .. } | Self::Own(_) => None,
         }
     }
+
+    /// The root that the task belongs to, if it can be bytes and has one.
+    fn root_index(&self) -> Option<u32> {
+        match self {
+            Self::Start { root, .. } => Some(*root),
+            _ => self.directory().map(|directory| directory.root_index()),
+        }
+    }
+}
+
+/// What turns the root of packed tasks into a root of this rank.
+pub(crate) trait FindRoot {
+    /// The index of the root with this path.
+    fn intern(&self, path: &[u8]) -> Result<u32, &'static str>;
+
+    /// Its directory, opened or not.
+    fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str>;
+}
+
+/// Who packed the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PackedBy {
+    /// This process.
+    Itself,
+    /// Another rank, maybe on another host.
+    Another,
 }
 
 /// Appends a task as bytes; false if it cannot be bytes (it holds a position in an open directory). `last` is the task
 /// that was packed before it.
-pub(crate) fn pack(task: &Task, last: Option<&Task>, out: &mut Vec<u8>, features: Features) -> bool {
+pub(crate) fn pack(
+    task: &Task,
+    last: Option<&Task>,
+    out: &mut Vec<u8>,
+    features: Features,
+    root_path: impl Fn(u32) -> Vec<u8>,
+) -> bool {
+    let root = task.root_index();
+    // A task of the caller's own has no root: the reader's last one is then that of a task before it, which nobody knows.
+    let same_root = root.is_some() && last.and_then(Task::root_index) == root;
+    if let (Some(root), false) = (root, same_root) {
+        out.push(b'R');
+        put(&root_path(root), out);
+    }
     if let Some(directory) = task.directory() {
-        let last = last.and_then(Task::directory);
+        let last = last.filter(|_| same_root).and_then(Task::directory);
         if !last.is_some_and(|last| Arc::ptr_eq(last, directory)) {
             pack_directory(directory, last, out, features);
         }
@@ -86,9 +129,8 @@ pub(crate) fn pack(task: &Task, last: Option<&Task>, out: &mut Vec<u8>, features
             out.push(b'U');
             put(bytes, out);
         }
-        Task::Start { root, below } => {
+        Task::Start { below, .. } => {
             out.push(b'S');
-            out.extend_from_slice(&root.to_le_bytes());
             put_target(below.as_deref(), out);
         }
         Task::Feed | Task::ReadOn { .. } => return false,
@@ -110,7 +152,6 @@ fn pack_directory(
     let mut lineage: Vec<_> = directory.lineage().take(own).collect();
     lineage.reverse();
     out.push(b'D');
-    out.extend_from_slice(&directory.root_index().to_le_bytes());
     out.extend_from_slice(&shared.to_le_bytes());
     put_number(lineage.len(), out);
     for level in lineage {
@@ -157,18 +198,27 @@ fn put_target(target: Option<&[u8]>, out: &mut Vec<u8>) {
     out.extend_from_slice(target.unwrap_or_default());
 }
 
-/// The tasks that `bytes` hold. `root` gives the directory of a root by its index.
-pub(crate) fn unpack(
-    bytes: &[u8],
-    root: impl Fn(u32) -> Option<Arc<Directory>>,
-) -> Result<Vec<Task>, &'static str> {
-    let mut reader = Reader { rest: bytes };
+/// The tasks that `bytes` hold.
+pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Result<Vec<Task>, &'static str> {
+    let mut reader = Reader { rest: bytes, by };
     let mut tasks = Vec::new();
+    let mut root: Option<u32> = None;
     let mut directory: Option<Arc<Directory>> = None;
     while let Some(tag) = reader.byte() {
         let here = || directory.clone().ok_or("a task without a directory");
+        let no_root = "a task without a root";
         match tag {
-            b'D' => directory = Some(reader.directory(directory.take(), &root)?),
+            b'R' => {
+                root = Some(roots.intern(reader.bytes()?)?);
+                directory = None;
+            }
+            b'D' => {
+                let last = match directory.take() {
+                    Some(last) => last,
+                    None => roots.directory(root.ok_or(no_root)?)?,
+                };
+                directory = Some(reader.directory(last)?);
+            }
             b'E' => {
                 let name = reader.name()?;
                 tasks.push(Task::Enter { parent: here()?, name, target: reader.target()? });
@@ -177,7 +227,7 @@ pub(crate) fn unpack(
                 let names = Names::from_bytes(reader.bytes()?).ok_or("damaged names")?;
                 tasks.push(Task::Look { directory: here()?, names });
             }
-            b'S' => tasks.push(Task::Start { root: reader.number()?, below: reader.target()? }),
+            b'S' => tasks.push(Task::Start { root: root.ok_or(no_root)?, below: reader.target()? }),
             b'U' => tasks.push(Task::Own(reader.bytes()?.to_vec())),
             _ => return Err("an unknown task"),
         }
@@ -187,6 +237,7 @@ pub(crate) fn unpack(
 
 struct Reader<'a> {
     rest: &'a [u8],
+    by: PackedBy,
 }
 
 impl<'a> Reader<'a> {
@@ -228,16 +279,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn directory(
-        &mut self,
-        last: Option<Arc<Directory>>,
-        root: impl Fn(u32) -> Option<Arc<Directory>>,
-    ) -> Result<Arc<Directory>, &'static str> {
-        let (index, shared) = (self.number()?, self.number()?);
-        let mut directory = match last.filter(|last| last.root_index() == index && shared > 0) {
-            Some(last) => last,
-            None => root(index).ok_or("an unknown root")?,
-        };
+    /// A directory that shares some levels with the last one, or with the root.
+    fn directory(&mut self, mut directory: Arc<Directory>) -> Result<Arc<Directory>, &'static str> {
+        let shared = self.number()?;
         while directory.depth() > shared {
             directory = directory.parent().cloned().ok_or("levels that are not there")?;
         }
@@ -249,7 +293,11 @@ impl<'a> Reader<'a> {
             let place = Place { device: self.long()?, inode: self.long()?, mount: self.long()? };
             let target = self.target()?;
             let known = (place.inode != 0).then_some(place);
-            directory = Arc::new(Directory::below(&directory, &name, target).with_place(known));
+            let below = Directory::below(&directory, &name, target);
+            directory = Arc::new(match self.by {
+                PackedBy::Itself => below.with_place(known),
+                PackedBy::Another => below.with_inode(known.map(|place| place.inode)),
+            });
         }
         Ok(directory)
     }
@@ -286,7 +334,20 @@ mod tests {
     fn pack_all(tasks: &[Task], bytes: &mut Vec<u8>) {
         for (index, task) in tasks.iter().enumerate() {
             let last = index.checked_sub(1).map(|last| &tasks[last]);
-            assert!(pack(task, last, bytes, Features::default()));
+            assert!(pack(task, last, bytes, Features::default(), |_| b"/given".to_vec()));
+        }
+    }
+
+    /// Knows one root.
+    struct One(Arc<Directory>);
+
+    impl FindRoot for One {
+        fn intern(&self, path: &[u8]) -> Result<u32, &'static str> {
+            if path == b"/given" { Ok(7) } else { Err("an unknown root") }
+        }
+
+        fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
+            if index == 7 { Ok(Arc::clone(&self.0)) } else { Err("an unknown root") }
         }
     }
 
@@ -311,7 +372,7 @@ mod tests {
         let mut bytes = Vec::new();
         pack_all(&tasks, &mut bytes);
         assert!(bytes.len() < 1_500_000, "{} bytes", bytes.len());
-        let back = unpack(&bytes, |_| Some(root.clone())).unwrap();
+        let back = unpack(&bytes, PackedBy::Itself, &One(root.clone())).unwrap();
         assert_eq!(back.len(), tasks.len());
         let (mut one, mut other) = (Vec::new(), Vec::new());
         for (task, back) in tasks.iter().zip(&back).step_by(500).chain(tasks.iter().zip(&back).skip(4999)) {
@@ -326,7 +387,7 @@ mod tests {
         let root = root();
         let mut bytes = Vec::new();
         pack_all(&tasks(&root), &mut bytes);
-        let back = unpack(&bytes, |index| (index == 7).then(|| root.clone())).unwrap();
+        let back = unpack(&bytes, PackedBy::Itself, &One(root.clone())).unwrap();
         let mut path = Vec::new();
         let [
             Task::Enter { parent, name, target },
@@ -349,7 +410,7 @@ mod tests {
         let mut bytes = Vec::new();
         pack_all(&tasks(&root), &mut bytes);
         let gone = Directory::closed_root(b"/given", 7).unwrap();
-        let back = unpack(&bytes, |_| Some(gone.clone())).unwrap();
+        let back = unpack(&bytes, PackedBy::Itself, &One(gone.clone())).unwrap();
         assert_eq!(back.len(), 4);
         let mut held = crate::walk::directory::Held::new(4);
         let mut path = Vec::new();
@@ -366,17 +427,17 @@ mod tests {
         let root = root();
         let mut bytes = Vec::new();
         pack_all(&tasks(&root), &mut bytes);
-        let find = |index| (index == 7).then(|| root.clone());
+        let find = One(root.clone());
         for cut in 1..bytes.len() {
-            let _whole_tasks_may_remain = unpack(&bytes[..cut], find);
+            let _whole_tasks_may_remain = unpack(&bytes[..cut], PackedBy::Another, &find);
         }
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x5a;
-            let _any_answer = unpack(&damaged, find);
+            let _any_answer = unpack(&damaged, PackedBy::Another, &find);
         }
-        assert!(unpack(b"E\x01\0\0\0x\0\0\0\0", find).is_err());
-        assert!(unpack(b"D\x09\0\0\0\0\0\0\0\0\0\0\0", find).is_err());
+        assert!(unpack(b"E\x01\0\0\0x\0\0\0\0", PackedBy::Itself, &find).is_err());
+        assert!(unpack(b"R\x01\0\0\0/", PackedBy::Itself, &find).is_err());
     }
 
     #[test]
