@@ -46,7 +46,8 @@ mod visit;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use atta_runtime::{Rate, SpillReport, Stop, Threads, WorkerReport};
+use atta_engine::Reduce;
+use atta_runtime::{Member, RankError, Rate, SpillReport, Status, Stop, Threads, WorkerReport};
 
 pub use hard_links::HardLinks;
 pub use kernel::Features;
@@ -103,6 +104,8 @@ pub struct Options<'a> {
     pub stop: Stop,
     /// What the kernel is taken to have.
     pub features: Features,
+    /// Cores that are this process's.
+    pub cores: usize,
 }
 
 impl Default for Options<'_> {
@@ -121,6 +124,7 @@ impl Default for Options<'_> {
             spill_directory: runtime.spill_directory,
             stop: runtime.stop,
             features: Features::default(),
+            cores: runtime.cores,
         }
     }
 }
@@ -176,23 +180,64 @@ pub fn run<'a, V: Visit>(
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
-    let threads_max = options.threads.max(atta_runtime::available_cores());
-    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options, threads_max);
-    let runtime = atta_runtime::Options {
+    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options);
+    let outcome = atta_runtime::run(&job, vec![Task::Feed], &runtime_options(options), |status| {
+        observe(&progress(&job, status));
+    });
+    gathered(&job, outcome)
+}
+
+/// The same as one of several ranks, which walk the starts of rank 0 together. Returns when all is done, or the walk was
+/// stopped on one of them; then [`Member::close`] must be called.
+///
+/// `totals` makes what ranks add up of what this one did so far; `observe` also gets the newest sum, on the root.
+///
+/// # Errors
+/// The fabric or another rank fails.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_on_ranks<'a, V: Visit, R: Reduce>(
+    visit: &'a V,
+    starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
+    options: &'a Options<'a>,
+    member: &mut Member<'_, R>,
+    totals: impl Fn(&Profile) -> R,
+    mut observe: impl FnMut(&Progress, Option<R>),
+) -> Result<Outcome<V::Worker>, RankError> {
+    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options);
+    let seeds = if member.rank() == 0 { vec![Task::Feed] } else { Vec::new() };
+    let so_far = || totals(&job.profile());
+    let observed = |status: &Status, sum: Option<R>| observe(&progress(&job, status), sum);
+    let runtime = runtime_options(options);
+    let outcome = atta_runtime::run_on_ranks(&job, seeds, &runtime, member, so_far, observed)?;
+    Ok(gathered(&job, outcome))
+}
+
+fn runtime_options<'a>(options: &Options<'a>) -> atta_runtime::Options<'a> {
+    atta_runtime::Options {
         threads: options.threads,
         memory_bytes: options.memory_bytes,
         spill_directory: options.spill_directory.clone(),
         stop: options.stop.clone(),
         rate: options.rate,
-    };
-    let outcome = atta_runtime::run(&job, vec![Task::Feed], &runtime, |status| {
-        observe(&Progress {
-            elapsed: status.elapsed,
-            threads: status.threads,
-            stopping: status.stopping,
-            profile: job.profile(),
-        });
-    });
+        cores: options.cores,
+    }
+}
+
+fn progress<V: Visit>(job: &WalkJob<'_, V>, status: &Status) -> Progress {
+    Progress {
+        elapsed: status.elapsed,
+        threads: status.threads,
+        stopping: status.stopping,
+        profile: job.profile(),
+    }
+}
+
+fn gathered<V: Visit>(
+    job: &WalkJob<'_, V>,
+    outcome: atta_runtime::Outcome<job::WalkWorker<V>>,
+) -> Outcome<V::Worker> {
     let reports = outcome.reports.iter().zip(&job.counters);
     Outcome {
         threads: reports

@@ -20,7 +20,9 @@ use atta_fabric::{Endpoint, FabricError, Received};
 
 use crate::bell::Bell;
 use crate::local::{Local, Peer};
+use crate::meeting::Meeting;
 use crate::pool::run_with;
+use crate::stream::{self, Outbox, Stream};
 use crate::{Job, Options, Outcome, Status};
 
 /// The first pause of polling after a message has come. A sleep of 50 us takes some 100.
@@ -82,6 +84,9 @@ impl From<ProtocolError> for RankError {
     }
 }
 
+/// What the root does with what a rank sends: its number, the stream, the bytes.
+pub type Receiver<'e> = Box<dyn FnMut(u32, Stream, &[u8]) + 'e>;
+
 /// One rank of a job that runs on several. `R` is what they add up.
 pub struct Member<'e, R: Reduce> {
     endpoint: &'e mut dyn Endpoint,
@@ -94,6 +99,8 @@ pub struct Member<'e, R: Reduce> {
     poll: Duration,
     /// Messages for the engine that came before it was started.
     early: VecDeque<Received>,
+    outbox: Outbox,
+    receiver: Option<Receiver<'e>>,
     finishing: Option<Reason>,
     stop_told: bool,
     left: bool,
@@ -112,6 +119,12 @@ impl<R: Reduce + std::fmt::Debug> std::fmt::Debug for Member<'_, R> {
 impl<'e, R: Reduce> Member<'e, R> {
     /// The rank at this end of a fabric. All ranks make theirs with the same `config`.
     pub fn new(endpoint: &'e mut dyn Endpoint, config: Config) -> Self {
+        Self::after(Meeting::new(endpoint), config)
+    }
+
+    /// The same, after a meeting of all.
+    pub fn after(meeting: Meeting<'e>, config: Config) -> Self {
+        let Meeting { endpoint, early } = meeting;
         let neighbours = endpoint.neighbours().iter().copied().map(Rank).collect();
         let place = Place::new(Rank(endpoint.rank()), endpoint.size(), neighbours);
         let bell = Bell::default();
@@ -121,10 +134,12 @@ impl<'e, R: Reduce> Member<'e, R> {
             engine: Engine::new(config, &place),
             endpoint,
             started: Instant::now(),
-            bell,
+            bell: bell.clone(),
             is_polled,
             poll: POLL_FIRST,
-            early: VecDeque::new(),
+            early,
+            outbox: Outbox::new(bell.clone()),
+            receiver: None,
             finishing: None,
             stop_told: false,
             left: false,
@@ -145,6 +160,17 @@ impl<'e, R: Reduce> Member<'e, R> {
     #[must_use]
     pub fn size(&self) -> u32 {
         self.endpoint.size()
+    }
+
+    /// What sends to the root, for the workers of this rank. On the root it leads nowhere.
+    #[must_use]
+    pub fn outbox(&self) -> Outbox {
+        self.outbox.clone()
+    }
+
+    /// Sets what the root does with what the others send: on the supervising thread, which must not be held up for long.
+    pub fn on_stream(&mut self, receiver: Receiver<'e>) {
+        self.receiver = Some(receiver);
     }
 
     /// The newest totals of all ranks that the root knows, once.
@@ -170,6 +196,11 @@ impl<'e, R: Reduce> Member<'e, R> {
     /// # Errors
     /// The fabric or another rank fails.
     pub fn close(&mut self, totals: R) -> Result<(Reason, Option<R>), RankError> {
+        // Totals are the last thing that a rank sends: when the root has them, it has the rest.
+        while self.rank() != Rank::ROOT.0 && !self.outbox.is_empty() {
+            let pause = self.exchange(&Nothing, || None)?;
+            self.bell.wait(pause);
+        }
         let now = self.now();
         self.engine.finish(now, totals);
         while !(self.left && self.endpoint.unsent()? == 0) {
@@ -198,11 +229,17 @@ impl<'e, R: Reduce> Member<'e, R> {
             && let Some(Received { from, message }) = self.next_message()?
         {
             came += 1;
+            if self.stream(from, &message)? {
+                continue;
+            }
             let from = Rank(from);
             let message = Message::decode(&message).map_err(|error| RankError::Wire { from, error })?;
             let now = self.now();
             self.engine.handle_message(now, from, message)?;
             self.act(local, &totals)?;
+        }
+        while let Some(message) = self.outbox.next() {
+            self.endpoint.send(Rank::ROOT.0, message)?;
         }
         let now = self.now();
         self.engine.handle_load(now, local.load());
@@ -212,6 +249,23 @@ impl<'e, R: Reduce> Member<'e, R> {
             self.busy += began.elapsed();
         }
         Ok(self.pause(came > 0 || waits, local.load() == Load::default()))
+    }
+
+    /// Takes a message that is not for the engine. False: it is.
+    fn stream(&mut self, from: u32, message: &[u8]) -> Result<bool, RankError> {
+        if message == [stream::TAKEN] {
+            if from != Rank::ROOT.0 || !self.outbox.taken() {
+                return Err(RankError::Wire { from: Rank(from), error: WireError::Value });
+            }
+            return Ok(true);
+        }
+        let Some((stream, bytes)) = stream::open(message) else { return Ok(false) };
+        let Some(receiver) = self.receiver.as_mut() else {
+            return Err(RankError::Wire { from: Rank(from), error: WireError::Value });
+        };
+        receiver(from, stream, bytes);
+        self.endpoint.send(from, vec![stream::TAKEN])?;
+        Ok(true)
     }
 
     fn next_message(&mut self) -> Result<Option<Received>, RankError> {
@@ -338,6 +392,8 @@ impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, R, T> {
                 pause
             }
             Err(error) => {
+                // Workers that wait for room would wait for ever.
+                member.outbox.close();
                 member.error.get_or_insert(error);
                 PAUSE
             }

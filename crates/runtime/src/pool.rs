@@ -39,6 +39,8 @@ pub struct Options<'a> {
     pub stop: Stop,
     /// The cap that the job's tasks keep to, so that being held back is not taken for a slow file system.
     pub rate: Option<&'a Rate>,
+    /// Cores that are this process's: what [`Threads::Auto`] begins with.
+    pub cores: usize,
 }
 
 impl Default for Options<'_> {
@@ -50,6 +52,7 @@ impl Default for Options<'_> {
             spill_directory: std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from),
             stop: Stop::new(),
             rate: None,
+            cores: available_cores(),
         }
     }
 }
@@ -144,7 +147,7 @@ pub(crate) fn run_with<J: Job>(
     observe: &mut impl FnMut(&Status),
 ) -> Outcome<J::Worker> {
     let started = Instant::now();
-    let cores = available_cores();
+    let cores = options.cores;
     let runs_tasks = peer.as_ref().is_none_or(|peer| peer.runs_tasks());
     let (first, most) =
         if runs_tasks { (options.threads.initial(cores), options.threads.max(cores)) } else { (0, 0) };

@@ -68,8 +68,8 @@ impl<'a, V: Visit> WalkJob<'a, V> {
         visit: &'a V,
         starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
         options: &'a Options<'a>,
-        threads_max: usize,
     ) -> Self {
+        let threads_max = options.threads.max(options.cores);
         // Beside the reserve each thread has a watch on itself, and may write a shard under two descriptors.
         let reserved = DESCRIPTORS_RESERVED + 3 * threads_max as u64;
         let usable = kernel::raise_descriptor_limit().saturating_sub(reserved).max(32);

@@ -1,0 +1,178 @@
+//! What a rank sends to the root beside the engine's messages: rows of output, failures, whatever its workers have to say
+//! that only the root can put where it belongs. In order, whole, and with a bound on what is under way.
+//!
+//! ```text
+//!   workers ── push ──▶ Outbox ── up to WINDOW messages ──▶ root: the receiver's function
+//!              (waits while much is queued)  ◀── 1 byte for each ──
+//! ```
+//!
+//! It holds no state that grows with the number of ranks.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::bell::Bell;
+
+/// Bytes that wait on a rank before its workers are held back.
+const QUEUE_BYTES: usize = 4 << 20;
+/// Bytes of one message, about.
+const MESSAGE_BYTES: usize = 64 << 10;
+/// Messages that are under way from one rank to the root.
+const WINDOW: usize = 4;
+/// The first byte of such a message, with the stream's number; the engine's begin with smaller ones.
+const TAG: u8 = 0x80;
+/// The answer to one.
+pub(crate) const TAKEN: u8 = 0xff;
+
+/// Which of a program's streams, 0 to 126. What they mean is the program's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream(pub u8);
+
+/// Sends to the root. Clones are the same one; any thread may push.
+#[derive(Clone, Debug)]
+pub struct Outbox(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    room: Condvar,
+    bell: Bell,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Vec<u8>>,
+    queued_bytes: usize,
+    under_way: usize,
+    /// Nobody sends any more.
+    closed: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(bell: Bell) -> Self {
+        Self(Arc::new(Inner { state: Mutex::default(), room: Condvar::new(), bell }))
+    }
+
+    /// Sends bytes on a stream; they arrive in the order of the pushes, joined or not, never cut. Waits while much is
+    /// queued. What is pushed after the job failed goes nowhere.
+    pub fn push(&self, stream: Stream, bytes: &[u8]) {
+        let tag = TAG | (stream.0 & 0x7f);
+        let mut state = self.lock();
+        while state.queued_bytes > QUEUE_BYTES && !state.closed {
+            state = self.0.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.closed {
+            return;
+        }
+        state.queued_bytes += bytes.len();
+        match state.queue.back_mut().filter(|last| last.first() == Some(&tag) && last.len() < MESSAGE_BYTES) {
+            Some(last) => last.extend_from_slice(bytes),
+            None => {
+                let mut message = Vec::with_capacity(bytes.len() + 1);
+                message.push(tag);
+                message.extend_from_slice(bytes);
+                state.queue.push_back(message);
+            }
+        }
+        let ring = state.under_way < WINDOW;
+        drop(state);
+        if ring {
+            self.0.bell.ring();
+        }
+    }
+
+    /// The next message to send, if one may be.
+    pub(crate) fn next(&self) -> Option<Vec<u8>> {
+        let mut state = self.lock();
+        if state.under_way >= WINDOW {
+            return None;
+        }
+        let message = state.queue.pop_front()?;
+        state.under_way += 1;
+        state.queued_bytes -= message.len() - 1;
+        self.0.room.notify_all();
+        Some(message)
+    }
+
+    /// The root has taken one. False: none was under way.
+    pub(crate) fn taken(&self) -> bool {
+        let mut state = self.lock();
+        let was = state.under_way;
+        state.under_way = was.saturating_sub(1);
+        was > 0
+    }
+
+    /// Whether all that was pushed has been taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.lock();
+        state.queue.is_empty() && state.under_way == 0
+    }
+
+    /// Lets nobody wait any more.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.queue.clear();
+        self.0.room.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The stream that a message belongs to, and what it holds; none if it is the engine's.
+pub(crate) fn open(message: &[u8]) -> Option<(Stream, &[u8])> {
+    let (&tag, bytes) = message.split_first()?;
+    (tag >= TAG && tag != TAKEN).then_some((Stream(tag & 0x7f), bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pushes_are_joined_in_order_and_streams_kept_apart() {
+        let outbox = Outbox::new(Bell::default());
+        for (stream, bytes) in [(1, "one "), (1, "two"), (0, "rows"), (1, "three")] {
+            outbox.push(Stream(stream), bytes.as_bytes());
+        }
+        let sent: Vec<_> = std::iter::from_fn(|| outbox.next()).collect();
+        let opened: Vec<_> = sent.iter().filter_map(|message| open(message)).collect();
+        let expected = [(Stream(1), &b"one two"[..]), (Stream(0), b"rows"), (Stream(1), b"three")];
+        assert_eq!(opened, expected);
+        assert!(!outbox.is_empty());
+        assert!((0..3).all(|_| outbox.taken()) && !outbox.taken() && outbox.is_empty());
+    }
+
+    #[test]
+    fn only_so_many_are_under_way() {
+        let outbox = Outbox::new(Bell::default());
+        for at in 0..20_u8 {
+            outbox.push(Stream(at), b"x");
+        }
+        assert_eq!(std::iter::from_fn(|| outbox.next()).count(), WINDOW);
+        assert!(outbox.taken());
+        assert_eq!(std::iter::from_fn(|| outbox.next()).count(), 1);
+    }
+
+    #[test]
+    fn who_waits_for_room_is_let_go_when_there_is_some_and_at_the_end() {
+        let outbox = Outbox::new(Bell::default());
+        let large = vec![0; QUEUE_BYTES + 1];
+        for close in [false, true] {
+            outbox.push(Stream(0), &large);
+            let other = outbox.clone();
+            let thread = std::thread::spawn(move || other.push(Stream(1), b"next"));
+            if close {
+                outbox.close();
+            } else {
+                assert!(outbox.next().is_some() && outbox.taken());
+            }
+            thread.join().unwrap();
+            while outbox.next().is_some() {
+                assert!(outbox.taken());
+            }
+        }
+    }
+}
