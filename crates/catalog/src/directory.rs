@@ -49,6 +49,10 @@ pub struct Catalog {
     /// every write error that the first one's writes met.
     made: Vec<(String, File)>,
     renamed: bool,
+    /// Whether another process began it: then the directory is that one's.
+    joined: bool,
+    /// Names of the shards that others have handed over.
+    foreign: Vec<String>,
 }
 
 impl Catalog {
@@ -73,7 +77,41 @@ impl Catalog {
             parent: parent.to_owned(),
             made: Vec::new(),
             renamed: false,
+            joined: false,
+            foreign: Vec::new(),
         })
+    }
+
+    /// Joins a catalog that another process began, to put shards into it: `partial` is its [`partial`](Self::partial).
+    #[must_use]
+    pub fn join(partial: &Path, place: &Path) -> Self {
+        let parent = place.parent().unwrap_or(place).to_owned();
+        Self {
+            partial: partial.to_owned(),
+            place: place.to_owned(),
+            parent,
+            made: Vec::new(),
+            renamed: false,
+            joined: true,
+            foreign: Vec::new(),
+        }
+    }
+
+    /// The directory while the catalog is being written.
+    #[must_use]
+    pub fn partial(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Brings the files of a process that joined to the disk; they stay, for the process that began to commit or remove.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CatalogWrite`] where that fails; then they are removed.
+    pub fn hand_over(mut self) -> Result<()> {
+        self.sync_files()?;
+        self.renamed = true;
+        Ok(())
     }
 
     /// Makes the file of the shard with this number. Each number once.
@@ -105,9 +143,7 @@ impl Catalog {
     /// directory above, the catalog is in its place, complete, and may not outlive a power cut.
     pub fn commit(mut self, manifest: &Manifest) -> Result<()> {
         self.write_manifest(manifest)?;
-        for (name, file) in &self.made {
-            file.sync_all().map_err(write_error("sync", &self.partial.join(name)))?;
-        }
+        self.sync_files()?;
         sync_directory(&self.partial)?;
         fs::rename(&self.partial, &self.place).map_err(|source| match source.kind() {
             ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => {
@@ -120,6 +156,12 @@ impl Catalog {
         sync_directory(&self.parent)
     }
 
+    fn sync_files(&self) -> Result<()> {
+        self.made.iter().try_for_each(|(name, file)| {
+            file.sync_all().map_err(write_error("sync", &self.partial.join(name)))
+        })
+    }
+
     fn write_manifest(&mut self, manifest: &Manifest) -> Result<()> {
         let path = self.partial.join(MANIFEST_FILE);
         let mut text = serde_json::to_vec_pretty(manifest)
@@ -128,6 +170,18 @@ impl Catalog {
         text.push(b'\n');
         let mut file = self.create(MANIFEST_FILE.to_owned())?;
         file.write_all(&text).map_err(write_error("write", &path))
+    }
+
+    /// Removes shards that processes that joined have handed over.
+    fn remove_foreign(&self) {
+        for name in &self.foreign {
+            let _ignored = fs::remove_file(self.partial.join(name));
+        }
+    }
+
+    /// Takes note of files that processes that joined have handed over.
+    pub fn take_over(&mut self, names: impl IntoIterator<Item = String>) {
+        self.foreign.extend(names.into_iter().filter(|name| !name.contains('/')));
     }
 
     fn create(&mut self, name: String) -> Result<File> {
@@ -161,7 +215,10 @@ impl Drop for Catalog {
             // keeps a name that no reader takes for a catalog.
             let _ignored = fs::remove_file(self.partial.join(name));
         }
-        let _ignored = fs::remove_dir(&self.partial);
+        if !self.joined {
+            self.remove_foreign();
+            let _ignored = fs::remove_dir(&self.partial);
+        }
     }
 }
 

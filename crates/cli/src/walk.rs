@@ -3,6 +3,7 @@
 mod arguments;
 mod failures;
 mod progress;
+mod ranks;
 mod report;
 mod sink;
 mod starts;
@@ -13,14 +14,14 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atta_entry::Timestamp;
-use atta_ops::walk::{self, BadRule, Features, Options, Outcome, Progress, Rules, Summary, Totals};
+use atta_ops::walk::{self, BadRule, Features, Options, Progress, Rules, Summary, Totals};
 use atta_runtime::{Rate, Stop};
 
 pub(crate) use arguments::WalkArguments;
 use failures::Failures;
 use progress::Display;
-use report::Report;
-use sink::{Fatal, Sink, SinkWorker};
+use report::{Report, Whole};
+use sink::{Fatal, Sink};
 use starts::Starts;
 
 use crate::signals::Signals;
@@ -31,12 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &WalkArguments, signals: &Signals) -> u8 {
-    match Run::new(arguments) {
+    if let Some(launcher) = atta_mpi_loader::launcher() {
+        return ranks::run(arguments, signals, &launcher);
+    }
+    match Run::new(arguments, 1) {
         Ok(run) => run.walk(signals),
-        Err(Refused { code, what, hint }) => {
-            complain(&what, hint.as_deref());
-            code
-        }
+        Err(refused) => refused.tell(),
     }
 }
 
@@ -55,6 +56,12 @@ impl Refused {
     fn fatal(what: String) -> Self {
         Self { code: exit::FATAL, what, hint: None }
     }
+
+    /// Says why; returns the exit code.
+    fn tell(self) -> u8 {
+        complain(&self.what, self.hint.as_deref());
+        self.code
+    }
 }
 
 /// What one run needs, made before anything is walked.
@@ -70,18 +77,14 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(arguments: &'a WalkArguments) -> Result<Self, Refused> {
+    /// What this process needs, the first of so many ranks.
+    fn new(arguments: &'a WalkArguments, ranks: usize) -> Result<Self, Refused> {
         let stop = Stop::new();
-        let rules = compile(arguments).map_err(|bad| {
-            Refused::usage(
-                bad.to_string(),
-                "patterns have gitignore syntax, as in '*.o', '/top', 'cache/' or 'a/**/z'",
-            )
-        })?;
+        let rules = compile(arguments)?;
         let starts = Starts::new(arguments, stop.clone())?;
         let summary = Summary::new(arguments.memory / 4, spill_directory(), arguments.follow);
         let failures = Failures::new(arguments)?;
-        let sink = Sink::new(arguments, summary, failures, stop.clone())?;
+        let sink = Sink::new(arguments, summary, failures, stop.clone(), ranks)?;
         let display = Display::new(arguments)?;
         let rate = arguments.iops.map(Rate::new);
         Ok(Self { arguments, rules, starts, sink, display, stop, rate, started: SystemTime::now() })
@@ -89,22 +92,7 @@ impl<'a> Run<'a> {
 
     fn walk(self, signals: &Signals) -> u8 {
         let Self { arguments, rules, starts, sink, mut display, stop, rate, started } = self;
-        let options = Options {
-            one_file_system: arguments.one_file_system,
-            max_depth: arguments.max_depth,
-            follow: arguments.follow,
-            lite: arguments.lite,
-            targets: arguments.targets,
-            rules,
-            rate: rate.as_ref(),
-            threads: arguments.threads,
-            memory_bytes: arguments.memory / 2,
-            spill_directory: spill_directory(),
-            stop: stop.clone(),
-            features: Features {
-                statx_mount_id: !arguments.without.iter().any(|name| name == "statx-mount-id"),
-            },
-        };
+        let options = options(arguments, rules, rate.as_ref(), &stop);
         let list_error = starts.error();
         let outcome = walk::run(&sink, starts, &options, |progress| {
             if signals.code().is_some() {
@@ -117,7 +105,43 @@ impl<'a> Run<'a> {
         });
         display.clear();
         let fatal = sink.take_fatal().or_else(|| take(&list_error));
-        conclude(arguments, sink, &outcome, fatal, signals, display, started)
+        let totals = outcome.workers.iter().map(|worker| worker.totals.clone()).collect();
+        let ended = Ended { totals, whole: Whole::alone(&outcome), fatal, interrupted: signals.code() };
+        conclude(arguments, sink, ended, display, started)
+    }
+}
+
+/// How a walk ended.
+struct Ended {
+    /// Of each thread, or of each rank.
+    totals: Vec<Totals>,
+    whole: Whole,
+    fatal: Option<Fatal>,
+    /// The exit code of the signal that ended it.
+    interrupted: Option<u8>,
+}
+
+/// The walk's part of the arguments.
+fn options<'a>(
+    arguments: &WalkArguments,
+    rules: Option<Rules>,
+    rate: Option<&'a Rate>,
+    stop: &Stop,
+) -> Options<'a> {
+    Options {
+        one_file_system: arguments.one_file_system,
+        max_depth: arguments.max_depth,
+        follow: arguments.follow,
+        lite: arguments.lite,
+        targets: arguments.targets,
+        rules,
+        rate,
+        threads: arguments.threads,
+        memory_bytes: arguments.memory / 2,
+        spill_directory: spill_directory(),
+        stop: stop.clone(),
+        features: Features { statx_mount_id: !arguments.without.iter().any(|name| name == "statx-mount-id") },
+        cores: atta_runtime::available_cores(),
     }
 }
 
@@ -147,21 +171,18 @@ fn give_up(
 fn conclude(
     arguments: &WalkArguments,
     sink: Sink,
-    outcome: &Outcome<SinkWorker>,
-    fatal: Option<Fatal>,
-    signals: &Signals,
+    ended: Ended,
     display: Display,
     started: SystemTime,
 ) -> u8 {
     let Sink { summary, failures, catalog, .. } = sink;
-    let (totals, settled) = summary.finish(outcome.workers.iter().map(|worker| &worker.totals));
-    let mut fatal = fatal;
+    let Ended { totals, whole, mut fatal, interrupted } = ended;
+    let (totals, settled) = summary.finish(&totals);
     if let Err(error) = settled {
         let what = format!("cannot count hard links: {}: {error}", spill_directory().display());
         fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));
     }
-    let interrupted = signals.code();
-    let report = Report { arguments, totals: &totals, outcome, interrupted: interrupted.is_some() };
+    let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
     // What the catalog tells of errors must be in its file before it gets its name.
     fatal = fatal.or_else(|| failures.flush().err());
     if let Some(catalog) = catalog {
@@ -181,11 +202,15 @@ fn conclude(
     interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }
 
-fn compile(arguments: &WalkArguments) -> Result<Option<Rules>, BadRule> {
+fn compile(arguments: &WalkArguments) -> Result<Option<Rules>, Refused> {
     if arguments.rules.is_empty() {
         return Ok(None);
     }
-    Rules::new(&arguments.rules).map(Some)
+    let refuse = |bad: BadRule| {
+        let hint = "patterns have gitignore syntax, as in '*.o', '/top', 'cache/' or 'a/**/z'";
+        Refused::usage(bad.to_string(), hint)
+    };
+    Rules::new(&arguments.rules).map(Some).map_err(refuse)
 }
 
 /// Where files without a name are made when memory runs out.

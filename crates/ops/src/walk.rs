@@ -47,6 +47,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use atta_engine::Reduce;
+use atta_entry::{Errno, Metadata};
 use atta_runtime::{Member, RankError, Rate, SpillReport, Status, Stop, Threads, WorkerReport};
 
 pub use hard_links::HardLinks;
@@ -201,7 +202,7 @@ pub fn run_on_ranks<'a, V: Visit, R: Reduce>(
     visit: &'a V,
     starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
-    member: &mut Member<'_, R>,
+    member: &mut Member<'_, '_, R>,
     totals: impl Fn(&Profile) -> R,
     mut observe: impl FnMut(&Progress, Option<R>),
 ) -> Result<Outcome<V::Worker>, RankError> {
@@ -212,6 +213,14 @@ pub fn run_on_ranks<'a, V: Visit, R: Reduce>(
     let runtime = runtime_options(options);
     let outcome = atta_runtime::run_on_ranks(&job, seeds, &runtime, member, so_far, observed)?;
     Ok(gathered(&job, outcome))
+}
+
+/// What is at a path that the operator gave, links followed.
+///
+/// # Errors
+/// What the kernel says of it.
+pub fn look_at(path: &[u8]) -> Result<Metadata, Errno> {
+    kernel::stat_path(path, true)
 }
 
 fn runtime_options<'a>(options: &Options<'a>) -> atta_runtime::Options<'a> {

@@ -9,6 +9,16 @@ pub fn available_cores() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| (set.count() as usize).max(1))
 }
 
+/// Which cores these are, in ascending order.
+#[must_use]
+pub fn cores() -> Vec<u32> {
+    let mask = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|core| mask.is_set(*core))
+        .filter_map(|core| u32::try_from(core).ok())
+        .collect()
+}
+
 /// Tells whether a thread of this process is blocked in the kernel at present.
 ///
 /// The scheduler's own sums (`schedstat`) are the obvious source, but they are brought up to date only when a thread

@@ -161,6 +161,11 @@ impl Idle {
         self.finish_locked(&mut self.lock());
     }
 
+    /// Waits for the bell, at most so long.
+    pub(crate) fn wait_bell(&self, at_most: Duration) {
+        self.bell.wait(at_most);
+    }
+
     /// Waits until the job is over, at most so long. Returns whether it is.
     pub(crate) fn wait_over(&self, at_most: Duration) -> bool {
         if !self.lock().over {

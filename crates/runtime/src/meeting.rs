@@ -57,12 +57,12 @@ impl<'e> Meeting<'e> {
     pub fn gather(
         &mut self,
         own: Vec<u8>,
-        mut merge: impl FnMut(Vec<u8>, &[u8]) -> Vec<u8>,
+        mut merge: impl FnMut(&[u8], &[u8]) -> Vec<u8>,
     ) -> Result<Option<Vec<u8>>, FabricError> {
         let tree = self.tree();
         let mut sum = own;
         for child in tree.children() {
-            sum = merge(sum, &self.receive_from(child.0)?);
+            sum = merge(&sum, &self.receive_from(child.0)?);
         }
         match tree.parent() {
             Some(parent) => self.endpoint.send(parent.0, sum).map(|()| None),
@@ -131,7 +131,7 @@ mod tests {
                     let mut meeting = Meeting::new(&mut endpoint);
                     for round in 0..3_u8 {
                         let own = vec![u8::try_from(meeting.rank()).unwrap() + round];
-                        let merge = |one: Vec<u8>, other: &[u8]| vec![one[0].max(other[0])];
+                        let merge = |one: &[u8], other: &[u8]| vec![one[0].max(other[0])];
                         let most = meeting.gather(own, merge).unwrap();
                         assert_eq!(most.is_some(), meeting.rank() == 0);
                         assert_eq!(meeting.tell(most).unwrap(), [39 + round]);

@@ -85,10 +85,10 @@ impl From<ProtocolError> for RankError {
 }
 
 /// What the root does with what a rank sends: its number, the stream, the bytes.
-pub type Receiver<'e> = Box<dyn FnMut(u32, Stream, &[u8]) + 'e>;
+pub type Receiver<'r> = Box<dyn FnMut(u32, Stream, &[u8]) + 'r>;
 
 /// One rank of a job that runs on several. `R` is what they add up.
-pub struct Member<'e, R: Reduce> {
+pub struct Member<'e, 'r, R: Reduce> {
     endpoint: &'e mut dyn Endpoint,
     engine: Engine<R>,
     started: Instant,
@@ -100,7 +100,7 @@ pub struct Member<'e, R: Reduce> {
     /// Messages for the engine that came before it was started.
     early: VecDeque<Received>,
     outbox: Outbox,
-    receiver: Option<Receiver<'e>>,
+    receiver: Option<Receiver<'r>>,
     finishing: Option<Reason>,
     stop_told: bool,
     left: bool,
@@ -110,13 +110,13 @@ pub struct Member<'e, R: Reduce> {
     busy: Duration,
 }
 
-impl<R: Reduce + std::fmt::Debug> std::fmt::Debug for Member<'_, R> {
+impl<R: Reduce + std::fmt::Debug> std::fmt::Debug for Member<'_, '_, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Member").field("rank", &self.endpoint.rank()).field("engine", &self.engine).finish()
     }
 }
 
-impl<'e, R: Reduce> Member<'e, R> {
+impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
     /// The rank at this end of a fabric. All ranks make theirs with the same `config`.
     pub fn new(endpoint: &'e mut dyn Endpoint, config: Config) -> Self {
         Self::after(Meeting::new(endpoint), config)
@@ -169,7 +169,7 @@ impl<'e, R: Reduce> Member<'e, R> {
     }
 
     /// Sets what the root does with what the others send: on the supervising thread, which must not be held up for long.
-    pub fn on_stream(&mut self, receiver: Receiver<'e>) {
+    pub fn on_stream(&mut self, receiver: Receiver<'r>) {
         self.receiver = Some(receiver);
     }
 
@@ -342,7 +342,7 @@ pub fn run_on_ranks<J: Job, R: Reduce>(
     job: &J,
     seeds: Vec<J::Task>,
     options: &Options<'_>,
-    member: &mut Member<'_, R>,
+    member: &mut Member<'_, '_, R>,
     totals: impl Fn() -> R,
     mut observe: impl FnMut(&Status, Option<R>),
 ) -> Result<Outcome<J::Worker>, RankError> {
@@ -358,13 +358,13 @@ pub fn run_on_ranks<J: Job, R: Reduce>(
 }
 
 /// A rank while its pool runs.
-struct Attending<'a, 'e, R: Reduce, T> {
-    member: &'a mut Member<'e, R>,
+struct Attending<'a, 'e, 'r, R: Reduce, T> {
+    member: &'a mut Member<'e, 'r, R>,
     totals: T,
     progress: &'a std::cell::Cell<Option<R>>,
 }
 
-impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, R, T> {
+impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, '_, R, T> {
     fn bell(&self) -> Bell {
         self.member.bell.clone()
     }

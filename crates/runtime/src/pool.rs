@@ -292,28 +292,19 @@ where
     /// Supervises until the job is over and all workers have ended.
     fn run(&mut self, mut peer: Option<&mut dyn Peer>, observe: &mut impl FnMut(&Status)) {
         let shared = self.shared;
-        let mut patience = Duration::MAX;
         for tick in 0_u32.. {
             let pause = if tick < TICKS_FIRST { TICK_FIRST } else { TICK_LATER };
-            let over = shared.idle.wait_over(pause.min(patience));
-            if shared.stop.is_set() && self.stop_seen.is_none() {
-                self.stop_seen = Some(Instant::now());
-                shared.idle.finish();
-            }
+            let over = match &mut peer {
+                Some(peer) => self.attend(&mut **peer, pause),
+                None => shared.idle.wait_over(pause),
+            };
+            self.look_at_stop();
             observe(&Status {
                 elapsed: self.started.elapsed(),
                 threads: self.threads,
                 stopping: self.stop_seen.map(|since| since.elapsed()),
             });
-            if let Some(peer) = &mut peer {
-                patience = peer.attend(shared, self.stop_seen.is_some());
-                if !peer.has_finished() {
-                    self.tune();
-                    continue;
-                }
-                shared.idle.finish();
-            }
-            if shared.started.load(Ordering::Relaxed) == shared.ended.load(Ordering::Acquire) {
+            if over && shared.started.load(Ordering::Relaxed) == shared.ended.load(Ordering::Acquire) {
                 return;
             }
             if over {
@@ -322,6 +313,31 @@ where
             } else {
                 self.tune();
             }
+        }
+    }
+
+    /// Speaks with the other ranks until the next tick. Returns whether the job is over.
+    fn attend(&mut self, peer: &mut dyn Peer, tick: Duration) -> bool {
+        let began = Instant::now();
+        loop {
+            self.look_at_stop();
+            let pause = peer.attend(self.shared, self.stop_seen.is_some());
+            if peer.has_finished() {
+                self.shared.idle.finish();
+                return true;
+            }
+            let left = tick.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            self.shared.idle.wait_bell(pause.min(left));
+        }
+    }
+
+    fn look_at_stop(&mut self) {
+        if self.shared.stop.is_set() && self.stop_seen.is_none() {
+            self.stop_seen = Some(Instant::now());
+            self.shared.idle.finish();
         }
     }
 

@@ -1,4 +1,5 @@
-//! What becomes of entries that failed: lines on standard error, rows in files. They never stop the run.
+//! What becomes of entries that failed: lines on standard error, rows in files. They never stop the run. Under MPI one rank
+//! writes them, and the others send it theirs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -6,26 +7,28 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atta_entry::{Errno, Failure};
+use atta_runtime::Outbox;
 
 use super::Refused;
 use super::arguments::WalkArguments;
+use super::ranks::FAILURES;
 use super::sink::Fatal;
 
 /// Lines printed without --verbose: a broken tree must not bury the summary.
 const LINES_MAX: u64 = 20;
 
 /// Where failures go, for all threads.
-pub(crate) struct Failures {
-    inner: Mutex<Inner>,
+pub(crate) enum Failures {
+    Here(Mutex<Inner>),
+    Root(Outbox),
 }
 
-struct Inner {
+pub(crate) struct Inner {
     lines_max: u64,
     lines: u64,
     file: Option<BufWriter<File>>,
     file_name: String,
     catalog: Option<BufWriter<File>>,
-    row: Vec<u8>,
     error: Option<io::Error>,
 }
 
@@ -37,7 +40,6 @@ impl Failures {
             file: None,
             file_name: String::new(),
             catalog: None,
-            row: Vec::new(),
             error: None,
         };
         if let Some(path) = &arguments.errors {
@@ -50,59 +52,94 @@ impl Failures {
                 Refused::fatal(format!("cannot write errors: {}: {}", inner.file_name, describe(&error)))
             })?));
         }
-        Ok(Self { inner: Mutex::new(inner) })
+        Ok(Self::Here(Mutex::new(inner)))
     }
 
     /// Rows also go to the catalog's file.
     pub(crate) fn also_to(&self, catalog: File) {
-        self.lock().catalog = Some(BufWriter::new(catalog));
+        if let Self::Here(inner) = self {
+            lock(inner).catalog = Some(BufWriter::new(catalog));
+        }
     }
 
     pub(crate) fn add(&self, failure: &Failure<'_>) {
-        let mut inner = self.lock();
+        let mut line = failure.to_string();
+        line.push('\n');
+        let mut row = Vec::new();
+        atta_catalog::failure_row(failure, &mut row);
+        match self {
+            Self::Here(inner) => lock(inner).add(line.as_bytes(), &row),
+            Self::Root(outbox) => {
+                let mut bytes = Vec::with_capacity(8 + line.len() + row.len());
+                for part in [line.as_bytes(), &row] {
+                    bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+                    bytes.extend_from_slice(part);
+                }
+                outbox.push(FAILURES, &bytes);
+            }
+        }
+    }
+
+    /// Takes failures of another rank. False: the bytes are not what one would send.
+    pub(crate) fn receive(&self, mut bytes: &[u8]) -> bool {
+        fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+            let (length, rest) = bytes.split_first_chunk()?;
+            let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            *bytes = rest;
+            Some(part)
+        }
+        while !bytes.is_empty() {
+            let (Some(line), Some(row)) = (part(&mut bytes), part(&mut bytes)) else { return false };
+            if let Self::Here(inner) = self {
+                lock(inner).add(line, row);
+            }
+        }
+        true
+    }
+
+    /// Writes out what is buffered.
+    pub(crate) fn flush(&self) -> Result<(), Fatal> {
+        let Self::Here(inner) = self else { return Ok(()) };
+        lock(inner).flush()
+    }
+}
+
+impl Inner {
+    fn add(&mut self, line: &[u8], row: &[u8]) {
+        let inner = self;
         inner.lines += 1;
         if inner.lines <= inner.lines_max {
-            let mut line = failure.to_string();
-            line.push('\n');
-            let _ = io::stderr().write_all(line.as_bytes());
+            let _ = io::stderr().write_all(line);
         } else if inner.lines == inner.lines_max + 1 {
             let _ = io::stderr().write_all(
                 b"further errors are only counted; --verbose prints all, --errors FILE keeps them\n",
             );
         }
-        let Inner { file, catalog, row, error, .. } = &mut *inner;
-        if file.is_some() || catalog.is_some() {
-            row.clear();
-            atta_catalog::failure_row(failure, row);
-            for writer in [file, catalog].into_iter().flatten() {
-                if let Err(failed) = writer.write_all(row) {
-                    error.get_or_insert(failed);
-                }
+        for writer in [&mut inner.file, &mut inner.catalog].into_iter().flatten() {
+            if let Err(failed) = writer.write_all(row) {
+                inner.error.get_or_insert(failed);
             }
         }
     }
 
-    /// Writes out what is buffered.
-    pub(crate) fn flush(&self) -> Result<(), Fatal> {
-        let mut inner = self.lock();
-        let Inner { file, catalog, error, .. } = &mut *inner;
-        for writer in [file, catalog].into_iter().flatten() {
+    fn flush(&mut self) -> Result<(), Fatal> {
+        for writer in [&mut self.file, &mut self.catalog].into_iter().flatten() {
             if let Err(failed) = writer.flush() {
-                error.get_or_insert(failed);
+                self.error.get_or_insert(failed);
             }
         }
-        match inner.error.take() {
+        match self.error.take() {
             Some(error) => {
-                let what = format!("cannot write errors: {}: {}", inner.file_name, describe(&error));
+                let what = format!("cannot write errors: {}: {}", self.file_name, describe(&error));
                 Err(Fatal::Failed { what, hint: None })
             }
             None => Ok(()),
         }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a private file for rows, which tell names that not everybody may know. A file that is there already is written

@@ -5,12 +5,14 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use atta_entry::Kind;
-use atta_ops::walk::{Outcome, Profile, Totals};
+use atta_ops::walk::{Outcome, Profile, ThreadReport, Totals};
+use atta_runtime::SpillReport;
 use serde_json::{Value, json};
 
 use super::arguments::WalkArguments;
 use super::by_errno;
-use super::sink::{Fatal, SinkWorker, output_error};
+use super::ranks::RankReport;
+use super::sink::{Fatal, output_error};
 use crate::complain;
 use crate::size::{binary, grouped};
 
@@ -18,8 +20,33 @@ use crate::size::{binary, grouped};
 pub(crate) struct Report<'a> {
     pub(crate) arguments: &'a WalkArguments,
     pub(crate) totals: &'a Totals,
-    pub(crate) outcome: &'a Outcome<SinkWorker>,
+    pub(crate) outcome: &'a Whole,
     pub(crate) interrupted: bool,
+}
+
+/// What all threads of all ranks did.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) elapsed: Duration,
+    pub(crate) profile: Profile,
+    /// Each thread, rank by rank.
+    pub(crate) threads: Vec<ThreadReport>,
+    pub(crate) spill: SpillReport,
+    /// Each rank; none where there is only this process.
+    pub(crate) ranks: Vec<RankReport>,
+}
+
+impl Whole {
+    /// What this process did.
+    pub(crate) fn alone<W>(outcome: &Outcome<W>) -> Self {
+        Self {
+            elapsed: outcome.elapsed,
+            profile: outcome.profile,
+            threads: outcome.threads.clone(),
+            spill: outcome.spill.clone(),
+            ranks: Vec::new(),
+        }
+    }
 }
 
 impl Report<'_> {
@@ -49,10 +76,11 @@ impl Report<'_> {
         let threads = self.outcome.threads.len();
         let _ = writeln!(
             out,
-            "{state}{} in {} ({}/s, {})",
+            "{state}{} in {} ({}/s, {}{})",
             counted(entries, "entry", "entries"),
             seconds(elapsed),
             grouped(per_second(entries, elapsed)),
+            self.ranks_of(),
             counted(threads as u64, "thread", "threads"),
         );
         for kind in Kind::ALL {
@@ -83,6 +111,13 @@ impl Report<'_> {
         }
         self.time(out);
         self.threads(out);
+    }
+
+    fn ranks_of(&self) -> String {
+        match self.outcome.ranks.len() {
+            0 => String::new(),
+            ranks => format!("{}, ", counted(ranks as u64, "rank", "ranks")),
+        }
     }
 
     /// The profile of the paper: where the threads' time went.
@@ -129,14 +164,12 @@ impl Report<'_> {
                 );
             }
         } else if threads.len() > 1 {
-            shares.sort_by(f64::total_cmp);
-            let middle = shares[shares.len() / 2];
-            let (least, most) = (shares.first().unwrap_or(&0.0), shares.last().unwrap_or(&0.0));
-            let _ = writeln!(
-                out,
-                "  {:<12} {least:.1} % to {most:.1} % of the entries each, median {middle:.1} %",
-                "per thread"
-            );
+            spread("per thread", &mut shares, out);
+        }
+        if self.outcome.ranks.len() > 1 {
+            let share = |rank: &RankReport| rank.entries as f64 / entries * 100.0;
+            let mut shares: Vec<_> = self.outcome.ranks.iter().map(share).collect();
+            spread("per rank", &mut shares, out);
         }
     }
 
@@ -189,9 +222,18 @@ impl Report<'_> {
             "entries_per_second": per_second(self.totals.entries(), outcome.elapsed),
             "time_shares": shares,
             "threads": threads,
+            "ranks": outcome.ranks,
             "spill": {"tasks": outcome.spill.tasks, "bytes": outcome.spill.bytes, "error": outcome.spill.error},
         })
     }
+}
+
+/// Says how even shares are, in percent of the entries.
+fn spread(of: &str, shares: &mut [f64], out: &mut String) {
+    shares.sort_by(f64::total_cmp);
+    let middle = shares[shares.len() / 2];
+    let (least, most) = (shares.first().unwrap_or(&0.0), shares.last().unwrap_or(&0.0));
+    let _ = writeln!(out, "  {of:<12} {least:.1} % to {most:.1} % of the entries each, median {middle:.1} %");
 }
 
 fn plural(kind: Kind) -> &'static str {

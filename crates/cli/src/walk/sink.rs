@@ -12,10 +12,11 @@ use atta_catalog::{
 };
 use atta_entry::{Entry, Failure};
 use atta_ops::walk::{Summary, Tasks, Totals, Visit};
-use atta_runtime::Stop;
+use atta_runtime::{Outbox, Stop};
 
 use super::arguments::{Callback, WalkArguments};
 use super::failures::{Failures, describe, printable};
+use super::ranks::ROWS;
 use super::report::Report;
 use super::{Refused, by_errno, rfc3339, root_paths};
 use crate::{complain, exit};
@@ -35,6 +36,14 @@ pub(crate) enum Fatal {
 }
 
 impl Fatal {
+    /// Why, in words.
+    pub(crate) fn what(self) -> String {
+        match self {
+            Self::Closed => "standard output was closed".to_owned(),
+            Self::Failed { what, .. } => what,
+        }
+    }
+
     /// Says why, unless nobody is there to read it; returns the exit code.
     pub(crate) fn tell(self) -> u8 {
         match self {
@@ -53,6 +62,8 @@ pub(crate) struct Sink {
     pub(crate) failures: Failures,
     pub(crate) catalog: Option<CatalogSink>,
     format: Option<RowFormat>,
+    /// Where rows go if not to standard output: to the rank that has it.
+    rows_to: Option<Outbox>,
     callback: Callback,
     fatal: Mutex<Option<Fatal>>,
     stop: Stop,
@@ -75,6 +86,15 @@ struct RowFormat {
     terminal: bool,
 }
 
+/// What other ranks must know of the root's side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RootSide {
+    /// Where the catalog is being written, if there is to be one.
+    pub(crate) partial: Option<PathBuf>,
+    /// Whether rows go to a terminal in the end.
+    pub(crate) terminal: bool,
+}
+
 /// The catalog that is being written.
 pub(crate) struct CatalogSink {
     columns: Columns,
@@ -85,7 +105,10 @@ pub(crate) struct CatalogSink {
 
 struct CatalogInner {
     catalog: Option<Catalog>,
-    shards: Vec<ShardRecord>,
+    shards: Vec<(usize, ShardRecord)>,
+    /// Shards of this rank are numbered from `first` in steps of `step`.
+    first: usize,
+    step: usize,
 }
 
 impl Sink {
@@ -94,11 +117,12 @@ impl Sink {
         summary: Summary,
         failures: Failures,
         stop: Stop,
+        ranks: usize,
     ) -> Result<Self, Refused> {
         let catalog = arguments
             .output
             .as_ref()
-            .map(|place| CatalogSink::begin(place, arguments, &failures))
+            .map(|place| CatalogSink::begin(place, arguments, &failures, ranks))
             .transpose()?;
         let sink = Self {
             summary,
@@ -109,6 +133,7 @@ impl Sink {
                 columns: arguments.columns(),
                 terminal: io::stdout().is_terminal(),
             }),
+            rows_to: None,
             callback: arguments.callback,
             fatal: Mutex::new(None),
             stop,
@@ -118,6 +143,35 @@ impl Sink {
             sink.write_rows(&mut header);
         }
         Ok(sink)
+    }
+
+    /// The sink of a rank other than the root: what only the root can write goes to it.
+    pub(crate) fn of_rank(
+        arguments: &WalkArguments,
+        summary: Summary,
+        outbox: Outbox,
+        stop: Stop,
+        root: RootSide,
+        (rank, ranks): (usize, usize),
+    ) -> Self {
+        let catalog = root
+            .partial
+            .zip(arguments.output.as_ref())
+            .map(|(partial, place)| CatalogSink::join(&partial, place, arguments, (rank, ranks)));
+        Self {
+            summary,
+            failures: Failures::Root(outbox.clone()),
+            catalog,
+            format: arguments.row_format().map(|format| RowFormat {
+                format,
+                columns: arguments.columns(),
+                terminal: root.terminal,
+            }),
+            rows_to: Some(outbox),
+            callback: arguments.callback,
+            fatal: Mutex::new(None),
+            stop,
+        }
     }
 
     /// The first reason for which the run could not go on.
@@ -132,13 +186,40 @@ impl Sink {
         }
     }
 
-    fn fail(&self, fatal: Fatal) {
+    pub(crate) fn fail(&self, fatal: Fatal) {
         self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fatal);
         self.stop.set();
     }
 
-    /// Writes whole rows to standard output.
-    fn write_rows(&self, rows: &mut Vec<u8>) {
+    /// Whether rows go to a terminal.
+    pub(crate) fn is_on_terminal(&self) -> bool {
+        self.format.as_ref().is_some_and(|format| format.terminal)
+    }
+
+    /// Where the catalog is being written, if there is to be one.
+    pub(crate) fn partial(&self) -> Option<PathBuf> {
+        self.catalog.as_ref()?.partial()
+    }
+
+    /// Hands this rank's shards over to the root.
+    pub(crate) fn hand_over(&self) -> Result<Vec<ShardRecord>, Fatal> {
+        self.catalog.as_ref().map_or(Ok(Vec::new()), CatalogSink::hand_over)
+    }
+
+    /// Takes over what other ranks handed over.
+    pub(crate) fn take_over(&self, shards: Vec<ShardRecord>) {
+        if let Some(catalog) = &self.catalog {
+            catalog.take_over(shards);
+        }
+    }
+
+    /// Writes whole rows to standard output, or to the rank that has it.
+    pub(crate) fn write_rows(&self, rows: &mut Vec<u8>) {
+        if let Some(outbox) = &self.rows_to {
+            outbox.push(ROWS, rows);
+            rows.clear();
+            return;
+        }
         let mut output = io::stdout().lock();
         let written = output.write_all(rows).and_then(|()| output.flush());
         rows.clear();
@@ -256,6 +337,7 @@ impl CatalogSink {
         place: &std::path::Path,
         arguments: &WalkArguments,
         failures: &Failures,
+        ranks: usize,
     ) -> Result<Self, Refused> {
         let refuse = |error: atta_catalog::Error| {
             let hint = matches!(error, atta_catalog::Error::CatalogNotEmpty { .. })
@@ -264,28 +346,71 @@ impl CatalogSink {
         };
         let mut catalog = Catalog::begin(place).map_err(refuse)?;
         failures.also_to(catalog.errors_file().map_err(refuse)?);
+        Ok(Self::new(catalog, place, arguments, (0, ranks)))
+    }
+
+    fn join(
+        partial: &std::path::Path,
+        place: &std::path::Path,
+        arguments: &WalkArguments,
+        numbers: (usize, usize),
+    ) -> Self {
+        Self::new(Catalog::join(partial, place), place, arguments, numbers)
+    }
+
+    fn new(
+        catalog: Catalog,
+        place: &std::path::Path,
+        arguments: &WalkArguments,
+        (first, step): (usize, usize),
+    ) -> Self {
         let threads = arguments.threads.max(atta_runtime::available_cores()) as u64;
         let share = usize::try_from(arguments.memory / 4 / threads).unwrap_or(usize::MAX);
-        Ok(Self {
+        let inner = CatalogInner { catalog: Some(catalog), shards: Vec::new(), first, step };
+        Self {
             columns: arguments.columns(),
             row_group_bytes: share.clamp(256 << 10, atta_catalog::ROW_GROUP_BYTES),
             place: place.to_owned(),
-            inner: Mutex::new(CatalogInner { catalog: Some(catalog), shards: Vec::new() }),
-        })
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// The directory while it is being written, for other ranks.
+    pub(crate) fn partial(&self) -> Option<PathBuf> {
+        self.lock().catalog.as_ref().map(|catalog| catalog.partial().to_owned())
+    }
+
+    /// Hands the shards of this rank over to the root: what they are.
+    pub(crate) fn hand_over(&self) -> Result<Vec<ShardRecord>, Fatal> {
+        let mut inner = self.lock();
+        let shards = std::mem::take(&mut inner.shards);
+        let Some(catalog) = inner.catalog.take() else { return Ok(Vec::new()) };
+        catalog.hand_over().map_err(|error| self.failed(&error))?;
+        Ok(shards.into_iter().map(|(_, record)| record).collect())
+    }
+
+    /// Takes over the shards that another rank handed over.
+    pub(crate) fn take_over(&self, shards: Vec<ShardRecord>) {
+        let mut inner = self.lock();
+        if let Some(catalog) = &mut inner.catalog {
+            catalog.take_over(shards.iter().map(|shard| shard.file.clone()));
+        }
+        inner.shards.extend(shards.into_iter().map(|record| (usize::MAX, record)));
     }
 
     fn start_shard(&self) -> atta_catalog::Result<(usize, Shard<File>)> {
         let mut inner = self.lock();
-        let index = inner.shards.len();
+        let index = inner.first + inner.shards.len() * inner.step;
         let Some(catalog) = &mut inner.catalog else { return Err(atta_catalog::Error::ShardBroken) };
         let file = catalog.shard_file(index)?;
-        inner.shards.push(ShardRecord::new(index, atta_catalog::ShardSummary { rows: 0, bytes: 0 }));
+        let record = ShardRecord::new(index, atta_catalog::ShardSummary { rows: 0, bytes: 0 });
+        inner.shards.push((index, record));
         Ok((index, Shard::with_row_group_bytes(file, self.columns, self.row_group_bytes)?))
     }
 
     fn end_shard(&self, index: usize, shard: Shard<File>) -> atta_catalog::Result<()> {
         let summary = shard.finish()?;
-        if let Some(record) = self.lock().shards.get_mut(index) {
+        if let Some((_, record)) = self.lock().shards.iter_mut().find(|(number, _)| *number == index) {
             *record = ShardRecord::new(index, summary);
         }
         Ok(())
@@ -320,7 +445,8 @@ impl CatalogSink {
         manifest.errors =
             ErrorTotals { count: totals.failed(), by_errno: by_errno(totals), ..ErrorTotals::default() };
         let mut inner = self.lock();
-        manifest.shards = std::mem::take(&mut inner.shards);
+        manifest.shards = std::mem::take(&mut inner.shards).into_iter().map(|(_, record)| record).collect();
+        manifest.shards.sort_by(|one, other| one.file.cmp(&other.file));
         let Some(catalog) = inner.catalog.take() else { return Ok(()) };
         catalog.commit(&manifest).map_err(|error| self.failed(&error))
     }

@@ -58,6 +58,45 @@ impl Totals {
         other.failures.iter().for_each(|(&errno, count)| *self.failures.entry(errno).or_default() += count);
     }
 
+    fn add_bytes(&mut self, apparent: u64, allocated: u64) {
+        self.apparent_bytes = self.apparent_bytes.saturating_add(apparent);
+        self.allocated_bytes = self.allocated_bytes.saturating_add(allocated);
+    }
+
+    /// All numbers, for another rank.
+    #[must_use]
+    pub fn to_numbers(&self) -> Vec<u64> {
+        let mut numbers = self.by_kind.to_vec();
+        numbers.extend([self.apparent_bytes, self.allocated_bytes, self.extra_links, self.put_off]);
+        numbers.push(u64::from(self.depth_max));
+        for (errno, count) in &self.failures {
+            numbers.extend([u64::from(errno.0.cast_unsigned()), *count]);
+        }
+        numbers
+    }
+
+    /// The totals that [`to_numbers`](Self::to_numbers) gave; none if these are no such numbers.
+    #[must_use]
+    pub fn from_numbers(numbers: &[u64]) -> Option<Self> {
+        let (by_kind, rest) = numbers.split_first_chunk()?;
+        let (&[apparent_bytes, allocated_bytes, extra_links, put_off, depth_max], rest) =
+            rest.split_first_chunk()?;
+        let (failures, rest) = rest.as_chunks::<2>();
+        let failure =
+            |&[errno, count]: &[u64; 2]| Some((Errno(u32::try_from(errno).ok()?.cast_signed()), count));
+        let failures = failures.iter().map(failure).collect::<Option<_>>()?;
+        let depth_max = u32::try_from(depth_max).ok()?;
+        rest.is_empty().then_some(Self {
+            by_kind: *by_kind,
+            apparent_bytes,
+            allocated_bytes,
+            extra_links,
+            put_off,
+            depth_max,
+            failures,
+        })
+    }
+
     /// Counts one failure.
     pub fn fail(&mut self, failure: &Failure<'_>) {
         *self.failures.entry(failure.errno).or_default() += 1;
@@ -65,19 +104,71 @@ impl Totals {
 }
 
 /// Sums a tree up. One for all threads; each has its own [`Totals`].
-#[derive(Debug)]
 pub struct Summary {
-    links: HardLinks,
+    links: Links,
     /// Whether one name of a file may be met more than once: through links that are followed.
     repeats: bool,
+    /// Devices of the roots. Their numbers differ from host to host, so ranks tell them by the root's number.
+    devices: Vec<u64>,
 }
+
+/// What takes bytes to another rank.
+type SendBytes = Box<dyn Fn(&[u8]) + Send + Sync>;
+
+/// Who remembers files with several names.
+enum Links {
+    Here(HardLinks),
+    /// Another rank: each name of such a file is sent to it.
+    Elsewhere(SendBytes),
+}
+
+impl std::fmt::Debug for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Summary").field("repeats", &self.repeats).finish_non_exhaustive()
+    }
+}
+
+/// Marks a device that is told by the number of a root.
+const ROOT_DEVICE: u64 = 1 << 63;
+/// Bytes of a name of a file with several, as ranks send it: device, inode, names, apparent and allocated bytes.
+const LINK_BYTES: usize = 36;
 
 impl Summary {
     /// Remembers files with several names in up to `memory_bytes`; the rest goes to a file in `spill_directory`. If
     /// `follow` is set, every file is remembered: a link that is followed shows it once more.
     #[must_use]
     pub fn new(memory_bytes: u64, spill_directory: PathBuf, follow: bool) -> Self {
-        Self { links: HardLinks::new(memory_bytes, spill_directory), repeats: follow }
+        Self {
+            links: Links::Here(HardLinks::new(memory_bytes, spill_directory)),
+            repeats: follow,
+            devices: Vec::new(),
+        }
+    }
+
+    /// The summary of a rank that leaves it to another one to tell whether a file was met before: `send` gets bytes for
+    /// that one's [`receive`](Self::receive), whole ones, in any order.
+    #[must_use]
+    pub fn of_rank(send: impl Fn(&[u8]) + Send + Sync + 'static, follow: bool) -> Self {
+        Self { links: Links::Elsewhere(Box::new(send)), repeats: follow, devices: Vec::new() }
+    }
+
+    /// Tells the devices of the roots, in the same order on all ranks.
+    #[must_use]
+    pub fn with_root_devices(mut self, devices: Vec<u64>) -> Self {
+        self.devices = devices;
+        self
+    }
+
+    /// Adds names of files with several that another rank met. False: the bytes are not what one would send.
+    #[must_use]
+    pub fn receive(&self, totals: &mut Totals, bytes: &[u8]) -> bool {
+        let (names, rest) = bytes.as_chunks::<LINK_BYTES>();
+        for name in names {
+            let field = |at: usize| name[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+            let links = name[16..20].try_into().map_or(0, u32::from_le_bytes);
+            self.add_name(totals, (field(0), field(8)), links, field(20), field(28));
+        }
+        rest.is_empty()
     }
 
     /// Adds an entry.
@@ -88,23 +179,37 @@ impl Summary {
         let apparent = if entry.kind == Kind::File { metadata.size } else { 0 };
         let allocated = metadata.allocated_bytes();
         if self.repeats || (metadata.nlink > 1 && entry.kind != Kind::Directory) {
-            let inode = (metadata.device, metadata.inode);
+            let inode = (self.device(metadata.device), metadata.inode);
             // How often it will be met nobody knows if links are followed: then it is never forgotten.
             let names = if self.repeats { u32::MAX } else { metadata.nlink };
-            match self.links.note(inode, names, apparent, allocated) {
-                Seen::First => {}
-                Seen::Again => {
-                    totals.extra_links += 1;
-                    return;
-                }
-                Seen::Later => {
-                    totals.put_off += 1;
-                    return;
-                }
+            return self.add_name(totals, inode, names, apparent, allocated);
+        }
+        totals.add_bytes(apparent, allocated);
+    }
+
+    /// Adds one name of a file with several.
+    fn add_name(&self, totals: &mut Totals, inode: (u64, u64), names: u32, apparent: u64, allocated: u64) {
+        match &self.links {
+            Links::Here(links) => match links.note(inode, names, apparent, allocated) {
+                Seen::First => totals.add_bytes(apparent, allocated),
+                Seen::Again => totals.extra_links += 1,
+                Seen::Later => totals.put_off += 1,
+            },
+            Links::Elsewhere(send) => {
+                let mut bytes = [0; LINK_BYTES];
+                bytes[..8].copy_from_slice(&inode.0.to_le_bytes());
+                bytes[8..16].copy_from_slice(&inode.1.to_le_bytes());
+                bytes[16..20].copy_from_slice(&names.to_le_bytes());
+                bytes[20..28].copy_from_slice(&apparent.to_le_bytes());
+                bytes[28..].copy_from_slice(&allocated.to_le_bytes());
+                send(&bytes);
             }
         }
-        totals.apparent_bytes = totals.apparent_bytes.saturating_add(apparent);
-        totals.allocated_bytes = totals.allocated_bytes.saturating_add(allocated);
+    }
+
+    fn device(&self, device: u64) -> u64 {
+        let root = self.devices.iter().position(|known| *known == device);
+        root.map_or(device, |root| ROOT_DEVICE | root as u64)
     }
 
     /// The sums over all threads.
@@ -114,7 +219,8 @@ impl Summary {
     pub fn finish<'t>(self, threads: impl IntoIterator<Item = &'t Totals>) -> (Totals, io::Result<()>) {
         let mut sum = Totals::default();
         threads.into_iter().for_each(|totals| sum.merge(totals));
-        let settled = self.links.settle().map(|settled| {
+        let Links::Here(links) = self.links else { return (sum, Ok(())) };
+        let settled = links.settle().map(|settled| {
             sum.apparent_bytes = sum.apparent_bytes.saturating_add(settled.apparent_bytes);
             sum.allocated_bytes = sum.allocated_bytes.saturating_add(settled.allocated_bytes);
             sum.extra_links += sum.put_off - settled.inodes;

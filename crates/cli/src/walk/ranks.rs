@@ -1,0 +1,518 @@
+//! `atta walk` as one of several ranks under an MPI launcher. Rank 0 has the command's files, standard output and standard
+//! error; the others walk, and send it what it is to write.
+//!
+//! ```text
+//!   meet:   every rank sees the same PATHs?  ──▶  rank 0 opens lists, catalog, files  ──▶  all are told to go
+//!   walk:   engine and pool on every rank; rows, failures and names of hard links ──▶ rank 0
+//!   close:  totals of all ranks ──▶ rank 0, which settles, commits the catalog and prints the summary
+//! ```
+//!
+//! How tasks find their ranks is not decided here: see `atta-engine`.
+
+use std::cell::RefCell;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use atta_catalog::ShardRecord;
+use atta_engine::{Config, Reason, Reduce};
+use atta_fabric::Endpoint;
+use atta_mpi_loader::{Launcher, Mpi};
+use atta_ops::walk::{self, Outcome, Profile, Progress, Start, Summary, ThreadReport, Totals};
+use atta_runtime::{Meeting, Member, RankError, Rate, SpillReport, Stop, Stream, WorkerReport};
+use serde::{Deserialize, Serialize};
+
+use super::arguments::WalkArguments;
+use super::report::Whole;
+use super::sink::{Fatal, RootSide, Sink, SinkWorker};
+use super::{Ended, Run, compile, conclude, give_up, options, root_paths, take};
+use crate::signals::Signals;
+use crate::{complain, exit};
+
+/// Whole rows of standard output.
+pub(super) const ROWS: Stream = Stream(0);
+/// Failures, as `failures.rs` writes them.
+pub(super) const FAILURES: Stream = Stream(1);
+/// Names of files with several.
+const LINKS: Stream = Stream(2);
+
+/// How often ranks tell how far they are.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Kinds of roots that are told apart in an error: enough to see what is wrong.
+const VIEWS_MAX: usize = 4;
+
+/// Runs this rank's part of the command; returns its exit code. Rank 0's is the command's.
+pub(super) fn run(arguments: &WalkArguments, signals: &Signals, launcher: &Launcher) -> u8 {
+    let joined = atta_mpi_loader::open().and_then(|plugin| plugin.begin(launcher));
+    match joined {
+        Ok(mpi) => on_mpi(arguments, signals, mpi),
+        Err(error) => {
+            let turn = launcher.turn();
+            std::thread::sleep(turn.wait);
+            if turn.tells {
+                complain(&error.to_string(), Some(&error.hint()));
+            }
+            exit::FATAL
+        }
+    }
+}
+
+fn on_mpi(arguments: &WalkArguments, signals: &Signals, mut mpi: Mpi) -> u8 {
+    let rank = mpi.rank();
+    let ended = on_ranks(arguments, signals, &mut mpi);
+    let failed = |error: &dyn std::fmt::Display| {
+        complain(&format!("rank {rank} cannot go on: {error}"), None);
+        exit::FATAL
+    };
+    match ended {
+        Ok(code) => Box::new(mpi).leave().map_or_else(|error| failed(&error), |()| code),
+        Err(error) => {
+            let code = failed(&error);
+            mpi.abort(code.into());
+            code
+        }
+    }
+}
+
+/// What rank 0 tells the others before the walk.
+#[derive(Debug, Serialize, Deserialize)]
+struct Verdict {
+    go: bool,
+    partial: Option<Vec<u8>>,
+    terminal: bool,
+}
+
+fn on_ranks(
+    arguments: &WalkArguments,
+    signals: &Signals,
+    endpoint: &mut dyn Endpoint,
+) -> Result<u8, RankError> {
+    let mut meeting = Meeting::new(endpoint);
+    let cores = cores_of_this_rank(&mut meeting)?;
+    let (facts, devices) = facts(arguments);
+    let views =
+        meeting.gather(View::encode(&[View { facts, ranks: 1, first: meeting.rank() }]), View::merge)?;
+    let size = meeting.size() as usize;
+    let root = views.map(|views| begin(arguments, &views, size));
+    let verdict = root.as_ref().map(|root| {
+        let verdict = match root {
+            Ok(run) => Verdict {
+                go: true,
+                partial: run.sink.partial().map(|partial| partial.into_os_string().into_vec()),
+                terminal: run.sink.is_on_terminal(),
+            },
+            Err(_) => Verdict { go: false, partial: None, terminal: false },
+        };
+        serde_json::to_vec(&verdict).unwrap_or_default()
+    });
+    let verdict = meeting.tell(verdict)?;
+    let place = Here { arguments, signals, cores, devices };
+    match root {
+        Some(Ok(run)) => place.root(run, meeting),
+        Some(Err(code)) => Ok(code),
+        None => match serde_json::from_slice::<Verdict>(&verdict) {
+            Ok(verdict) if verdict.go => place.other(verdict, meeting),
+            _ => Ok(exit::DONE),
+        },
+    }
+}
+
+/// Opens on rank 0 what the command needs; says what is wrong, if something is.
+fn begin<'a>(arguments: &'a WalkArguments, views: &[u8], size: usize) -> Result<Run<'a>, u8> {
+    if let Some(what) = View::differ(&View::decode(views)) {
+        let hint = "PATH must be the same file system, at the same place, on all ranks";
+        complain(&what, Some(hint));
+        return Err(exit::FATAL);
+    }
+    Run::new(arguments, size).map_err(super::Refused::tell)
+}
+
+/// What a rank knows of itself.
+struct Here<'a> {
+    arguments: &'a WalkArguments,
+    signals: &'a Signals,
+    cores: usize,
+    devices: Vec<u64>,
+}
+
+impl Here<'_> {
+    fn config() -> Config {
+        Config { progress_interval: Some(PROGRESS_INTERVAL), ..Config::default() }
+    }
+
+    fn rate(&self, ranks: u32) -> Option<Rate> {
+        self.arguments.iops.map(|iops| Rate::new((iops / ranks).max(1)))
+    }
+
+    /// Rank 0's part.
+    fn root(&self, run: Run<'_>, meeting: Meeting<'_>) -> Result<u8, RankError> {
+        let Run { arguments, rules, starts, mut sink, mut display, stop, started, .. } = run;
+        let rate = self.rate(meeting.size());
+        let mut options = options(arguments, rules, rate.as_ref(), &stop);
+        options.cores = self.cores;
+        sink.summary = sink.summary.with_root_devices(self.devices.clone());
+        let list_error = starts.error();
+        // Totals of files whose names other ranks met.
+        let linked = RefCell::new(Totals::default());
+        let mut member = Member::after(meeting, Self::config());
+        member.on_stream(Box::new(|_, stream, bytes| receive(&sink, &linked, stream, bytes)));
+        let mut whole = Profile::default();
+        let outcome = walk::run_on_ranks(
+            &sink,
+            starts,
+            &options,
+            &mut member,
+            |profile| RankTotals::so_far(*profile),
+            |progress, sum: Option<RankTotals>| {
+                if let Some(sum) = sum {
+                    whole = sum.profile();
+                }
+                self.look(&stop, progress);
+                display.tick(&Progress { profile: whole, ..progress.clone() });
+                if progress.stopping.is_some_and(|since| since > super::PATIENCE) {
+                    give_up(&sink, take(&list_error), &mut display, progress, self.signals);
+                }
+            },
+        )?;
+        let fatal = sink.take_fatal().or_else(|| take(&list_error));
+        let own = RankTotals::last(&member, &outcome, self.signals.code(), None, Vec::new());
+        let (reason, sum) = member.close(own)?;
+        drop(member);
+        display.clear();
+        let ended = ended(sum.unwrap_or_default(), linked.into_inner(), reason, fatal, &sink);
+        Ok(conclude(arguments, sink, ended, display, started))
+    }
+
+    /// The part of any other rank.
+    fn other(&self, verdict: Verdict, meeting: Meeting<'_>) -> Result<u8, RankError> {
+        let arguments = self.arguments;
+        let (rank, ranks) = (meeting.rank(), meeting.size());
+        let rate = self.rate(ranks);
+        let stop = Stop::new();
+        // What is wrong with them rank 0 has told, and then nobody goes.
+        let rules = compile(arguments).ok().flatten();
+        let mut options = options(arguments, rules, rate.as_ref(), &stop);
+        options.cores = self.cores;
+        let mut member = Member::after(meeting, Self::config());
+        let outbox = member.outbox();
+        let to_root = member.outbox();
+        let summary = Summary::of_rank(move |bytes| to_root.push(LINKS, bytes), arguments.follow)
+            .with_root_devices(self.devices.clone());
+        let partial = verdict.partial.map(|partial| PathBuf::from(std::ffi::OsString::from_vec(partial)));
+        let side = RootSide { partial, terminal: verdict.terminal };
+        let numbers = (rank as usize, ranks as usize);
+        let sink = Sink::of_rank(arguments, summary, outbox, stop.clone(), side, numbers);
+        let outcome = walk::run_on_ranks(
+            &sink,
+            std::iter::empty::<Start>(),
+            &options,
+            &mut member,
+            |profile| RankTotals::so_far(*profile),
+            |progress, _| self.look(&stop, progress),
+        )?;
+        let mut fatal = sink.take_fatal();
+        let shards = sink.hand_over().unwrap_or_else(|failed| {
+            fatal.get_or_insert(failed);
+            Vec::new()
+        });
+        let own = RankTotals::last(&member, &outcome, self.signals.code(), fatal, shards);
+        member.close(own)?;
+        Ok(exit::DONE)
+    }
+
+    /// Passes a signal on.
+    fn look(&self, stop: &Stop, _progress: &Progress) {
+        if self.signals.code().is_some() {
+            stop.set();
+        }
+    }
+}
+
+/// Puts where it belongs what another rank sent.
+fn receive(sink: &Sink, linked: &RefCell<Totals>, stream: Stream, bytes: &[u8]) {
+    let understood = match stream {
+        ROWS => {
+            sink.write_rows(&mut bytes.to_vec());
+            true
+        }
+        FAILURES => sink.failures.receive(bytes),
+        LINKS => sink.summary.receive(&mut linked.borrow_mut(), bytes),
+        _ => false,
+    };
+    if !understood {
+        let what = "another rank sent what this one does not understand".to_owned();
+        sink.fail(Fatal::Failed { what, hint: Some("run the same atta on all ranks".to_owned()) });
+    }
+}
+
+/// What all ranks together say of the end.
+fn ended(sum: RankTotals, linked: Totals, reason: Reason, fatal: Option<Fatal>, sink: &Sink) -> Ended {
+    sink.take_over(sum.shards.clone());
+    let fatal = fatal.or_else(|| sink.take_fatal()).or_else(|| {
+        let (rank, what) = sum.fatal.clone()?;
+        Some(Fatal::Failed { what: format!("rank {rank}: {what}"), hint: None })
+    });
+    let code = (sum.interrupted > 0).then_some(sum.interrupted);
+    let whole = Whole {
+        elapsed: Duration::from_nanos(sum.elapsed_ns),
+        profile: sum.profile(),
+        threads: sum.ranks.iter().flat_map(|rank| rank.threads.iter().map(thread_report)).collect(),
+        spill: SpillReport { tasks: sum.spilled[0], bytes: sum.spilled[1], error: None },
+        ranks: sum.ranks,
+    };
+    let totals = vec![Totals::from_numbers(&sum.totals).unwrap_or_default(), linked];
+    Ended { totals, whole, fatal, interrupted: code.filter(|_| reason != Reason::Done) }
+}
+
+/// What ranks add up, while they walk and at the end.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct RankTotals {
+    /// Entries, directories, failures, excluded, bytes; nanoseconds of readdir, stat, callback.
+    profile: [u64; 8],
+    totals: Vec<u64>,
+    elapsed_ns: u64,
+    /// Tasks and bytes.
+    spilled: [u64; 2],
+    /// The exit code of a signal, if one was caught.
+    interrupted: u8,
+    /// Why some rank cannot go on.
+    fatal: Option<(u32, String)>,
+    shards: Vec<ShardRecord>,
+    ranks: Vec<RankReport>,
+}
+
+/// What one rank did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RankReport {
+    pub(super) rank: u32,
+    pub(super) entries: u64,
+    /// Time its communicating thread spent on messages.
+    communication_seconds: f64,
+    requests: u64,
+    refused: u64,
+    parcels_given: u64,
+    tasks_given: u64,
+    parcels_accepted: u64,
+    tasks_accepted: u64,
+    /// Of each thread: its profile, its tasks, steals and nanoseconds of waiting.
+    threads: Vec<([u64; 8], [u64; 3])>,
+}
+
+impl RankTotals {
+    fn so_far(profile: Profile) -> Self {
+        Self { profile: numbers(profile), ..Self::default() }
+    }
+
+    fn last(
+        member: &Member<'_, '_, Self>,
+        outcome: &Outcome<SinkWorker>,
+        interrupted: Option<u8>,
+        fatal: Option<Fatal>,
+        shards: Vec<ShardRecord>,
+    ) -> Self {
+        let mut totals = Totals::default();
+        outcome.workers.iter().for_each(|worker| totals.merge(&worker.totals));
+        let thread = |thread: &ThreadReport| {
+            let WorkerReport { tasks, steals, waiting } = thread.worker;
+            (numbers(thread.profile), [tasks, steals, nanoseconds(waiting)])
+        };
+        let counts = member.counts();
+        let report = RankReport {
+            rank: member.rank(),
+            entries: outcome.profile.entries,
+            communication_seconds: member.communication().as_secs_f64(),
+            requests: counts.requests,
+            refused: counts.refused,
+            parcels_given: counts.parcels_given,
+            tasks_given: counts.tasks_given,
+            parcels_accepted: counts.parcels_accepted,
+            tasks_accepted: counts.tasks_accepted,
+            threads: outcome.threads.iter().map(thread).collect(),
+        };
+        Self {
+            profile: numbers(outcome.profile),
+            totals: totals.to_numbers(),
+            elapsed_ns: nanoseconds(outcome.elapsed),
+            spilled: [outcome.spill.tasks, outcome.spill.bytes],
+            interrupted: interrupted.unwrap_or(0),
+            fatal: fatal.map(|fatal| (member.rank(), fatal.what())),
+            shards,
+            ranks: vec![report],
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        profile(&self.profile)
+    }
+}
+
+impl Reduce for RankTotals {
+    fn merge(&mut self, other: &Self) {
+        let sum = |one: &mut [u64], other: &[u64]| {
+            one.iter_mut().zip(other).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+        };
+        sum(&mut self.profile, &other.profile);
+        sum(&mut self.spilled, &other.spilled);
+        let mut totals = Totals::from_numbers(&self.totals).unwrap_or_default();
+        totals.merge(&Totals::from_numbers(&other.totals).unwrap_or_default());
+        self.totals = totals.to_numbers();
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.interrupted = self.interrupted.max(other.interrupted);
+        self.fatal = self.fatal.take().or_else(|| other.fatal.clone());
+        self.shards.extend(other.shards.iter().cloned());
+        self.ranks.extend(other.ranks.iter().cloned());
+        self.ranks.sort_by_key(|rank| rank.rank);
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        // Nothing in it can fail to be written.
+        out.extend(serde_json::to_vec(self).unwrap_or_default());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+fn numbers(profile: Profile) -> [u64; 8] {
+    let Profile { entries, directories, failures, excluded, bytes, readdir, stat, callback } = profile;
+    let [readdir, stat, callback] = [readdir, stat, callback].map(nanoseconds);
+    [entries, directories, failures, excluded, bytes, readdir, stat, callback]
+}
+
+fn profile(
+    &[entries, directories, failures, excluded, bytes, readdir, stat, callback]: &[u64; 8],
+) -> Profile {
+    let [readdir, stat, callback] = [readdir, stat, callback].map(Duration::from_nanos);
+    Profile { entries, directories, failures, excluded, bytes, readdir, stat, callback }
+}
+
+fn thread_report((numbers, [tasks, steals, waiting]): &([u64; 8], [u64; 3])) -> ThreadReport {
+    let worker = WorkerReport { tasks: *tasks, steals: *steals, waiting: Duration::from_nanos(*waiting) };
+    ThreadReport { profile: profile(numbers), worker }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Cores that this rank may take: those of its own affinity mask, divided among the ranks that have the same ones.
+fn cores_of_this_rank(meeting: &mut Meeting<'_>) -> Result<usize, RankError> {
+    let cores = atta_runtime::cores();
+    let own: Vec<u8> = cores.iter().flat_map(|core| core.to_le_bytes()).collect();
+    let masks = meeting.among_neighbours(&own)?;
+    let overlaps = |mask: &Vec<u8>| {
+        mask.chunks_exact(4)
+            .any(|core| core.try_into().is_ok_and(|core| cores.contains(&u32::from_le_bytes(core))))
+    };
+    let sharing = masks.iter().filter(|mask| overlaps(mask)).count().max(1);
+    Ok((cores.len() / sharing).max(1))
+}
+
+/// What ranks see at the PATHs, as far as it must be the same on all hosts: inode and birth time, or the time of the last
+/// change where the file system tells no birth time. Beside it the devices, which need not be the same.
+fn facts(arguments: &WalkArguments) -> (Vec<String>, Vec<u64>) {
+    let look = |path: Vec<u8>| {
+        let name = atta_entry::escape(&path);
+        match walk::look_at(&path) {
+            Ok(metadata) => {
+                let (how, time) = metadata.btime.map_or(("changed", metadata.mtime), |time| ("born", time));
+                let (seconds, nanoseconds) = (time.seconds, time.nanoseconds);
+                let what = format!("is inode {}, {how} at {seconds}.{nanoseconds:09}", metadata.inode);
+                (format!("{name} {what}"), Some(metadata.device))
+            }
+            Err(errno) => (format!("{name} fails: {errno}"), None),
+        }
+    };
+    let (facts, devices): (Vec<_>, Vec<_>) = root_paths(arguments).into_iter().map(look).unzip();
+    (facts, devices.into_iter().flatten().collect())
+}
+
+/// What some ranks see at the PATHs.
+#[derive(Debug, Serialize, Deserialize)]
+struct View {
+    facts: Vec<String>,
+    ranks: u32,
+    first: u32,
+}
+
+impl View {
+    fn encode(views: &[Self]) -> Vec<u8> {
+        serde_json::to_vec(views).unwrap_or_default()
+    }
+
+    fn decode(bytes: &[u8]) -> Vec<Self> {
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    /// Puts those that see the same together. More kinds than will be told are dropped: it is an error already.
+    fn merge(sum: &[u8], more: &[u8]) -> Vec<u8> {
+        let mut views = Self::decode(sum);
+        for other in Self::decode(more) {
+            if let Some(view) = views.iter_mut().find(|view| view.facts == other.facts) {
+                view.ranks += other.ranks;
+                view.first = view.first.min(other.first);
+            } else if views.len() < VIEWS_MAX {
+                views.push(other);
+            }
+        }
+        views.sort_by_key(|view| view.first);
+        Self::encode(&views)
+    }
+
+    /// What is wrong, if ranks do not all see the same.
+    fn differ(views: &[Self]) -> Option<String> {
+        let [first, other, ..] = views else { return None };
+        let at = first.facts.iter().zip(&other.facts).position(|(one, other)| one != other)?;
+        Some(format!(
+            "ranks see different things at a PATH: on rank {} {}; on rank {} {}",
+            first.first, first.facts[at], other.first, other.facts[at]
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(facts: &str, first: u32) -> Vec<u8> {
+        View::encode(&[View { facts: vec![facts.to_owned()], ranks: 1, first }])
+    }
+
+    #[test]
+    fn ranks_that_see_the_same_are_one_view() {
+        let same = View::merge(&view("/a: inode 1", 2), &view("/a: inode 1", 0));
+        let same = View::merge(&same, &view("/a: inode 1", 1));
+        let views = View::decode(&same);
+        assert_eq!((views.len(), views[0].ranks, views[0].first), (1, 3, 0));
+        assert_eq!(View::differ(&views), None);
+        let differs = View::differ(&View::decode(&View::merge(&same, &view("/a: inode 7", 5)))).unwrap();
+        assert!(differs.ends_with("on rank 0 /a: inode 1; on rank 5 /a: inode 7"), "{differs}");
+    }
+
+    #[test]
+    fn many_different_views_stay_few() {
+        let views =
+            (0..50).fold(view("x", 99), |sum, rank| View::merge(&sum, &view(&rank.to_string(), rank)));
+        assert_eq!(View::decode(&views).len(), VIEWS_MAX);
+    }
+
+    #[test]
+    fn totals_survive_being_bytes() {
+        let mut totals = Totals::default();
+        (totals.apparent_bytes, totals.depth_max) = (u64::MAX, 3);
+        let mut sum = RankTotals { totals: totals.to_numbers(), elapsed_ns: 5, ..RankTotals::default() };
+        sum.merge(&RankTotals {
+            totals: totals.to_numbers(),
+            elapsed_ns: 9,
+            interrupted: 130,
+            ..RankTotals::default()
+        });
+        let mut bytes = Vec::new();
+        sum.encode(&mut bytes);
+        let back = RankTotals::decode(&bytes).unwrap();
+        assert_eq!((back.elapsed_ns, back.interrupted), (9, 130));
+        assert_eq!(Totals::from_numbers(&back.totals), Some(totals));
+        assert!(RankTotals::decode(b"{").is_none());
+    }
+}
