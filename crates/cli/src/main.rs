@@ -8,6 +8,7 @@ mod walk;
 
 use std::process::ExitCode;
 
+use atta_mpi_loader::Launcher;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Walks file trees of millions to billions of files.
@@ -45,10 +46,12 @@ pub(crate) mod exit {
 }
 
 fn main() -> ExitCode {
-    let matches = Arguments::command().get_matches();
-    let arguments = match Arguments::from_arg_matches(&matches) {
-        Ok(arguments) => arguments,
-        Err(error) => error.exit(),
+    let launcher = atta_mpi_loader::launcher();
+    let parsed = Arguments::command().try_get_matches();
+    let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
+    let (arguments, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return tell_usage(&error, launcher.as_ref()),
     };
     let signals = match signals::Signals::catch() {
         Ok(signals) => signals,
@@ -62,11 +65,33 @@ fn main() -> ExitCode {
             if let Some(matches) = matches.subcommand_matches("walk") {
                 walk.take_rules(matches);
             }
-            walk::run(&walk, &signals)
+            walk::run(&walk, &signals, launcher.as_ref())
+        }
+        Command::Generate(_) if launcher.as_ref().is_some_and(|launcher| launcher.size != Some(1)) => {
+            let hint = "run it without mpirun or srun; it takes all cores of one host";
+            once(launcher.as_ref(), || complain("atta generate runs on one rank", Some(hint)));
+            exit::USAGE
         }
         Command::Generate(generate) => generate::run(&generate, &signals),
     };
     ExitCode::from(code)
+}
+
+/// Says what is wrong with the arguments, or what was asked for with `--help` or `--version`.
+fn tell_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
+    once(launcher, || drop(error.print()));
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
+}
+
+/// Says something that all ranks would say, before they have met: on one of them, and before that one's launcher ends it
+/// because another has left.
+fn once(launcher: Option<&Launcher>, say: impl FnOnce()) {
+    let Some(launcher) = launcher else { return say() };
+    let turn = launcher.turn();
+    std::thread::sleep(turn.wait);
+    if turn.tells {
+        say();
+    }
 }
 
 /// Writes an error and a hint to standard error.

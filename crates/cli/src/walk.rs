@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atta_entry::Timestamp;
+use atta_mpi_loader::Launcher;
 use atta_ops::walk::{self, BadRule, Features, Options, Progress, Rules, Summary, Totals};
 use atta_runtime::{Rate, Stop};
 
@@ -31,9 +32,9 @@ use crate::{complain, exit};
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Runs the command; returns its exit code.
-pub(crate) fn run(arguments: &WalkArguments, signals: &Signals) -> u8 {
-    if let Some(launcher) = atta_mpi_loader::launcher() {
-        return ranks::run(arguments, signals, &launcher);
+pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
+    if let Some(launcher) = launcher {
+        return ranks::run(arguments, signals, launcher);
     }
     match Run::new(arguments, 1) {
         Ok(run) => run.walk(signals),

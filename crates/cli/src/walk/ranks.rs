@@ -27,7 +27,7 @@ use super::report::Whole;
 use super::sink::{Fatal, RootSide, Sink, SinkWorker};
 use super::{Ended, Run, compile, conclude, give_up, options, root_paths, take};
 use crate::signals::Signals;
-use crate::{complain, exit};
+use crate::{complain, exit, once};
 
 /// Whole rows of standard output.
 pub(super) const ROWS: Stream = Stream(0);
@@ -47,11 +47,7 @@ pub(super) fn run(arguments: &WalkArguments, signals: &Signals, launcher: &Launc
     match joined {
         Ok(mpi) => on_mpi(arguments, signals, mpi),
         Err(error) => {
-            let turn = launcher.turn();
-            std::thread::sleep(turn.wait);
-            if turn.tells {
-                complain(&error.to_string(), Some(&error.hint()));
-            }
+            once(Some(launcher), || complain(&error.to_string(), Some(&error.hint())));
             exit::FATAL
         }
     }
