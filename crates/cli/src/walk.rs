@@ -196,6 +196,9 @@ fn conclude(
             }
         }
     }
+    if let Some(path) = &arguments.stats {
+        fatal = fatal.or_else(|| report.write_stats(path).err());
+    }
     fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report)).err());
     if let Some(fatal) = fatal {
         return fatal.tell();

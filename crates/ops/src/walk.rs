@@ -207,7 +207,12 @@ pub fn run_on_ranks<'a, V: Visit, R: Reduce>(
     mut observe: impl FnMut(&Progress, Option<R>),
 ) -> Result<Outcome<V::Worker>, RankError> {
     let job = WalkJob::new(visit, Box::new(starts.into_iter()), options);
-    let seeds = if member.rank() == 0 { vec![Task::Feed] } else { Vec::new() };
+    let seeds = match (member.rank(), member.runs_tasks()) {
+        (0, true) => vec![Task::Feed],
+        // Who only hands tasks out cannot take them from the list bit by bit.
+        (0, false) => job.all_starts(),
+        _ => Vec::new(),
+    };
     let so_far = || totals(&job.profile());
     let observed = |status: &Status, sum: Option<R>| observe(&progress(&job, status), sum);
     let runtime = runtime_options(options);

@@ -30,6 +30,9 @@ pub(crate) trait Peer {
 
     /// Whether no more tasks are to be run, here or anywhere.
     fn has_finished(&self) -> bool;
+
+    /// Whether it ended before all was done.
+    fn was_stopped(&self) -> bool;
 }
 
 /// The tasks of this rank.

@@ -10,7 +10,7 @@
 //! Only the supervising thread comes here, so only one thread speaks to the fabric. A fabric that tells of arrivals wakes
 //! it; one that does not is polled, often while messages come, rarely while none do.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use atta_engine::{
@@ -108,6 +108,8 @@ pub struct Member<'e, 'r, R: Reduce> {
     result: Option<R>,
     error: Option<RankError>,
     busy: Duration,
+    /// Messages and bytes sent, by receiver.
+    traffic: BTreeMap<u32, (u64, u64)>,
 }
 
 impl<R: Reduce + std::fmt::Debug> std::fmt::Debug for Member<'_, '_, R> {
@@ -147,6 +149,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             result: None,
             error: None,
             busy: Duration::ZERO,
+            traffic: BTreeMap::new(),
         }
     }
 
@@ -173,6 +176,12 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
         self.receiver = Some(receiver);
     }
 
+    /// Whether this rank runs tasks at all: the one that hands them out in a centralized job does not.
+    #[must_use]
+    pub fn runs_tasks(&self) -> bool {
+        self.engine.runs_tasks()
+    }
+
     /// The newest totals of all ranks that the root knows, once.
     pub fn take_progress(&mut self) -> Option<R> {
         self.progress.take()
@@ -182,6 +191,12 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.engine.counts()
+    }
+
+    /// To whom this rank has sent how many messages and bytes so far, in the order of ranks.
+    #[must_use]
+    pub fn traffic(&self) -> Vec<(u32, u64, u64)> {
+        self.traffic.iter().map(|(to, (messages, bytes))| (*to, *messages, *bytes)).collect()
     }
 
     /// Time spent on messages.
@@ -239,7 +254,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             self.act(local, &totals)?;
         }
         while let Some(message) = self.outbox.next() {
-            self.endpoint.send(Rank::ROOT.0, message)?;
+            self.send(Rank::ROOT.0, message)?;
         }
         let now = self.now();
         self.engine.handle_load(now, local.load());
@@ -249,6 +264,13 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             self.busy += began.elapsed();
         }
         Ok(self.pause(came > 0 || waits, local.load() == Load::default()))
+    }
+
+    fn send(&mut self, to: u32, message: Vec<u8>) -> Result<(), RankError> {
+        let (messages, bytes) = self.traffic.entry(to).or_default();
+        *messages += 1;
+        *bytes += message.len() as u64;
+        Ok(self.endpoint.send(to, message)?)
     }
 
     /// Takes a message that is not for the engine. False: it is.
@@ -264,7 +286,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             return Err(RankError::Wire { from: Rank(from), error: WireError::Value });
         };
         receiver(from, stream, bytes);
-        self.endpoint.send(from, vec![stream::TAKEN])?;
+        self.send(from, vec![stream::TAKEN])?;
         Ok(true)
     }
 
@@ -284,7 +306,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
                         Message::Parcel { .. } => local.set_wanted(false),
                         _ => {}
                     }
-                    self.endpoint.send(to.0, message.encode())?;
+                    self.send(to.0, message.encode())?;
                 }
                 Action::Take { share, .. } => {
                     let tasks = local.take(share);
@@ -402,6 +424,10 @@ impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, '_, R, T> {
 
     fn has_finished(&self) -> bool {
         self.member.finishing.is_some() || self.member.error.is_some()
+    }
+
+    fn was_stopped(&self) -> bool {
+        self.member.error.is_some() || self.member.finishing.is_some_and(|reason| reason != Reason::Done)
     }
 }
 

@@ -323,6 +323,10 @@ where
             self.look_at_stop();
             let pause = peer.attend(self.shared, self.stop_seen.is_some());
             if peer.has_finished() {
+                if peer.was_stopped() {
+                    // Another rank wants it: what waits here is dropped, and long tasks end early.
+                    self.shared.stop.set();
+                }
                 self.shared.idle.finish();
                 return true;
             }

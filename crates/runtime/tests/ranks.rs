@@ -138,3 +138,37 @@ fn a_stop_on_one_rank_ends_all() {
     let (reason, totals) = cover(&job, &[0, 1, 2], 1, Config::default(), &stop);
     assert_eq!((reason, totals.0), (Reason::Stopped, job.counts().iter().sum()));
 }
+
+/// Tasks that end only when somebody wants them to.
+struct Endless;
+
+impl Job for Endless {
+    type Task = ();
+    type Worker = ();
+
+    fn worker(&self, _index: usize) {}
+
+    fn run(&self, (): &mut (), (): (), queue: &mut Queue<'_, Self>) {
+        while !queue.is_stopping() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_stop_on_one_rank_ends_the_tasks_that_run_on_another() {
+    std::thread::scope(|scope| {
+        for (rank, mut endpoint) in in_process_on_hosts(&[0, 1]).into_iter().enumerate() {
+            scope.spawn(move || {
+                let options = Options::default();
+                if rank == 1 {
+                    options.stop.set();
+                }
+                let seeds = if rank == 0 { vec![()] } else { Vec::new() };
+                let mut member = Member::new(&mut endpoint, Config::default());
+                run_on_ranks(&Endless, seeds, &options, &mut member, || Marked(0), |_, _| {}).unwrap();
+                assert_eq!(member.close(Marked(0)).unwrap().0, Reason::Stopped);
+            });
+        }
+    });
+}

@@ -8,6 +8,7 @@ use atta_ops::walk::Rule;
 use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
 
+use crate::schedule::RankArguments;
 use crate::size::parse_size;
 use crate::threads::parse_threads;
 
@@ -145,6 +146,13 @@ pub(crate) struct WalkArguments {
     /// At most N metadata operations a second, over all threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How to walk")]
     pub(crate) iops: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) ranks: RankArguments,
+
+    /// Write who sent what to whom, and where the time of each rank went, as JSON
+    #[arg(long, value_name = "FILE", help_heading = "On several ranks (under mpirun or srun)")]
+    pub(crate) stats: Option<PathBuf>,
 
     /// What to do with each entry, for measurements
     #[arg(long, value_enum, default_value_t = Callback::Summary, hide = true)]

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use atta_catalog::ShardRecord;
-use atta_engine::{Config, Reason, Reduce};
+use atta_engine::{Reason, Reduce};
 use atta_fabric::Endpoint;
 use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk::{self, Outcome, Profile, Progress, Start, Summary, ThreadReport, Totals};
@@ -36,8 +36,6 @@ pub(super) const FAILURES: Stream = Stream(1);
 /// Names of files with several.
 const LINKS: Stream = Stream(2);
 
-/// How often ranks tell how far they are.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Kinds of roots that are told apart in an error: enough to see what is wrong.
 const VIEWS_MAX: usize = 4;
 
@@ -132,10 +130,6 @@ struct Here<'a> {
 }
 
 impl Here<'_> {
-    fn config() -> Config {
-        Config { progress_interval: Some(PROGRESS_INTERVAL), ..Config::default() }
-    }
-
     fn rate(&self, ranks: u32) -> Option<Rate> {
         self.arguments.iops.map(|iops| Rate::new((iops / ranks).max(1)))
     }
@@ -150,7 +144,7 @@ impl Here<'_> {
         let list_error = starts.error();
         // Totals of files whose names other ranks met.
         let linked = RefCell::new(Totals::default());
-        let mut member = Member::after(meeting, Self::config());
+        let mut member = Member::after(meeting, arguments.ranks.config());
         member.on_stream(Box::new(|_, stream, bytes| receive(&sink, &linked, stream, bytes)));
         let mut whole = Profile::default();
         let outcome = walk::run_on_ranks(
@@ -171,7 +165,13 @@ impl Here<'_> {
             },
         )?;
         let fatal = sink.take_fatal().or_else(|| take(&list_error));
-        let own = RankTotals::last(&member, &outcome, self.signals.code(), None, Vec::new());
+        let own = RankTotals::last(
+            &member,
+            &outcome,
+            self.signals.code(),
+            (None, Vec::new()),
+            self.wants_traffic(),
+        );
         let (reason, sum) = member.close(own)?;
         drop(member);
         display.clear();
@@ -189,7 +189,7 @@ impl Here<'_> {
         let rules = compile(arguments).ok().flatten();
         let mut options = options(arguments, rules, rate.as_ref(), &stop);
         options.cores = self.cores;
-        let mut member = Member::after(meeting, Self::config());
+        let mut member = Member::after(meeting, arguments.ranks.config());
         let outbox = member.outbox();
         let to_root = member.outbox();
         let summary = Summary::of_rank(move |bytes| to_root.push(LINKS, bytes), arguments.follow)
@@ -211,9 +211,15 @@ impl Here<'_> {
             fatal.get_or_insert(failed);
             Vec::new()
         });
-        let own = RankTotals::last(&member, &outcome, self.signals.code(), fatal, shards);
+        let own =
+            RankTotals::last(&member, &outcome, self.signals.code(), (fatal, shards), self.wants_traffic());
         member.close(own)?;
         Ok(exit::DONE)
+    }
+
+    /// Whether it is to be told who sent what to whom.
+    fn wants_traffic(&self) -> bool {
+        self.arguments.stats.is_some()
     }
 
     /// Passes a signal on.
@@ -290,6 +296,9 @@ pub(super) struct RankReport {
     tasks_given: u64,
     parcels_accepted: u64,
     tasks_accepted: u64,
+    rests: u64,
+    /// To whom it sent how many messages and bytes, where that was asked for.
+    traffic: Vec<(u32, u64, u64)>,
     /// Of each thread: its profile, its tasks, steals and nanoseconds of waiting.
     threads: Vec<([u64; 8], [u64; 3])>,
 }
@@ -303,8 +312,8 @@ impl RankTotals {
         member: &Member<'_, '_, Self>,
         outcome: &Outcome<SinkWorker>,
         interrupted: Option<u8>,
-        fatal: Option<Fatal>,
-        shards: Vec<ShardRecord>,
+        (fatal, shards): (Option<Fatal>, Vec<ShardRecord>),
+        traffic: bool,
     ) -> Self {
         let mut totals = Totals::default();
         outcome.workers.iter().for_each(|worker| totals.merge(&worker.totals));
@@ -323,6 +332,8 @@ impl RankTotals {
             tasks_given: counts.tasks_given,
             parcels_accepted: counts.parcels_accepted,
             tasks_accepted: counts.tasks_accepted,
+            rests: counts.rests,
+            traffic: if traffic { member.traffic() } else { Vec::new() },
             threads: outcome.threads.iter().map(thread).collect(),
         };
         Self {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::arguments::WalkArguments;
 use super::by_errno;
+use super::failures::{create, describe, printable};
 use super::ranks::RankReport;
 use super::sink::{Fatal, output_error};
 use crate::complain;
@@ -188,6 +189,16 @@ impl Report<'_> {
             "extra_links": known(totals.extra_links),
             "depth_max": totals.depth_max,
             "excluded": self.outcome.profile.excluded,
+        })
+    }
+
+    /// Writes all there is to say to a file.
+    pub(crate) fn write_stats(&self, path: &std::path::Path) -> Result<(), Fatal> {
+        let written =
+            create(path).and_then(|mut file| file.write_all(format!("{:#}\n", self.json()).as_bytes()));
+        written.map_err(|error| {
+            let what = format!("cannot write statistics: {}: {}", printable(path), describe(&error));
+            Fatal::Failed { what, hint: None }
         })
     }
 

@@ -34,6 +34,13 @@ impl<V: Visit> WalkJob<'_, V> {
         }
     }
 
+    /// All that the caller wants walked, at once.
+    pub(crate) fn all_starts(&self) -> Vec<Task> {
+        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = |Start { root, below }| Task::Start { root: self.roots.intern(root), below };
+        starts.by_ref().map(start).collect()
+    }
+
     /// Looks at a root: the entry itself, then what is below it.
     pub(crate) fn start(&self, worker: &mut WalkWorker<V>, index: u32, queue: &mut Queue<'_, Self>) {
         let path = self.roots.get(index).path.clone();

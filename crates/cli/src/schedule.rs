@@ -1,0 +1,83 @@
+//! The options of a job on several ranks, for every command that runs on some. No I/O.
+
+use std::time::Duration;
+
+use atta_engine::{Config, ScheduleKind, Split, Termination};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+/// How ranks share the work. Without an MPI launcher there is one rank, and these change nothing.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "On several ranks (under mpirun or srun)")]
+pub(crate) struct RankArguments {
+    /// Whom a rank asks for work
+    #[arg(long, value_name = "SCHEDULE", default_value = "lifeline", value_parser = schedules())]
+    pub(crate) schedule: ScheduleKind,
+
+    /// How much a rank gives of what waits: half, or a random part
+    #[arg(long, value_name = "HOW", default_value = "equal", value_parser = splits())]
+    pub(crate) split: Split,
+
+    /// How the ranks find out that all is done
+    #[arg(long, value_name = "HOW", default_value = "counters", value_parser = terminations())]
+    pub(crate) termination: Termination,
+
+    /// Children of each rank in the tree along which totals climb
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) tree_width: u32,
+
+    /// Seconds between two times that ranks tell how far they are
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    pub(crate) progress_interval: Duration,
+}
+
+impl RankArguments {
+    /// The engine's configuration.
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            schedule: self.schedule,
+            split: self.split,
+            termination: self.termination,
+            tree_width: self.tree_width,
+            progress_interval: Some(self.progress_interval),
+            ..Config::default()
+        }
+    }
+}
+
+fn schedules() -> impl TypedValueParser<Value = ScheduleKind> {
+    PossibleValuesParser::new(ScheduleKind::ALL.map(ScheduleKind::name))
+        .map(|name| name.parse().unwrap_or_default())
+}
+
+fn splits() -> impl TypedValueParser<Value = Split> {
+    PossibleValuesParser::new(Split::ALL.map(Split::name)).map(|name| name.parse().unwrap_or_default())
+}
+
+fn terminations() -> impl TypedValueParser<Value = Termination> {
+    PossibleValuesParser::new(Termination::ALL.map(Termination::name))
+        .map(|name| name.parse().unwrap_or_default())
+}
+
+/// Seconds, from a millisecond to a day.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if (0.001..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("not between 0.001 and 86400".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals() {
+        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "0", "-1", "NaN", "1e9", "1s"] {
+            assert!(parse_interval(wrong).is_err(), "{wrong}");
+        }
+    }
+}
