@@ -9,20 +9,13 @@
     reason = "a test fails by panicking, and clippy takes its helpers for no tests"
 )]
 
-use std::env;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
+use atta_testkit::mpi::{self, Mpi};
 use atta_testkit::skip::skipped;
-
-/// The longest that a launch may take. It only ends what hangs, and shows as exit code 124.
-const PATIENCE_SECONDS: &str = "120";
-
-/// One launch at a time: ranks that poll take all cores.
-static LAUNCH: Mutex<()> = Mutex::new(());
 
 static BUILT: LazyLock<Built> = LazyLock::new(Built::new);
 
@@ -33,14 +26,6 @@ struct Built {
     mpis: Vec<Mpi>,
 }
 
-/// An installed MPI and the plug-in for it.
-struct Mpi {
-    mpirun: PathBuf,
-    plugin: PathBuf,
-    /// What `mpirun --version` says, in one line.
-    version: String,
-}
-
 /// How a launch ended.
 struct Ended {
     code: Option<i32>,
@@ -49,65 +34,29 @@ struct Ended {
 
 impl Built {
     fn new() -> Self {
-        let named = env::var("ATTA_TEST_MPI").unwrap_or_default();
-        let prefixes = named.split(':').filter(|prefix| !prefix.is_empty());
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         Self {
-            program: example(),
-            stub: plugin("stub", None),
-            mpis: prefixes.enumerate().map(|(number, prefix)| Mpi::new(number, Path::new(prefix))).collect(),
+            program: mpi::build_example("atta-mpi-loader", "conformance"),
+            stub: mpi::build_plugin(target, "stub", None),
+            mpis: Mpi::installed(target),
         }
     }
 }
 
-impl Mpi {
-    fn new(number: usize, prefix: &Path) -> Self {
-        let mpirun = prefix.join("bin/mpirun");
-        let said = Command::new(&mpirun).arg("--version").output().unwrap();
-        let version = String::from_utf8(said.stdout).unwrap().lines().take(2).collect::<Vec<_>>().join(" ");
-        let plugin = plugin(&format!("mpi-{number}"), Some(&prefix.join("bin/mpicc")));
-        Self { mpirun, plugin, version }
-    }
-
-    fn is_open(&self) -> bool {
-        self.version.contains("Open MPI")
-    }
-
-    /// Launches the program.
-    fn launch(&self, ranks: u32, plugin: Option<&Path>) -> Ended {
-        self.launch_with(ranks, plugin, &[], &[])
-    }
-
-    /// Launches the program with what comes before it (`env` and its like) and what comes after.
-    fn launch_with(&self, ranks: u32, plugin: Option<&Path>, before: &[&str], after: &[&str]) -> Ended {
-        let mut command = patient();
-        command.arg(&self.mpirun).args(["-np", &ranks.to_string()]);
-        if self.is_open() {
-            command.arg("--oversubscribe");
-            // Without this list Open MPI 5 takes a second to begin.
-            if self.version.contains(" 5.") {
-                command.args(["--mca", "btl", "self,sm,tcp"]);
-            }
-            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        }
-        command.args(before).arg(&BUILT.program).args(after);
-        ended(command, plugin)
-    }
+/// Launches the program.
+fn launch(mpi: &Mpi, ranks: u32, plugin: Option<&Path>) -> Ended {
+    launch_with(mpi, ranks, plugin, &[], &[])
 }
 
-/// A command that a hang does not outlive.
-fn patient() -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", PATIENCE_SECONDS]);
-    command
+/// Launches the program with what comes before it (`env` and its like) and what comes after.
+fn launch_with(mpi: &Mpi, ranks: u32, plugin: Option<&Path>, before: &[&str], after: &[&str]) -> Ended {
+    let mut command = mpi.launch(ranks, plugin);
+    command.args(before).arg(&BUILT.program).args(after);
+    ended(command)
 }
 
-fn ended(mut command: Command, plugin: Option<&Path>) -> Ended {
-    command.env_remove("ATTA_MPI_PLUGIN");
-    if let Some(plugin) = plugin {
-        command.env("ATTA_MPI_PLUGIN", plugin);
-    }
-    let _alone = LAUNCH.lock().unwrap_or_else(PoisonError::into_inner);
-    let output = command.output().unwrap();
+fn ended(mut command: Command) -> Ended {
+    let output = mpi::alone(&mut command);
     let said = [output.stdout, output.stderr].concat();
     Ended { code: output.status.code(), said: String::from_utf8_lossy(&said).into_owned() }
 }
@@ -123,41 +72,6 @@ impl Ended {
     }
 }
 
-fn cargo(target: Option<&Path>, mpicc: Option<&OsStr>, arguments: &[&str]) {
-    let mut command = Command::new(env::var_os("CARGO").unwrap());
-    command.args(["build", "--quiet", "--jobs", "2"]).args(arguments).env_remove("MPICC");
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    if let Some(target) = target {
-        command.arg("--target-dir").arg(target);
-    }
-    if let Some(mpicc) = mpicc {
-        command.env("MPICC", mpicc);
-    }
-    assert!(command.status().unwrap().success(), "{command:?}");
-}
-
-/// The example, which is beside this test program, built in the same way.
-fn example() -> PathBuf {
-    let test = env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
-    let mut arguments = vec!["--package", "atta-mpi-loader", "--example", "conformance"];
-    if profile.ends_with("release") {
-        arguments.push("--release");
-    }
-    cargo(profile.parent(), None, &arguments);
-    profile.join("examples/conformance")
-}
-
-/// Builds the plug-in in a target directory of its own and moves it to where the next one does not replace it.
-fn plugin(name: &str, mpicc: Option<&Path>) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plug-ins");
-    cargo(Some(&target), mpicc.map(Path::as_os_str), &["--package", "atta-fabric-mpi"]);
-    let place = target.join(name).join("libatta_mpi.so");
-    fs::create_dir_all(place.parent().unwrap()).unwrap();
-    fs::write(&place, fs::read(target.join("debug/libatta_mpi.so")).unwrap()).unwrap();
-    place
-}
-
 /// The MPIs to test with, or none after saying so.
 fn mpis(test: &str) -> &'static [Mpi] {
     if BUILT.mpis.is_empty() {
@@ -168,16 +82,16 @@ fn mpis(test: &str) -> &'static [Mpi] {
 
 /// The program as rank 0 of a launcher that is not there.
 fn as_if_launched(program: &Path, plugin: Option<&Path>) -> Ended {
-    let mut command = patient();
-    command.arg(program).env("OMPI_COMM_WORLD_SIZE", "2").env("OMPI_COMM_WORLD_RANK", "0");
-    ended(command, plugin)
+    let mut command = mpi::patient(program, plugin);
+    command.env("OMPI_COMM_WORLD_SIZE", "2").env("OMPI_COMM_WORLD_RANK", "0");
+    ended(command)
 }
 
 #[test]
 fn ranks_conform_under_every_mpi() {
     for mpi in mpis("ranks_conform_under_every_mpi") {
         for ranks in 1..=4 {
-            let ended = mpi.launch(ranks, Some(&mpi.plugin));
+            let ended = launch(mpi, ranks, Some(&mpi.plugin));
             let expected = format!("conforms: {ranks} ranks, {ranks} on this host, ");
             let lines = ended.said.lines().filter(|line| line.starts_with(&expected));
             assert_eq!(lines.count(), 1, "{}: {}", mpi.version, ended.said);
@@ -189,7 +103,7 @@ fn ranks_conform_under_every_mpi() {
 #[test]
 fn abort_of_one_rank_ends_all() {
     for mpi in mpis("abort_of_one_rank_ends_all") {
-        let ended = mpi.launch_with(3, Some(&mpi.plugin), &[], &["abort"]);
+        let ended = launch_with(mpi, 3, Some(&mpi.plugin), &[], &["abort"]);
         // Which code comes through is the launcher's to say; 124 is that of `timeout`.
         assert!(
             !matches!(ended.code, Some(0 | 124 | 137)),
@@ -204,7 +118,7 @@ fn abort_of_one_rank_ends_all() {
 #[test]
 fn missing_plug_in_is_told_once_and_ends_all_ranks() {
     for mpi in mpis("missing_plug_in_is_told_once_and_ends_all_ranks") {
-        let ended = mpi.launch(3, None);
+        let ended = launch(mpi, 3, None);
         assert!(ended.told().contains("no plug-in for MPI: looked for "), "{}", ended.said);
     }
 }
@@ -212,7 +126,7 @@ fn missing_plug_in_is_told_once_and_ends_all_ranks() {
 #[test]
 fn stub_is_told_once_and_ends_all_ranks() {
     for mpi in mpis("stub_is_told_once_and_ends_all_ranks") {
-        let ended = mpi.launch(3, Some(&BUILT.stub));
+        let ended = launch(mpi, 3, Some(&BUILT.stub));
         assert!(ended.told().ends_with(": it was built without an MPI"), "{}", ended.said);
     }
 }
@@ -227,7 +141,7 @@ fn plug_in_of_another_mpi_is_told_once_and_ends_all_ranks() {
         skipped(test, "ATTA_TEST_MPI names no two families of MPI");
     }
     for (launcher, other) in pairs {
-        let ended = launcher.launch(3, Some(&other.plugin));
+        let ended = launch(launcher, 3, Some(&other.plugin));
         assert!(ended.told().contains(": it was built for "), "{}", ended.said);
     }
 }
@@ -247,7 +161,7 @@ fn ranks_that_do_not_find_each_other_tell_it_once() {
     };
     let unknown = ["env", "-u", "HYDI_CONTROL_FD", "SLURM_PROCID=0"];
     for mpi in open {
-        let ended = hydra.launch_with(3, Some(&mpi.plugin), &unknown, &[]);
+        let ended = launch_with(hydra, 3, Some(&mpi.plugin), &unknown, &[]);
         assert!(ended.told().contains(": 3 were launched, Open MPI v"), "{}", ended.said);
         assert!(ended.told().ends_with(" found 1"), "{}", ended.said);
     }
@@ -283,8 +197,8 @@ fn what_is_no_plug_in_is_told() {
 #[test]
 fn tasks_that_srun_started_without_pmi_are_no_ranks() {
     let Some(mpi) = mpis("tasks_that_srun_started_without_pmi_are_no_ranks").first() else { return };
-    let mut command = patient();
-    command.arg(&BUILT.program).env("SLURM_PROCID", "0").env("SLURM_STEP_NUM_TASKS", "2");
-    let ended = ended(command, Some(&mpi.plugin));
+    let mut command = mpi::patient(&BUILT.program, Some(&mpi.plugin));
+    command.env("SLURM_PROCID", "0").env("SLURM_STEP_NUM_TASKS", "2");
+    let ended = ended(command);
     assert!(ended.told().ends_with("srun started 2 tasks without MPI support"), "{}", ended.said);
 }

@@ -1,0 +1,242 @@
+//! The program on real ranks, under every MPI that `ATTA_TEST_MPI` names: the same as alone, whatever the schedule and the
+//! number of ranks; and what is wrong is told once.
+
+#![expect(clippy::disallowed_methods, reason = "a test looks at trees that it made itself")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and clippy takes its helpers for no tests"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+
+use atta_testkit::mpi::{self, Mpi};
+use atta_testkit::scratch::Scratch;
+use atta_testkit::skip::skipped;
+use atta_testkit::trees;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use support::{make_directory, scratch, walk};
+
+static MPIS: LazyLock<Vec<Mpi>> = LazyLock::new(|| Mpi::installed(Path::new(env!("CARGO_TARGET_TMPDIR"))));
+
+const SCHEDULES: [&str; 6] = ["centralized", "centralized-keep", "random", "proximity", "hybrid", "lifeline"];
+
+/// The MPIs to test with, or none after saying so.
+fn mpis(test: &str) -> &'static [Mpi] {
+    if MPIS.is_empty() {
+        skipped(test, "ATTA_TEST_MPI names no MPI");
+    }
+    &MPIS
+}
+
+/// A launch of `atta walk`.
+fn ranks(mpi: &Mpi, count: u32, arguments: &[&str]) -> Command {
+    let mut command = mpi.launch(count, Some(&mpi.plugin));
+    command.arg(env!("CARGO_BIN_EXE_atta")).arg("walk").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn expect_code(output: &Output, code: i32, what: &str) {
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{what}\n{out}\n{error}");
+}
+
+/// A tree with odd names, links, and directories of all sizes.
+fn tree(name: &str) -> (Scratch, String) {
+    let scratch = scratch(name);
+    let tree = make_directory(scratch.join("tree"));
+    trees::hostile_names(&make_directory(tree.join("names"))).unwrap();
+    let outside = make_directory(scratch.join("outside"));
+    trees::kinds(&make_directory(tree.join("kinds")), &outside).unwrap();
+    trees::chain(&make_directory(tree.join("chain")), 60, b"level").unwrap();
+    trees::flat(&make_directory(tree.join("flat")), 3000).unwrap();
+    trees::random(&make_directory(tree.join("random")), 7, 400).unwrap();
+    let file = tree.join("one");
+    std::fs::write(&file, b"content").unwrap();
+    for index in 0..5 {
+        std::fs::hard_link(&file, tree.join("random").join(format!("again-{index}"))).unwrap();
+        std::fs::hard_link(&file, tree.join("flat").join(format!("again-{index}"))).unwrap();
+    }
+    let path = tree.to_str().unwrap().to_owned();
+    (scratch, path)
+}
+
+fn paths(output: &[u8]) -> BTreeSet<Vec<u8>> {
+    let paths: Vec<_> =
+        output.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect();
+    let set: BTreeSet<_> = paths.iter().cloned().collect();
+    assert_eq!(paths.len(), set.len(), "some path comes twice");
+    set
+}
+
+#[test]
+fn ranks_list_what_one_process_lists_under_every_schedule() {
+    let test = "ranks_list_what_one_process_lists_under_every_schedule";
+    let (_scratch, tree) = tree("mpi-list");
+    let alone = walk(["-0", "-q"]).arg(&tree).output().unwrap();
+    let expected = paths(&alone.stdout);
+    for mpi in mpis(test) {
+        for (schedule, count) in SCHEDULES.into_iter().zip([2, 3, 5, 2, 8, 3]).chain([("lifeline", 1)]) {
+            let what = format!("{}: {schedule}, {count} ranks", mpi.version);
+            let listed = mpi::alone(&mut ranks(mpi, count, &["-0", "-q", "--schedule", schedule, &tree]));
+            expect_code(&listed, 0, &what);
+            assert!(paths(&listed.stdout) == expected, "{what}");
+        }
+    }
+}
+
+#[test]
+fn totals_of_ranks_are_those_of_one_process() {
+    let test = "totals_of_ranks_are_those_of_one_process";
+    let (_scratch, tree) = tree("mpi-totals");
+    let json = |output: &Output| serde_json::from_slice::<Value>(&output.stdout).unwrap();
+    let alone = json(&walk(["--json", "--lite"]).arg(&tree).output().unwrap());
+    let alone_full = json(&walk(["--json"]).arg(&tree).output().unwrap());
+    for mpi in mpis(test) {
+        for (how, expected) in [("--lite", &alone), ("--verbose", &alone_full)] {
+            let output = mpi::alone(&mut ranks(mpi, 3, &["--json", how, "--termination", "token", &tree]));
+            expect_code(&output, 0, &mpi.version);
+            let summary = json(&output);
+            assert_eq!(summary["totals"], expected["totals"], "{}: {how}", mpi.version);
+            let ranks = summary["ranks"].as_array().unwrap();
+            let entries: u64 = ranks.iter().map(|rank| rank["entries"].as_u64().unwrap()).sum();
+            assert_eq!((ranks.len(), Some(entries)), (3, summary["totals"]["entries"].as_u64()));
+        }
+    }
+}
+
+#[test]
+fn ranks_write_one_catalog_and_one_file_of_errors() {
+    let test = "ranks_write_one_catalog_and_one_file_of_errors";
+    let (scratch, tree) = tree("mpi-catalog");
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        let catalog = scratch.join(format!("catalog-{number}"));
+        let errors = scratch.join(format!("errors-{number}"));
+        let stats = scratch.join(format!("stats-{number}"));
+        let missing = format!("{tree}/missing");
+        let mut command = ranks(mpi, 3, &["-q", &tree, &missing, "--output", catalog.to_str().unwrap()]);
+        command.arg("--errors").arg(&errors).arg("--stats").arg(&stats);
+        let output = mpi::alone(&mut command);
+        expect_code(&output, 3, &mpi.version);
+        let told = text(&output.stderr);
+        assert_eq!(told.matches("missing: no such file or directory (ENOENT)").count(), 1, "{told}");
+        assert_eq!(std::fs::read(&errors).unwrap(), std::fs::read(catalog.join("_errors.ndjson")).unwrap());
+        let manifest: Value =
+            serde_json::from_slice(&std::fs::read(catalog.join("_manifest.json")).unwrap()).unwrap();
+        let shards = manifest["shards"].as_array().unwrap();
+        let rows: u64 = shards.iter().map(|shard| shard["rows"].as_u64().unwrap()).sum();
+        assert_eq!(Some(rows), manifest["totals"]["entries"].as_u64());
+        for shard in shards {
+            let length = std::fs::File::open(catalog.join(shard["file"].as_str().unwrap()))
+                .and_then(|file| file.metadata())
+                .unwrap()
+                .len();
+            assert_eq!(Some(length), shard["bytes"].as_u64());
+        }
+        let stats: Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
+        assert!(
+            stats["ranks"][1]["traffic"].as_array().is_some_and(|traffic| !traffic.is_empty()),
+            "{stats}"
+        );
+    }
+}
+
+#[test]
+fn a_signal_to_one_rank_ends_all_with_a_partial_summary() {
+    let test = "a_signal_to_one_rank_ends_all_with_a_partial_summary";
+    let (_scratch, tree) = tree("mpi-signal");
+    for mpi in mpis(test) {
+        // A cap that would take the walk an hour; the program is told when it has begun by its first event.
+        let mut command = ranks(mpi, 2, &["--iops", "2", "-j1", &tree]);
+        let _lock = atta_testkit::lock::Lock::acquire("mpi").unwrap();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let walking = one_of_the_ranks(child.id());
+        kill_process(Pid::from_raw(walking).unwrap(), Signal::TERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        expect_code(&output, 143, &mpi.version);
+        assert!(text(&output.stdout).starts_with("interrupted: "), "{}", text(&output.stdout));
+    }
+}
+
+/// Waits until the ranks below this process walk, and gives the id of the newest. Started `atta`s that have not met yet
+/// would be ended by a signal without a word.
+fn one_of_the_ranks(launcher: u32) -> i32 {
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let found = descendants(launcher);
+        let workers = |id: &&i32| {
+            let tasks = std::process::Command::new("cat").arg(format!("/proc/{id}/task/{id}/comm")).output();
+            let threads = std::process::Command::new("sh")
+                .args(["-c", &format!("cat /proc/{id}/task/*/comm")])
+                .output()
+                .map(|output| text(&output.stdout));
+            tasks.is_ok_and(|name| text(&name.stdout).trim() == "atta")
+                && threads.is_ok_and(|names| names.contains("worker-"))
+        };
+        let walking: Vec<_> = found.iter().filter(workers).copied().collect();
+        if let [_, .., last] = walking.as_slice() {
+            return *last;
+        }
+    }
+}
+
+/// Processes below this one.
+fn descendants(of: u32) -> Vec<i32> {
+    let listed = Command::new("ps").args(["-e", "-o", "pid=,ppid="]).output().unwrap();
+    let pairs: Vec<(i32, i32)> = text(&listed.stdout)
+        .lines()
+        .filter_map(|line| {
+            let mut numbers = line.split_whitespace().filter_map(|number| number.parse().ok());
+            Some((numbers.next()?, numbers.next()?))
+        })
+        .collect();
+    let mut found = vec![i32::try_from(of).unwrap()];
+    let mut at = 0;
+    while at < found.len() {
+        let below = pairs.iter().filter(|(_, parent)| *parent == found[at]).map(|(id, _)| *id);
+        found.extend(below.collect::<Vec<_>>());
+        at += 1;
+    }
+    found
+}
+
+#[test]
+fn what_is_wrong_is_told_once() {
+    for mpi in mpis("what_is_wrong_is_told_once") {
+        let cases: [(&[&str], i32, &str); 4] = [
+            (&["--bogus"], 2, "unexpected argument '--bogus'"),
+            (&["--exclude", "["], 2, "unclosed character class"),
+            (&["/tmp", "--output", "/proc/nowhere"], 4, "atta: "),
+            (&["/proc/self"], 4, "ranks see different things at a PATH"),
+        ];
+        for (arguments, code, what) in cases {
+            let output = mpi::alone(&mut ranks(mpi, 3, arguments));
+            expect_code(&output, code, &format!("{}: {arguments:?}", mpi.version));
+            let told = text(&output.stderr);
+            assert_eq!(told.matches(what).count(), 1, "{}: {arguments:?}: {told}", mpi.version);
+        }
+    }
+}
+
+#[test]
+fn no_copies_of_a_job_are_run_without_a_plug_in() {
+    for mpi in mpis("no_copies_of_a_job_are_run_without_a_plug_in") {
+        let nowhere = Path::new("/nonexistent/libatta_mpi.so");
+        let mut command = mpi.launch(2, Some(nowhere));
+        let output = mpi::alone(command.arg(env!("CARGO_BIN_EXE_atta")).args(["walk", "/tmp"]));
+        expect_code(&output, 4, &mpi.version);
+        assert_eq!(text(&output.stderr).matches("cannot join the other ranks").count(), 1, "{}", mpi.version);
+        assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    }
+}
