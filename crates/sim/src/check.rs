@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use atta_engine::{ProtocolError, Rank, Reason};
+use atta_engine::{Message, ProtocolError, Rank, Reason};
 
 use crate::task::{Kind, Task};
 use crate::totals::Totals;
@@ -35,6 +35,8 @@ pub enum Wrong {
     SentToTheDeparted {
         /// By whom.
         by: Rank,
+        /// What.
+        message: Box<Message>,
     },
     /// A rank leaves with messages unread.
     LeftUnread,
@@ -75,7 +77,9 @@ impl fmt::Display for Violation {
                 write!(f, "the end is announced, and {count} parcels are under way")
             }
             Wrong::AnnouncedTwice => f.write_str("the end is announced twice"),
-            Wrong::SentToTheDeparted { by } => write!(f, "has left, and rank {by} sends it something"),
+            Wrong::SentToTheDeparted { by, message } => {
+                write!(f, "has left, and rank {by} sends it {message:?}")
+            }
             Wrong::LeftUnread => f.write_str("leaves with messages unread"),
             Wrong::Totals { told, done } => write!(f, "the totals are {told:?}, and {done:?} was done"),
             Wrong::Stuck(count) => write!(f, "nothing happens any more, and {count} ranks have not left"),

@@ -29,7 +29,8 @@ impl World {
         if !process.left {
             process.inbox.push_back((from, message));
         } else if !self.is_repeated(&message) {
-            self.check.fail(self.now, rank, Wrong::SentToTheDeparted { by: Rank(from) });
+            let wrong = Wrong::SentToTheDeparted { by: Rank(from), message: Box::new(message) };
+            self.check.fail(self.now, rank, wrong);
         }
     }
 
@@ -41,7 +42,7 @@ impl World {
     /// Everything that depends on the whole state of a rank, after each change of it.
     pub(crate) fn turn(&mut self, rank: u32) {
         let process = &mut self.processes[rank as usize];
-        if process.is_stale {
+        if std::mem::take(&mut process.has_ended_task) {
             // Not before the new tasks are handed in, and not before messages are read by who would work.
             if self.setup.habits.communication_thread && !process.hands_in {
                 self.start_threads(rank);
@@ -50,7 +51,12 @@ impl World {
         }
         self.communicate(rank);
         self.start_threads(rank);
-        if self.processes[rank as usize].is_stale {
+        let process = &self.processes[rank as usize];
+        // What came is about to run: where new tasks are returned, it must not be returned itself.
+        let is_about_to_run = process.hands_in
+            && process.pool.units() > 0
+            && (process.running as usize) < process.threads.len();
+        if process.is_stale && !is_about_to_run {
             self.tell_load(rank);
         }
         self.count_busy(rank);
@@ -62,14 +68,14 @@ impl World {
         if !self.may_communicate(rank) {
             return;
         }
-        if self.process(rank).timeout() <= self.now {
-            self.process(rank).engine.handle_timeout(now);
-            self.act(rank);
-        }
         while self.process(rank).free_at <= self.now
             && let Some((from, message)) = self.process(rank).inbox.pop_front()
         {
             self.read(rank, from, message);
+        }
+        if self.process(rank).free_at <= self.now && self.process(rank).timeout() <= self.now {
+            self.process(rank).engine.handle_timeout(now);
+            self.act(rank);
         }
     }
 
@@ -140,7 +146,7 @@ impl World {
         let process = &mut self.processes[rank as usize];
         let Some(running) = process.threads[thread as usize].take() else { return };
         process.running -= 1;
-        process.is_stale = true;
+        process.has_ended_task = true;
         process.stats.readdir_ns += running.readdir_ns;
         process.stats.stat_ns += running.stat_ns;
         process.stats.last_task_ns = self.now;
@@ -287,7 +293,7 @@ impl World {
         let timeout = process.timeout();
         let times = may_communicate && timeout < process.timer_at;
         // Never at once again: an engine that wants it for ever would stop the clock.
-        let timer_at = timeout.max(now + 1);
+        let timer_at = timeout.max(process.free_at).max(now + 1);
         if times {
             process.timer_at = timer_at;
         }

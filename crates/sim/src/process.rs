@@ -34,6 +34,8 @@ pub(crate) struct Process {
     pub(crate) slowness: u64,
     /// Waiting and running tasks as the checkers know them.
     pub(crate) known_busy: u64,
+    /// Whether a task has ended since the engine was told the load.
+    pub(crate) has_ended_task: bool,
     /// Whether the engine does not know the load.
     pub(crate) is_stale: bool,
     pub(crate) runs_tasks: bool,
@@ -63,6 +65,7 @@ impl Process {
             timer_at: NEVER,
             slowness: if is_slow { u64::from(setup.disturbance.slow_factor.max(1)) } else { 1 },
             known_busy: 0,
+            has_ended_task: false,
             is_stale: true,
             finishing: false,
             finished: false,

@@ -140,8 +140,10 @@ fn draw_network(random: &mut Random, ranks: u32, ranks_per_host: u32) -> Network
 }
 
 fn draw_config(random: &mut Random, seed: u64) -> Config {
-    let progress = Duration::from_nanos(1_000 + draw_ns(random, 22));
-    let pause_first = Duration::from_nanos(1 + draw_ns(random, 16));
+    // Longer than it takes to read the totals of all children.
+    let progress = Duration::from_nanos(100_000 + draw_ns(random, 22));
+    // Not so short that a job of a second is nothing but questions.
+    let pause_first = Duration::from_nanos(1_000 + draw_ns(random, 16));
     Config {
         schedule: pick(random, &ScheduleKind::ALL),
         split: pick(random, &Split::ALL),
@@ -150,7 +152,7 @@ fn draw_config(random: &mut Random, seed: u64) -> Config {
         progress_interval: pick(random, &[None, None, Some(progress)]),
         low_water: pick(random, &[0, 1, 1, 3]),
         pause_first,
-        pause_most: pause_first * (1 + draw(random, 64)),
+        pause_most: pause_first * (16 + draw(random, 64)),
         quiet_interval: Duration::from_nanos(1 + draw_ns(random, 20)),
         seed,
         rules: Rules::default(),
