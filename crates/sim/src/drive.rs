@@ -290,10 +290,9 @@ impl World {
         if wakes {
             process.wake_at = process.free_at;
         }
-        let timeout = process.timeout();
-        let times = may_communicate && timeout < process.timer_at;
         // Never at once again: an engine that wants it for ever would stop the clock.
-        let timer_at = timeout.max(process.free_at).max(now + 1);
+        let timer_at = process.timeout().max(process.free_at).max(now + 1);
+        let times = may_communicate && timer_at < process.timer_at;
         if times {
             process.timer_at = timer_at;
         }

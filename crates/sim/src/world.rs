@@ -143,7 +143,8 @@ impl World {
             self.stop(rank);
         } else if what == what::WAKE {
             self.processes[rank as usize].wake_at = crate::process::NEVER;
-        } else {
+        } else if self.processes[rank as usize].timer_at == time {
+            // Otherwise there is an earlier one that was set later.
             self.processes[rank as usize].timer_at = crate::process::NEVER;
         }
         self.turn(rank);
