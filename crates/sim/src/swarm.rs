@@ -15,7 +15,7 @@ use crate::tree::{Shape, Tree};
 use crate::world::simulate;
 
 /// So many events are far more than any job of this size needs; a job that has more goes round in circles.
-const EVENTS_MOST: u64 = 5_000_000;
+const EVENTS_MOST: u64 = 20_000_000;
 
 /// A job that was drawn from a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn draw_tree(random: &mut Random) -> Tree {
 
 fn draw_costs(random: &mut Random) -> Costs {
     Costs {
-        directory_ns: draw_ns(random, 20),
+        directory_ns: draw_ns(random, 18),
         entry_ns: draw_ns(random, 10),
         stat_ns: draw_ns(random, 17),
         send_ns: draw_ns(random, 12),
@@ -143,7 +143,7 @@ fn draw_config(random: &mut Random, seed: u64) -> Config {
     // Longer than it takes to read the totals of all children.
     let progress = Duration::from_nanos(100_000 + draw_ns(random, 22));
     // Not so short that a job of a second is nothing but questions.
-    let pause_first = Duration::from_nanos(1_000 + draw_ns(random, 16));
+    let pause_first = Duration::from_nanos(4_000 + draw_ns(random, 16));
     Config {
         schedule: pick(random, &ScheduleKind::ALL),
         split: pick(random, &Split::ALL),
@@ -165,7 +165,7 @@ fn draw_disturbance(random: &mut Random, ranks: u32) -> Disturbance {
     Disturbance {
         jitter_ns: pick(random, &[0, jitter_ns, jitter_ns]),
         slow_one_in: pick(random, &[0, 0, 2, 5]),
-        slow_factor: 1 + draw(random, 50),
+        slow_factor: 1 + draw(random, 10),
         random_costs: draw(random, 2) == 0,
         duplicate_one_in: 0,
         stop: (draw(random, 12) == 0).then_some(stop),
