@@ -6,7 +6,8 @@
 //!
 //! Everything is `name=value`: `mode` (`paper`, `atta`), `schedule`, `split`, `termination`, `shape`, `files`, `ranks` (in
 //! mode `paper` workers), `threads`, `ranks-per-host`, `topology`, `costs`, `aggregate`, `slice`, `lock-step`, `low-water`,
-//! `width`, `seed`, `send-ns`, `receive-ns`, `master-ns`, `quiet-us`.
+//! `width`, `seed`, `send-ns`, `receive-ns`, `master-ns`, `quiet-us`, `pause-us`,
+//! `evenly`.
 
 #![expect(clippy::print_stdout, reason = "an example that prints its result")]
 
@@ -47,7 +48,10 @@ impl Values {
         setup.engine.low_water = self.get("low-water", setup.engine.low_water)?;
         setup.engine.tree_width = self.get("width", setup.engine.tree_width)?;
         setup.engine.quiet_interval = Duration::from_micros(self.get("quiet-us", 1000)?);
+        let default_pause = setup.engine.pause_first.as_micros() as u64;
+        setup.engine.pause_first = Duration::from_micros(self.get("pause-us", default_pause)?);
         setup.habits.aggregate_files = self.get("aggregate", 0)?;
+        setup.habits.gives_evenly = self.get("evenly", setup.habits.gives_evenly)?;
         setup.habits.slice_units = self.get("slice", setup.habits.slice_units)?;
         setup.habits.lock_step = self.get("lock-step", false)?;
         setup.network.ranks_per_host = self.get("ranks-per-host", setup.network.ranks_per_host)?;

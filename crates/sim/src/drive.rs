@@ -242,7 +242,7 @@ impl World {
     fn take(&mut self, rank: u32, share: Share) {
         let (now, full_paths) = (Duration::from_nanos(self.now), self.setup.habits.full_paths);
         let process = self.process(rank);
-        let (count, tasks) = process.pool.take_oldest(share);
+        let (count, tasks) = process.pool.take_share(share);
         let bytes = task::encode(&tasks, full_paths);
         process.engine.give(now, Tasks { count, bytes: bytes.into() });
     }

@@ -56,7 +56,7 @@ impl Process {
             runs_tasks: engine.runs_tasks(),
             hands_in: engine.hands_in().is_some(),
             engine,
-            pool: Pool::new(setup.habits.batch_files),
+            pool: Pool::new(setup.habits.batch_files, setup.habits.gives_evenly),
             threads: vec![None; setup.habits.threads.max(1) as usize].into(),
             running: 0,
             inbox: VecDeque::new(),

@@ -26,6 +26,9 @@ pub struct Habits {
     pub slice_units: u64,
     /// Entries of a directory that are read before the tasks for its files can be taken.
     pub chunk_entries: u64,
+    /// Whether other ranks get tasks from all over the queue, old and new. Otherwise they get the oldest alone: these are the
+    /// largest, so that half of the tasks is nearly all of the work, and who gave it is soon without any.
+    pub gives_evenly: bool,
     /// Whether parcels carry a whole path for each file; otherwise the directory's path and names.
     pub full_paths: bool,
     /// A directory with at most so many files in it and below is one task that ends when all of it is done, for the sum of
@@ -46,6 +49,7 @@ impl Habits {
             batch_files: 512,
             slice_units: 1,
             chunk_entries: 4096,
+            gives_evenly: true,
             full_paths: false,
             aggregate_files: 0,
         }
@@ -62,6 +66,7 @@ impl Habits {
             batch_files: 1,
             slice_units: 1,
             chunk_entries: u64::MAX,
+            gives_evenly: false,
             full_paths: true,
             aggregate_files: 0,
         }
@@ -135,7 +140,10 @@ impl Setup {
     /// dragonfly.
     #[must_use]
     pub fn atta(tree: Tree, schedule: ScheduleKind, ranks: u32, threads: u32) -> Self {
-        let engine = Config { schedule, pause_most: Duration::from_millis(10), ..Config::default() };
+        // A single thread has no use for more work while it has a task: asking early only makes twice the messages.
+        let low_water = u64::from(threads > 1);
+        let pause_first = Duration::from_micros(200);
+        let engine = Config { schedule, low_water, pause_first, ..Config::default() };
         Self {
             tree,
             costs: Costs::FILE_SERVER,

@@ -94,6 +94,7 @@ fn draw_habits(random: &mut Random) -> Habits {
         batch_files: pick(random, &[1, 3, 16, habits.batch_files]),
         slice_units: pick(random, &[1, 1, 4]),
         chunk_entries: pick(random, &[1, 5, 64, u64::MAX]),
+        gives_evenly: draw(random, 2) == 0,
         aggregate_files: pick(random, &[0, 0, 0, 10]),
         ..habits
     }

@@ -111,11 +111,13 @@ pub(crate) struct Pool {
     tasks: VecDeque<Task>,
     units: u64,
     batch: u64,
+    gives_evenly: bool,
 }
 
 impl Pool {
-    pub(crate) fn new(batch: u64) -> Self {
-        Self { tasks: VecDeque::new(), units: 0, batch: batch.max(1) }
+    /// `gives_evenly`: a share of all is taken from all over the queue, not from its old end.
+    pub(crate) fn new(batch: u64, gives_evenly: bool) -> Self {
+        Self { tasks: VecDeque::new(), units: 0, batch: batch.max(1), gives_evenly }
     }
 
     /// How many units wait.
@@ -144,9 +146,40 @@ impl Pool {
         Some(taken)
     }
 
-    /// Takes a share, oldest first; how many units that is, and the tasks.
-    pub(crate) fn take_oldest(&mut self, share: Share) -> (u32, Vec<Task>) {
+    /// Takes a share for another rank; how many units that is, and the tasks, the oldest first.
+    pub(crate) fn take_share(&mut self, share: Share) -> (u32, Vec<Task>) {
         let wanted = share.of(self.units).min(u64::from(u32::MAX));
+        let taken = match share {
+            Share::Part(_) if self.gives_evenly => self.take_evenly(wanted),
+            _ => self.take_oldest(wanted),
+        };
+        self.units -= wanted;
+        (wanted as u32, taken)
+    }
+
+    /// Takes so many units from all over the queue: of each stretch of it as large a part as of the whole.
+    fn take_evenly(&mut self, wanted: u64) -> Vec<Task> {
+        let (mut seen, mut given, mut taken) = (0_u128, 0, Vec::new());
+        let all = u128::from(self.units.max(1));
+        for mut task in std::mem::take(&mut self.tasks) {
+            let units = task.units(self.batch);
+            seen += u128::from(units);
+            let due = (seen * u128::from(wanted)).div_ceil(all) as u64 - given;
+            let count = due.min(units);
+            given += count;
+            if count == units {
+                taken.push(task);
+                continue;
+            }
+            if count > 0 {
+                taken.push(task.split(count * self.batch));
+            }
+            self.tasks.push_back(task);
+        }
+        taken
+    }
+
+    fn take_oldest(&mut self, wanted: u64) -> Vec<Task> {
         let (mut missing, mut taken) = (wanted, Vec::new());
         while missing > 0
             && let Some(oldest) = self.tasks.front_mut()
@@ -160,8 +193,7 @@ impl Pool {
                 missing -= units;
             }
         }
-        self.units -= wanted;
-        (wanted as u32, taken)
+        taken
     }
 
     /// Throws all away.
@@ -185,15 +217,27 @@ mod tests {
 
     #[test]
     fn threads_take_the_newest_and_others_get_the_oldest() {
-        let mut pool = Pool::new(10);
+        let mut pool = Pool::new(10, false);
         pool.push_newest(directory(1));
         pool.push_newest(files(0, 95));
         assert_eq!(pool.units(), 11);
         assert_eq!(pool.take_newest(1), Some(files(0, 10)));
-        assert_eq!(pool.take_oldest(Share::Part(1 << 15)), (5, vec![directory(1), files(10, 40)]));
+        assert_eq!(pool.take_share(Share::Part(1 << 15)), (5, vec![directory(1), files(10, 40)]));
         assert_eq!(pool.units(), 5);
         assert_eq!(pool.take_newest(9), Some(files(50, 45)));
         assert_eq!((pool.take_newest(1), pool.units()), (None, 0));
+    }
+
+    #[test]
+    fn an_even_share_comes_from_all_over_the_queue() {
+        let mut pool = Pool::new(10, true);
+        (1..=5).for_each(|seed| pool.push_newest(directory(seed)));
+        pool.push_newest(files(0, 25));
+        let expected = vec![directory(1), directory(3), directory(5), files(0, 10)];
+        assert_eq!(pool.take_share(Share::Part(1 << 15)), (4, expected));
+        assert_eq!((pool.units(), pool.tasks.len()), (4, 3));
+        assert_eq!(pool.take_share(Share::Part(u16::MAX)).0, 4);
+        assert_eq!((pool.units(), pool.tasks.len()), (0, 0));
     }
 
     #[test]
