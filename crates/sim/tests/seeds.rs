@@ -6,8 +6,13 @@ use std::collections::BTreeSet;
 use atta_engine::{Reason, Rule, Rules, Termination};
 use atta_sim::{Scenario, Shape, Tree, Violation, Wrong};
 
-/// Seeds that failed once, and why.
-const KEPT: &[(u64, &str)] = &[];
+/// Seeds that failed once, and why. What a seed means changes with the drawing; the list is then made anew from engines
+/// with the old faults.
+const KEPT: &[(u64, &str)] = &[
+    (0, "a task that the master had sent was handed in again before it ran, for ever"),
+    (2, "a job was stopped, and its token reached a rank that had left"),
+    (512, "a job was stopped, and a wave that began afterwards reached a rank that had left"),
+];
 
 /// Each so-manieth seed is run twice, and the traces are compared.
 const TWICE_EVERY: u64 = 50;
