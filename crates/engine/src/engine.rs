@@ -303,11 +303,11 @@ impl<R: Reduce> Engine<R> {
             Message::Parcel { sequence, answer, ref tasks } => self.came(from, sequence, answer, tasks),
             Message::Accepted { sequence } => self.parcels.accepted(from, sequence),
             Message::Quiet(_) | Message::Probe { .. } | Message::Census { .. } | Message::Token { .. } => {
-                self.detect(|detector, findings| detector.handle(now, from, &message, findings))
+                self.detect(now, |detector, findings| detector.handle(now, from, &message, findings))
             }
             Message::Totals { last, ref value } => self.totals(from, last, value),
-            Message::Stop(reason) => self.tree.child_index(from).is_some() && self.stop_wanted(reason),
-            Message::Finish(reason) => self.tree.parent() == Some(from) && self.finish_all(reason),
+            Message::Stop(reason) => self.tree.child_index(from).is_some() && self.stop_wanted(now, reason),
+            Message::Finish(reason) => self.tree.parent() == Some(from) && self.finish_all(now, reason),
             Message::Farewell => self.tree.parent() == Some(from) && self.farewell(),
         };
         if !accepted {
@@ -350,7 +350,7 @@ impl<R: Reduce> Engine<R> {
             self.serve();
             self.seek(now);
             let idle = self.idleness();
-            self.detect(|detector, findings| {
+            self.detect(now, |detector, findings| {
                 detector.set_idle(now, idle, findings);
                 true
             });
@@ -366,14 +366,14 @@ impl<R: Reduce> Engine<R> {
         }
     }
 
-    fn detect(&mut self, f: impl FnOnce(&mut Detector, &mut Findings) -> bool) -> bool {
+    fn detect(&mut self, now: Duration, f: impl FnOnce(&mut Detector, &mut Findings) -> bool) -> bool {
         let mut findings = Findings::default();
         let accepted = f(&mut self.detector, &mut findings);
         for (to, message) in findings.messages {
             self.send(to, message);
         }
         if findings.terminated && self.phase == Phase::Running {
-            let _ = self.finish_all(Reason::Done);
+            let _ = self.finish_all(now, Reason::Done);
         }
         accepted
     }

@@ -26,9 +26,15 @@ impl Parcels {
         *last
     }
 
-    /// Takes note that `by` accepted. False: there was no such parcel.
+    /// Takes note that `by` accepted, perhaps again. False: there was no such parcel.
     pub(crate) fn accepted(&mut self, by: Rank, sequence: u64) -> bool {
-        self.outbox.remove(&(by, sequence)).is_some()
+        self.outbox.remove(&(by, sequence));
+        self.given.get(&by).is_some_and(|last| (1..=*last).contains(&sequence))
+    }
+
+    /// Whether a parcel has been accepted before.
+    pub(crate) fn is_repeated(&self, from: Rank, sequence: u64) -> bool {
+        self.accepted.get(&from).is_some_and(|last| sequence <= *last)
     }
 
     /// Whether a parcel is new and so is to be taken in. An old one is only acknowledged again.

@@ -114,6 +114,22 @@ impl Detector {
         }
     }
 
+    /// The job ends, noticed or wanted: nothing new is begun.
+    pub(crate) fn close(&mut self, now: Duration, findings: &mut Findings) {
+        match self {
+            Self::Counters(counters) => counters.close(),
+            Self::Token(token) => token.close(now, findings),
+        }
+    }
+
+    /// Whether nothing of the detector's is under way that could reach a rank after it has left.
+    pub(crate) fn is_settled(&self) -> bool {
+        match self {
+            Self::Counters(_) => true,
+            Self::Token(token) => token.is_settled(),
+        }
+    }
+
     /// A message of the detector's has come. False: it makes no sense here.
     pub(crate) fn handle(
         &mut self,

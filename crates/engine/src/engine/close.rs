@@ -31,24 +31,24 @@ impl<R: Reduce> Engine<R> {
 
     /// Wants the job to end early, on all ranks.
     pub fn stop(&mut self, now: Duration, reason: Reason) {
-        let _ = self.stop_wanted(reason);
+        let _ = self.stop_wanted(now, reason);
         self.react(now);
     }
 
     /// Somebody, here or below, wants the job to end: the root decides it, so that it is told once.
-    pub(super) fn stop_wanted(&mut self, reason: Reason) -> bool {
+    pub(super) fn stop_wanted(&mut self, now: Duration, reason: Reason) -> bool {
         if self.phase == Phase::Running && !self.has_asked_to_stop {
             self.has_asked_to_stop = true;
             match self.tree.parent() {
                 Some(parent) => self.send(parent, Message::Stop(reason)),
-                None => return self.finish_all(reason),
+                None => return self.finish_all(now, reason),
             }
         }
         true
     }
 
     /// The job is over: tells those below, and the driver.
-    pub(super) fn finish_all(&mut self, reason: Reason) -> bool {
+    pub(super) fn finish_all(&mut self, now: Duration, reason: Reason) -> bool {
         if self.phase != Phase::Running {
             return false;
         }
@@ -57,7 +57,10 @@ impl<R: Reduce> Engine<R> {
             self.send(child, Message::Finish(reason));
         }
         self.actions.push_back(Action::Finish(reason));
-        true
+        self.detect(now, |detector, findings| {
+            detector.close(now, findings);
+            true
+        })
     }
 
     pub(super) fn totals(&mut self, from: Rank, last: bool, value: &[u8]) -> bool {
@@ -89,7 +92,7 @@ impl<R: Reduce> Engine<R> {
         let rules = self.config.rules;
         let answered = self.asked.is_none() || rules.is_broken(Rule::AwaitAnswer);
         let complete = self.reduction.are_children_last() || rules.is_broken(Rule::AwaitChildren);
-        let settled = self.parcels.is_settled() && self.taking.is_empty();
+        let settled = self.parcels.is_settled() && self.taking.is_empty() && self.detector.is_settled();
         let ready = self.reduction.is_own_last() && answered && complete && settled;
         if !(ready && matches!(self.phase, Phase::Finishing(_))) {
             return;

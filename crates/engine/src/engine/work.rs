@@ -16,14 +16,9 @@ impl<R: Reduce> Engine<R> {
     pub fn give(&mut self, now: Duration, tasks: Tasks) {
         let (to, answer) = self.taking.pop_front().expect("tasks are given only when they were asked for");
         self.load.waiting = self.load.waiting.saturating_sub(u64::from(tasks.count));
-        if tasks.count == 0 {
-            // Others were quicker, or what waits cannot leave: until the next load nothing is to be had, and somebody works.
-            self.load = Load { waiting: 0, running: self.load.running.max(1), ..self.load };
-        }
-        if tasks.count > 0 && self.phase == Phase::Running {
-            if self.is_registered.remove(&to) {
-                self.registered.retain(|rank| *rank != to);
-            }
+        let tasks_none = tasks.count == 0;
+        if !tasks_none && self.phase == Phase::Running {
+            self.unregister(to);
             self.counts.parcels_given += 1;
             self.counts.tasks_given += u64::from(tasks.count);
             self.detector.sent(to);
@@ -31,12 +26,24 @@ impl<R: Reduce> Engine<R> {
             self.send(to, Message::Parcel { sequence, answer, tasks });
         } else if answer {
             self.send(to, Message::Nothing);
-        } else if Some(to) != self.schedule.hands_in().map(|(master, _)| master)
-            && self.is_registered.insert(to)
-        {
-            self.registered.push_front(to);
+        }
+        if tasks_none {
+            // The threads were faster, or what waits cannot leave. Who waits goes on waiting, and the driver tells when there
+            // is work again. It had some just now, so this rank is not idle.
+            self.load = Load { waiting: 0, running: self.load.running.max(1), ..self.load };
         }
         self.react(now);
+    }
+
+    fn unregister(&mut self, rank: Rank) {
+        if !self.is_registered.remove(&rank) {
+            return;
+        }
+        if self.registered.front() == Some(&rank) {
+            self.registered.pop_front();
+        } else {
+            self.registered.retain(|other| *other != rank);
+        }
     }
 
     /// Somebody asks for work.
@@ -67,7 +74,8 @@ impl<R: Reduce> Engine<R> {
 
     /// Work has come.
     pub(super) fn came(&mut self, from: Rank, sequence: u64, answer: bool, tasks: &Tasks) -> bool {
-        if answer && self.asked.take() != Some(from) {
+        let is_repeated = self.parcels.is_repeated(from, sequence);
+        if answer && !is_repeated && self.asked.take() != Some(from) {
             return false;
         }
         self.send(from, Message::Accepted { sequence });
@@ -81,8 +89,11 @@ impl<R: Reduce> Engine<R> {
         self.retry_at = None;
         self.pauses = 0;
         if self.phase == Phase::Running {
-            // Until the driver tells its load again.
-            self.load.waiting += u64::from(tasks.count);
+            // Until the driver tells its load again. Where new tasks are returned, one that came is about to run: it must
+            // not be returned itself.
+            let is_to_run = self.hands_in().is_some();
+            let load = if is_to_run { &mut self.load.running } else { &mut self.load.waiting };
+            *load += u64::from(tasks.count);
             self.actions.push_back(Action::Accept { from, tasks: tasks.clone() });
         }
         true
@@ -121,9 +132,8 @@ impl<R: Reduce> Engine<R> {
     pub(super) fn serve(&mut self) {
         if self.taking.is_empty()
             && self.spare() > 0
-            && let Some(to) = self.registered.pop_front()
+            && let Some(to) = self.registered.front().copied()
         {
-            self.is_registered.remove(&to);
             self.take(to, false);
         }
     }

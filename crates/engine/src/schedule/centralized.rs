@@ -1,5 +1,5 @@
 //! `centralized` (the papers' CP, Algorithm 1): rank 0 holds all tasks and runs none. The others ask it for one task at a
-//! time and return all that it leads to; the variant keeps one of these, which saves a request.
+//! time and return all that it leads to; one that was refused waits until the master sends it a task. The variant keeps one of these, which saves a request.
 //!
 //! The baseline. Every task costs two messages at least, and all go through one rank.
 
@@ -13,17 +13,27 @@ pub(super) struct Centralized {
     alone: bool,
     master: bool,
     keep: u64,
+    /// Whether the master had nothing and remembers this rank: asking again would only keep it busy.
+    waits: bool,
 }
 
 impl Centralized {
     pub(super) fn new(place: &Place, keep: u64) -> Self {
-        Self { alone: place.size() == 1, master: place.here() == Rank::ROOT, keep }
+        Self { alone: place.size() == 1, master: place.here() == Rank::ROOT, keep, waits: false }
     }
 }
 
 impl Schedule for Centralized {
     fn next(&mut self, _random: &mut Random, _idle: bool) -> Step {
-        if self.master { Step::Sleep } else { Step::Ask { victim: Rank::ROOT, wait: true } }
+        if self.master || self.waits { Step::Sleep } else { Step::Ask { victim: Rank::ROOT, wait: true } }
+    }
+
+    fn refused(&mut self, _by: Rank) {
+        self.waits = true;
+    }
+
+    fn received(&mut self, _from: Rank) {
+        self.waits = false;
     }
 
     fn runs_tasks(&self) -> bool {
@@ -43,6 +53,6 @@ impl Schedule for Centralized {
     }
 
     fn fingerprint(&self) -> u64 {
-        0
+        u64::from(self.waits)
     }
 }

@@ -6,9 +6,13 @@
 //!   partners of r, once per power of two below N:   r+1  r+2  r+4  r+8 ...   (modulo N)
 //! ```
 //!
-//! Any rank is reached from any other over at most log2(N) lifelines. At the start every rank counts as registered with
-//! all its partners, without a message: work spreads from rank 0 as fast as directories can be split. A registration
-//! holds until it is answered with work; later rounds only renew those.
+//! Any rank is reached from any other over at most log2(N) lifelines. At the start each rank counts as registered with one
+//! partner, without a message, so that all form a binomial tree below rank 0: work spreads as fast as directories can be
+//! split, and nobody is sent some by log2(N) partners at once. A registration holds until it is answered with work.
+//!
+//! Who has asked its victims in vain registers with one partner after another, with pauses between that grow: most are
+//! sent work before they have registered with all. Without random victims it does not go: work is then passed to and fro in
+//! crumbs between neighbours on the ring while others have plenty.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,6 +25,9 @@ use crate::{Place, Random, Rank};
 /// fewer make neighbours wait for each other while others have plenty.
 const TRIES: u32 = 2;
 
+/// Pauses at the start, at most: they double each time, and ten of them are longer than work needs to a million ranks.
+const PATIENCE_MOST: u32 = 10;
+
 #[derive(Clone, Debug)]
 pub(super) struct Lifeline {
     place: Place,
@@ -28,20 +35,30 @@ pub(super) struct Lifeline {
     refusals: u32,
     /// Partners with whom this rank is registered, a bit for each power of two.
     registered: u32,
+    /// Pauses to make before anybody is asked again. At the start as many as work needs steps to get here.
+    patience: u32,
 }
 
 impl Lifeline {
     pub(super) fn new(place: Place) -> Self {
-        let all = (1_u64 << powers(place.size())) - 1;
-        Self { place, refusals: 0, registered: u32::try_from(all).unwrap_or(u32::MAX) }
+        let registered = match behind_root(&place) {
+            0 => 0,
+            distance => 1 << distance.trailing_zeros(),
+        };
+        let patience = powers(place.size()).min(PATIENCE_MOST);
+        Self { place, refusals: 0, registered, patience }
     }
 
-    fn partner(&self, power: u32, backwards: bool) -> Rank {
+    fn partner(&self, power: u32) -> Rank {
         let size = u64::from(self.place.size());
         let step = (1_u64 << power) % size;
-        let step = if backwards { size - step } else { step };
         Rank(u32::try_from((u64::from(self.place.here().0) + step) % size).unwrap_or(0))
     }
+}
+
+/// How many steps of 1 along the ring lead from here to the root. Its lowest bit is the step to the partner of the start.
+fn behind_root(place: &Place) -> u32 {
+    (place.size() - place.here().0) % place.size()
 }
 
 /// Powers of two below `size`: so many lifelines has a rank.
@@ -51,6 +68,10 @@ fn powers(size: u32) -> u32 {
 
 impl Schedule for Lifeline {
     fn next(&mut self, random: &mut Random, idle: bool) -> Step {
+        if self.patience > 0 && idle {
+            self.patience -= 1;
+            return Step::Rest;
+        }
         if self.refusals < TRIES
             && let Some(victim) = Outside::victim(&self.place, random)
         {
@@ -64,7 +85,8 @@ impl Schedule for Lifeline {
         let missing = (0..powers(self.place.size())).find(|power| self.registered & (1 << power) == 0);
         let Some(power) = missing else { return Step::Sleep };
         self.registered |= 1 << power;
-        Step::Ask { victim: self.partner(power, false), wait: true }
+        self.patience = 1;
+        Step::Ask { victim: self.partner(power), wait: true }
     }
 
     fn refused(&mut self, _by: Rank) {
@@ -73,16 +95,20 @@ impl Schedule for Lifeline {
 
     fn received(&mut self, from: Rank) {
         self.refusals = 0;
+        self.patience = 0;
         for power in 0..powers(self.place.size()) {
-            if self.partner(power, false) == from {
+            if self.partner(power) == from {
                 self.registered &= !(1 << power);
             }
         }
     }
 
     fn waiting_at_start(&self) -> Vec<Rank> {
+        let (here, size) = (behind_root(&self.place), self.place.size());
+        let steps = if here == 0 { powers(size) } else { here.trailing_zeros() };
         // The farthest first: it has the largest part of the ring to supply.
-        (0..powers(self.place.size())).rev().map(|power| self.partner(power, true)).collect()
+        let behind = (0..steps).rev().filter_map(|power| here.checked_add(1 << power));
+        behind.filter(|distance| *distance < size).map(|distance| Rank(size - distance)).collect()
     }
 
     fn boxed_clone(&self) -> Box<dyn Schedule> {
@@ -90,6 +116,7 @@ impl Schedule for Lifeline {
     }
 
     fn fingerprint(&self) -> u64 {
-        u64::from(self.refusals.min(TRIES)) << 32 | u64::from(self.registered)
+        let asked = u64::from(self.refusals.min(TRIES)) << 8 | u64::from(self.patience);
+        asked << 32 | u64::from(self.registered)
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Counters {
     next_at: Duration,
     wave: u32,
     probe: Option<Probe>,
+    /// Whether the job ends anyway: nothing is said any more.
+    is_closed: bool,
 }
 
 /// A second wave that is under way below this rank.
@@ -75,7 +77,14 @@ impl Counters {
             next_at: Duration::ZERO,
             wave: 0,
             probe: None,
+            is_closed: false,
         }
+    }
+
+    /// The job ends, for whatever reason. What is under way between parents and children goes before their last totals;
+    /// nothing must follow these.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
     }
 
     pub(super) fn sent(&mut self) {
@@ -106,6 +115,9 @@ impl Counters {
         findings: &mut Findings,
     ) -> bool {
         let child = self.tree.child_index(from);
+        if self.is_closed {
+            return matches!((message, child), (Message::Quiet(_) | Message::Census { .. }, Some(_)));
+        }
         match (message, child) {
             (Message::Quiet(census), Some(child)) => {
                 self.below[child] = Some(*census);

@@ -36,6 +36,8 @@ pub(crate) struct Token {
     /// Whether the root waits for its token.
     is_out: bool,
     next_at: Duration,
+    /// Whether the job ends anyway: the token goes home by the shortest way.
+    is_closed: bool,
 }
 
 impl Token {
@@ -50,7 +52,19 @@ impl Token {
             held: None,
             is_out: false,
             next_at: Duration::ZERO,
+            is_closed: false,
         }
+    }
+
+    /// The job ends, for whatever reason. A token that is out must come home first: it could reach a rank that has left.
+    pub(super) fn close(&mut self, now: Duration, findings: &mut Findings) {
+        self.is_closed = true;
+        self.pass(now, findings);
+    }
+
+    /// Whether the root's token is at home.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.is_out
     }
 
     pub(super) fn sent(&mut self, to: Rank) {
@@ -87,11 +101,13 @@ impl Token {
     }
 
     fn pass(&mut self, now: Duration, findings: &mut Findings) {
-        if !self.idle {
+        if !self.idle && !self.is_closed {
             return;
         }
         if self.here == Rank::ROOT.0 {
-            self.decide(now, findings);
+            if !self.is_closed {
+                self.decide(now, findings);
+            }
         } else if let Some(black) = self.held.take() {
             let black = core::mem::take(&mut self.black) || black;
             findings.messages.push_back((Rank((self.here + 1) % self.size), Message::Token { black }));

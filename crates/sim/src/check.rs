@@ -1,0 +1,223 @@
+//! The checkers: they watch every run, from outside, at a constant price for each event, and share no code with the
+//! protocol. What a rule of the protocol is for shows when one of them speaks.
+//!
+//! That every task is done once is seen from sums: whatever is created, and whatever is done, adds numbers that follow from
+//! the task, and ranges of files add the same in however many parts they are done. A task that is lost or done twice makes
+//! the sums differ, but for a chance of 2^-64.
+
+use std::fmt;
+
+use atta_engine::{Message, ProtocolError, Rank, Reason};
+
+use crate::task::{Kind, Task};
+use crate::totals::Totals;
+use crate::tree::mix;
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// The engine refused a message.
+    Protocol(ProtocolError),
+    /// Not all tasks that there were are done exactly once, when the end is announced.
+    Tasks {
+        /// Files done.
+        files_done: u64,
+        /// Files of the tree.
+        files: u64,
+    },
+    /// The end is announced, and so many tasks wait or run.
+    Busy(u64),
+    /// The end is announced, and so many parcels are under way.
+    ParcelsUnderWay(u64),
+    /// The end is announced again.
+    AnnouncedTwice,
+    /// A rank that has left is sent something.
+    SentToTheDeparted {
+        /// By whom.
+        by: Rank,
+        /// What.
+        message: Box<Message>,
+    },
+    /// A rank leaves with messages unread.
+    LeftUnread,
+    /// The totals are not those of the tree, or not of what was done.
+    Totals {
+        /// As the engines added them up; none: there never was a result.
+        told: Option<Totals>,
+        /// As they were done.
+        done: Totals,
+    },
+    /// Nothing is going to happen any more, and so many ranks have not left.
+    Stuck(u32),
+    /// More happened than was allowed.
+    Endless,
+}
+
+/// Something that must never happen, with the time and the rank at which it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What.
+    pub wrong: Wrong,
+    /// When, in nanoseconds.
+    pub time_ns: u64,
+    /// On which rank.
+    pub rank: Rank,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {} ns, rank {}: ", self.time_ns, self.rank)?;
+        match &self.wrong {
+            Wrong::Protocol(error) => error.fmt(f),
+            Wrong::Tasks { files_done, files } => {
+                write!(f, "not every task was done once ({files_done} of {files} files)")
+            }
+            Wrong::Busy(count) => write!(f, "the end is announced, and {count} tasks wait or run"),
+            Wrong::ParcelsUnderWay(count) => {
+                write!(f, "the end is announced, and {count} parcels are under way")
+            }
+            Wrong::AnnouncedTwice => f.write_str("the end is announced twice"),
+            Wrong::SentToTheDeparted { by, message } => {
+                write!(f, "has left, and rank {by} sends it {message:?}")
+            }
+            Wrong::LeftUnread => f.write_str("leaves with messages unread"),
+            Wrong::Totals { told, done } => write!(f, "the totals are {told:?}, and {done:?} was done"),
+            Wrong::Stuck(count) => write!(f, "nothing happens any more, and {count} ranks have not left"),
+            Wrong::Endless => f.write_str("more happened than was allowed"),
+        }
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Sums over tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ledger {
+    sum: u64,
+    squares: u64,
+}
+
+impl Ledger {
+    fn add(&mut self, task: &Task) {
+        match task.kind {
+            Kind::Directory => {
+                self.sum = self.sum.wrapping_add(mix(task.seed));
+                self.squares = self.squares.wrapping_add(mix(!task.seed));
+            }
+            Kind::Files => {
+                // A polynomial of the numbers of the files: it adds up over the parts of a range.
+                let [zeroth, first, second] = [1, 2, 3].map(|salt| mix(task.seed ^ salt << 60));
+                let upto = task.from + task.files;
+                let numbers = sum_below(upto).wrapping_sub(sum_below(task.from));
+                let squares = squares_below(upto).wrapping_sub(squares_below(task.from));
+                let linear = zeroth.wrapping_mul(task.files).wrapping_add(first.wrapping_mul(numbers));
+                self.sum = self.sum.wrapping_add(linear);
+                self.squares = self.squares.wrapping_add(second.wrapping_mul(squares));
+            }
+        }
+    }
+}
+
+/// The sum of the numbers below `n`, modulo 2^64.
+fn sum_below(n: u64) -> u64 {
+    (u128::from(n) * u128::from(n.saturating_sub(1)) / 2) as u64
+}
+
+/// The sum of the squares of the numbers below `n` (at most 2^41), modulo 2^64.
+fn squares_below(n: u64) -> u64 {
+    let n = u128::from(n);
+    (n * n.saturating_sub(1) * (2 * n).saturating_sub(1) / 6) as u64
+}
+
+/// What the checkers keep.
+#[derive(Debug, Default)]
+pub(crate) struct Check {
+    created: Ledger,
+    done: Ledger,
+    /// All that was done, on all ranks.
+    pub(crate) totals: Totals,
+    /// Units that wait on all ranks, and tasks that run.
+    pub(crate) busy: u64,
+    /// Parcels that were sent and not handled yet.
+    pub(crate) parcels: u64,
+    /// Why and when the end was announced.
+    pub(crate) announced: Option<(Reason, u64)>,
+    told: Option<Totals>,
+    pub(crate) left: u32,
+    first: Option<Violation>,
+}
+
+impl Check {
+    pub(crate) fn created(&mut self, task: &Task) {
+        self.created.add(task);
+    }
+
+    pub(crate) fn done(&mut self, task: &Task) {
+        self.done.add(task);
+    }
+
+    pub(crate) fn fail(&mut self, time_ns: u64, rank: u32, wrong: Wrong) {
+        self.first.get_or_insert(Violation { wrong, time_ns, rank: Rank(rank) });
+    }
+
+    /// The root announces the end.
+    pub(crate) fn announce(&mut self, time_ns: u64, reason: Reason, files: u64) {
+        if self.announced.replace((reason, time_ns)).is_some() {
+            self.fail(time_ns, 0, Wrong::AnnouncedTwice);
+        }
+        if reason != Reason::Done {
+            return;
+        }
+        if self.busy > 0 {
+            self.fail(time_ns, 0, Wrong::Busy(self.busy));
+        }
+        if self.parcels > 0 {
+            self.fail(time_ns, 0, Wrong::ParcelsUnderWay(self.parcels));
+        }
+        if self.created != self.done || self.totals.files != files {
+            self.fail(time_ns, 0, Wrong::Tasks { files_done: self.totals.files, files });
+        }
+    }
+
+    /// The root has the totals of all.
+    pub(crate) fn result(&mut self, told: Totals) {
+        self.told = Some(told);
+    }
+
+    /// Nothing is going to happen any more.
+    pub(crate) fn end(&mut self, time_ns: u64, ranks: u32) {
+        if self.left < ranks {
+            self.fail(time_ns, 0, Wrong::Stuck(ranks - self.left));
+        }
+        if self.told != Some(self.totals) {
+            self.fail(time_ns, 0, Wrong::Totals { told: self.told, done: self.totals });
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.first.is_some()
+    }
+
+    pub(crate) fn violation(self) -> Option<Violation> {
+        self.first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_adds_the_same_in_parts_and_another_range_does_not() {
+        let files = |from, files| Task { kind: Kind::Files, seed: 5, depth: 0, files, from };
+        let sum = |tasks: &[Task]| {
+            let mut ledger = Ledger::default();
+            tasks.iter().for_each(|task| ledger.add(task));
+            ledger
+        };
+        let whole = sum(&[files(3, 1000)]);
+        assert_eq!(whole, sum(&[files(500, 503), files(3, 1), files(4, 496)]));
+        assert_ne!(whole, sum(&[files(3, 999), files(3, 1)]));
+        assert_ne!(whole, sum(&[files(4, 1000)]));
+    }
+}

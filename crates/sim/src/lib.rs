@@ -1,0 +1,46 @@
+//! Thousands to a million engines in one process, on a virtual clock: the same protocol code that runs under threads and
+//! MPI, over a model of the network, of a file system's costs, and of a tree.
+//!
+//! ```text
+//!   Setup ──▶ World ──▶ Outcome, or Violation
+//!               │
+//!               ├─ events.rs    what happens next
+//!               ├─ drive.rs     one rank: engine, tasks, threads (process.rs, task.rs, work.rs)
+//!               ├─ traffic.rs   messages under way (network.rs)
+//!               └─ check.rs     what must never happen
+//! ```
+//!
+//! Two uses. *Tests*: a [`Scenario`] draws everything from a seed, and the checkers watch. *Experiments*: a [`Setup`] says
+//! everything, and the [`Outcome`] tells time, messages and balance. The same setup always gives the same trace.
+//!
+//! What it does not do: no rank dies, no message is lost, file servers never get slower under load, links between switches
+//! are never busy.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod cost;
+mod drive;
+mod events;
+mod network;
+mod outcome;
+mod process;
+mod setup;
+mod swarm;
+mod task;
+mod totals;
+mod traffic;
+mod tree;
+mod work;
+mod world;
+
+pub use check::{Violation, Wrong};
+pub use cost::Costs;
+pub use network::{Network, Topology};
+pub use outcome::{Outcome, RankStats};
+pub use setup::{Disturbance, Habits, Setup};
+pub use swarm::Scenario;
+pub use totals::Totals;
+pub use traffic::{KINDS, Volume};
+pub use tree::{Listing, Node, Shape, Size, Tree, path_bytes};
+pub use world::simulate;

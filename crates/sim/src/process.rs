@@ -1,0 +1,90 @@
+//! One simulated rank: its engine, the tasks that wait, the threads, and the messages it has not read. What it does with
+//! them is in `drive.rs`.
+
+use std::collections::VecDeque;
+
+use atta_engine::{Engine, Message};
+
+use crate::outcome::RankStats;
+use crate::setup::Setup;
+use crate::task::Pool;
+use crate::totals::Totals;
+use crate::tree::mix;
+use crate::work::Running;
+
+/// No such time.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) engine: Engine<Totals>,
+    pub(crate) pool: Pool,
+    /// What each thread is at.
+    pub(crate) threads: Box<[Option<Running>]>,
+    /// How many threads are at something.
+    pub(crate) running: u32,
+    /// What came and was not read yet.
+    pub(crate) inbox: VecDeque<(u32, Message)>,
+    /// Until when whoever handles messages is busy.
+    pub(crate) free_at: u64,
+    /// When it wakes up for messages, and for the engine's timers.
+    pub(crate) wake_at: u64,
+    pub(crate) timer_at: u64,
+    /// How many times slower than others.
+    pub(crate) slowness: u64,
+    /// Waiting and running tasks as the checkers know them.
+    pub(crate) known_busy: u64,
+    /// Whether a task has ended since the engine was told the load.
+    pub(crate) has_ended_task: bool,
+    /// Whether the engine does not know the load.
+    pub(crate) is_stale: bool,
+    pub(crate) runs_tasks: bool,
+    pub(crate) hands_in: bool,
+    pub(crate) finishing: bool,
+    pub(crate) finished: bool,
+    pub(crate) left: bool,
+    pub(crate) stats: RankStats,
+}
+
+impl Process {
+    pub(crate) fn new(setup: &Setup, rank: u32, with_distances: bool) -> Self {
+        let engine = Engine::new(setup.engine, &setup.network.place(rank, setup.ranks, with_distances));
+        let slow_one_in = u64::from(setup.disturbance.slow_one_in);
+        let is_slow =
+            slow_one_in > 0 && mix(setup.engine.seed ^ mix(u64::from(rank))).is_multiple_of(slow_one_in);
+        Self {
+            runs_tasks: engine.runs_tasks(),
+            hands_in: engine.hands_in().is_some(),
+            engine,
+            pool: Pool::new(setup.habits.batch_files, setup.habits.gives_evenly),
+            threads: vec![None; setup.habits.threads.max(1) as usize].into(),
+            running: 0,
+            inbox: VecDeque::new(),
+            free_at: 0,
+            wake_at: NEVER,
+            timer_at: NEVER,
+            slowness: if is_slow { u64::from(setup.disturbance.slow_factor.max(1)) } else { 1 },
+            known_busy: 0,
+            has_ended_task: false,
+            is_stale: true,
+            finishing: false,
+            finished: false,
+            left: false,
+            stats: RankStats::default(),
+        }
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.stats.done
+    }
+
+    /// Waiting and running tasks.
+    pub(crate) fn busy(&self) -> u64 {
+        self.pool.units() + u64::from(self.running)
+    }
+
+    /// When the engine wants to be called, if at all.
+    pub(crate) fn timeout(&self) -> u64 {
+        self.engine.poll_timeout().map_or(NEVER, |at| u64::try_from(at.as_nanos()).unwrap_or(NEVER))
+    }
+}

@@ -1,0 +1,38 @@
+//! What the simulated ranks add up along the tree of ranks.
+
+use atta_engine::Reduce;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Directories that were read.
+    pub directories: u64,
+    /// Files that were looked at.
+    pub files: u64,
+}
+
+impl Totals {
+    /// Files and directories together: the real tasks of a walk.
+    #[must_use]
+    pub fn tasks(self) -> u64 {
+        self.directories + self.files
+    }
+}
+
+impl Reduce for Totals {
+    fn merge(&mut self, other: &Self) {
+        self.directories += other.directories;
+        self.files += other.files;
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.directories.to_le_bytes());
+        out.extend(self.files.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (directories, files) = bytes.split_first_chunk()?;
+        let files = files.try_into().ok()?;
+        Some(Self { directories: u64::from_le_bytes(*directories), files: u64::from_le_bytes(files) })
+    }
+}

@@ -1,0 +1,110 @@
+//! What a task costs, and what it leads to.
+
+use crate::setup::Setup;
+use crate::task::{Kind, Task};
+use crate::totals::Totals;
+use crate::tree::{below, mix};
+
+/// A task that a thread is at, or a part of a large directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    pub(crate) task: Task,
+    /// Entries of the directory that are read this time.
+    entries: u64,
+    is_whole: bool,
+    pub(crate) done: Totals,
+    pub(crate) readdir_ns: u64,
+    pub(crate) stat_ns: u64,
+}
+
+/// What a task led to.
+pub(crate) enum After {
+    /// Nothing more: it is done.
+    Done,
+    /// There is more of the directory to read.
+    More(Task),
+}
+
+impl Running {
+    /// Begins a task on a rank that takes `slowness` times as long as others.
+    pub(crate) fn begin(setup: &Setup, task: Task, slowness: u64) -> Self {
+        let mut running = match task.kind {
+            Kind::Files => Self {
+                task,
+                entries: 0,
+                is_whole: true,
+                done: Totals { files: task.files, directories: 0 },
+                readdir_ns: 0,
+                stat_ns: task.files * setup.costs.stat_ns,
+            },
+            Kind::Directory if task.files <= setup.habits.aggregate_files && task.from == 0 => {
+                Self::subtree(setup, task)
+            }
+            Kind::Directory => Self::directory(setup, task),
+        };
+        let mut percent = 100 * slowness;
+        if setup.disturbance.random_costs {
+            percent = slowness * (50 + below(mix(setup.engine.seed ^ task.seed ^ task.from), 101));
+        }
+        running.readdir_ns = running.readdir_ns * percent / 100;
+        running.stat_ns = running.stat_ns * percent / 100;
+        running
+    }
+
+    /// A directory with everything below it.
+    fn subtree(setup: &Setup, task: Task) -> Self {
+        let size = setup.tree.size(&task.node());
+        let costs = &setup.costs;
+        let entries = size.files + size.directories - 1;
+        Self {
+            task,
+            entries,
+            is_whole: true,
+            done: Totals { files: size.files, directories: size.directories },
+            readdir_ns: size.directories * costs.directory_ns + entries * costs.entry_ns,
+            stat_ns: (size.files + size.directories) * costs.stat_ns,
+        }
+    }
+
+    fn directory(setup: &Setup, task: Task) -> Self {
+        let (costs, habits) = (&setup.costs, &setup.habits);
+        let listing = setup.tree.listing(&task.node());
+        let entries = habits.chunk_entries.max(1).min(listing.entries() - task.from);
+        let is_first = task.from == 0;
+        let is_last = task.from + entries == listing.entries();
+        let files = if is_first { habits.inline_files.min(listing.files).min(entries) } else { 0 };
+        Self {
+            task,
+            entries,
+            is_whole: false,
+            done: Totals { files, directories: u64::from(is_last) },
+            readdir_ns: u64::from(is_first) * costs.directory_ns + entries * costs.entry_ns,
+            stat_ns: (files + u64::from(is_first)) * costs.stat_ns,
+        }
+    }
+
+    pub(crate) fn ns(&self) -> u64 {
+        self.readdir_ns + self.stat_ns
+    }
+
+    /// Ends a task: calls `f` with each new one, the oldest first.
+    pub(crate) fn end(&self, setup: &Setup, mut f: impl FnMut(Task)) -> After {
+        if self.is_whole {
+            return After::Done;
+        }
+        let (task, node) = (self.task, self.task.node());
+        let listing = setup.tree.listing(&node);
+        let upto = task.from + self.entries;
+        let is_last = upto == listing.entries();
+        // Directories are the oldest: they lead to more work than files, and are what others should get.
+        if is_last {
+            setup.tree.for_each_directory(&node, |child| f(Task::directory(&child)));
+        }
+        let from = if task.from == 0 { self.done.files } else { task.from };
+        let files = upto.min(listing.files).saturating_sub(from);
+        if files > 0 {
+            f(Task { kind: Kind::Files, files, from, ..task });
+        }
+        if is_last { After::Done } else { After::More(Task { from: upto, ..task }) }
+    }
+}

@@ -1,0 +1,200 @@
+//! All ranks and the clock: builds them, lets happen what is to happen, and sums up. What one rank does is in `drive.rs`.
+
+use std::time::Duration;
+
+use atta_engine::{Counts, Message, Reason, ScheduleKind};
+
+use crate::check::{Check, Violation, Wrong};
+use crate::events::{Event, Events};
+use crate::outcome::Outcome;
+use crate::process::Process;
+use crate::setup::Setup;
+use crate::task::Task;
+use crate::traffic::{self, Traffic};
+use crate::tree::mix;
+
+/// Up to so many ranks, `proximity` knows who is near. Each has a list of all others; beyond that the order is a ring's.
+const DISTANCES_MOST: u32 = 4096;
+
+/// What an event means, besides the two kinds with a number in them.
+pub(crate) mod what {
+    /// Whoever handles messages is free.
+    pub(crate) const WAKE: u32 = 0;
+    /// A timer of the engine.
+    pub(crate) const TIMER: u32 = 1;
+    /// The rank wants the job to end.
+    pub(crate) const STOP: u32 = 2;
+    /// From here on: the thread of this number is done with its task.
+    pub(crate) const THREAD: u32 = 8;
+    /// From here on: the message of this number arrives.
+    pub(crate) const MESSAGE: u32 = 1 << 31;
+}
+
+/// Runs a simulation to its end.
+///
+/// # Errors
+/// A checker noticed something that must never happen.
+pub fn simulate(setup: &Setup) -> Result<Outcome, Violation> {
+    let mut world = World::new(*setup);
+    world.start();
+    while let Some(event) = world.events.pop() {
+        world.step(event);
+        if world.check.has_failed() {
+            break;
+        }
+    }
+    world.finish()
+}
+
+/// A simulation on its way.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) setup: Setup,
+    pub(crate) now: u64,
+    pub(crate) events: Events,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) traffic: Traffic,
+    pub(crate) check: Check,
+    messages: Messages,
+    handled: u64,
+    trace: u64,
+}
+
+/// Messages under way, by number, with their sender.
+#[derive(Debug, Default)]
+struct Messages {
+    slots: Vec<Option<(u32, Message)>>,
+    free: Vec<u32>,
+}
+
+impl Messages {
+    fn put(&mut self, from: u32, message: Message) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.slots[number as usize] = Some((from, message));
+            return number;
+        }
+        self.slots.push(Some((from, message)));
+        (self.slots.len() - 1) as u32
+    }
+
+    fn take(&mut self, number: u32) -> Option<(u32, Message)> {
+        self.free.push(number);
+        self.slots[number as usize].take()
+    }
+}
+
+impl World {
+    fn new(setup: Setup) -> Self {
+        let with_distances =
+            setup.engine.schedule == ScheduleKind::Proximity && setup.ranks <= DISTANCES_MOST;
+        let ranks = setup.ranks.max(1);
+        let setup = Setup { ranks, ..setup };
+        let (network, seed) = (setup.network, setup.engine.seed);
+        Self {
+            setup,
+            now: 0,
+            events: Events::new(),
+            processes: (0..ranks).map(|rank| Process::new(&setup, rank, with_distances)).collect(),
+            traffic: Traffic::new(network, setup.disturbance, ranks, setup.count_pairs, seed),
+            check: Check::default(),
+            messages: Messages::default(),
+            handled: 0,
+            trace: 0,
+        }
+    }
+
+    fn start(&mut self) {
+        let root = Task::directory(&self.setup.tree.root());
+        self.check.created(&root);
+        self.processes[0].pool.push_newest(root);
+        if let Some((at, rank)) = self.setup.disturbance.stop {
+            self.put(at, rank.min(self.setup.ranks - 1), what::STOP);
+        }
+        (0..self.setup.ranks).for_each(|rank| self.turn(rank));
+    }
+
+    /// Lets something happen at `time`.
+    pub(crate) fn put(&mut self, time: u64, rank: u32, what: u32) {
+        self.events.push(Event { time, rank, what });
+    }
+
+    /// Lets a message arrive at `time`.
+    pub(crate) fn put_message(&mut self, time: u64, from: u32, to: u32, message: Message) {
+        let number = self.messages.put(from, message);
+        self.put(time, to, what::MESSAGE | number);
+    }
+
+    fn step(&mut self, event: Event) {
+        let Event { time, rank, what } = event;
+        self.now = time;
+        self.handled += 1;
+        if self.handled > self.setup.events_most {
+            self.check.fail(time, rank, Wrong::Endless);
+            return;
+        }
+        self.note(time ^ u64::from(rank) << 40 ^ u64::from(what) << 20);
+        if what & what::MESSAGE != 0 {
+            let Some((from, message)) = self.messages.take(what & !what::MESSAGE) else { return };
+            self.note(u64::from(from) << 8 ^ traffic::kind(&message) as u64 ^ traffic::bytes(&message) << 40);
+            self.arrive(rank, from, message);
+        } else if what >= what::THREAD {
+            self.end_task(rank, what - what::THREAD);
+        } else if what == what::STOP {
+            self.stop(rank);
+        } else if what == what::WAKE {
+            self.processes[rank as usize].wake_at = crate::process::NEVER;
+        } else if self.processes[rank as usize].timer_at == time {
+            // Otherwise there is an earlier one that was set later.
+            self.processes[rank as usize].timer_at = crate::process::NEVER;
+        }
+        self.turn(rank);
+    }
+
+    fn note(&mut self, number: u64) {
+        self.trace = mix(self.trace ^ number);
+    }
+
+    fn stop(&mut self, rank: u32) {
+        let now = Duration::from_nanos(self.now);
+        self.processes[rank as usize].engine.stop(now, Reason::Stopped);
+        self.act(rank);
+    }
+
+    fn finish(mut self) -> Result<Outcome, Violation> {
+        self.check.end(self.now, self.setup.ranks);
+        let totals = self.check.totals;
+        let announced = self.check.announced;
+        if let Some(violation) = self.check.violation() {
+            return Err(violation);
+        }
+        let workers = || self.processes.iter().filter(|process| process.runs_tasks);
+        let (reason, announced_ns) = announced.unwrap_or((Reason::Failed, self.now));
+        Ok(Outcome {
+            run_ns: self.processes.iter().map(|process| process.free_at).max().unwrap_or(self.now),
+            announced_ns,
+            reason,
+            first_out_ns: workers().map(|process| process.stats.last_task_ns).min().unwrap_or(0),
+            ranks_without_tasks: workers().filter(|process| process.stats.last_task_ns == 0).count() as u32,
+            totals,
+            threads: workers().map(|process| process.threads.len() as u64).sum(),
+            counts: sum(self.processes.iter().map(|process| process.engine.counts())),
+            ranks: self.processes.iter().map(|process| process.stats).collect(),
+            kinds: self.traffic.kinds,
+            pairs: self.traffic.pairs,
+            events: self.handled,
+            trace: self.trace,
+        })
+    }
+}
+
+fn sum(counts: impl Iterator<Item = Counts>) -> Counts {
+    counts.fold(Counts::default(), |sum, one| Counts {
+        requests: sum.requests + one.requests,
+        refused: sum.refused + one.refused,
+        parcels_given: sum.parcels_given + one.parcels_given,
+        tasks_given: sum.tasks_given + one.tasks_given,
+        parcels_accepted: sum.parcels_accepted + one.parcels_accepted,
+        tasks_accepted: sum.tasks_accepted + one.tasks_accepted,
+        rests: sum.rests + one.rests,
+    })
+}
