@@ -2,6 +2,7 @@
 
 mod arguments;
 mod failures;
+mod figures;
 mod progress;
 mod ranks;
 mod report;
@@ -198,6 +199,9 @@ fn conclude(
     }
     if let Some(path) = &arguments.stats {
         fatal = fatal.or_else(|| report.write_stats(path).err());
+    }
+    if let Some(directory) = &arguments.plots {
+        fatal = fatal.or_else(|| figures::draw(directory, &whole).err());
     }
     fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report)).err());
     if let Some(fatal) = fatal {

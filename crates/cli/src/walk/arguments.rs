@@ -154,6 +154,10 @@ pub(crate) struct WalkArguments {
     #[arg(long, value_name = "FILE", help_heading = "On several ranks (under mpirun or srun)")]
     pub(crate) stats: Option<PathBuf>,
 
+    /// Draw how even the work was, where the time went and who sent what to whom, as SVG files
+    #[arg(long, value_name = "DIR", help_heading = "On several ranks (under mpirun or srun)")]
+    pub(crate) plots: Option<PathBuf>,
+
     /// What to do with each entry, for measurements
     #[arg(long, value_enum, default_value_t = Callback::Summary, hide = true)]
     pub(crate) callback: Callback,

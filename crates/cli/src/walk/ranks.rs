@@ -219,7 +219,7 @@ impl Here<'_> {
 
     /// Whether it is to be told who sent what to whom.
     fn wants_traffic(&self) -> bool {
-        self.arguments.stats.is_some()
+        self.arguments.stats.is_some() || self.arguments.plots.is_some()
     }
 
     /// Passes a signal on.
@@ -289,7 +289,7 @@ pub(super) struct RankReport {
     pub(super) rank: u32,
     pub(super) entries: u64,
     /// Time its communicating thread spent on messages.
-    communication_seconds: f64,
+    pub(super) communication_seconds: f64,
     requests: u64,
     refused: u64,
     parcels_given: u64,
@@ -298,9 +298,21 @@ pub(super) struct RankReport {
     tasks_accepted: u64,
     rests: u64,
     /// To whom it sent how many messages and bytes, where that was asked for.
-    traffic: Vec<(u32, u64, u64)>,
+    pub(super) traffic: Vec<(u32, u64, u64)>,
     /// Of each thread: its profile, its tasks, steals and nanoseconds of waiting.
     threads: Vec<([u64; 8], [u64; 3])>,
+}
+
+impl RankReport {
+    /// What its threads did, all together.
+    pub(super) fn profile(&self) -> Profile {
+        self.threads.iter().map(|(numbers, _)| profile(numbers)).sum()
+    }
+
+    /// Seconds that its threads waited, all together.
+    pub(super) fn waiting(&self) -> f64 {
+        self.threads.iter().map(|(_, [.., waiting])| Duration::from_nanos(*waiting).as_secs_f64()).sum()
+    }
 }
 
 impl RankTotals {

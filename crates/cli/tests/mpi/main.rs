@@ -126,7 +126,8 @@ fn ranks_write_one_catalog_and_one_file_of_errors() {
         let stats = scratch.join(format!("stats-{number}"));
         let missing = format!("{tree}/missing");
         let mut command = ranks(mpi, 3, &["-q", &tree, &missing, "--output", catalog.to_str().unwrap()]);
-        command.arg("--errors").arg(&errors).arg("--stats").arg(&stats);
+        let plots = scratch.join(format!("plots-{number}"));
+        command.arg("--errors").arg(&errors).arg("--stats").arg(&stats).arg("--plots").arg(&plots);
         let output = mpi::alone(&mut command);
         expect_code(&output, 3, &mpi.version);
         let told = text(&output.stderr);
@@ -143,6 +144,10 @@ fn ranks_write_one_catalog_and_one_file_of_errors() {
                 .unwrap()
                 .len();
             assert_eq!(Some(length), shard["bytes"].as_u64());
+        }
+        for name in ["work", "time", "bytes", "messages", "sent"] {
+            let figure = std::fs::read(plots.join(format!("{name}.svg"))).unwrap();
+            assert!(figure.starts_with(b"<svg"), "{name}: {}", text(&figure));
         }
         let stats: Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
         assert!(
