@@ -32,3 +32,14 @@ pub use error::OpenError;
 pub use launcher::{Kind, Launcher, Turn, launcher, launcher_in};
 pub use load::{PLUGIN_FILE, PLUGIN_VARIABLE, Plugin, open, open_at, places};
 pub use mpi::Mpi;
+
+/// All ranks that were launched, or one of its own where no launcher started this program.
+///
+/// # Errors
+/// As [`open`] and [`Plugin::begin`].
+pub fn join() -> Result<Box<dyn atta_fabric::Endpoint>, OpenError> {
+    match launcher() {
+        Some(launcher) => Ok(Box::new(open()?.begin(&launcher)?)),
+        None => Ok(Box::new(atta_fabric::in_process(1).remove(0))),
+    }
+}

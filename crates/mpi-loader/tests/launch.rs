@@ -4,11 +4,6 @@
 //!
 //! The plug-ins are built here, each for its MPI, into a target directory of their own.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, and clippy takes its helpers for no tests"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -36,7 +36,7 @@ mod threads;
 pub use cpu::{available_cores, cores};
 pub use job::Job;
 pub use meeting::Meeting;
-pub use member::{Member, RankError, Receiver, run_on_ranks};
+pub use member::{Member, RankError, Receiver, run_and_reduce, run_on_ranks};
 pub use pool::{Options, Outcome, Status, WorkerReport, run};
 pub use queue::Queue;
 pub use rate::Rate;

@@ -33,6 +33,8 @@ const POLL_BUSY: Duration = Duration::from_millis(1);
 const POLL_IDLE: Duration = Duration::from_millis(2);
 /// The longest pause on a fabric that tells of arrivals.
 const PAUSE: Duration = Duration::from_millis(25);
+/// The exit code of ranks that are ended because one of them failed.
+const ABORTED: i32 = 4;
 /// Messages that are taken in before the workers' load is looked at again.
 const MESSAGES_AT_ONCE: usize = 256;
 
@@ -376,6 +378,41 @@ pub fn run_on_ranks<J: Job, R: Reduce>(
     match member.error.take() {
         Some(error) => Err(error),
         None => Ok(outcome),
+    }
+}
+
+/// Runs a whole job on all ranks of a fabric and leaves it: the short way for a program of one's own.
+///
+/// `first` are the first tasks; those of rank 0 count. Rank 0 gets the sum of what all threads of all ranks gathered, the
+/// others nothing.
+///
+/// # Errors
+/// The fabric or another rank fails; all ranks are ended then.
+///
+/// # Panics
+/// As [`run`](crate::run).
+pub fn run_and_reduce<J: Job<Worker: Reduce + Default>>(
+    job: &J,
+    first: Vec<J::Task>,
+    mut endpoint: Box<dyn Endpoint>,
+    config: Config,
+) -> Result<Option<J::Worker>, RankError> {
+    let config = Config { progress_interval: None, ..config };
+    let mut member = Member::new(&mut *endpoint, config);
+    let first = if member.rank() == Rank::ROOT.0 { first } else { Vec::new() };
+    let done = run_on_ranks(job, first, &Options::default(), &mut member, J::Worker::default, |_, _| {});
+    let closed = done.and_then(|done| {
+        let mut sum = J::Worker::default();
+        done.workers.iter().for_each(|worker| sum.merge(worker));
+        member.close(sum)
+    });
+    drop(member);
+    match closed {
+        Ok((_, sum)) => endpoint.leave().map(|()| sum).map_err(RankError::Fabric),
+        Err(error) => {
+            endpoint.abort(ABORTED);
+            Err(error)
+        }
     }
 }
 

@@ -245,3 +245,35 @@ fn no_copies_of_a_job_are_run_without_a_plug_in() {
         assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
     }
 }
+
+#[test]
+fn a_program_of_ones_own_runs_on_every_schedule() {
+    let test = "a_program_of_ones_own_runs_on_every_schedule";
+    let mpis = mpis(test);
+    if mpis.is_empty() {
+        return;
+    }
+    let scratch = scratch("mpi-words");
+    let tree = make_directory(scratch.join("tree"));
+    for number in 0..40 {
+        let directory = tree.join(format!("d{}", number % 7)).join(format!("d{number}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        for file in 0..5 {
+            std::fs::write(directory.join(format!("f{file}")), format!("all file-{file}\nall\n")).unwrap();
+        }
+    }
+    let expected: String = std::iter::once("400 all\n".to_owned())
+        .chain((0..5).map(|file| format!("40 file-{file}\n")))
+        .collect();
+    let words = mpi::build_example("atta-ops", "words");
+    let alone = Command::new(&words).arg(&tree).output().unwrap();
+    assert_eq!(text(&alone.stdout), expected);
+    for mpi in mpis {
+        for schedule in SCHEDULES {
+            let mut command = mpi.launch(3, Some(&mpi.plugin));
+            let output = mpi::alone(command.arg(&words).arg(&tree).arg(schedule));
+            expect_code(&output, 0, &format!("{}: {schedule}", mpi.version));
+            assert_eq!(text(&output.stdout), expected, "{}: {schedule}", mpi.version);
+        }
+    }
+}
