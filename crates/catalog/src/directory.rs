@@ -51,8 +51,6 @@ pub struct Catalog {
     renamed: bool,
     /// Whether another process began it: then the directory is that one's.
     joined: bool,
-    /// Names of the shards that others have handed over.
-    foreign: Vec<String>,
 }
 
 impl Catalog {
@@ -78,7 +76,6 @@ impl Catalog {
             made: Vec::new(),
             renamed: false,
             joined: false,
-            foreign: Vec::new(),
         })
     }
 
@@ -93,7 +90,6 @@ impl Catalog {
             made: Vec::new(),
             renamed: false,
             joined: true,
-            foreign: Vec::new(),
         }
     }
 
@@ -172,16 +168,17 @@ impl Catalog {
         file.write_all(&text).map_err(write_error("write", &path))
     }
 
-    /// Removes shards that processes that joined have handed over.
+    /// Removes shards that processes that joined made, whether they have handed them over or were killed before. The
+    /// directory is private and made by this process, so whatever has such a name is one.
+    #[expect(clippy::disallowed_methods, reason = "it lists the private directory that this process made")]
     fn remove_foreign(&self) {
-        for name in &self.foreign {
-            let _ignored = fs::remove_file(self.partial.join(name));
+        for entry in fs::read_dir(&self.partial).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix("part-")?.strip_suffix(".parquet"));
+            if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+                let _ignored = fs::remove_file(self.partial.join(&name));
+            }
         }
-    }
-
-    /// Takes note of files that processes that joined have handed over.
-    pub fn take_over(&mut self, names: impl IntoIterator<Item = String>) {
-        self.foreign.extend(names.into_iter().filter(|name| !name.contains('/')));
     }
 
     fn create(&mut self, name: String) -> Result<File> {

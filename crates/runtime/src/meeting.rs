@@ -83,6 +83,10 @@ impl<'e> Meeting<'e> {
         for child in tree.children() {
             self.endpoint.send(child.0, said.clone())?;
         }
+        // Whoever has heard may leave at once.
+        while self.endpoint.unsent()? > 0 {
+            std::thread::sleep(POLL);
+        }
         Ok(said)
     }
 

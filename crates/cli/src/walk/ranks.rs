@@ -204,7 +204,12 @@ impl Here<'_> {
             &options,
             &mut member,
             |profile| RankTotals::so_far(*profile),
-            |progress, _| self.look(&stop, progress),
+            |progress, _| {
+                self.look(&stop, progress);
+                if progress.stopping.is_some_and(|since| since > super::PATIENCE) {
+                    hangs(rank, &sink, progress);
+                }
+            },
         )?;
         let mut fatal = sink.take_fatal();
         let shards = sink.hand_over().unwrap_or_else(|failed| {
@@ -228,6 +233,17 @@ impl Here<'_> {
             stop.set();
         }
     }
+}
+
+/// Ends this rank, and so all, although threads still hang in the kernel.
+fn hangs(rank: u32, sink: &Sink, progress: &Progress) -> ! {
+    sink.abandon();
+    let entries = progress.profile.entries;
+    let what = format!(
+        "rank {rank}: some threads hang in the file system and were not waited for; they had visited {entries} entries"
+    );
+    complain(&what, None);
+    std::process::exit(exit::FATAL.into());
 }
 
 /// Puts where it belongs what another rank sent.

@@ -392,9 +392,6 @@ impl CatalogSink {
     /// Takes over the shards that another rank handed over.
     pub(crate) fn take_over(&self, shards: Vec<ShardRecord>) {
         let mut inner = self.lock();
-        if let Some(catalog) = &mut inner.catalog {
-            catalog.take_over(shards.iter().map(|shard| shard.file.clone()));
-        }
         inner.shards.extend(shards.into_iter().map(|record| (usize::MAX, record)));
     }
 

@@ -277,3 +277,27 @@ fn a_program_of_ones_own_runs_on_every_schedule() {
         }
     }
 }
+
+#[test]
+fn loops_of_followed_links_are_seen_on_whatever_rank() {
+    let test = "loops_of_followed_links_are_seen_on_whatever_rank";
+    let scratch = scratch("mpi-loops");
+    let tree = make_directory(scratch.join("tree"));
+    let (shown, hidden) = (make_directory(tree.join("d")), make_directory(tree.join("hidden")));
+    for number in 0..40 {
+        let place = make_directory(hidden.join(format!("x{number}")));
+        std::os::unix::fs::symlink("../../d", place.join("back")).unwrap();
+        std::os::unix::fs::symlink(format!("../hidden/x{number}"), shown.join(format!("l{number}"))).unwrap();
+    }
+    let tree = tree.to_str().unwrap();
+    let arguments = ["-0", "-q", "--follow", "--exclude", "/hidden", "-j1", tree];
+    let alone = walk(arguments).output().unwrap();
+    let expected = paths(&alone.stdout);
+    for mpi in mpis(test) {
+        for schedule in ["random", "lifeline"] {
+            let output = mpi::alone(ranks(mpi, 3, &arguments).args(["--schedule", schedule]));
+            expect_code(&output, 3, &format!("{}: {schedule}", mpi.version));
+            assert!(paths(&output.stdout) == expected, "{}: {schedule}", mpi.version);
+        }
+    }
+}

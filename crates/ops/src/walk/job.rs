@@ -170,6 +170,10 @@ impl<'a, V: Visit> WalkJob<'a, V> {
     ) -> Result<Option<Arc<Directory>>, Errno> {
         let open = |worker: &mut WalkWorker<V>| {
             if let Some(target) = &target {
+                if parent.known_place().is_none() {
+                    // Another rank named it: which directories are above must be known, or a loop would not be seen.
+                    parent.descriptor(&mut worker.held, self.features())?;
+                }
                 let root = self.open_root(parent.root_index(), true)?;
                 let root = root.descriptor(&mut worker.held, self.features())?;
                 return link::reopen(&root, target);

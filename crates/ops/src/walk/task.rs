@@ -221,10 +221,13 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
             }
             b'E' => {
                 let name = reader.name()?;
-                tasks.push(Task::Enter { parent: here()?, name, target: reader.target()? });
+                tasks.push(Task::Enter { parent: here()?, name, target: reader.link_target()? });
             }
             b'N' => {
                 let names = Names::from_bytes(reader.bytes()?).ok_or("damaged names")?;
+                if by == PackedBy::Another && !names.iter().all(|name| is_name(name.name.to_bytes())) {
+                    return Err("a name that is none");
+                }
                 tasks.push(Task::Look { directory: here()?, names });
             }
             b'S' => tasks.push(Task::Start { root: root.ok_or(no_root)?, below: reader.target()? }),
@@ -233,6 +236,11 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
         }
     }
     Ok(tasks)
+}
+
+/// Whether these bytes can be the name of an entry.
+fn is_name(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && !bytes.contains(&b'/') && bytes != b"." && bytes != b".."
 }
 
 struct Reader<'a> {
@@ -266,7 +274,7 @@ impl<'a> Reader<'a> {
 
     fn name(&mut self) -> Result<CString, &'static str> {
         let bytes = self.bytes()?;
-        if bytes.is_empty() || bytes.contains(&b'/') || bytes == b".." {
+        if !is_name(bytes) {
             return Err("a name that is none");
         }
         CString::new(bytes).map_err(|_| "a name with a NUL")
@@ -277,6 +285,16 @@ impl<'a> Reader<'a> {
             0 => Ok(None),
             length => Ok(Some(self.take(length as usize - 1)?.to_vec())),
         }
+    }
+
+    /// Where a followed link leads: names below the root, none of which climbs.
+    fn link_target(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
+        let target = self.target()?;
+        let climbs = |target: &Vec<u8>| target.split(|byte| *byte == b'/').any(|name| name == b"..");
+        if self.by == PackedBy::Another && target.as_ref().is_some_and(climbs) {
+            return Err("a target that climbs");
+        }
+        Ok(target)
     }
 
     /// A directory that shares some levels with the last one, or with the root.
@@ -291,7 +309,7 @@ impl<'a> Reader<'a> {
         for _ in 0..self.number()? {
             let name = self.name()?;
             let place = Place { device: self.long()?, inode: self.long()?, mount: self.long()? };
-            let target = self.target()?;
+            let target = self.link_target()?;
             let known = (place.inode != 0).then_some(place);
             let below = Directory::below(&directory, &name, target);
             directory = Arc::new(match self.by {
@@ -438,6 +456,27 @@ mod tests {
         }
         assert!(unpack(b"E\x01\0\0\0x\0\0\0\0", PackedBy::Itself, &find).is_err());
         assert!(unpack(b"R\x01\0\0\0/", PackedBy::Itself, &find).is_err());
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_not_taken_from_another_rank() {
+        let root = root();
+        let looked = |name: &CStr| {
+            let mut names = Names::default();
+            names.push(name, Kind::File, 3);
+            Task::Look { directory: root.clone(), names }
+        };
+        let followed = |target: &[u8]| Task::Enter {
+            parent: root.clone(),
+            name: c"c".into(),
+            target: Some(target.to_vec()),
+        };
+        let bad = [looked(c"/etc"), looked(c".."), looked(c"a/b"), looked(c""), followed(b"a/../../b")];
+        for task in bad {
+            let mut bytes = Vec::new();
+            pack_all(std::slice::from_ref(&task), &mut bytes);
+            assert!(unpack(&bytes, PackedBy::Another, &One(root.clone())).is_err(), "{task:?}");
+        }
     }
 
     #[test]
