@@ -157,7 +157,7 @@ impl Here<'_> {
                 if let Some(sum) = sum {
                     whole = sum.profile();
                 }
-                self.look(&stop, progress);
+                self.look(&stop);
                 display.tick(&Progress { profile: whole, ..progress.clone() });
                 if progress.stopping.is_some_and(|since| since > super::PATIENCE) {
                     give_up(&sink, take(&list_error), &mut display, progress, self.signals);
@@ -205,7 +205,7 @@ impl Here<'_> {
             &mut member,
             |profile| RankTotals::so_far(*profile),
             |progress, _| {
-                self.look(&stop, progress);
+                self.look(&stop);
                 if progress.stopping.is_some_and(|since| since > super::PATIENCE) {
                     hangs(rank, &sink, progress);
                 }
@@ -228,7 +228,7 @@ impl Here<'_> {
     }
 
     /// Passes a signal on.
-    fn look(&self, stop: &Stop, _progress: &Progress) {
+    fn look(&self, stop: &Stop) {
         if self.signals.code().is_some() {
             stop.set();
         }
@@ -405,7 +405,10 @@ impl Reduce for RankTotals {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+        let totals: Self = serde_json::from_slice(bytes).ok()?;
+        // While the walk runs there are none; what is there must be totals, or they would count as nothing.
+        let known = totals.totals.is_empty() || Totals::from_numbers(&totals.totals).is_some();
+        known.then_some(totals)
     }
 }
 
@@ -549,5 +552,9 @@ mod tests {
         assert_eq!((back.elapsed_ns, back.interrupted), (9, 130));
         assert_eq!(Totals::from_numbers(&back.totals), Some(totals));
         assert!(RankTotals::decode(b"{").is_none());
+        sum.totals.pop();
+        bytes.clear();
+        sum.encode(&mut bytes);
+        assert!(RankTotals::decode(&bytes).is_none(), "totals cut short are none");
     }
 }
