@@ -136,6 +136,7 @@ fn options<'a>(
         follow: arguments.follow,
         lite: arguments.lite,
         targets: arguments.targets,
+        birth_time: arguments.shows_attributes(),
         rules,
         rate,
         threads: arguments.threads,

@@ -91,6 +91,8 @@ pub struct Options<'a> {
     pub lite: bool,
     /// Read the targets of symbolic links.
     pub targets: bool,
+    /// Ask for the time of birth. Whoever does without it spares a walk of cached metadata some 2 % of its time.
+    pub birth_time: bool,
     /// Entries to leave out.
     pub rules: Option<Rules>,
     /// A cap on metadata operations a second.
@@ -118,6 +120,7 @@ impl Default for Options<'_> {
             follow: false,
             lite: false,
             targets: false,
+            birth_time: true,
             rules: None,
             rate: None,
             threads: runtime.threads,

@@ -195,6 +195,12 @@ impl WalkArguments {
         }
     }
 
+    /// Whether anything is to come of all attributes, not of sums and paths alone.
+    pub(crate) fn shows_attributes(&self) -> bool {
+        let paths_alone = matches!(self.row_format(), None | Some(Format::Path | Format::Path0));
+        self.output.is_some() || !paths_alone || self.callback == Callback::Full
+    }
+
     /// The columns of rows and catalog.
     pub(crate) fn columns(&self) -> Columns {
         if self.lite {

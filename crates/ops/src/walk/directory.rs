@@ -276,12 +276,12 @@ pub(crate) struct CurrentPath {
 impl CurrentPath {
     /// Makes it the path of `directory`.
     pub(crate) fn set(&mut self, directory: &Arc<Directory>) {
+        if self.of.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
+            return;
+        }
         let Some(last) = self.of.replace(Arc::clone(directory)) else {
             return self.root_bytes = directory.path_into(&mut self.bytes);
         };
-        if Arc::ptr_eq(&last, directory) {
-            return;
-        }
         let is = |other: &Arc<Directory>| {
             directory.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, other))
         };

@@ -126,7 +126,7 @@ impl<V: Visit> WalkJob<'_, V> {
                 fact.set(name.kind, None);
             } else {
                 self.throttle(1);
-                match kernel::stat_at(descriptor, name.name) {
+                match kernel::stat_at(descriptor, name.name, self.options.birth_time) {
                     Ok(metadata) => {
                         fact.set(metadata.kind(), Some(metadata));
                     }
