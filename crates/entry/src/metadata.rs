@@ -51,7 +51,7 @@ pub struct Metadata {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Birth, where the file system records it.
+    /// Birth, where it was asked for and the file system records it.
     pub btime: Option<Timestamp>,
 }
 

@@ -217,6 +217,28 @@ fn every_time_is_what_statx_says() {
 }
 
 #[test]
+fn without_the_birth_time_all_else_is_the_same() {
+    let scratch = scratch("without-birth");
+    trees::kinds(&scratch.join("kinds"), &scratch.join("outside")).unwrap();
+    trees::times(&scratch.join("times")).unwrap();
+    trees::random(&scratch.join("random"), 11, 150).unwrap();
+    let whole = walk(scratch.path(), &harness::threads(2));
+    let lean = walk(scratch.path(), &Options { birth_time: false, ..harness::threads(2) });
+    lean.assert_whole();
+    assert_eq!(whole.found.len(), lean.found.len());
+    let mut without = 0;
+    for (path, found) in &whole.found {
+        let (expected, metadata) = (found.metadata.unwrap(), lean.found[path].metadata.unwrap());
+        // Roots are looked at as ever; reading a directory changes its time of access.
+        let btime = if metadata.btime.is_some() { expected.btime } else { None };
+        let atime = if found.kind == Kind::Directory { metadata.atime } else { expected.atime };
+        assert_eq!(metadata, Metadata { btime, atime, ..expected }, "{}", harness::escaped(path));
+        without += usize::from(metadata.btime.is_none());
+    }
+    assert_eq!(without, whole.found.len() - 1, "it was asked for all the same");
+}
+
+#[test]
 fn waiting_tasks_that_do_not_fit_in_memory_are_spilled_and_nothing_is_lost() {
     let scratch = scratch("spill");
     trees::random(&scratch.join("random"), 3, 400).unwrap();
