@@ -5,6 +5,7 @@
 //!     |        trees      makes what is walked, once
 //!     |        contest -> measure   runs all in turns, one launcher for each run
 //!     +------> report  -> statistics, table, machine
+//!   ranks ---> the same, without field: launches of MPI beside threads
 //! ```
 //!
 //! It does not test: whether the contenders' answers are right is for the test suite.
@@ -16,6 +17,7 @@ mod field;
 mod machine;
 mod measure;
 mod programs;
+mod ranks;
 mod report;
 mod statistics;
 mod table;
@@ -30,6 +32,7 @@ use clap::Parser;
 #[derive(Parser)]
 enum Benchmark {
     Walk(walk::Options),
+    Ranks(ranks::Options),
 }
 
 fn main() -> ExitCode {
@@ -38,8 +41,12 @@ fn main() -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == measure::SUB_COMMAND) {
         return measure::launch(&arguments[2..]);
     }
-    let Benchmark::Walk(options) = Benchmark::parse_from(arguments);
-    match walk::run(&options, |line| eprintln!("{line}")) {
+    let tell = |line: &str| eprintln!("{line}");
+    let ended = match Benchmark::parse_from(arguments) {
+        Benchmark::Walk(options) => walk::run(&options, tell),
+        Benchmark::Ranks(options) => ranks::run(&options, tell),
+    };
+    match ended {
         Ok((report, path)) => {
             print!("{}", report.render());
             eprintln!("written to {}", path.display());

@@ -25,10 +25,26 @@ pub(crate) fn target_directory(program: &Path) -> Result<PathBuf, String> {
 ///
 /// If cargo fails. What it says goes to the terminal.
 pub(crate) fn build(package: &str, target: &Path) -> Result<PathBuf, String> {
+    build_with(None, package, target)
+}
+
+/// The same of a package that is compiled for the MPI whose compiler `mpicc` is.
+///
+/// # Errors
+///
+/// If cargo fails.
+pub(crate) fn build_for(mpicc: &Path, package: &str, target: &Path) -> Result<PathBuf, String> {
+    build_with(Some(mpicc), package, target)
+}
+
+fn build_with(mpicc: Option<&Path>, package: &str, target: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--release", "--package", package, "--target-dir"]).arg(target);
     command.arg("--manifest-path").arg(Path::new(PACKAGE_DIRECTORY).join("Cargo.toml"));
+    if let Some(mpicc) = mpicc {
+        command.env("MPICC", mpicc);
+    }
     succeed(&mut command)?;
     Ok(target.join("release"))
 }
@@ -97,11 +113,12 @@ impl Peer {
     }
 }
 
-/// The first line of what a program says about its version.
+/// The first line with a digit of what a program says about its version.
 pub(crate) fn version(program: &Path) -> String {
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    text.lines().next().unwrap_or("unknown").trim().to_owned()
+    let line = text.lines().find(|line| line.contains(|c: char| c.is_ascii_digit()));
+    line.unwrap_or("unknown").trim().to_owned()
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {
