@@ -10,6 +10,7 @@ use crossbeam_deque::Steal;
 use crate::Job;
 use crate::bell::Bell;
 use crate::pool::Shared;
+use crate::stream::Outbox;
 
 /// Bytes of tasks in one parcel, about: large enough for many directories, small enough to arrive at once.
 const PARCEL_BYTES: usize = 256 << 10;
@@ -18,6 +19,9 @@ const PARCEL_BYTES: usize = 256 << 10;
 pub(crate) trait Peer {
     /// What to ring when a message may have come.
     fn bell(&self) -> Bell;
+
+    /// What workers may be waiting for room in.
+    fn outbox(&self) -> Outbox;
 
     /// Whether this rank runs tasks.
     fn runs_tasks(&self) -> bool;

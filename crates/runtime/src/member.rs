@@ -427,6 +427,10 @@ impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, '_, R, T> {
         self.member.bell.clone()
     }
 
+    fn outbox(&self) -> Outbox {
+        self.member.outbox()
+    }
+
     fn runs_tasks(&self) -> bool {
         self.member.engine.runs_tasks()
     }

@@ -18,6 +18,7 @@ use crate::meter::Meter;
 use crate::probe::Probe;
 use crate::search::Search;
 use crate::spill::Spill;
+use crate::stream::Outbox;
 use crate::threads::Tuner;
 use crate::{Job, Queue, Rate, SpillReport, Stop, Threads, available_cores};
 
@@ -155,6 +156,7 @@ pub(crate) fn run_with<J: Job>(
     let shared = Shared::new(job, options, &deques, peer.as_deref());
     seeds.into_iter().for_each(|task| shared.seeds.push(task));
     std::thread::scope(|scope| {
+        let _guard = EndsWithSupervisor { shared: &shared, outbox: peer.as_deref().map(Peer::outbox) };
         let mut supervisor = Supervisor {
             shared: &shared,
             scope,
@@ -266,6 +268,23 @@ impl<'a, J: Job> Shared<'a, J> {
             spill: self.spill.report(),
             elapsed,
             stopped: self.stop.is_set(),
+        }
+    }
+}
+
+/// Ends the workers when the supervising thread panics, in the observer or otherwise: the scope waits for them, and they
+/// would wait for ever, for tasks or for room in what goes to another rank.
+struct EndsWithSupervisor<'env, 'a, J: Job> {
+    shared: &'env Shared<'a, J>,
+    outbox: Option<Outbox>,
+}
+
+impl<J: Job> Drop for EndsWithSupervisor<'_, '_, J> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.stop.set();
+            self.shared.idle.finish();
+            self.outbox.iter().for_each(Outbox::close);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use atta_engine::{Config, Reason, Reduce, ScheduleKind, Split, Termination};
 use atta_fabric::in_process_on_hosts;
-use atta_runtime::{Job, Member, Options, Queue, Stop, Threads, run_on_ranks};
+use atta_runtime::{Job, Member, Options, Outbox, Queue, Status, Stop, Stream, Threads, run_on_ranks};
 
 /// Marks each number of a range once: a task is a range, which is cut into parts, or marked.
 struct Cover {
@@ -171,4 +171,37 @@ fn a_stop_on_one_rank_ends_the_tasks_that_run_on_another() {
             });
         }
     });
+}
+
+/// Pushes to the root until it is stopped: sooner or later it waits for room.
+struct Talks(Outbox);
+
+impl Job for Talks {
+    type Task = ();
+    type Worker = ();
+
+    fn worker(&self, _index: usize) {}
+
+    fn run(&self, _worker: &mut (), (): (), queue: &mut Queue<'_, Self>) {
+        while !queue.is_stopping() {
+            self.0.push(Stream(0), &[0; 1 << 16]);
+        }
+    }
+}
+
+#[test]
+fn a_panic_beside_workers_that_wait_for_room_ends_them() {
+    // Rank 0 takes nothing in; rank 1 has seeds of its own and panics while its worker waits. It hangs if nobody ends it.
+    let mut endpoints = in_process_on_hosts(&[0, 0]);
+    let mut second = endpoints.pop().unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut member: Member<'_, '_, Marked> = Member::new(&mut second, Config::default());
+        let job = Talks(member.outbox());
+        let options = Options { threads: Threads::Fixed(NonZeroUsize::MIN), ..Options::default() };
+        let observe =
+            |status: &Status, _| assert!(status.elapsed < Duration::from_millis(200), "the observer fails");
+        let _never = run_on_ranks(&job, vec![()], &options, &mut member, || Marked(0), observe);
+    }));
+    assert!(panicked.is_err());
+    drop(endpoints);
 }

@@ -275,7 +275,11 @@ fn ended(sum: RankTotals, linked: Totals, reason: Reason, fatal: Option<Fatal>, 
         elapsed: Duration::from_nanos(sum.elapsed_ns),
         profile: sum.profile(),
         threads: sum.ranks.iter().flat_map(|rank| rank.threads.iter().map(thread_report)).collect(),
-        spill: SpillReport { tasks: sum.spilled[0], bytes: sum.spilled[1], error: None },
+        spill: SpillReport {
+            tasks: sum.spilled[0],
+            bytes: sum.spilled[1],
+            error: sum.spill_error.map(|(rank, what)| format!("rank {rank}: {what}")),
+        },
         ranks: sum.ranks,
     };
     let totals = vec![Totals::from_numbers(&sum.totals).unwrap_or_default(), linked];
@@ -291,6 +295,8 @@ struct RankTotals {
     elapsed_ns: u64,
     /// Tasks and bytes.
     spilled: [u64; 2],
+    /// Why some rank could not spill.
+    spill_error: Option<(u32, String)>,
     /// The exit code of a signal, if one was caught.
     interrupted: u8,
     /// Why some rank cannot go on.
@@ -369,6 +375,7 @@ impl RankTotals {
             totals: totals.to_numbers(),
             elapsed_ns: nanoseconds(outcome.elapsed),
             spilled: [outcome.spill.tasks, outcome.spill.bytes],
+            spill_error: outcome.spill.error.clone().map(|what| (member.rank(), what)),
             interrupted: interrupted.unwrap_or(0),
             fatal: fatal.map(|fatal| (member.rank(), fatal.what())),
             shards,
@@ -394,6 +401,7 @@ impl Reduce for RankTotals {
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.interrupted = self.interrupted.max(other.interrupted);
         self.fatal = self.fatal.take().or_else(|| other.fatal.clone());
+        self.spill_error = self.spill_error.take().or_else(|| other.spill_error.clone());
         self.shards.extend(other.shards.iter().cloned());
         self.ranks.extend(other.ranks.iter().cloned());
         self.ranks.sort_by_key(|rank| rank.rank);

@@ -176,3 +176,26 @@ fn a_panic_ends_the_job_and_comes_out() {
     let panicked = catch_unwind(|| run(&Panics, vec![5], &fixed(4), |_| {}));
     assert!(panicked.is_err());
 }
+
+/// A task that is never done by itself: it ends when the job is stopped.
+struct UntilStopped;
+
+impl Job for UntilStopped {
+    type Task = ();
+    type Worker = ();
+
+    fn worker(&self, _index: usize) {}
+
+    fn run(&self, _worker: &mut (), (): (), queue: &mut Queue<'_, Self>) {
+        while !queue.is_stopping() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "the observer fails")]
+fn a_panic_of_the_observer_ends_the_workers() {
+    // Two busy workers and two that wait for tasks. The test hangs if they are not ended.
+    run(&UntilStopped, vec![(), ()], &fixed(4), |_| panic!("the observer fails"));
+}
