@@ -1,4 +1,6 @@
-//! What the operating system says of cores and threads. Reads `/proc`; decides nothing.
+//! What the operating system says of cores and threads. Decides nothing.
+
+use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -17,6 +19,14 @@ pub fn cores() -> Vec<u32> {
         .filter(|core| mask.is_set(*core))
         .filter_map(|core| u32::try_from(core).ok())
         .collect()
+}
+
+/// Time that all threads of this process have run on a core so far, in user and kernel mode.
+#[must_use]
+pub fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or_default());
+    seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// Tells whether a thread of this process is blocked in the kernel at present.

@@ -33,7 +33,7 @@ mod stop;
 mod stream;
 mod threads;
 
-pub use cpu::{available_cores, cores};
+pub use cpu::{available_cores, cores, processor_time};
 pub use job::Job;
 pub use meeting::Meeting;
 pub use member::{Member, RankError, Receiver, run_and_reduce, run_on_ranks};

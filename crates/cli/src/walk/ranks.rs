@@ -19,7 +19,9 @@ use atta_engine::{Reason, Reduce};
 use atta_fabric::Endpoint;
 use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk::{self, Outcome, Profile, Progress, Start, Summary, ThreadReport, Totals};
-use atta_runtime::{Meeting, Member, RankError, Rate, SpillReport, Stop, Stream, WorkerReport};
+use atta_runtime::{
+    Meeting, Member, RankError, Rate, SpillReport, Stop, Stream, WorkerReport, processor_time,
+};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::WalkArguments;
@@ -68,6 +70,10 @@ fn on_mpi(arguments: &WalkArguments, signals: &Signals, mut mpi: Mpi) -> u8 {
     }
 }
 
+/// The processor time of this process when the ranks had met: what launching them takes is not the walk's.
+#[derive(Clone, Copy, Debug)]
+struct Met(Duration);
+
 /// What rank 0 tells the others before the walk.
 #[derive(Debug, Serialize, Deserialize)]
 struct Verdict {
@@ -100,7 +106,7 @@ fn on_ranks(
         serde_json::to_vec(&verdict).unwrap_or_default()
     });
     let verdict = meeting.tell(verdict)?;
-    let place = Here { arguments, signals, cores, devices };
+    let place = Here { arguments, signals, cores, devices, met: Met(processor_time()) };
     match root {
         Some(Ok(run)) => place.root(run, meeting),
         Some(Err(code)) => Ok(code),
@@ -127,6 +133,7 @@ struct Here<'a> {
     signals: &'a Signals,
     cores: usize,
     devices: Vec<u64>,
+    met: Met,
 }
 
 impl Here<'_> {
@@ -166,6 +173,7 @@ impl Here<'_> {
         )?;
         let fatal = sink.take_fatal().or_else(|| take(&list_error));
         let own = RankTotals::last(
+            self.met,
             &member,
             &outcome,
             self.signals.code(),
@@ -216,8 +224,14 @@ impl Here<'_> {
             fatal.get_or_insert(failed);
             Vec::new()
         });
-        let own =
-            RankTotals::last(&member, &outcome, self.signals.code(), (fatal, shards), self.wants_traffic());
+        let own = RankTotals::last(
+            self.met,
+            &member,
+            &outcome,
+            self.signals.code(),
+            (fatal, shards),
+            self.wants_traffic(),
+        );
         member.close(own)?;
         Ok(exit::DONE)
     }
@@ -312,6 +326,8 @@ pub(super) struct RankReport {
     pub(super) entries: u64,
     /// Time its communicating thread spent on messages.
     pub(super) communication_seconds: f64,
+    /// Time on a core of all its threads, from when the ranks had met.
+    cpu_seconds: f64,
     requests: u64,
     refused: u64,
     parcels_given: u64,
@@ -343,6 +359,7 @@ impl RankTotals {
     }
 
     fn last(
+        met: Met,
         member: &Member<'_, '_, Self>,
         outcome: &Outcome<SinkWorker>,
         interrupted: Option<u8>,
@@ -360,6 +377,7 @@ impl RankTotals {
             rank: member.rank(),
             entries: outcome.profile.entries,
             communication_seconds: member.communication().as_secs_f64(),
+            cpu_seconds: processor_time().saturating_sub(met.0).as_secs_f64(),
             requests: counts.requests,
             refused: counts.refused,
             parcels_given: counts.parcels_given,

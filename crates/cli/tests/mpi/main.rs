@@ -14,10 +14,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::Duration;
 
+use atta_testkit::lock::Lock;
 use atta_testkit::mpi::{self, Mpi};
 use atta_testkit::scratch::Scratch;
-use atta_testkit::skip::skipped;
+use atta_testkit::skip::{self, skipped};
+use atta_testkit::slow::SlowFs;
 use atta_testkit::trees;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -299,5 +302,31 @@ fn loops_of_followed_links_are_seen_on_whatever_rank() {
             expect_code(&output, 3, &format!("{}: {schedule}", mpi.version));
             assert!(paths(&output.stdout) == expected, "{}: {schedule}", mpi.version);
         }
+    }
+}
+
+#[test]
+#[ignore = "a rank is idle for more than 10 seconds under each MPI"]
+fn an_idle_rank_hardly_uses_a_core() {
+    let test = "an_idle_rank_hardly_uses_a_core";
+    let scratch = scratch("idle-rank");
+    for mpi in mpis(test) {
+        let lock = Lock::for_mounts().expect("take the lock of mounts");
+        // One directory with one file: each request follows from the last, so there is work for one rank alone.
+        let builder = SlowFs::builder().directories(1, 1).files(1).latency(Duration::from_secs(2));
+        let Some(slow) = skip::unless_available(test, builder.mount()) else { return };
+        let stats = scratch.join("stats.json");
+        let (path, file) = (slow.path().to_str().unwrap(), stats.to_str().unwrap());
+        let output = mpi::alone(&mut ranks(mpi, 2, &[path, "--threads", "1", "--stats", file, "--json"]));
+        expect_code(&output, 0, &mpi.version);
+        let stats: Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
+        let seconds = stats["elapsed_seconds"].as_f64().unwrap();
+        assert!(seconds > 10.0, "{seconds} s: too short to tell\n{stats:#}");
+        for rank in stats["ranks"].as_array().unwrap() {
+            let share = rank["cpu_seconds"].as_f64().unwrap() / seconds;
+            println!("{}: rank {} used {:.2} % of a core", mpi.version, rank["rank"], share * 100.0);
+            assert!(share < 0.02, "{}: rank {} used {share} of a core", mpi.version, rank["rank"]);
+        }
+        drop((slow, lock));
     }
 }
