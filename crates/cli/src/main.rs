@@ -1,5 +1,8 @@
 //! The program `atta`: reads arguments, runs an operation, renders what it says. The only place that prints and exits.
 
+mod fatal;
+mod figures;
+mod file;
 mod generate;
 mod schedule;
 mod signals;

@@ -23,9 +23,10 @@ pub(crate) use arguments::WalkArguments;
 use failures::Failures;
 use progress::Display;
 use report::{Report, Whole};
-use sink::{Fatal, Sink};
+use sink::Sink;
 use starts::Starts;
 
+use crate::fatal::Fatal;
 use crate::signals::Signals;
 use crate::{complain, exit};
 

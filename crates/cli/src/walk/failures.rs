@@ -1,18 +1,18 @@
 //! What becomes of entries that failed: lines on standard error, rows in files. They never stop the run. Under MPI one rank
 //! writes them, and the others send it theirs.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use atta_entry::{Errno, Failure};
+use atta_entry::Failure;
 use atta_runtime::Outbox;
 
 use super::Refused;
 use super::arguments::WalkArguments;
 use super::ranks::FAILURES;
-use super::sink::Fatal;
+use crate::fatal::Fatal;
+use crate::file::{create, describe, printable};
 
 /// Lines printed without --verbose: a broken tree must not bury the summary.
 const LINES_MAX: u64 = 20;
@@ -142,46 +142,10 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a private file for rows, which tell names that not everybody may know. A file that is there already is written
-/// over only if it is the caller's own and has no other name: in a directory that others can write, somebody may have
-/// planted a link to a file that is to be spoilt. Devices and pipes are written to as they are.
-pub(crate) fn create(path: &std::path::Path) -> io::Result<File> {
-    let mut new = OpenOptions::new();
-    match new.write(true).create_new(true).mode(0o600).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => return other,
-    }
-    let mut old = OpenOptions::new();
-    old.write(true);
-    // `/dev/stdout` is a link, and a pipe of the shell's is one below `/dev/fd`.
-    if !path.starts_with("/dev") && !path.starts_with("/proc") {
-        old.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    }
-    let file = old.open(path)?;
-    let stat = rustix::fs::fstat(&file)?;
-    if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-        if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_nlink != 1 {
-            return Err(io::Error::other("it exists, and belongs to somebody else or has several names"));
-        }
-        file.set_len(0)?;
-    }
-    Ok(file)
-}
-
 /// Whether two paths lead to the same file that exists.
 fn is_same_file(one: &std::path::Path, other: &std::path::Path) -> bool {
     // Asked by path, not by opening: a list may be a pipe.
     let identity =
         |path: &std::path::Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
     matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
-}
-
-/// A path of the command line in a message: a shell's pattern may have put any name there.
-pub(crate) fn printable(path: &std::path::Path) -> String {
-    atta_entry::escape(path.as_os_str().as_encoded_bytes())
-}
-
-/// An I/O error as `reason (ERRNO)`.
-pub(crate) fn describe(error: &io::Error) -> String {
-    error.raw_os_error().map_or_else(|| error.to_string(), |number| Errno(number).to_string())
 }

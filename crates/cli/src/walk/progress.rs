@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::Refused;
 use super::arguments::{ProgressWhen, WalkArguments};
-use super::failures::{create, describe, printable};
 use super::report::{Report, seconds};
-use super::sink::Fatal;
+use crate::fatal::Fatal;
+use crate::file::{create, describe, printable};
 use crate::size::grouped;
 
 /// Between two events, and between two lines where there is no terminal.

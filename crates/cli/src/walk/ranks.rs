@@ -26,8 +26,9 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::WalkArguments;
 use super::report::Whole;
-use super::sink::{Fatal, RootSide, Sink, SinkWorker};
+use super::sink::{RootSide, Sink, SinkWorker};
 use super::{Ended, Run, compile, conclude, give_up, options, root_paths, take};
+use crate::fatal::Fatal;
 use crate::signals::Signals;
 use crate::{complain, exit, once};
 

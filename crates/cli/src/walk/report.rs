@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::arguments::WalkArguments;
 use super::by_errno;
-use super::failures::{create, describe, printable};
 use super::ranks::RankReport;
-use super::sink::{Fatal, output_error};
 use crate::complain;
+use crate::fatal::Fatal;
+use crate::file;
 use crate::size::{binary, grouped};
 
 /// What there is to say of a walk.
@@ -66,8 +66,7 @@ impl Report<'_> {
             let _ = io::stderr().write_all(text.as_bytes());
             return Ok(());
         }
-        let mut output = io::stdout().lock();
-        output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| output_error(&error))
+        file::print(&text)
     }
 
     fn text(&self, out: &mut String) {
@@ -194,12 +193,7 @@ impl Report<'_> {
 
     /// Writes all there is to say to a file.
     pub(crate) fn write_stats(&self, path: &std::path::Path) -> Result<(), Fatal> {
-        let written =
-            create(path).and_then(|mut file| file.write_all(format!("{:#}\n", self.json()).as_bytes()));
-        written.map_err(|error| {
-            let what = format!("cannot write statistics: {}: {}", printable(path), describe(&error));
-            Fatal::Failed { what, hint: None }
-        })
+        file::write_stats(path, &self.json())
     }
 
     /// All there is to say.

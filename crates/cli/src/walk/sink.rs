@@ -15,46 +15,18 @@ use atta_ops::walk::{Summary, Tasks, Totals, Visit};
 use atta_runtime::{Outbox, Stop};
 
 use super::arguments::{Callback, WalkArguments};
-use super::failures::{Failures, describe, printable};
+use super::failures::Failures;
 use super::ranks::ROWS;
 use super::report::Report;
 use super::{Refused, by_errno, rfc3339, root_paths};
-use crate::{complain, exit};
+use crate::exit;
+use crate::fatal::{Fatal, output_error};
+use crate::file::printable;
 
 /// Bytes of rows that a thread gathers before it writes them: few system calls, and a reader need not wait long.
 const ROWS_BYTES: usize = 32 << 10;
 /// The same on a terminal.
 const ROWS_BYTES_TERMINAL: usize = 512;
-
-/// Why a run cannot go on.
-#[derive(Debug)]
-pub(crate) enum Fatal {
-    /// Whoever read standard output went away.
-    Closed,
-    /// Anything else.
-    Failed { what: String, hint: Option<String> },
-}
-
-impl Fatal {
-    /// Why, in words.
-    pub(crate) fn what(self) -> String {
-        match self {
-            Self::Closed => "standard output was closed".to_owned(),
-            Self::Failed { what, .. } => what,
-        }
-    }
-
-    /// Says why, unless nobody is there to read it; returns the exit code.
-    pub(crate) fn tell(self) -> u8 {
-        match self {
-            Self::Closed => exit::CLOSED,
-            Self::Failed { what, hint } => {
-                complain(&what, hint.as_deref());
-                exit::FATAL
-            }
-        }
-    }
-}
 
 /// Where the entries go.
 pub(crate) struct Sink {
@@ -240,14 +212,6 @@ impl Sink {
             self.fail(catalog.failed(&error));
         }
     }
-}
-
-/// What an error of standard output means.
-pub(crate) fn output_error(error: &io::Error) -> Fatal {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        return Fatal::Closed;
-    }
-    Fatal::Failed { what: format!("cannot write to standard output: {}", describe(error)), hint: None }
 }
 
 impl RowFormat {

@@ -10,8 +10,8 @@ use atta_ops::walk::Start;
 use atta_runtime::Stop;
 
 use super::arguments::WalkArguments;
-use super::sink::Fatal;
 use super::{Refused, root_paths};
+use crate::fatal::Fatal;
 
 /// The starts of a walk, one after the other.
 pub(crate) struct Starts {
@@ -46,9 +46,9 @@ impl Starts {
                 "relative names of a list start at one PATH, or the working directory",
             ));
         }
-        let file = super::failures::printable(list);
+        let file = crate::file::printable(list);
         let cannot = |why: String| Refused::fatal(format!("cannot read list: {file}: {why}"));
-        let reader = open(list).map_err(|error| cannot(super::failures::describe(&error)))?;
+        let reader = open(list).map_err(|error| cannot(crate::file::describe(&error)))?;
         let reader = ListReader::new(reader).map_err(|error| cannot(error.to_string()))?;
         let roots = if arguments.paths.is_empty() { Vec::new() } else { root_paths(arguments) };
         Ok(Self { source: Source::List(reader), roots, error, stop, file })
