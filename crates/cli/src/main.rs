@@ -6,6 +6,7 @@ mod file;
 mod generate;
 mod schedule;
 mod signals;
+mod simulate;
 mod size;
 mod threads;
 mod walk;
@@ -33,6 +34,8 @@ enum Command {
     Walk(Box<walk::WalkArguments>),
     /// Make a reproducible random tree
     Generate(generate::GenerateArgs),
+    /// Simulate how ranks share a walk, on a virtual clock
+    Simulate(Box<simulate::SimulateArguments>),
 }
 
 /// The exit codes of the program.
@@ -71,14 +74,25 @@ fn main() -> ExitCode {
             }
             walk::run(&walk, &signals, launcher.as_ref())
         }
-        Command::Generate(_) if launcher.as_ref().is_some_and(|launcher| launcher.size != Some(1)) => {
+        Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";
             once(launcher.as_ref(), || complain("atta generate runs on one rank", Some(hint)));
             exit::USAGE
         }
         Command::Generate(generate) => generate::run(&generate, &signals),
+        Command::Simulate(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun; its ranks are within one process";
+            once(launcher.as_ref(), || complain("atta simulate runs on one rank", Some(hint)));
+            exit::USAGE
+        }
+        Command::Simulate(simulate) => simulate::run(&simulate, &signals),
     };
     ExitCode::from(code)
+}
+
+/// Whether a launcher started more than this process, or may have.
+fn has_ranks(launcher: Option<&Launcher>) -> bool {
+    launcher.is_some_and(|launcher| launcher.size != Some(1))
 }
 
 /// Says what is wrong with the arguments, or what was asked for with `--help` or `--version`.

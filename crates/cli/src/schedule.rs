@@ -45,16 +45,19 @@ impl RankArguments {
     }
 }
 
-fn schedules() -> impl TypedValueParser<Value = ScheduleKind> {
+/// Names of schedules.
+pub(crate) fn schedules() -> impl TypedValueParser<Value = ScheduleKind> {
     PossibleValuesParser::new(ScheduleKind::ALL.map(ScheduleKind::name))
         .map(|name| name.parse().unwrap_or_default())
 }
 
-fn splits() -> impl TypedValueParser<Value = Split> {
+/// Names of splits.
+pub(crate) fn splits() -> impl TypedValueParser<Value = Split> {
     PossibleValuesParser::new(Split::ALL.map(Split::name)).map(|name| name.parse().unwrap_or_default())
 }
 
-fn terminations() -> impl TypedValueParser<Value = Termination> {
+/// Names of ways to notice the end.
+pub(crate) fn terminations() -> impl TypedValueParser<Value = Termination> {
     PossibleValuesParser::new(Termination::ALL.map(Termination::name))
         .map(|name| name.parse().unwrap_or_default())
 }

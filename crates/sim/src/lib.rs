@@ -43,4 +43,4 @@ pub use swarm::Scenario;
 pub use totals::Totals;
 pub use traffic::{KINDS, Volume};
 pub use tree::{Listing, Node, Shape, Size, Tree, path_bytes};
-pub use world::simulate;
+pub use world::{simulate, simulate_watched};

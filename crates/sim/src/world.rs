@@ -1,5 +1,6 @@
 //! All ranks and the clock: builds them, lets happen what is to happen, and sums up. What one rank does is in `drive.rs`.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use atta_engine::{Counts, Message, Reason, ScheduleKind};
@@ -15,6 +16,9 @@ use crate::tree::mix;
 
 /// Up to so many ranks, `proximity` knows who is near. Each has a list of all others; beyond that the order is a ring's.
 const DISTANCES_MOST: u32 = 4096;
+
+/// Events between two looks at who watches: some milliseconds.
+const WATCHED_EVERY: u64 = 1 << 14;
 
 /// What an event means, besides the two kinds with a number in them.
 pub(crate) mod what {
@@ -37,13 +41,26 @@ pub(crate) mod what {
 pub fn simulate(setup: &Setup) -> Result<Outcome, Violation> {
     let mut world = World::new(*setup);
     world.start();
-    while let Some(event) = world.events.pop() {
-        world.step(event);
-        if world.check.has_failed() {
-            break;
+    while world.advance() {}
+    world.finish()
+}
+
+/// The same, and every so many events `watch` is told how many files are done. None: it wanted no more.
+///
+/// # Errors
+/// A checker noticed something that must never happen.
+pub fn simulate_watched(
+    setup: &Setup,
+    mut watch: impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<Option<Outcome>, Violation> {
+    let mut world = World::new(*setup);
+    world.start();
+    while world.advance() {
+        if world.handled.is_multiple_of(WATCHED_EVERY) && watch(world.check.totals.files).is_break() {
+            return Ok(None);
         }
     }
-    world.finish()
+    world.finish().map(Some)
 }
 
 /// A simulation on its way.
@@ -111,6 +128,13 @@ impl World {
             self.put(at, rank.min(self.setup.ranks - 1), what::STOP);
         }
         (0..self.setup.ranks).for_each(|rank| self.turn(rank));
+    }
+
+    /// Lets the next thing happen. False: there is none, or a checker noticed something.
+    fn advance(&mut self) -> bool {
+        let Some(event) = self.events.pop() else { return false };
+        self.step(event);
+        !self.check.has_failed()
     }
 
     /// Lets something happen at `time`.
