@@ -66,7 +66,7 @@ pub(crate) enum TopologyName {
 )]
 pub(crate) struct SimulateArguments {
     /// Numbers of ranks [default: 40]. With --paper, of workers: one thread each, and with hybrid and lifeline two of them
-    /// are threads of one rank
+    /// are threads of one rank (an odd number is rounded up)
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX), help_heading = "Ranks")]
     pub(crate) ranks: Vec<u32>,
 

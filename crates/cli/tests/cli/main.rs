@@ -19,6 +19,7 @@ mod output;
 mod paths;
 mod rows;
 mod selection;
+mod simulate;
 mod snapshots;
 mod starts;
 mod terminal;
