@@ -10,6 +10,8 @@
 //!               └─ check.rs     what must never happen
 //! ```
 //!
+//! Beside it, `fabric.rs`: endpoints over the same network, for programs that run over a fabric ([`simulated`]).
+//!
 //! Two uses. *Tests*: a [`Scenario`] draws everything from a seed, and the checkers watch. *Experiments*: a [`Setup`] says
 //! everything, and the [`Outcome`] tells time, messages and balance. The same setup always gives the same trace.
 //!
@@ -22,6 +24,7 @@ mod check;
 mod cost;
 mod drive;
 mod events;
+mod fabric;
 mod network;
 mod outcome;
 mod process;
@@ -36,6 +39,7 @@ mod world;
 
 pub use check::{Violation, Wrong};
 pub use cost::Costs;
+pub use fabric::{Observer, Simulated, simulated};
 pub use network::{Network, Topology};
 pub use outcome::{Outcome, RankStats};
 pub use setup::{Disturbance, Habits, Setup};

@@ -103,6 +103,11 @@ impl Traffic {
         if let Some(pairs) = &mut self.pairs {
             pairs[from as usize * self.ranks + to as usize].add(bytes);
         }
+        self.travel(now, from, to, bytes)
+    }
+
+    /// The same without counting it.
+    pub(crate) fn travel(&mut self, now: u64, from: u32, to: u32, bytes: u64) -> (u64, u64) {
         let latency = self.network.latency_ns(from, to);
         let host = self.network.host(from);
         let (free, leaves) = if host == self.network.host(to) {
