@@ -1,11 +1,12 @@
-//! The conformance test of the fabric, as a program for MPI ranks: `mpirun -np 4 conformance`. The first rank prints one
-//! line; exit code 4 if anything is wrong. It shows, too, how a program tells once that ranks cannot be joined.
-//! `conformance abort` lets one rank abort instead.
+//! The conformance tests as a program for MPI ranks: `mpirun -np 4 conformance`. The first rank prints one line; exit code
+//! 4 if anything is wrong. `conformance job` runs the engine's jobs over the fabric instead, `conformance abort` lets one
+//! rank abort in the middle of one. It shows, too, how a program tells once that ranks cannot be joined.
 
 use std::process::ExitCode;
 
 use atta_fabric::{Counted, Endpoint, conformance};
 use atta_mpi_loader::{Launcher, launcher, open};
+use atta_runtime::conformance as job;
 
 fn main() -> ExitCode {
     let Some(launcher) = launcher() else {
@@ -31,11 +32,15 @@ fn run(launcher: &Launcher) -> Result<(), String> {
     let joined = plugin.begin(launcher);
     let mpi = joined.map_err(|error| format!("conformance: {error}\nhint: {}", error.hint()))?;
     let mut endpoint = Counted::new(mpi);
-    if std::env::args().nth(1).as_deref() == Some("abort") {
-        return Err(abort(&mut endpoint));
-    }
+    let what = std::env::args().nth(1);
+    let seed = 100 * u64::from(endpoint.size());
+    let conforms = match what.as_deref() {
+        Some("abort") => job::abort_reaches_all(&mut endpoint),
+        Some("job") => job::conformance(&mut endpoint, seed),
+        _ => conformance(&mut endpoint),
+    };
     // What fails here fails on one rank, which tells it at once.
-    conformance(&mut endpoint).inspect_err(|reason| say(reason))?;
+    conforms.inspect_err(|reason| say(reason))?;
     let (rank, size, total) = (endpoint.rank(), endpoint.size(), endpoint.total());
     let near = endpoint.neighbours().len();
     Box::new(endpoint).leave().map_err(|error| format!("conformance: rank {rank}: {error}"))?;
@@ -46,19 +51,6 @@ fn run(launcher: &Launcher) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-/// The last rank ends all; the others wait for a message that never comes.
-fn abort(endpoint: &mut dyn Endpoint) -> String {
-    if endpoint.rank() + 1 == endpoint.size() {
-        endpoint.abort(9);
-    }
-    loop {
-        if let Err(error) = endpoint.receive() {
-            return format!("conformance: {error}");
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
 }
 
 #[expect(clippy::print_stdout, reason = "a program for a terminal")]

@@ -16,6 +16,7 @@
 //! handles no signals; whoever does sets a [`Stop`].
 
 mod bell;
+pub mod conformance;
 mod cpu;
 mod idle;
 mod job;

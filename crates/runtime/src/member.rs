@@ -240,7 +240,9 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
     fn exchange(&mut self, local: &dyn Local, totals: impl Fn() -> Option<R>) -> Result<Duration, RankError> {
         let began = Instant::now();
         let mut came = 0;
+        // What comes after the farewell belongs to whatever the ranks do next over this fabric.
         while came < MESSAGES_AT_ONCE
+            && !self.left
             && let Some(Received { from, message }) = self.next_message()?
         {
             came += 1;

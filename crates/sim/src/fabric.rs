@@ -40,9 +40,7 @@ pub struct Simulated {
 pub fn simulated(network: Network, ranks: u32, jitter_ns: u64, seed: u64) -> Vec<Simulated> {
     let shared = Arc::new(Mutex::new(World::new(network, ranks, jitter_ns, seed)));
     let near = |rank| (0..ranks).filter(|other| network.host(*other) == network.host(rank)).collect();
-    (0..ranks)
-        .map(|rank| Simulated { rank, neighbours: near(rank), shared: Arc::clone(&shared) })
-        .collect()
+    (0..ranks).map(|rank| Simulated { rank, neighbours: near(rank), shared: Arc::clone(&shared) }).collect()
 }
 
 /// Sees what happens between the ranks, and has no part in it.

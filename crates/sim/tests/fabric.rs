@@ -21,7 +21,8 @@ fn conform(endpoints: Vec<Simulated>) -> (u64, u64) {
             conformance(&mut endpoint).unwrap();
             Box::new(endpoint).leave().unwrap();
         };
-        let ranks: Vec<_> = endpoints.into_iter().map(|endpoint| scope.spawn(move || run(endpoint))).collect();
+        let ranks: Vec<_> =
+            endpoints.into_iter().map(|endpoint| scope.spawn(move || run(endpoint))).collect();
         ranks.into_iter().for_each(|rank| rank.join().unwrap());
     });
     (observer.trace(), observer.now_ns())

@@ -1,0 +1,374 @@
+//! What a job on ranks must do over every fabric, for tests: one body that each rank runs over its endpoint. It tests the
+//! engine and its driver together; what the fabric itself must do is in `atta_fabric::conformance`.
+//!
+//! The ranks run one small job after another, over the same endpoint: every schedule, split and way to notice the end.
+//! What each job leads to is known beforehand. It is told by the totals alone, since ranks may be processes: a count for
+//! each task, added up by the protocol, so that a task that was lost or done twice shows.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use atta_engine::{Config, Random, Rank, Reason, Reduce, ScheduleKind, Split, Termination};
+use atta_fabric::{Endpoint, FabricError};
+
+use crate::{Job, Meeting, Member, Options, Queue, RankError, Stop, Threads, run_on_ranks};
+
+/// Tasks of one job.
+const TASKS: u32 = 300;
+/// Nothing happened for so long that something is lost. It only ends a test that has failed already.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What the rank that aborts gives as the exit code.
+const ABORTED: i32 = 9;
+
+/// Runs all jobs. Every rank must call it, with its own endpoint and nothing on its way to it; the same `seed` on all.
+/// Afterwards the endpoint can be left.
+///
+/// # Errors
+/// The first thing that is not as it must be, with the rank and the job that it was found in.
+pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String> {
+    let rank = endpoint.rank();
+    let mut number = seed;
+    for schedule in ScheduleKind::ALL {
+        for split in Split::ALL {
+            for termination in Termination::ALL {
+                number += 1;
+                let config = config(schedule, split, termination, number);
+                run_to_the_end(endpoint, config).map_err(|reason| {
+                    format!("rank {rank}: {schedule}, {split}, {termination}, seed {number}: {reason}")
+                })?;
+            }
+        }
+        let config = config(schedule, Split::Equal, Termination::Counters, number);
+        run_until_stopped(endpoint, config)
+            .map_err(|reason| format!("rank {rank}: {schedule}, stopped, seed {number}: {reason}"))?;
+    }
+    Ok(())
+}
+
+/// One rank aborts while the others are in the middle of a job: none of them goes on. Under MPI this does not return, but
+/// for an error that the library tells first; afterwards the endpoint is of no use.
+///
+/// # Errors
+/// A rank went on, or ended in another way.
+pub fn abort_reaches_all(endpoint: &mut dyn Endpoint) -> Result<(), String> {
+    let (rank, size) = (endpoint.rank(), endpoint.size());
+    // Under this schedule each rank is asked for work sooner or later: then the job is under way.
+    let config = Config { schedule: ScheduleKind::Random, ..Config::default() };
+    let ended = if rank + 1 == size { abort_once_asked(endpoint) } else { run_endless(endpoint, config) };
+    match ended {
+        Err(RankError::Fabric(FabricError::Aborted { exit_code: ABORTED })) => Ok(()),
+        ended => Err(format!("rank {rank}: aborted, it ended with {ended:?}")),
+    }
+}
+
+/// Each job differs in the shape of its tree, of the tree of ranks, in the number of threads and in whether totals climb
+/// while it runs.
+fn config(schedule: ScheduleKind, split: Split, termination: Termination, seed: u64) -> Config {
+    let often = Duration::from_micros(200);
+    Config {
+        schedule,
+        split,
+        termination,
+        tree_width: 1 + (seed % 4) as u32,
+        progress_interval: seed.is_multiple_of(2).then_some(often),
+        low_water: seed % 3,
+        seed,
+        ..Config::default()
+    }
+}
+
+fn options(config: &Config, stop: &Stop) -> Options<'static> {
+    let threads = NonZeroUsize::MIN.saturating_add((config.seed % 2) as usize);
+    Options { threads: Threads::Fixed(threads), stop: stop.clone(), ..Options::default() }
+}
+
+/// A meeting of all ranks: who is fast must not begin the next job while others are in the last one.
+fn meet(endpoint: &mut dyn Endpoint) -> Result<Meeting<'_>, RankError> {
+    let mut meeting = Meeting::new(endpoint);
+    let there = meeting.gather(vec![], |_, _| vec![])?;
+    meeting.tell(there)?;
+    Ok(meeting)
+}
+
+/// Runs a job to its end; the root looks at what it led to.
+fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
+    let job = Twigs::new(config.seed, endpoint.rank() == Rank::ROOT.0 && endpoint.size() > 1);
+    let seeds = if endpoint.rank() == Rank::ROOT.0 { vec![0] } else { Vec::new() };
+    let options = options(&config, &Stop::new());
+    let mut wrong = None;
+    let closed = meet(endpoint).and_then(|meeting| {
+        let mut member = Member::after(meeting, config);
+        let outcome = run_on_ranks(
+            &job,
+            seeds,
+            &options,
+            &mut member,
+            || job.so_far(),
+            |_, sum| {
+                wrong = wrong.take().or_else(|| sum.and_then(|sum: Tally| sum.excess()));
+            },
+        )?;
+        member.close(Tally::sum(&outcome.workers))
+    });
+    let (reason, sum) = closed.map_err(|error| error.to_string())?;
+    if job.gave_up.load(Ordering::Relaxed) > 0 {
+        return Err("nobody was given anything".to_owned());
+    }
+    if reason != Reason::Done {
+        return Err(format!("it ended as {reason:?}"));
+    }
+    match (endpoint.rank() == Rank::ROOT.0, sum) {
+        (true, Some(sum)) => wrong.or_else(|| job.compare(&sum)).map_or(Ok(()), Err),
+        (false, None) => Ok(()),
+        (_, sum) => Err(format!("the totals are {sum:?}")),
+    }
+}
+
+/// Runs a job that only ends when the last rank wants it to, which it wants as soon as it is in it.
+fn run_until_stopped(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
+    let is_last = endpoint.rank() + 1 == endpoint.size();
+    let stop = Stop::new();
+    if is_last {
+        stop.set();
+    }
+    let seeds = if endpoint.rank() == Rank::ROOT.0 { vec![()] } else { Vec::new() };
+    let options = options(&config, &stop);
+    let closed = meet(endpoint).and_then(|meeting| {
+        let mut member = Member::after(meeting, config);
+        run_on_ranks(&Endless, seeds, &options, &mut member, Tally::none, |_, _: Option<Tally>| {})?;
+        member.close(Tally::none())
+    });
+    match closed {
+        Ok((Reason::Stopped, _)) => Ok(()),
+        Ok((reason, _)) => Err(format!("it ended as {reason:?}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Aborts when a message has come. What it ends with is what a call says afterwards.
+fn abort_once_asked(endpoint: &mut dyn Endpoint) -> Result<(), RankError> {
+    let began = Instant::now();
+    let mut has_aborted = false;
+    while began.elapsed() < PATIENCE {
+        let came = endpoint.receive()?.is_some();
+        if !has_aborted && (came || endpoint.size() == 1) {
+            has_aborted = true;
+            endpoint.abort(ABORTED);
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Ok(())
+}
+
+fn run_endless(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), RankError> {
+    let seeds = if endpoint.rank() == Rank::ROOT.0 { vec![()] } else { Vec::new() };
+    let mut member = Member::new(endpoint, config);
+    let options = options(&config, &Stop::new());
+    run_on_ranks(&Endless, seeds, &options, &mut member, Tally::none, |_, _: Option<Tally>| {}).map(|_| ())
+}
+
+/// A task that ends only when somebody wants it to.
+struct Endless;
+
+impl Job for Endless {
+    type Task = ();
+    type Worker = ();
+
+    fn worker(&self, _index: usize) {}
+
+    fn run(&self, (): &mut (), (): (), queue: &mut Queue<'_, Self>) {
+        while !queue.is_stopping() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn pack(&self, (): &(), _last: Option<&()>, out: &mut Vec<u8>) -> bool {
+        out.push(0);
+        true
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Result<Vec<()>, &'static str> {
+        Ok(vec![(); bytes.len()])
+    }
+}
+
+/// A tree of tasks that a seed decides: some with many children, some in long chains, some that cannot leave their rank.
+struct Twigs {
+    parents: Vec<u32>,
+    /// Whether no task is over before this rank has given something away.
+    waits: bool,
+    given: AtomicU32,
+    gave_up: AtomicU32,
+    /// How often each task was done on this rank.
+    done: Vec<AtomicU32>,
+}
+
+impl Twigs {
+    fn new(seed: u64, waits: bool) -> Self {
+        let mut random = Random::new(seed);
+        let mut parent = |task: u32| match random.below(3) {
+            0 => task - 1,
+            1 => random.below(u64::from(task)) as u32,
+            _ => random.below(u64::from(task.min(5))) as u32,
+        };
+        let parents = (0..TASKS).map(|task| if task < 5 { 0 } else { parent(task) }).collect();
+        let done = (0..TASKS).map(|_| AtomicU32::new(0)).collect();
+        Self { parents, waits, given: AtomicU32::new(0), gave_up: AtomicU32::new(0), done }
+    }
+
+    fn children(&self, task: u32) -> impl Iterator<Item = u32> {
+        (task + 1..TASKS).filter(move |child| self.parents[*child as usize] == task)
+    }
+
+    fn depth(&self, task: u32) -> u32 {
+        if task == 0 { 0 } else { 1 + self.depth(self.parents[task as usize]) }
+    }
+
+    /// Most tasks can leave, the first and its children for certain: more than there are threads to hold them.
+    fn can_leave(&self, task: u32) -> bool {
+        task % 11 != 7 || self.parents[task as usize] == 0
+    }
+
+    fn so_far(&self) -> Tally {
+        let counts = self.done.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        Tally { counts, deepest: 0 }
+    }
+
+    /// Waits until another rank has got something: on a quick machine a small job would be over before anybody asked.
+    fn wait_for_a_taker(&self, queue: &Queue<'_, Self>) {
+        let began = Instant::now();
+        while self.given.load(Ordering::Relaxed) == 0 && !queue.is_stopping() {
+            if began.elapsed() > PATIENCE {
+                self.gave_up.store(1, Ordering::Relaxed);
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// What is wrong with the totals.
+    fn compare(&self, sum: &Tally) -> Option<String> {
+        let wrong = (0..).zip(&sum.counts).find(|(_, count)| **count != 1);
+        if let Some((task, count)) = wrong {
+            return Some(format!("task {task} was done {count} times"));
+        }
+        let deepest = (0..TASKS).map(|task| self.depth(task)).max().unwrap_or(0);
+        (sum.deepest != deepest).then(|| format!("the deepest task is at {}, not {deepest}", sum.deepest))
+    }
+}
+
+impl Job for Twigs {
+    type Task = u32;
+    type Worker = Tally;
+
+    fn worker(&self, _index: usize) -> Tally {
+        Tally::none()
+    }
+
+    fn run(&self, tally: &mut Tally, task: u32, queue: &mut Queue<'_, Self>) {
+        tally.counts[task as usize] += 1;
+        tally.deepest = tally.deepest.max(self.depth(task));
+        self.done[task as usize].fetch_add(1, Ordering::Relaxed);
+        self.children(task).for_each(|child| queue.push(child));
+        if self.waits {
+            self.wait_for_a_taker(queue);
+        }
+    }
+
+    fn pack(&self, &task: &u32, _last: Option<&u32>, out: &mut Vec<u8>) -> bool {
+        let leaves = self.can_leave(task);
+        if leaves {
+            out.extend(task.to_le_bytes());
+            self.given.fetch_add(1, Ordering::Relaxed);
+        }
+        leaves
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Result<Vec<u32>, &'static str> {
+        let task = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).map_err(|_| "cut short");
+        bytes.chunks(4).map(task).collect()
+    }
+}
+
+/// What ranks add up: how often each task was done, and the depth of the deepest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tally {
+    counts: Vec<u32>,
+    deepest: u32,
+}
+
+impl Tally {
+    fn none() -> Self {
+        Self { counts: vec![0; TASKS as usize], deepest: 0 }
+    }
+
+    fn sum(parts: &[Self]) -> Self {
+        let mut sum = Self::none();
+        parts.iter().for_each(|part| sum.merge(part));
+        sum
+    }
+
+    /// What is wrong with totals of a job that is under way.
+    fn excess(&self) -> Option<String> {
+        let twice = self.counts.iter().position(|count| *count > 1)?;
+        Some(format!("task {twice} was done {} times, says the progress", self.counts[twice]))
+    }
+}
+
+impl Reduce for Tally {
+    fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
+        self.deepest = self.deepest.max(other.deepest);
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let numbers = self.counts.iter().chain([&self.deepest]);
+        numbers.for_each(|number| out.extend(number.to_le_bytes()));
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_le_bytes);
+        let mut counts: Vec<u32> = bytes.chunks(4).map(number).collect::<Option<_>>()?;
+        let deepest = counts.pop()?;
+        (counts.len() == TASKS as usize).then_some(Self { counts, deepest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_that_miss_or_repeat_a_task_are_found() {
+        let twigs = Twigs::new(3, false);
+        let deepest = (0..TASKS).map(|task| twigs.depth(task)).max().unwrap();
+        let right = Tally { counts: vec![1; TASKS as usize], deepest };
+        assert_eq!(twigs.compare(&right), None);
+        for count in [0, 2] {
+            let mut wrong = right.clone();
+            wrong.counts[17] = count;
+            assert_eq!(twigs.compare(&wrong), Some(format!("task 17 was done {count} times")));
+        }
+        assert!(twigs.compare(&Tally { deepest: deepest + 1, ..right.clone() }).is_some());
+        let mut bytes = Vec::new();
+        right.encode(&mut bytes);
+        assert_eq!(Tally::decode(&bytes), Some(right));
+        assert_eq!(Tally::decode(&bytes[4..]), None);
+    }
+
+    #[test]
+    fn every_task_has_a_way_from_the_first() {
+        let twigs = Twigs::new(5, false);
+        let mut seen = vec![0];
+        let mut at = 0;
+        while let Some(task) = seen.get(at) {
+            let children: Vec<_> = twigs.children(*task).collect();
+            seen.extend(children);
+            at += 1;
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..TASKS).collect::<Vec<_>>());
+        assert!((0..TASKS).any(|task| !twigs.can_leave(task)));
+    }
+}
