@@ -8,6 +8,12 @@
 //! root has the totals of all, no request, answer, parcel or acceptance is under way; [`Message::Farewell`] comes down the
 //! tree, and a rank that has passed it on is done: nothing will be sent to it any more.
 
+//!
+//! # When parcels are acknowledged
+//! The token needs an acknowledgement of each parcel at once ([`Message::Accepted`]). The counters need none: when they
+//! have found the job to be over, all that was given has been accepted. Only where a job ends early does each rank, when it
+//! is told so, tell all from whom it ever accepted parcels the number of the last, and then of each that still comes.
+
 mod close;
 mod work;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   thief  --- Request --------------------> victim       giver --- Parcel(sequence) ---> taker
-//!          <-- Parcel or Nothing -----------                    <-- Accepted(sequence) --
+//!          <-- Parcel or Nothing -----------                    <-- Accepted(sequence) -- (not always: `engine.rs`)
 //!
 //!   child  --- Quiet, Census, Totals, Stop -> parent      parent --- Probe, Finish, Farewell -> children
 //!   rank   --- Token -> next rank
@@ -69,7 +69,7 @@ pub enum Message {
         /// What is in it.
         tasks: Tasks,
     },
-    /// The parcel of this number has been taken in.
+    /// All parcels up to this number have been taken in.
     Accepted {
         /// Which.
         sequence: u64,

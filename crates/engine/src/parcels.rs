@@ -1,9 +1,8 @@
-//! Parcels on their way: what this rank gave and nobody has accepted yet, and what it accepted from whom. What is in a
-//! parcel is the driver's business.
+//! Parcels by number: how many this rank gave to whom, how many it accepted from whom, and which it knows to have arrived.
+//! What was in them is not kept.
 
 use alloc::collections::BTreeMap;
 
-use crate::message::Tasks;
 use crate::{Rank, Rule, Rules};
 
 /// Numbers of parcels, by giver and taker. Grows with the ranks that work really went to or came from.
@@ -13,23 +12,41 @@ pub(crate) struct Parcels {
     given: BTreeMap<Rank, u64>,
     /// The last number accepted from each giver.
     accepted: BTreeMap<Rank, u64>,
-    /// Given and not accepted yet. Kept so that a taker that dies before it accepted costs nothing.
-    outbox: BTreeMap<(Rank, u64), Tasks>,
+    /// The last number that each taker is known to have accepted.
+    settled: BTreeMap<Rank, u64>,
+    /// Parcels that were given and are not known to have been accepted.
+    open: u64,
 }
 
 impl Parcels {
-    /// Puts a parcel for `to` into the outbox; its number.
-    pub(crate) fn give(&mut self, to: Rank, tasks: Tasks) -> u64 {
+    /// The number of a new parcel for `to`.
+    pub(crate) fn give(&mut self, to: Rank) -> u64 {
         let last = self.given.entry(to).or_default();
         *last += 1;
-        self.outbox.insert((to, *last), tasks);
+        self.open += 1;
         *last
     }
 
-    /// Takes note that `by` accepted, perhaps again. False: there was no such parcel.
+    /// Takes note that `by` has accepted all up to this number, perhaps again. False: there was no such parcel.
     pub(crate) fn accepted(&mut self, by: Rank, sequence: u64) -> bool {
-        self.outbox.remove(&(by, sequence));
-        self.given.get(&by).is_some_and(|last| (1..=*last).contains(&sequence))
+        if !self.given.get(&by).is_some_and(|last| (1..=*last).contains(&sequence)) {
+            return false;
+        }
+        let settled = self.settled.entry(by).or_default();
+        self.open -= sequence.saturating_sub(*settled);
+        *settled = sequence.max(*settled);
+        true
+    }
+
+    /// Takes note that all that was given is known to have been accepted.
+    pub(crate) fn settle(&mut self) {
+        self.open = 0;
+        self.settled.clone_from(&self.given);
+    }
+
+    /// From whom parcels were accepted, and the last number of each.
+    pub(crate) fn takings(&self) -> impl Iterator<Item = (Rank, u64)> {
+        self.accepted.iter().map(|(from, last)| (*from, *last))
     }
 
     /// Whether a parcel has been accepted before.
@@ -49,6 +66,25 @@ impl Parcels {
 
     /// Whether all that was given has been accepted.
     pub(crate) fn is_settled(&self) -> bool {
-        self.outbox.is_empty()
+        self.open == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_settles_all_parcels_up_to_it() {
+        let mut parcels = Parcels::default();
+        let (one, other) = (Rank(1), Rank(2));
+        assert_eq!([one, one, other, one].map(|to| parcels.give(to)), [1, 2, 1, 3]);
+        assert!(parcels.accepted(one, 2) && parcels.accepted(one, 1) && !parcels.is_settled());
+        assert!(!parcels.accepted(one, 4) && !parcels.accepted(Rank(3), 1) && !parcels.accepted(one, 0));
+        assert!(parcels.accepted(other, 1) && parcels.accepted(one, 3) && parcels.is_settled());
+        parcels.give(other);
+        assert!(!parcels.is_settled());
+        parcels.settle();
+        assert!(parcels.is_settled() && parcels.accepted(other, 2));
     }
 }

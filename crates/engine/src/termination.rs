@@ -122,6 +122,11 @@ impl Detector {
         }
     }
 
+    /// Whether a rank must know that each parcel it gave has been accepted, before the job is over.
+    pub(crate) fn needs_acceptance(&self) -> bool {
+        matches!(self, Self::Token(_))
+    }
+
     /// Whether nothing of the detector's is under way that could reach a rank after it has left.
     pub(crate) fn is_settled(&self) -> bool {
         match self {

@@ -56,6 +56,7 @@ impl<R: Reduce> Engine<R> {
         for child in self.tree.children() {
             self.send(child, Message::Finish(reason));
         }
+        self.settle(reason);
         self.actions.push_back(Action::Finish(reason));
         self.detect(now, |detector, findings| {
             detector.close(now, findings);

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::{Action, Engine, Load, Phase};
+use super::{Action, Engine, Load, Phase, Reason};
 use crate::message::{Message, Tasks};
 use crate::schedule::Step;
 use crate::{Rank, Reduce, Share};
@@ -22,7 +22,7 @@ impl<R: Reduce> Engine<R> {
             self.counts.parcels_given += 1;
             self.counts.tasks_given += u64::from(tasks.count);
             self.detector.sent(to);
-            let sequence = self.parcels.give(to, tasks.clone());
+            let sequence = self.parcels.give(to);
             self.send(to, Message::Parcel { sequence, answer, tasks });
         } else if answer {
             self.send(to, Message::Nothing);
@@ -78,7 +78,9 @@ impl<R: Reduce> Engine<R> {
         if answer && !is_repeated && self.asked.take() != Some(from) {
             return false;
         }
-        self.send(from, Message::Accepted { sequence });
+        if self.acknowledges() {
+            self.send(from, Message::Accepted { sequence });
+        }
         if !self.parcels.is_new(from, sequence, self.config.rules) {
             return true;
         }
@@ -97,6 +99,25 @@ impl<R: Reduce> Engine<R> {
             self.actions.push_back(Action::Accept { from, tasks: tasks.clone() });
         }
         true
+    }
+
+    /// Whether each parcel is acknowledged when it comes: see the section of `engine.rs` on that.
+    fn acknowledges(&self) -> bool {
+        self.detector.needs_acceptance() || self.phase != Phase::Running
+    }
+
+    /// The job ends: settles what was not acknowledged parcel by parcel.
+    pub(super) fn settle(&mut self, reason: Reason) {
+        if self.detector.needs_acceptance() {
+            return;
+        }
+        if reason == Reason::Done {
+            self.parcels.settle();
+            return;
+        }
+        for (from, sequence) in self.parcels.takings() {
+            self.actions.push_back(Action::Send { to: from, message: Message::Accepted { sequence } });
+        }
     }
 
     /// Tasks that no thread of this rank is about to take.

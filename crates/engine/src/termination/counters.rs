@@ -5,7 +5,9 @@
 //! idle for a while, and whose children have all reported, reports the sums of its part of the tree to its parent
 //! ([`Message::Quiet`]), and again whenever they changed, but not more often than the interval. *Second wave*: when the
 //! reports that have reached the root add up, sent = received, the root asks everybody once more ([`Message::Probe`]
-//! down, [`Message::Census`] up). The job is over if all were idle then, too, and the sums are the same four numbers.
+//! down, [`Message::Census`] up). The job is over if all were idle then, too, and the sums are the same four numbers. A rank
+//! that works, or that has something newer to report than it did, knows that this wave is in vain: it answers so at once
+//! and asks nobody below.
 //!
 //! # Why that is right
 //! Let t be the moment at which the root starts the second wave. Each rank was read once before t, in the first wave, and
@@ -20,7 +22,8 @@
 //! time, it finds them again. If it is waiting for an earlier wave, that wave ends (nobody waits for idleness to answer),
 //! and a report that came meanwhile makes it probe again. If the last report came before an earlier probe began, that
 //! probe read what was final already for every rank that had reported; a rank that had not reported its final sums would
-//! still report.
+//! still report. Nor does a rank that answers in vain keep the end from being noticed: it has accepted a parcel, or a rank
+//! below it has, since it reported, so it will report larger sums, and these make the root probe again.
 //!
 //! # Why not otherwise
 //! One wave alone is not enough: a rank read early can be woken by one that was read late. A ring token of counters takes
@@ -125,8 +128,13 @@ impl Counters {
             }
             (Message::Probe { wave }, None) if self.tree.parent() == Some(from) && self.probe.is_none() => {
                 self.wave = *wave;
-                self.probe(Census::default(), findings);
-                self.answer(findings);
+                if self.told.is_some() && self.sum() == self.told {
+                    self.probe(Census::default(), findings);
+                    self.answer(findings);
+                } else {
+                    let census = Census { idle: false, ..self.own() };
+                    findings.messages.push_back((from, Message::Census { wave: *wave, census }));
+                }
             }
             (Message::Census { wave, census }, Some(_)) if *wave == self.wave => {
                 let Some(probe) = self.probe.as_mut().filter(|probe| probe.missing > 0) else { return false };
@@ -146,12 +154,17 @@ impl Counters {
         Census { idle: self.idle, sent: self.sent, received: self.received }
     }
 
-    /// The first wave's sums, if all of this part of the tree was idle and they were not told yet.
-    fn news(&self) -> Option<Census> {
+    /// The first wave's sums, if all of this part of the tree was idle.
+    fn sum(&self) -> Option<Census> {
         if !self.idle {
             return None;
         }
-        let sum = self.below.iter().try_fold(self.own(), |sum, child| child.map(|child| sum.with(child)))?;
+        self.below.iter().try_fold(self.own(), |sum, child| child.map(|child| sum.with(child)))
+    }
+
+    /// The same, if they were not told yet.
+    fn news(&self) -> Option<Census> {
+        let sum = self.sum()?;
         let adds_up = sum.sent == sum.received || self.rules.is_broken(Rule::SumsAgree);
         let worth = self.tree.parent().is_some() || adds_up;
         (worth && self.told != Some(sum)).then_some(sum)
