@@ -47,7 +47,7 @@ pub struct Config {
     pub low_water: u64,
     /// The first pause after all were asked in vain; it doubles each time.
     pub pause_first: Duration,
-    /// The longest such pause.
+    /// The longest such pause of a rank that has no work; one that has, but little, makes ten times as long ones.
     pub pause_most: Duration,
     /// How long a rank is idle before it tells, and between two times that it does.
     pub quiet_interval: Duration,
@@ -222,6 +222,8 @@ pub struct Engine<R> {
     /// The same, to find one.
     is_registered: BTreeSet<Rank>,
     retry_at: Option<Duration>,
+    /// Whether the pause until then was begun while tasks ran here.
+    rests_at_work: bool,
     pauses: u32,
     progress_at: Duration,
     has_asked_to_stop: bool,
@@ -254,6 +256,7 @@ impl<R: Reduce> Engine<R> {
             registered,
             schedule,
             retry_at: None,
+            rests_at_work: false,
             pauses: 0,
             progress_at: config.progress_interval.unwrap_or_default(),
             has_asked_to_stop: false,

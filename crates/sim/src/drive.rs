@@ -127,7 +127,7 @@ impl World {
             if process.threads[thread as usize].is_some() || (thread == 0 && is_reading) {
                 continue;
             }
-            let Some(task) = process.pool.take_newest(habits.slice_units) else { break };
+            let Some(task) = process.pool.take(habits.breadth_units, habits.slice_units) else { break };
             process.is_stale = true;
             self.begin(rank, thread, task);
         }

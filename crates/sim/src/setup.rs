@@ -8,6 +8,9 @@ use crate::cost::Costs;
 use crate::network::{Network, Topology};
 use crate::tree::Tree;
 
+/// As many as `atta` has on each rank of several.
+const BREADTH_UNITS: u64 = 16;
+
 /// How a rank works on its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
@@ -29,6 +32,9 @@ pub struct Habits {
     /// Whether other ranks get tasks from all over the queue, old and new. Otherwise they get the oldest alone: these are the
     /// largest, so that half of the tasks is nearly all of the work, and who gave it is soon without any.
     pub gives_evenly: bool,
+    /// While fewer units than this wait, threads take the oldest task and not the newest: directories are opened in breadth
+    /// until there are enough tasks for others.
+    pub breadth_units: u64,
     /// Whether parcels carry a whole path for each file; otherwise the directory's path and names.
     pub full_paths: bool,
     /// A directory with at most so many files in it and below is one task that ends when all of it is done, for the sum of
@@ -50,6 +56,7 @@ impl Habits {
             slice_units: 1,
             chunk_entries: 4096,
             gives_evenly: true,
+            breadth_units: BREADTH_UNITS,
             full_paths: false,
             aggregate_files: 0,
         }
@@ -67,6 +74,7 @@ impl Habits {
             slice_units: 1,
             chunk_entries: u64::MAX,
             gives_evenly: false,
+            breadth_units: 0,
             full_paths: true,
             aggregate_files: 0,
         }

@@ -34,7 +34,7 @@ impl Scenario {
         let ranks = 1 + draw(random, 12);
         let habits = draw_habits(random);
         let ranks_per_host = 1 + draw(random, 4);
-        let setup = Setup {
+        let mut setup = Setup {
             tree: draw_tree(random),
             costs: draw_costs(random),
             network: draw_network(random, ranks, ranks_per_host),
@@ -45,6 +45,8 @@ impl Scenario {
             count_pairs: false,
             events_most: EVENTS_MOST,
         };
+        // The last to be drawn, since it came last: so older seeds mean what they meant.
+        setup.habits.breadth_units = pick(random, &[0, 0, 4, 64]);
         Self { seed, setup }
     }
 

@@ -135,8 +135,18 @@ impl Pool {
         self.tasks.push_front(task);
     }
 
+    /// Takes a task for a thread of this rank: the newest one, or the oldest while fewer than `breadth` units wait.
+    pub(crate) fn take(&mut self, breadth: u64, slice: u64) -> Option<Task> {
+        let oldest_kind = self.tasks.front().map(|oldest| oldest.kind);
+        if self.units >= breadth || oldest_kind != Some(Kind::Directory) {
+            return self.take_newest(slice);
+        }
+        self.units -= 1;
+        self.tasks.pop_front()
+    }
+
     /// Takes the newest directory, or up to `slice` units of the newest range.
-    pub(crate) fn take_newest(&mut self, slice: u64) -> Option<Task> {
+    fn take_newest(&mut self, slice: u64) -> Option<Task> {
         let newest = self.tasks.back_mut()?;
         let taken = match newest.kind {
             Kind::Files if newest.units(self.batch) > slice => newest.split(slice * self.batch),
@@ -226,6 +236,18 @@ mod tests {
         assert_eq!(pool.units(), 5);
         assert_eq!(pool.take_newest(9), Some(files(50, 45)));
         assert_eq!((pool.take_newest(1), pool.units()), (None, 0));
+    }
+
+    #[test]
+    fn threads_take_the_oldest_directory_while_few_tasks_wait() {
+        let mut pool = Pool::new(10, false);
+        (1..=3).for_each(|seed| pool.push_newest(directory(seed)));
+        assert_eq!(pool.take(3, 1), Some(directory(3)));
+        assert_eq!(pool.take(3, 1), Some(directory(1)));
+        assert_eq!(pool.units(), 1);
+        pool.push_oldest(files(0, 5));
+        assert_eq!(pool.take(9, 1), Some(directory(2)));
+        assert_eq!((pool.take(9, 1), pool.take(9, 1), pool.units()), (Some(files(0, 5)), None, 0));
     }
 
     #[test]

@@ -8,6 +8,9 @@ use crate::message::{Message, Tasks};
 use crate::schedule::Step;
 use crate::{Rank, Reduce, Share};
 
+/// A rank that still works makes pauses up to so many times as long as one that does not: whom it asks sleeps, mostly.
+const PATIENCE_AT_WORK: u32 = 10;
+
 impl<R: Reduce> Engine<R> {
     /// The answer to [`Action::Take`]: what was taken for the rank that it named.
     ///
@@ -89,7 +92,8 @@ impl<R: Reduce> Engine<R> {
         self.counts.tasks_accepted += u64::from(tasks.count);
         self.schedule.received(from);
         self.retry_at = None;
-        self.pauses = 0;
+        // Not at once back to the shortest: who has asked in vain often will soon do so again, above all near the end.
+        self.pauses = self.pauses.saturating_sub(1);
         if self.phase == Phase::Running {
             // Until the driver tells its load again. Where new tasks are returned, one that came is about to run: it must
             // not be returned itself.
@@ -172,11 +176,15 @@ impl<R: Reduce> Engine<R> {
 
     /// Asks somebody, if there is too little work and nobody has been asked yet.
     pub(super) fn seek(&mut self, now: Duration) {
-        if self.asked.is_some() || !self.wants_work() || self.retry_at.is_some_and(|at| now < at) {
+        if self.asked.is_some() || !self.wants_work() {
+            return;
+        }
+        let idle = self.load.waiting == 0 && self.load.running == 0;
+        // A pause that was begun at work may be long: it ends with the work.
+        if self.retry_at.is_some_and(|at| now < at && !(idle && self.rests_at_work)) {
             return;
         }
         self.retry_at = None;
-        let idle = self.load.waiting == 0 && self.load.running == 0;
         match self.schedule.next(&mut self.random, idle) {
             Step::Ask { victim, wait } => {
                 self.asked = Some(victim);
@@ -185,8 +193,10 @@ impl<R: Reduce> Engine<R> {
             }
             Step::Rest => {
                 let pause = self.config.pause_first.saturating_mul(1_u32 << self.pauses);
-                self.retry_at = Some(now + pause.min(self.config.pause_most));
-                self.pauses = (self.pauses + u32::from(pause < self.config.pause_most)).min(20);
+                let most = self.config.pause_most.saturating_mul(if idle { 1 } else { PATIENCE_AT_WORK });
+                self.retry_at = Some(now + pause.min(most));
+                self.rests_at_work = !idle;
+                self.pauses = (self.pauses + u32::from(pause < most)).min(20);
                 self.counts.rests += 1;
             }
             Step::Sleep => {}
