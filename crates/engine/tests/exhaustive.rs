@@ -3,7 +3,31 @@
 //!
 //! In every state: no task is done twice, the end is announced only when all is done and nothing is under way, and nobody
 //! who has left is sent anything. Where nothing can happen any more, all tasks are done and all ranks have left; and from
-//! every state such an end can be reached.
+//! every state such an end can be reached. In some runs a rank wants the job to stop at any moment, or one parcel comes
+//! twice.
+//!
+//! # What is covered
+//! A job of 3 tasks is the smallest in which one can be given while another runs; 5 tasks let work go on from a thief.
+//!
+//! | ranks | schedules | tasks | states |
+//! | --- | --- | --- | --- |
+//! | 2 | all, with both ways to notice the end | 5 | 45 to 1,108 |
+//! | 3 | the same | 3 | 283 to 84 thousand |
+//! | 4 | `centralized`, `centralized-keep` | 5 | 4 to 204 thousand |
+//! | 4, two on a host | `proximity` | 4 | 46 and 91 thousand |
+//! | 4, two on a host | `lifeline` | 3 | 1.1 and 1.9 million |
+//! | 4, two on a host | `hybrid`, token | 3 | 1.9 million |
+//! | 2, with a stop or a repeated parcel | all | 5 | 184 to 6,246 |
+//! | 3, with a stop | `centralized`, `proximity`, `lifeline` | 3 | 10 to 729 thousand |
+//! | 4, only if asked for | `hybrid` with counters; `proximity` of 4 hosts; `lifeline` of 4 hosts with the token | 3 | 0.3 to 4.6 million |
+//!
+//! Not covered with 4 ranks: `random`, and `hybrid` and `lifeline` with counters of 4 hosts. Each has more than 6 million states;
+//! `crates/sim/tests/seeds.rs` draws from them.
+//!
+//! # Rules
+//! Each rule that is switched off ([`Rule`]) is noticed here, in `a_rule_that_is_switched_off_is_noticed`, and by the checkers of
+//! `crates/sim` in `seeds.rs`. `AcceptOnce` needs a parcel that comes twice, which no fabric does: it is tried with 2 ranks, since
+//! with more the second acceptance may reach a rank that has left.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,8 +35,9 @@
     reason = "a test may fail by panicking, and tells how much it saw"
 )]
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 use std::time::Duration;
 
 use atta_engine::{
@@ -22,6 +47,9 @@ use atta_engine::{
 
 /// Times are all zero: a timer that is set may fire at any moment.
 const NOW: Duration = Duration::ZERO;
+
+/// More states than any job here has; a job that has more is too large, or has no end.
+const STATES_MOST: usize = 6_000_000;
 
 /// For each task its children; task 0 is the root.
 type Tree = &'static [&'static [u8]];
@@ -57,15 +85,97 @@ struct Process {
     finishing: bool,
 }
 
-#[derive(Clone, Hash)]
+/// A part of a state and its hash. States share the parts in which they do not differ: a step changes one process and the
+/// few channels that lead to it and from it.
+#[derive(Clone)]
+struct Part<T>(Rc<(T, u128)>);
+
+impl<T: Clone + Hash> Part<T> {
+    fn new(value: T) -> Self {
+        let hash = fingerprint(&value);
+        Self(Rc::new((value, hash)))
+    }
+
+    fn get(&self) -> &T {
+        &self.0.0
+    }
+
+    /// Its hash is not right until [`settle`](Self::settle).
+    fn change(&mut self) -> &mut T {
+        &mut Rc::make_mut(&mut self.0).0
+    }
+
+    fn settle(&mut self) {
+        let (value, hash) = Rc::make_mut(&mut self.0);
+        *hash = fingerprint(value);
+    }
+}
+
+#[derive(Clone)]
 struct World {
     tree: Tree,
-    processes: Vec<Process>,
-    channels: BTreeMap<(u32, u32), VecDeque<Message>>,
+    processes: Vec<Part<Process>>,
+    /// What is under way from rank to rank, at the sender's number times that of ranks plus the receiver's.
+    channels: Vec<Part<VecDeque<Message>>>,
     done: u32,
     /// What a checker has to say.
     wrong: Option<String>,
     result: Option<Done>,
+    trouble: Trouble,
+    was_stopped: bool,
+}
+
+/// What may happen once besides, at any moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Trouble {
+    None,
+    /// The last rank wants the job to stop.
+    Stop,
+    /// A parcel comes twice.
+    Repeat,
+}
+
+/// Two hashes of 64 bits in one pass. Of 10^7 states two look alike with a chance of 10^-24.
+struct Fingerprint(u64, u64);
+
+impl Hasher for Fingerprint {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+        self.write_u64(bytes.len() as u64);
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        for (state, factor) in [(&mut self.0, 0x9E37_79B9_7F4A_7C15), (&mut self.1, 0xC2B2_AE3D_27D4_EB4F)] {
+            let mixed = (*state ^ number).wrapping_mul(factor);
+            *state = (mixed ^ (mixed >> 29)).rotate_left(23).wrapping_add(factor);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+fn fingerprint(value: &impl Hash) -> u128 {
+    let mut hasher = Fingerprint(1, 2);
+    value.hash(&mut hasher);
+    u128::from(hasher.0) << 64 | u128::from(hasher.1)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,10 +183,14 @@ enum Step {
     Deliver(u32, u32),
     Run(u32),
     Timer(u32),
+    /// The last rank wants the job to stop.
+    Stop(u32),
+    /// The next message of a channel comes, and will come again.
+    Repeat(u32, u32),
 }
 
 impl World {
-    fn new(config: Config, hosts: &[u32], tree: Tree) -> Self {
+    fn new(config: Config, hosts: &[u32], tree: Tree, trouble: Trouble) -> Self {
         let size = u32::try_from(hosts.len()).unwrap();
         let process = |rank: u32| {
             let host = hosts[rank as usize];
@@ -85,10 +199,22 @@ impl World {
             let tasks = if rank == 0 { VecDeque::from([0]) } else { VecDeque::new() };
             Process { engine, tasks, done: 0, finishing: false }
         };
-        let processes = (0..size).map(process).collect();
-        let mut world =
-            Self { tree, processes, channels: BTreeMap::new(), done: 0, wrong: None, result: None };
-        (0..size).for_each(|rank| world.tell_load(rank));
+        let processes = (0..size).map(|rank| Part::new(process(rank))).collect();
+        let channels = (0..size * size).map(|_| Part::new(VecDeque::new())).collect();
+        let mut world = Self {
+            tree,
+            processes,
+            channels,
+            done: 0,
+            wrong: None,
+            result: None,
+            trouble,
+            was_stopped: false,
+        };
+        for rank in 0..size {
+            world.tell_load(rank);
+            world.settle(rank);
+        }
         world
     }
 
@@ -96,9 +222,10 @@ impl World {
         if self.wrong.is_some() {
             return Vec::new();
         }
-        let deliver = self.channels.iter().filter(|(_, channel)| !channel.is_empty());
-        let mut steps: Vec<Step> = deliver.map(|((from, to), _)| Step::Deliver(*from, *to)).collect();
-        for (rank, process) in (0..).zip(&self.processes) {
+        let size = self.processes.len() as u32;
+        let deliver = (0..).zip(&self.channels).filter(|(_, channel)| !channel.get().is_empty());
+        let mut steps: Vec<Step> = deliver.map(|(at, _)| Step::Deliver(at / size, at % size)).collect();
+        for (rank, process) in (0..).zip(self.processes.iter().map(Part::get)) {
             if !process.tasks.is_empty() && process.engine.runs_tasks() && !process.finishing {
                 steps.push(Step::Run(rank));
             }
@@ -106,23 +233,44 @@ impl World {
                 steps.push(Step::Timer(rank));
             }
         }
+        match self.trouble {
+            Trouble::None => {}
+            Trouble::Stop => steps.push(Step::Stop(size - 1)),
+            Trouble::Repeat => steps.extend(self.repeats()),
+        }
         steps
     }
 
-    fn apply(&mut self, step: Step, choice: (u64, u64)) {
+    /// Parcels that may come now and later again.
+    fn repeats(&self) -> Vec<Step> {
+        let size = self.processes.len() as u32;
+        let parcel = |channel: &VecDeque<Message>| matches!(channel.front(), Some(Message::Parcel { .. }));
+        let found = (0..).zip(&self.channels).filter(|(_, channel)| parcel(channel.get()));
+        found.map(|(at, _)| Step::Repeat(at / size, at % size)).collect()
+    }
+
+    /// Does a step with this seed for what is drawn in it. Whether anything was drawn.
+    fn apply(&mut self, step: Step, seed: u64) -> bool {
         let rank = match step {
-            Step::Deliver(_, rank) | Step::Run(rank) | Step::Timer(rank) => rank,
+            Step::Deliver(_, rank) | Step::Repeat(_, rank) => rank,
+            Step::Run(rank) | Step::Timer(rank) | Step::Stop(rank) => rank,
         };
-        self.process(rank).engine.reseed(seed_for(choice));
+        self.process(rank).engine.reseed(seed);
         match step {
             Step::Deliver(from, to) => {
-                let message = self.channels.get_mut(&(from, to)).and_then(VecDeque::pop_front).unwrap();
-                if self.processes[to as usize].engine.has_ended() {
-                    self.fail(format!("rank {to} has left, and {from} sends it {message:?}"));
-                } else if let Err(error) = self.process(to).engine.handle_message(NOW, Rank(from), message) {
-                    self.fail(error.to_string());
-                }
-                self.act(to);
+                let message = self.channel(from, to).change().pop_front().unwrap();
+                self.channel(from, to).settle();
+                self.deliver(from, to, message);
+            }
+            Step::Repeat(from, to) => {
+                self.trouble = Trouble::None;
+                let message = self.channel(from, to).get().front().cloned().unwrap();
+                self.deliver(from, to, message);
+            }
+            Step::Stop(rank) => {
+                self.trouble = Trouble::None;
+                self.process(rank).engine.stop(NOW, Reason::Stopped);
+                self.act(rank);
             }
             Step::Run(rank) => {
                 let task = self.process(rank).tasks.pop_back().unwrap();
@@ -140,11 +288,35 @@ impl World {
                 self.act(rank);
             }
         }
+        let drawn = fingerprint(&self.process(rank).engine);
+        self.process(rank).engine.reseed(seed);
+        let has_drawn = drawn != fingerprint(&self.process(rank).engine);
         self.process(rank).engine.reseed(0);
+        self.settle(rank);
+        has_drawn
+    }
+
+    fn deliver(&mut self, from: u32, to: u32, message: Message) {
+        if self.process(to).engine.has_ended() {
+            self.fail(format!("rank {to} has left, and {from} sends it {message:?}"));
+        } else if let Err(error) = self.process(to).engine.handle_message(NOW, Rank(from), message) {
+            self.fail(error.to_string());
+        }
+        self.act(to);
     }
 
     fn process(&mut self, rank: u32) -> &mut Process {
-        &mut self.processes[rank as usize]
+        self.processes[rank as usize].change()
+    }
+
+    fn channel(&mut self, from: u32, to: u32) -> &mut Part<VecDeque<Message>> {
+        let size = self.processes.len();
+        &mut self.channels[from as usize * size + to as usize]
+    }
+
+    /// Takes the hash of a rank anew.
+    fn settle(&mut self, rank: u32) {
+        self.processes[rank as usize].settle();
     }
 
     fn fail(&mut self, why: String) {
@@ -163,7 +335,8 @@ impl World {
         while let Some(action) = self.process(rank).engine.poll_action() {
             match action {
                 Action::Send { to, message } => {
-                    self.channels.entry((rank, to.0)).or_default().push_back(message);
+                    self.channel(rank, to.0).change().push_back(message);
+                    self.channel(rank, to.0).settle();
                 }
                 Action::Take { share, .. } => {
                     let process = self.process(rank);
@@ -193,6 +366,7 @@ impl World {
     }
 
     fn check_end(&mut self, reason: Reason) {
+        self.was_stopped |= reason != Reason::Done;
         let parcel = |message: &Message| matches!(message, Message::Parcel { .. });
         if reason != Reason::Done {
             return;
@@ -200,31 +374,31 @@ impl World {
         if self.done.count_ones() as usize != self.tree.len() {
             self.fail(format!("the end is announced, and only tasks {:b} are done", self.done));
         }
-        if self.channels.values().flatten().any(parcel) {
+        if self.channels.iter().flat_map(Part::get).any(parcel) {
             self.fail("the end is announced, and a parcel is under way".into());
         }
     }
 
     /// What is wrong where nothing can happen any more.
     fn check_last(&self) -> Option<String> {
-        let left = self.processes.iter().all(|process| process.engine.has_ended());
+        let left = self.processes.iter().all(|process| process.get().engine.has_ended());
         let counted = usize::from(self.result.map_or(0, |done| done.0));
         if !left {
             Some("nothing can happen, and somebody has not left".into())
-        } else if counted != self.tree.len() {
+        } else if counted != self.done.count_ones() as usize {
+            Some(format!("the totals are {counted}, and tasks {:b} are done", self.done))
+        } else if counted != self.tree.len() && !self.was_stopped {
             Some(format!("the totals are {counted} of {} tasks", self.tree.len()))
         } else {
             None
         }
     }
 
-    fn key(&self) -> (u64, u64) {
-        let mut one = DefaultHasher::new();
-        let mut other = DefaultHasher::new();
-        other.write_u64(1);
-        self.hash(&mut one);
-        self.hash(&mut other);
-        (one.finish(), other.finish())
+    fn key(&self) -> u128 {
+        let processes = self.processes.iter().map(|part| part.0.1);
+        let channels = self.channels.iter().map(|part| part.0.1);
+        let hashes: Vec<u128> = processes.chain(channels).collect();
+        fingerprint(&(hashes, self.done, self.wrong.is_some(), self.result, self.trouble, self.was_stopped))
     }
 }
 
@@ -241,8 +415,9 @@ struct Found {
 
 /// Visits all states, up to `most`; stops at the first that is wrong.
 fn explore(world: World, choices: u64, most: usize) -> Found {
-    let mut numbers = HashMap::from([(world.key(), 0_usize)]);
-    let mut before: Vec<Vec<usize>> = vec![Vec::new()];
+    let seeds: Vec<u64> = (0..choices).map(|choice| seed_for((choice, choices))).collect();
+    let mut numbers = HashMap::from([(world.key(), 0_u32)]);
+    let mut steps_back = Vec::new();
     let mut last = Vec::new();
     let mut todo = vec![(0, world)];
     while let Some((number, world)) = todo.pop() {
@@ -254,33 +429,38 @@ fn explore(world: World, choices: u64, most: usize) -> Found {
             last.push(number);
         }
         for step in steps {
-            for choice in 0..choices {
+            for seed in &seeds {
                 let mut next = world.clone();
-                next.apply(step, (choice, choices));
-                let fresh = numbers.len();
-                let key = *numbers.entry(next.key()).or_insert(fresh);
-                if key == fresh {
-                    before.push(Vec::new());
+                let has_drawn = next.apply(step, *seed);
+                let fresh = numbers.len() as u32;
+                let found = *numbers.entry(next.key()).or_insert(fresh);
+                if found == fresh {
                     todo.push((fresh, next));
                 }
-                before[key].push(number);
+                steps_back.push((found, number));
+                if !has_drawn {
+                    break;
+                }
             }
         }
         assert!(numbers.len() <= most, "more than {most} states");
     }
-    Found { states: numbers.len(), wrong: unreached(&before, last) }
+    Found { states: numbers.len(), wrong: unreached(numbers.len(), steps_back, last) }
 }
 
-/// Whether some state has no way to an end.
-fn unreached(before: &[Vec<usize>], mut todo: Vec<usize>) -> Option<String> {
-    let mut reached = vec![false; before.len()];
+/// Whether some state has no way to an end. `steps_back`: for each step where it leads and where it comes from.
+fn unreached(states: usize, mut steps_back: Vec<(u32, u32)>, mut todo: Vec<u32>) -> Option<String> {
+    steps_back.sort_unstable();
+    let mut reached = vec![false; states];
     while let Some(state) = todo.pop() {
-        if !std::mem::replace(&mut reached[state], true) {
-            todo.extend(before[state].iter().filter(|earlier| !reached[**earlier]));
+        if !std::mem::replace(&mut reached[state as usize], true) {
+            let first = steps_back.partition_point(|(to, _)| *to < state);
+            let before = steps_back[first..].iter().take_while(|(to, _)| *to == state);
+            todo.extend(before.map(|(_, from)| *from).filter(|from| !reached[*from as usize]));
         }
     }
     let stuck = reached.iter().filter(|reached| !**reached).count();
-    (stuck > 0).then(|| format!("{stuck} of {} states have no way to an end", before.len()))
+    (stuck > 0).then(|| format!("{stuck} of {states} states have no way to an end"))
 }
 
 fn config(schedule: ScheduleKind, termination: Termination) -> Config {
@@ -299,34 +479,93 @@ fn config(schedule: ScheduleKind, termination: Termination) -> Config {
     }
 }
 
-fn all(hosts: &[u32], tree: Tree, choices: u64, most: usize) {
+/// Visits all states of one job, with every rank that may be drawn.
+fn visit(schedule: ScheduleKind, termination: Termination, hosts: &[u32], tree: Tree, trouble: Trouble) {
+    let choices = (hosts.len() as u64).saturating_sub(1).max(1);
+    let world = World::new(config(schedule, termination), hosts, tree, trouble);
+    let found = explore(world, choices, STATES_MOST);
+    let what = format!("{schedule}, {termination}, hosts {hosts:?}, {} tasks, {trouble:?}", tree.len());
+    println!("{what}: {} states", found.states);
+    assert_eq!(found.wrong, None, "{what}");
+}
+
+fn all(hosts: &[u32], tree: Tree, trouble: Trouble) {
     for schedule in ScheduleKind::ALL {
         for termination in Termination::ALL {
-            let found = explore(World::new(config(schedule, termination), hosts, tree), choices, most);
-            println!("{schedule}, {termination}, {} ranks: {} states", hosts.len(), found.states);
-            assert_eq!(found.wrong, None, "{schedule}, {termination}, {} ranks", hosts.len());
+            visit(schedule, termination, hosts, tree, trouble);
         }
     }
 }
 
 #[test]
 fn one_rank() {
-    all(&[0], WIDE, 1, 1_000);
+    all(&[0], WIDE, Trouble::None);
 }
 
 #[test]
 fn two_ranks() {
-    all(&[0, 1], WIDE, 1, 3_000_000);
+    for trouble in [Trouble::None, Trouble::Stop, Trouble::Repeat] {
+        all(&[0, 1], WIDE, trouble);
+    }
 }
 
 #[test]
 fn three_ranks() {
-    all(&[0, 1, 1], FORK, 2, 3_000_000);
+    all(&[0, 1, 1], FORK, Trouble::None);
 }
 
+#[test]
+fn three_ranks_and_a_stop() {
+    for schedule in [ScheduleKind::Centralized, ScheduleKind::Proximity, ScheduleKind::Lifeline] {
+        for termination in Termination::ALL {
+            visit(schedule, termination, &[0, 1, 1], FORK, Trouble::Stop);
+        }
+    }
+}
+
+/// All on hosts of their own, and two on each of two.
+const FOUR_HOSTS: &[u32] = &[0, 1, 2, 3];
+const TWO_HOSTS: &[u32] = &[0, 0, 1, 1];
+
+#[test]
+fn four_ranks_with_a_master_or_a_request_vector() {
+    for termination in Termination::ALL {
+        visit(ScheduleKind::Centralized, termination, FOUR_HOSTS, TWICE, Trouble::None);
+        visit(ScheduleKind::CentralizedKeep, termination, FOUR_HOSTS, TWICE, Trouble::None);
+        visit(ScheduleKind::Proximity, termination, TWO_HOSTS, COMB, Trouble::None);
+    }
+}
+
+#[test]
+fn four_ranks_with_lifelines_and_counters() {
+    visit(ScheduleKind::Lifeline, Termination::Counters, TWO_HOSTS, FORK, Trouble::None);
+}
+
+#[test]
+fn four_ranks_with_lifelines_and_a_token() {
+    visit(ScheduleKind::Lifeline, Termination::Token, TWO_HOSTS, FORK, Trouble::None);
+}
+
+#[test]
+fn four_ranks_that_draw_their_victims_and_a_token() {
+    visit(ScheduleKind::Hybrid, Termination::Token, TWO_HOSTS, FORK, Trouble::None);
+}
+
+#[test]
+#[ignore = "minutes: ./check long"]
+fn four_ranks_more() {
+    visit(ScheduleKind::Hybrid, Termination::Counters, TWO_HOSTS, FORK, Trouble::None);
+    visit(ScheduleKind::Lifeline, Termination::Token, FOUR_HOSTS, FORK, Trouble::None);
+    for termination in Termination::ALL {
+        visit(ScheduleKind::Proximity, termination, FOUR_HOSTS, FORK, Trouble::None);
+    }
+}
+
+/// Whether it is noticed that a rule is switched off.
 fn is_caught(rule: Rule, schedule: ScheduleKind, termination: Termination, hosts: &[u32], tree: Tree) {
     let config = Config { rules: Rules::without(rule), ..config(schedule, termination) };
-    let found = explore(World::new(config, hosts, tree), 2, 5_000_000);
+    let trouble = if rule == Rule::AcceptOnce { Trouble::Repeat } else { Trouble::None };
+    let found = explore(World::new(config, hosts, tree, trouble), 2, STATES_MOST);
     println!("{rule:?}: {:?} after {} states", found.wrong, found.states);
     assert!(
         found.wrong.is_some(),
@@ -339,10 +578,14 @@ fn is_caught(rule: Rule, schedule: ScheduleKind, termination: Termination, hosts
 fn a_rule_that_is_switched_off_is_noticed() {
     use ScheduleKind::Random;
     use Termination::{Counters, Token};
-    is_caught(Rule::AwaitAcceptance, Random, Token, &[0, 1, 2], COMB);
-    is_caught(Rule::SecondWave, Random, Counters, &[0, 1, 2], TWICE);
-    is_caught(Rule::SumsAgree, Random, Counters, &[0, 1, 2], TWICE);
-    is_caught(Rule::Blacken, Random, Token, &[0, 1, 2], TWICE);
-    is_caught(Rule::AwaitAnswer, Random, Counters, &[0, 1, 2], FORK);
-    is_caught(Rule::AwaitChildren, Random, Counters, &[0, 1], FORK);
+    for rule in Rule::ALL {
+        match rule {
+            Rule::AwaitAcceptance => is_caught(rule, Random, Token, &[0, 1, 2], COMB),
+            Rule::AcceptOnce => is_caught(rule, Random, Counters, &[0, 1], FORK),
+            Rule::SecondWave | Rule::SumsAgree => is_caught(rule, Random, Counters, &[0, 1, 2], TWICE),
+            Rule::Blacken => is_caught(rule, Random, Token, &[0, 1, 2], TWICE),
+            Rule::AwaitAnswer => is_caught(rule, Random, Counters, &[0, 1, 2], FORK),
+            Rule::AwaitChildren => is_caught(rule, Random, Counters, &[0, 1], FORK),
+        }
+    }
 }
