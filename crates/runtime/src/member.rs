@@ -25,7 +25,7 @@ use crate::pool::run_with;
 use crate::stream::{self, Outbox, Stream};
 use crate::{Job, Options, Outcome, Status};
 
-/// The first pause of polling after a message has come. A sleep of 50 us takes some 100.
+/// The first pause of polling after something has stirred. A sleep of 50 us takes some 100.
 const POLL_FIRST: Duration = Duration::from_micros(50);
 /// The longest, while this rank has work: a thief waits for it at most so long, and it costs under 1 % of a core.
 const POLL_BUSY: Duration = Duration::from_millis(1);
@@ -99,6 +99,8 @@ pub struct Member<'e, 'r, R: Reduce> {
     is_polled: bool,
     /// The next pause.
     poll: Duration,
+    /// Whether this rank has asked another one since the last pause: the answer may come soon.
+    has_asked: bool,
     /// Messages for the engine that came before it was started.
     early: VecDeque<Received>,
     outbox: Outbox,
@@ -141,6 +143,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             bell: bell.clone(),
             is_polled,
             poll: POLL_FIRST,
+            has_asked: false,
             early,
             outbox: Outbox::new(bell.clone()),
             receiver: None,
@@ -239,7 +242,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
     /// Takes in what has come and does what follows from it. Returns for how long to wait.
     fn exchange(&mut self, local: &dyn Local, totals: impl Fn() -> Option<R>) -> Result<Duration, RankError> {
         let began = Instant::now();
-        let mut came = 0;
+        let (mut came, mut asked) = (0, 0);
         // What comes after the farewell belongs to whatever the ranks do next over this fabric.
         while came < MESSAGES_AT_ONCE
             && !self.left
@@ -251,6 +254,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             }
             let from = Rank(from);
             let message = Message::decode(&message).map_err(|error| RankError::Wire { from, error })?;
+            asked += usize::from(matches!(message, Message::Request { .. }));
             let now = self.now();
             self.engine.handle_message(now, from, message)?;
             self.act(local, &totals)?;
@@ -266,7 +270,11 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             self.busy += began.elapsed();
         }
         let Load { waiting, running, .. } = local.load();
-        Ok(self.pause(came > 0 || waits, waiting == 0 && running == 0))
+        let is_idle = waiting == 0 && running == 0;
+        // Who has nothing to give has said so: that another rank asked tells of nothing to come.
+        let meaningless = if is_idle { asked } else { 0 };
+        let asks = std::mem::take(&mut self.has_asked);
+        Ok(self.pause(came > meaningless || asks || waits, is_idle))
     }
 
     fn send(&mut self, to: u32, message: Vec<u8>) -> Result<(), RankError> {
@@ -307,6 +315,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
                     match message {
                         Message::Nothing => local.set_wanted(true),
                         Message::Parcel { .. } => local.set_wanted(false),
+                        Message::Request { .. } => self.has_asked = true,
                         _ => {}
                     }
                     self.send(to.0, message.encode())?;
