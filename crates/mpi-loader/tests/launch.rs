@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+use atta_testkit::hosts::Hosts;
 use atta_testkit::mpi::{self, Mpi};
-use atta_testkit::skip::skipped;
+use atta_testkit::skip::{skipped, unless_available};
 
 static BUILT: LazyLock<Built> = LazyLock::new(Built::new);
 
@@ -103,6 +104,30 @@ fn ranks_conform_under_every_mpi() {
 fn jobs_conform_under_every_mpi() {
     for mpi in mpis("jobs_conform_under_every_mpi") {
         [1, 2, 3, 5, 8].into_iter().for_each(|ranks| expect_conforming(mpi, ranks, &["job"]));
+    }
+}
+
+// The body asks every rank for its neighbours, too: each must be one of two, and each the other's.
+#[test]
+fn ranks_of_three_hosts_conform_and_know_who_is_near() {
+    let test = "ranks_of_three_hosts_conform_and_know_who_is_near";
+    if mpis(test).is_empty() {
+        return;
+    }
+    let Some(hosts) = unless_available(test, Hosts::new(3)) else { return };
+    for mpi in &BUILT.mpis {
+        for what in ["fabric", "job"] {
+            let Some(mut command) = mpi.launch_on(&hosts, 2, Some(&mpi.plugin)) else {
+                skipped(test, &format!("no way to launch on several hosts with {}", mpi.version));
+                continue;
+            };
+            command.arg(&BUILT.program).arg(what);
+            let ended = ended(command);
+            let lines =
+                ended.said.lines().filter(|line| line.starts_with("conforms: 6 ranks, 2 on this host, "));
+            assert_eq!(lines.count(), 1, "{}, {what}: {}", mpi.version, ended.said);
+            assert_eq!(ended.code, Some(0), "{}, {what}: {}", mpi.version, ended.said);
+        }
     }
 }
 

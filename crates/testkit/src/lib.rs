@@ -10,12 +10,14 @@
 //! | [`oracle`] | the walk that results are compared with |
 //! | [`churn`] | threads that change a tree during a walk |
 //! | [`slow`] | a file system with a latency, faults and up to 10^7 files and more, in a process of its own |
+//! | [`hosts`] | several hosts on one machine |
 //! | [`lock`] | one test at a time, across test programs |
 //! | [`mpi`] | real ranks under the MPIs that are installed |
 //! | [`skip`] | one way to say that a test could not run here |
 //! | [`random`] | numbers that depend on a seed alone |
 
 pub mod churn;
+pub mod hosts;
 pub mod lock;
 pub mod mounts;
 pub mod mpi;

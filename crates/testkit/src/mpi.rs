@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
+use crate::hosts::Hosts;
 use crate::lock::Lock;
 
 /// The longest that a launch may take. It only ends what hangs, and shows as exit code 124.
@@ -62,25 +63,57 @@ impl Mpi {
         command.args(["-np", &ranks.to_string()]);
         if self.is_open() {
             command.arg("--oversubscribe");
-            // Without this list Open MPI 5 takes a second to begin.
-            if self.version.contains(" 5.") {
-                command.args(["--mca", "btl", "self,sm,tcp"]);
-            }
-            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            self.tune(&mut command);
         }
         command
+    }
+
+    /// A launch of so many ranks on each of these hosts; the program and its arguments are to be added. None: this MPI's
+    /// launcher is not known to reach them.
+    #[must_use]
+    pub fn launch_on(&self, hosts: &Hosts, ranks_per_host: u32, plugin: Option<&Path>) -> Option<Command> {
+        let mut command = hosts.on_front();
+        add_patient(&mut command, &self.mpirun, plugin);
+        let names = (0..hosts.count()).map(|host| format!("{}:{ranks_per_host}", hosts.name(host)));
+        let list = names.collect::<Vec<_>>().join(",");
+        if self.is_open() && self.version.contains(" 5.") {
+            command.args(["--prtemca", "plm_ssh_agent"]).arg(hosts.agent()).args(["--host", &list]);
+            command.args(["--mca", "mpi_yield_when_idle", "1", "--bind-to", "none", "-x", PLUGIN_VARIABLE]);
+            self.tune(&mut command);
+        } else if self.version.contains("HYDRA") {
+            command.args(["-launcher", "ssh", "-launcher-exec"]).arg(hosts.agent()).args(["-hosts", &list]);
+        } else {
+            return None;
+        }
+        let ranks = ranks_per_host as usize * hosts.count();
+        command.args(["-np", &ranks.to_string()]);
+        Some(command)
+    }
+
+    /// What an Open MPI needs to begin soon, and as root.
+    fn tune(&self, command: &mut Command) {
+        // Without this list Open MPI 5 takes a second to begin.
+        if self.version.contains(" 5.") {
+            command.args(["--mca", "btl", "self,sm,tcp"]);
+        }
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
 }
 
 /// A command that a hang does not outlive, with this plug-in.
 #[must_use]
 pub fn patient(program: &Path, plugin: Option<&Path>) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", PATIENCE_SECONDS]).arg(program).env_remove(PLUGIN_VARIABLE);
+    let mut command = Command::new("env");
+    add_patient(&mut command, program, plugin);
+    command
+}
+
+/// The same behind a program that starts another one.
+fn add_patient(command: &mut Command, program: &Path, plugin: Option<&Path>) {
+    command.args(["timeout", "--kill-after=10", PATIENCE_SECONDS]).arg(program).env_remove(PLUGIN_VARIABLE);
     if let Some(plugin) = plugin {
         command.env(PLUGIN_VARIABLE, plugin);
     }
-    command
 }
 
 /// Runs a launch when no other one runs: ranks that poll take all cores.

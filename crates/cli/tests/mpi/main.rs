@@ -16,10 +16,11 @@ use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use atta_testkit::hosts::Hosts;
 use atta_testkit::lock::Lock;
 use atta_testkit::mpi::{self, Mpi};
 use atta_testkit::scratch::Scratch;
-use atta_testkit::skip::{self, skipped};
+use atta_testkit::skip::{skipped, unless_available};
 use atta_testkit::slow::SlowFs;
 use atta_testkit::trees;
 use rustix::process::{Pid, Signal, kill_process};
@@ -177,6 +178,75 @@ fn a_signal_to_one_rank_ends_all_with_a_partial_summary() {
     }
 }
 
+/// Three hosts, or none after saying why not.
+fn three_hosts(test: &str) -> Option<Hosts> {
+    if mpis(test).is_empty() { None } else { unless_available(test, Hosts::new(3)) }
+}
+
+/// A launch of `atta walk` on these hosts, two ranks on each.
+fn ranks_on(mpi: &Mpi, hosts: &Hosts, arguments: &[&str]) -> Option<Command> {
+    let mut command = mpi.launch_on(hosts, 2, Some(&mpi.plugin))?;
+    command.arg(env!("CARGO_BIN_EXE_atta")).arg("walk").args(arguments).stdin(Stdio::null());
+    Some(command)
+}
+
+#[test]
+fn ranks_of_three_hosts_give_one_summary_and_one_list() {
+    let test = "ranks_of_three_hosts_give_one_summary_and_one_list";
+    let Some(hosts) = three_hosts(test) else { return };
+    let (scratch, tree) = tree("mpi-hosts");
+    let alone: Value = serde_json::from_slice(&walk(["--json"]).arg(&tree).output().unwrap().stdout).unwrap();
+    let expected = paths(&walk(["-0", "-q"]).arg(&tree).output().unwrap().stdout);
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        for schedule in ["lifeline", "proximity"] {
+            let what = format!("{}: {schedule}", mpi.version);
+            let stats = scratch.join(format!("{schedule}-{number}"));
+            let stats_option = stats.to_str().unwrap();
+            let Some(mut command) =
+                ranks_on(mpi, &hosts, &["--json", "--schedule", schedule, "--stats", stats_option, &tree])
+            else {
+                skipped(test, &format!("no way to launch on several hosts with {}", mpi.version));
+                continue;
+            };
+            let output = mpi::alone(&mut command);
+            expect_code(&output, 0, &what);
+            // More than one summary is no JSON.
+            let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(summary["totals"], alone["totals"], "{what}");
+            assert_eq!(summary["ranks"].as_array().map(Vec::len), Some(6), "{what}");
+            let mut command = ranks_on(mpi, &hosts, &["-0", "-q", "--schedule", schedule, &tree]).unwrap();
+            let listed = mpi::alone(&mut command);
+            expect_code(&listed, 0, &what);
+            assert!(paths(&listed.stdout) == expected, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_root_that_is_another_file_system_on_one_host_is_refused() {
+    let test = "a_root_that_is_another_file_system_on_one_host_is_refused";
+    let Some(hosts) = three_hosts(test) else { return };
+    let scratch = scratch("mpi-roots");
+    let root = make_directory(scratch.join("root"));
+    std::fs::write(root.join("file"), b"content").unwrap();
+    let root = root.to_str().unwrap();
+    let mounted = hosts.on(1).args(["mount", "-t", "tmpfs", "tmpfs", root]).status().unwrap();
+    assert!(mounted.success());
+    for mpi in mpis(test) {
+        let Some(mut command) = ranks_on(mpi, &hosts, &[root]) else { continue };
+        let output = mpi::alone(&mut command);
+        expect_code(&output, 4, &mpi.version);
+        let told = text(&output.stderr);
+        assert_eq!(
+            told.matches("ranks see different things at a PATH").count(),
+            1,
+            "{}: {told}",
+            mpi.version
+        );
+        assert!(output.stdout.is_empty(), "{}: {}", mpi.version, text(&output.stdout));
+    }
+}
+
 /// Waits until the ranks below this process walk, and gives the id of the newest. Started `atta`s that have not met yet
 /// would be ended by a signal without a word.
 fn one_of_the_ranks(launcher: u32) -> i32 {
@@ -314,7 +384,7 @@ fn an_idle_rank_hardly_uses_a_core() {
         let lock = Lock::for_mounts().expect("take the lock of mounts");
         // One directory with one file: each request follows from the last, so there is work for one rank alone.
         let builder = SlowFs::builder().directories(1, 1).files(1).latency(Duration::from_secs(2));
-        let Some(slow) = skip::unless_available(test, builder.mount()) else { return };
+        let Some(slow) = unless_available(test, builder.mount()) else { return };
         let stats = scratch.join("stats.json");
         let (path, file) = (slow.path().to_str().unwrap(), stats.to_str().unwrap());
         let output = mpi::alone(&mut ranks(mpi, 2, &[path, "--threads", "1", "--stats", file, "--json"]));
