@@ -14,6 +14,8 @@ use crate::stream::Outbox;
 
 /// Bytes of tasks in one parcel, about: large enough for many directories, small enough to arrive at once.
 const PARCEL_BYTES: usize = 256 << 10;
+/// Tasks that are looked at for one parcel, at most: those that stay are moved, and nobody else can take them meanwhile.
+const LOOKS_MOST: u64 = 4096;
 
 /// Speaks with the other ranks of a job.
 pub(crate) trait Peer {
@@ -44,7 +46,7 @@ pub(crate) trait Local {
     /// How many there are. Zero exactly if there are none: see [`Idle::busy`](crate::idle::Idle::busy).
     fn load(&self) -> Load;
 
-    /// Takes some for another rank, oldest first.
+    /// Takes some for another rank: of a share of all, as large a part of the old ones as of the new.
     fn take(&self, share: Share) -> Tasks;
 
     /// Adds some from another rank.
@@ -82,9 +84,11 @@ impl<J: Job> Local for Shared<'_, J> {
     }
 
     fn take(&self, share: Share) -> Tasks {
-        let mut parcel = Packer { shared: self, bytes: Vec::new(), tasks: Vec::new(), stay: Vec::new() };
-        let most = usize::try_from(share.of(self.load().waiting)).unwrap_or(usize::MAX);
-        parcel.fill(most);
+        let waiting = self.load().waiting;
+        let most = share.of(waiting);
+        let among = if matches!(share, Share::Part(_)) { waiting } else { most };
+        let mut parcel = Packer::new(self, most, among);
+        parcel.fill();
         parcel.seal()
     }
 
@@ -104,32 +108,41 @@ impl<J: Job> Local for Shared<'_, J> {
     }
 }
 
-/// Puts tasks into a parcel.
+/// Puts tasks into a parcel: `most` among so many, from the oldest on. The oldest are the largest, so whoever gave them all
+/// away would soon be without any; those between them stay.
 struct Packer<'a, 'b, J: Job> {
     shared: &'a Shared<'b, J>,
     bytes: Vec<u8>,
     tasks: Vec<J::Task>,
-    /// What cannot be bytes, and so stays.
+    /// What cannot be bytes, or is this rank's part.
     stay: Vec<J::Task>,
+    most: u64,
+    among: u64,
+    /// Tasks that were looked at.
+    seen: u64,
 }
 
-impl<J: Job> Packer<'_, '_, J> {
-    /// Takes up to `most` tasks: those that must leave, where there are such; else those that no worker holds, then the
-    /// oldest of each worker in turn.
-    fn fill(&mut self, most: usize) {
+impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
+    fn new(shared: &'a Shared<'b, J>, most: u64, among: u64) -> Self {
+        Self { shared, bytes: Vec::new(), tasks: Vec::new(), stay: Vec::new(), most, among, seen: 0 }
+    }
+
+    /// Takes tasks: those that must leave, where there are such; else those that no worker holds, then the oldest of each
+    /// worker in turn.
+    fn fill(&mut self) {
         let shared = self.shared;
         let first = if shared.kept.is_some() { &shared.outgoing } else { &shared.seeds };
-        while self.wants(most)
+        while self.wants()
             && let Some(task) = next(|| first.steal())
         {
             self.add(task);
         }
         let workers = if shared.kept.is_some() { 0 } else { shared.started.load(Ordering::Acquire) };
         let mut found = true;
-        while found && self.wants(most) {
+        while found && self.wants() {
             found = false;
             for stealer in shared.stealers.iter().take(workers) {
-                if self.wants(most)
+                if self.wants()
                     && let Some(task) = next(|| stealer.steal())
                 {
                     found = true;
@@ -139,12 +152,15 @@ impl<J: Job> Packer<'_, '_, J> {
         }
     }
 
-    fn wants(&self, most: usize) -> bool {
-        self.tasks.len() + self.stay.len() < most && self.bytes.len() < PARCEL_BYTES
+    fn wants(&self) -> bool {
+        self.seen < self.among.min(LOOKS_MOST) && self.bytes.len() < PARCEL_BYTES
     }
 
     fn add(&mut self, task: J::Task) {
-        if self.shared.job.pack(&task, self.tasks.last(), &mut self.bytes) {
+        let due = |seen| (u128::from(seen) * u128::from(self.most)).div_ceil(u128::from(self.among));
+        let is_due = due(self.seen + 1) > due(self.seen);
+        self.seen += 1;
+        if is_due && self.shared.job.pack(&task, self.tasks.last(), &mut self.bytes) {
             self.tasks.push(task);
         } else {
             self.stay.push(task);
@@ -173,5 +189,65 @@ fn next<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
             Steal::Empty => return None,
             Steal::Retry => std::hint::spin_loop(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, Queue};
+
+    /// Numbers, four bytes each; nothing runs. Numbers divisible by 1,000 cannot leave.
+    struct Numbers;
+
+    impl Job for Numbers {
+        type Task = u32;
+        type Worker = ();
+
+        fn worker(&self, _index: usize) {}
+
+        fn run(&self, _worker: &mut (), _task: u32, _queue: &mut Queue<'_, Self>) {}
+
+        fn pack(&self, task: &u32, _last: Option<&u32>, out: &mut Vec<u8>) -> bool {
+            out.extend_from_slice(&task.to_le_bytes()[..if task.is_multiple_of(1000) { 0 } else { 4 }]);
+            !task.is_multiple_of(1000)
+        }
+    }
+
+    /// What is taken of numbers that wait in the deque of a worker and outside, and how many are left.
+    fn taken(
+        outside: impl Iterator<Item = u32>,
+        inside: impl Iterator<Item = u32>,
+        share: Share,
+    ) -> (Vec<u32>, u64) {
+        let deques = [crossbeam_deque::Worker::new_lifo()];
+        let shared = Shared::new(&Numbers, &Options::default(), &deques, None);
+        shared.started.store(1, Ordering::Release);
+        outside.for_each(|number| shared.seeds.push(number));
+        inside.for_each(|number| deques[0].push(number));
+        let tasks = shared.take(share);
+        let numbers: Vec<u32> =
+            tasks.bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        assert_eq!(numbers.len(), tasks.count as usize);
+        (numbers, (shared.seeds.len() + deques[0].len()) as u64)
+    }
+
+    #[test]
+    fn a_part_is_taken_from_old_and_new_tasks_alike() {
+        let half = Share::Part(1 << 15);
+        assert_eq!(taken(1..4, 4..10, half), (vec![1, 2, 4, 6, 8], 4));
+        assert_eq!(taken(1..1, 1..9, Share::Part(1 << 14)), (vec![1, 5], 6));
+        assert_eq!(taken(1..3, 3..9, Share::One), (vec![1], 7));
+        assert_eq!(taken(1..1, 1..9, Share::AllBut(5)), (vec![1, 2, 3], 5));
+        assert_eq!(taken(1..1, 1..1, half), (vec![], 0));
+    }
+
+    #[test]
+    fn what_cannot_leave_stays_and_few_are_moved_of_many() {
+        assert_eq!(taken(999..1001, 1001..1002, Share::AllBut(0)), (vec![999, 1001], 1));
+        let (given, left) = taken(1..10, 10..100_000, Share::Part(1 << 15));
+        assert_eq!(given.len() as u64 + left, 99_999);
+        assert!((2000..=2048).contains(&given.len()), "{}", given.len());
+        assert!(given.iter().all(|number| *number < 5000));
     }
 }

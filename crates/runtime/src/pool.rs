@@ -26,6 +26,9 @@ use crate::{Job, Queue, Rate, SpillReport, Stop, Threads, available_cores};
 const TICK_FIRST: Duration = Duration::from_millis(4);
 const TICK_LATER: Duration = Duration::from_millis(25);
 const TICKS_FIRST: u32 = 25;
+/// While fewer tasks than this wait on one rank of several, workers open directories in breadth. More make no better parcels.
+const BREADTH: usize = 16;
+
 /// How a job is run.
 #[derive(Debug)]
 pub struct Options<'a> {
@@ -110,6 +113,8 @@ pub(crate) struct Shared<'a, J: Job> {
     pub(crate) outgoing: Injector<J::Task>,
     /// Of what a task leads to, so many stay; none: all.
     pub(crate) kept: Option<usize>,
+    /// While fewer tasks than this wait, about, workers take the oldest and not the newest.
+    pub(crate) breadth: usize,
     /// Whether another rank asked for work in vain: a reason to cut work finer.
     pub(crate) is_wanted: AtomicBool,
     /// Workers that have been started; they are the first of `stealers`.
@@ -179,7 +184,12 @@ pub(crate) fn run_with<J: Job>(
 }
 
 impl<'a, J: Job> Shared<'a, J> {
-    fn new(job: &'a J, options: &Options<'_>, deques: &[Worker<J::Task>], peer: Option<&dyn Peer>) -> Self {
+    pub(crate) fn new(
+        job: &'a J,
+        options: &Options<'_>,
+        deques: &[Worker<J::Task>],
+        peer: Option<&dyn Peer>,
+    ) -> Self {
         let bell = peer.map_or_else(Bell::default, Peer::bell);
         Self {
             job,
@@ -192,6 +202,7 @@ impl<'a, J: Job> Shared<'a, J> {
             seeds: Injector::new(),
             outgoing: Injector::new(),
             kept: peer.and_then(Peer::kept),
+            breadth: if peer.is_some() { BREADTH } else { 0 },
             is_wanted: AtomicBool::new(false),
             started: AtomicUsize::new(0),
             wanted: AtomicUsize::new(deques.len()),

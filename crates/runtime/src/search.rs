@@ -34,7 +34,7 @@ impl Search {
         }
         let surplus = || self.index >= shared.wanted.load(Ordering::Relaxed);
         if !surplus()
-            && let Some(task) = deque.pop()
+            && let Some(task) = self.own(shared, deque)
         {
             return Some(task);
         }
@@ -42,6 +42,16 @@ impl Search {
         let found = self.search(shared, deque, worker);
         shared.meter(self.index).waited(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
         found
+    }
+
+    /// The next of this worker's own tasks: the newest. Where there are other ranks, the oldest of all while there are few:
+    /// so there are soon many, and a part of them is a part of the work.
+    fn own<J: Job>(&self, shared: &Shared<'_, J>, deque: &Worker<J::Task>) -> Option<J::Task> {
+        if deque.len() * shared.started.load(Ordering::Relaxed) >= shared.breadth {
+            return deque.pop();
+        }
+        let oldest = settle(|| shared.seeds.steal());
+        oldest.or_else(|| settle(|| shared.stealers[self.index].steal()))
     }
 
     fn search<J: Job>(
@@ -75,7 +85,7 @@ impl Search {
         deque: &Worker<J::Task>,
         worker: &mut J::Worker,
     ) -> Option<J::Task> {
-        if let Some(task) = deque.pop() {
+        if let Some(task) = self.own(shared, deque) {
             return Some(task);
         }
         if let Some(task) = settle(|| shared.seeds.steal()) {

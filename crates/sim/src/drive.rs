@@ -150,6 +150,9 @@ impl World {
         process.stats.readdir_ns += running.readdir_ns;
         process.stats.stat_ns += running.stat_ns;
         process.stats.last_task_ns = self.now;
+        let worker = &mut process.workers[thread as usize];
+        worker.tasks += running.done.tasks();
+        worker.work_ns += running.readdir_ns + running.stat_ns;
         atta_engine::Reduce::merge(&mut process.stats.done, &running.done);
         atta_engine::Reduce::merge(&mut self.check.totals, &running.done);
         let (check, pool) = (&mut self.check, &mut process.pool);

@@ -41,7 +41,7 @@ pub use check::{Violation, Wrong};
 pub use cost::Costs;
 pub use fabric::{Observer, Simulated, simulated};
 pub use network::{Network, Topology};
-pub use outcome::{Outcome, RankStats};
+pub use outcome::{Outcome, RankStats, WorkerStats};
 pub use setup::{Disturbance, Habits, Setup};
 pub use swarm::Scenario;
 pub use totals::Totals;

@@ -32,6 +32,15 @@ impl RankStats {
     }
 }
 
+/// What one thread that works did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// Directories and files.
+    pub tasks: u64,
+    /// Time in them.
+    pub work_ns: u64,
+}
+
 /// A simulation that broke no rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -51,6 +60,8 @@ pub struct Outcome {
     pub threads: u64,
     /// Each rank by its number.
     pub ranks: Vec<RankStats>,
+    /// The threads of each rank in turn; a rank that runs no tasks (a master) is one that did none.
+    pub workers: Vec<WorkerStats>,
     /// What was sent, by kind as in [`KINDS`].
     pub kinds: [Volume; KINDS.len()],
     /// What was sent, by pair, if it was asked for: sender times number of ranks plus receiver.
@@ -103,12 +114,23 @@ impl Outcome {
         (self.run_ns - self.first_out_ns) as f64 / self.run_ns.max(1) as f64
     }
 
-    /// The largest share of all tasks that a rank did, less the smallest. A rank that runs none (a master) counts too.
+    /// The largest share of all tasks that a worker did, less the smallest. A master counts too.
     #[must_use]
     pub fn spread(&self) -> f64 {
-        let tasks = || self.ranks.iter().map(|rank| rank.done.tasks());
-        let (most, least) = (tasks().max().unwrap_or(0), tasks().min().unwrap_or(0));
-        (most - least) as f64 / self.totals.tasks().max(1) as f64
+        self.spread_of(|worker| worker.tasks)
+    }
+
+    /// The same for the time in tasks. Workers that are busy for as long do not do as many: a directory takes longer than a
+    /// file.
+    #[must_use]
+    pub fn time_spread(&self) -> f64 {
+        self.spread_of(|worker| worker.work_ns)
+    }
+
+    fn spread_of(&self, of: fn(&WorkerStats) -> u64) -> f64 {
+        let each = || self.workers.iter().map(of);
+        let (most, least) = (each().max().unwrap_or(0), each().min().unwrap_or(0));
+        (most - least) as f64 / each().sum::<u64>().max(1) as f64
     }
 
     /// The most tasks that waited on one rank.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use atta_engine::{Engine, Message};
 
-use crate::outcome::RankStats;
+use crate::outcome::{RankStats, WorkerStats};
 use crate::setup::Setup;
 use crate::task::Pool;
 use crate::totals::Totals;
@@ -21,6 +21,8 @@ pub(crate) struct Process {
     pub(crate) pool: Pool,
     /// What each thread is at.
     pub(crate) threads: Box<[Option<Running>]>,
+    /// What each thread has done.
+    pub(crate) workers: Box<[WorkerStats]>,
     /// How many threads are at something.
     pub(crate) running: u32,
     /// What came and was not read yet.
@@ -52,12 +54,14 @@ impl Process {
         let slow_one_in = u64::from(setup.disturbance.slow_one_in);
         let is_slow =
             slow_one_in > 0 && mix(setup.engine.seed ^ mix(u64::from(rank))).is_multiple_of(slow_one_in);
+        let threads = setup.habits.threads.max(1) as usize;
         Self {
             runs_tasks: engine.runs_tasks(),
             hands_in: engine.hands_in().is_some(),
-            engine,
             pool: Pool::new(setup.habits.batch_files, setup.habits.gives_evenly),
-            threads: vec![None; setup.habits.threads.max(1) as usize].into(),
+            threads: vec![None; threads].into(),
+            workers: vec![WorkerStats::default(); if engine.runs_tasks() { threads } else { 1 }].into(),
+            engine,
             running: 0,
             inbox: VecDeque::new(),
             free_at: 0,

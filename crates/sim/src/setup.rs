@@ -30,7 +30,7 @@ pub struct Habits {
     /// largest, so that half of the tasks is nearly all of the work, and who gave it is soon without any.
     pub gives_evenly: bool,
     /// While fewer units than this wait, threads take the oldest task and not the newest: directories are opened in breadth
-    /// until there are enough tasks for others. The program does not do so yet: 0.
+    /// until there are enough tasks for others.
     pub breadth_units: u64,
     /// Whether parcels carry a whole path for each file; otherwise the directory's path and names.
     pub full_paths: bool,
@@ -53,7 +53,7 @@ impl Habits {
             slice_units: 1,
             chunk_entries: 4096,
             gives_evenly: true,
-            breadth_units: 0,
+            breadth_units: 16,
             full_paths: false,
             aggregate_files: 0,
         }

@@ -203,6 +203,7 @@ impl World {
             threads: workers().map(|process| process.threads.len() as u64).sum(),
             counts: sum(self.processes.iter().map(|process| process.engine.counts())),
             ranks: self.processes.iter().map(|process| process.stats).collect(),
+            workers: self.processes.iter().flat_map(|process| process.workers.iter().copied()).collect(),
             kinds: self.traffic.kinds,
             pairs: self.traffic.pairs,
             events: self.handled,

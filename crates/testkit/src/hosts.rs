@@ -15,9 +15,9 @@
 //! as well when the test program ends in whatever way. With the keeper, the first process of its host, the kernel ends all
 //! others there, and the namespaces go with them.
 
-use std::fs::{self, Permissions};
-use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -202,8 +202,8 @@ fn write_agent(path: &Path, names: &[String], hosts: &[Keeper]) -> io::Result<()
         "#!/bin/sh\nwhile :; do case \"$1\" in -*) shift ;; *) break ;; esac; done\n\
          host=$1\nshift\ncase $host in\n{cases}  *) echo \"no such host: $host\" >&2; exit 255 ;;\nesac\n"
     );
-    fs::write(path, script)?;
-    fs::set_permissions(path, Permissions::from_mode(0o700))
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o700).open(path)?;
+    file.write_all(script.as_bytes())
 }
 
 fn missing(error: &io::Error, program: &str) -> io::Error {

@@ -13,7 +13,7 @@ use super::experiment::Experiment;
 use crate::schedule::{schedules, splits, terminations};
 
 /// More ranks than this are not asked for: each takes some kilobytes.
-const RANKS_MAX: i64 = 10_000_000;
+const RANKS_MAX: u32 = 10_000_000;
 /// Threads of all ranks, at most: each takes some hundred bytes.
 const THREADS_MAX: u64 = 50_000_000;
 /// Files of a tree, at most.
@@ -67,7 +67,7 @@ pub(crate) enum TopologyName {
 pub(crate) struct SimulateArguments {
     /// Numbers of ranks [default: 40]. With --paper, of workers: one thread each, and with hybrid and lifeline two of them
     /// are threads of one rank (an odd number is rounded up)
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX), help_heading = "Ranks")]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_ranks, help_heading = "Ranks")]
     pub(crate) ranks: Vec<u32>,
 
     /// Threads that work on each rank [default: 1]
@@ -109,6 +109,11 @@ pub(crate) struct SimulateArguments {
     /// Which tasks other ranks get [default: evenly; with --paper oldest]
     #[arg(long, value_enum, value_name = "HOW", help_heading = "How ranks work")]
     pub(crate) gives: Option<Gives>,
+
+    /// While fewer tasks than this wait on a rank, directories are opened in breadth, the oldest first [default: 16; with
+    /// --paper 0]
+    #[arg(long, value_name = "N", help_heading = "How ranks work")]
+    pub(crate) breadth: Option<u64>,
 
     /// All threads of a rank wait for each other after each task, as in the paper's hybrid program
     #[arg(long, help_heading = "How ranks work")]
@@ -328,6 +333,7 @@ impl SimulateArguments {
             lock_step: self.lock_step,
             aggregate_files: self.aggregate,
             slice_units: self.slice,
+            breadth_units: self.breadth.unwrap_or(usual.breadth_units),
             gives_evenly: self.gives.map_or(usual.gives_evenly, |gives| gives == Gives::Evenly),
             ..usual
         }
@@ -380,6 +386,13 @@ fn given<T: Copy + PartialEq>(values: &[T], usual: &[T]) -> Vec<T> {
         }
     }
     distinct
+}
+
+fn parse_ranks(text: &str) -> Result<u32, String> {
+    match u32::try_from(parse_count(text)?) {
+        Ok(ranks @ 1..=RANKS_MAX) => Ok(ranks),
+        _ => Err(format!("not in 1 to {RANKS_MAX}")),
+    }
 }
 
 fn parse_files(text: &str) -> Result<u64, String> {

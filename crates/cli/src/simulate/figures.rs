@@ -82,19 +82,19 @@ fn profiles(label: &str, done: &[Done], prefix: &str) -> Vec<Figure> {
         .collect()
 }
 
-/// Shares of the ranks, one figure for each group of runs, as figure 6.
+/// Shares of the workers, one figure for each group of runs, as figure 6.
 fn distribution(label: &str, done: &[Done], prefix: &str) -> Vec<Figure> {
     let groups = names(done, |done| &done.case.group);
     let draw = |group: &&str| {
         let runs = done.iter().filter(|done| done.case.group == **group);
         let shares: Vec<Shares> = runs.map(|done| (done.case.series.clone(), shares(done))).collect();
         let name = if groups.len() == 1 { String::new() } else { format!("-{}", group.replace(", ", "-")) };
-        (format!("{prefix}{name}.svg"), work(&format!("Work of each rank, {group} {label}"), &shares))
+        (format!("{prefix}{name}.svg"), work(&format!("Work of each worker, {group} {label}"), &shares))
     };
     groups.iter().map(draw).collect()
 }
 
-/// The least and the most work of a rank, as figure 6(a).
+/// The least and the most work of a worker, as figure 6(a).
 fn span(done: &[Done]) -> Result<String, PlotError> {
     let group = |done: &Done| {
         let shares = shares(done);
@@ -105,7 +105,7 @@ fn span(done: &[Done]) -> Result<String, PlotError> {
         (done.case.series.clone(), parts.map(|(name, share)| (name.to_owned(), share)).to_vec())
     };
     let groups: Vec<Group> = done.iter().map(group).collect();
-    let labels = Labels::new("Work of a rank").x("schedule").y("share of the entries in percent");
+    let labels = Labels::new("Work of a worker").x("schedule").y("share of the entries in percent");
     atta_plots::bars(&labels, &groups, Scale::Linear)
 }
 
@@ -146,11 +146,11 @@ fn names(done: &[Done], name: impl Fn(&Done) -> &String) -> Vec<&str> {
     names
 }
 
-/// What each rank that does tasks did of the whole, in percent.
+/// What each worker did of all tasks, in percent.
 fn shares(done: &Done) -> Vec<f64> {
     let all = done.outcome.totals.tasks().max(1) as f64;
-    let workers = done.outcome.ranks.iter().skip(usize::from(has_master(&done.case.setup)));
-    workers.map(|rank| rank.done.tasks() as f64 / all * 100.0).collect()
+    let workers = done.outcome.workers.iter().skip(usize::from(has_master(&done.case.setup)));
+    workers.map(|worker| worker.tasks as f64 / all * 100.0).collect()
 }
 
 /// Whether rank 0 hands out tasks and does none.
@@ -184,7 +184,7 @@ fn run(done: &Done) -> Run {
         };
         pairs.iter().enumerate().filter(|(_, volume)| volume.messages > 0).map(sent).collect()
     });
-    let shares = vec![("ranks".to_owned(), shares(done))];
+    let shares = vec![("workers".to_owned(), shares(done))];
     Run { shares, ranks, all, size, pairs, sent: (sent.messages, sent.bytes) }
 }
 

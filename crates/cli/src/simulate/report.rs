@@ -32,14 +32,14 @@ impl Report<'_> {
         let width = self.done.iter().map(|done| done.case.series.len()).max().unwrap_or(0).max(8);
         let _ = writeln!(
             out,
-            "{:<width$} {:>8} {:>7} {:>13} {:>11} {:>10} {:>15} {:>17} {:>8}",
+            "{:<width$} {:>8} {:>7} {:>13} {:>11} {:>10} {:>15} {:>17} {:>9}",
             "schedule", "ranks", "threads", "files", "time", "efficiency", "messages", "bytes", "spread"
         );
         for done in self.done {
             let (setup, outcome, sent) = (&done.case.setup, &done.outcome, done.outcome.sent());
             let _ = writeln!(
                 out,
-                "{:<width$} {:>8} {:>7} {:>13} {:>9.3} s {:>8.2} % {:>15} {:>17} {:>6.2} %",
+                "{:<width$} {:>8} {:>7} {:>13} {:>9.3} s {:>8.2} % {:>15} {:>17} {:>7.3} %",
                 done.case.series,
                 grouped(u64::from(setup.ranks)),
                 setup.habits.threads,
@@ -86,6 +86,14 @@ fn details(done: &Done, out: &mut String) {
         ("stat", format!("{:.1} s", times[1])),
         ("messages", format!("{:.3} s of processor time", times[2])),
         ("per task", format!("{:.6} messages", outcome.messages_per_task())),
+        (
+            "spread",
+            format!(
+                "{:.4} % of the tasks and {:.4} % of the time in them, between workers",
+                outcome.spread() * 100.0,
+                outcome.time_spread() * 100.0
+            ),
+        ),
         ("waiting", format!("{} tasks on one rank at most", grouped(outcome.waiting_most()))),
         ("no task", format!("{} ranks", outcome.ranks_without_tasks)),
         ("requests", format!("{}, {} in vain", grouped(counts.requests), grouped(counts.refused))),
@@ -139,6 +147,7 @@ fn json(done: &Done) -> Value {
         "efficiency": outcome.efficiency(),
         "end_phase": outcome.end_phase(),
         "spread": outcome.spread(),
+        "time_spread": outcome.time_spread(),
         "readdir_seconds": readdir,
         "stat_seconds": stat,
         "communication_seconds": communication,
