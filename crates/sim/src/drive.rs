@@ -136,6 +136,7 @@ impl World {
     fn begin(&mut self, rank: u32, thread: u32, task: Task) {
         let process = &mut self.processes[rank as usize];
         let running = Running::begin(&self.setup, task, process.slowness);
+        process.stats.first_task_ns.get_or_insert(self.now);
         process.threads[thread as usize] = Some(running);
         process.running += 1;
         self.put(self.now + running.ns(), rank, what::THREAD + thread);

@@ -16,6 +16,8 @@ pub struct RankStats {
     pub stat_ns: u64,
     /// Processor time for messages.
     pub communication_ns: u64,
+    /// When its first task began; none if it never had one.
+    pub first_task_ns: Option<u64>,
     /// When its last task ended; 0 if it never had one.
     pub last_task_ns: u64,
     /// What it sent.
@@ -50,6 +52,8 @@ pub struct Outcome {
     pub announced_ns: u64,
     /// Why.
     pub reason: Reason,
+    /// When the last of the ranks that had any tasks began with its first one.
+    pub all_begun_ns: u64,
     /// When the first of the ranks that run tasks had done its last one; 0 if one never had any.
     pub first_out_ns: u64,
     /// Ranks that run tasks and never had one.

@@ -1,12 +1,14 @@
 //! All that decides what a simulation will do. The same setup gives the same trace.
 
-use std::time::Duration;
-
 use atta_engine::{Config, ScheduleKind, Split, Termination};
 
 use crate::cost::Costs;
 use crate::network::{Network, Topology};
 use crate::tree::Tree;
+
+/// How long a batch of files takes, about, and how many it has at most: as in `ops`.
+const BATCH_NS: u64 = 2_000_000;
+const BATCH_FILES_MAX: u64 = 4096;
 
 /// How a rank works on its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +19,8 @@ pub struct Habits {
     pub communication_thread: bool,
     /// Whether all threads of a rank wait for each other after each task, as in the papers' Algorithm 4.
     pub lock_step: bool,
-    /// Files that are looked at together with the directory that holds them. The rest become tasks.
+    /// Files that are looked at together with the directory that holds them: all, if there are at most twice as many. The
+    /// rest become tasks.
     pub inline_files: u64,
     /// Files of such a task: its unit of counting and giving.
     pub batch_files: u64,
@@ -41,15 +44,16 @@ pub struct Habits {
 }
 
 impl Habits {
-    /// As `atta` works: a task is a directory with its files up to a batch.
+    /// As `atta` works: a task is a directory with its files up to a batch, and a batch is what takes 2 ms.
     #[must_use]
-    pub fn atta(threads: u32) -> Self {
+    pub fn atta(threads: u32, costs: &Costs) -> Self {
+        let batch_files = (BATCH_NS / costs.stat_ns.max(1)).clamp(1, BATCH_FILES_MAX);
         Self {
             threads,
             communication_thread: true,
             lock_step: false,
-            inline_files: 512,
-            batch_files: 512,
+            inline_files: batch_files,
+            batch_files,
             slice_units: 1,
             chunk_entries: 4096,
             gives_evenly: true,
@@ -141,21 +145,19 @@ impl Setup {
         }
     }
 
-    /// A job of any size as `atta` would run it: one rank a host, threads that share its tasks, a file server, a
-    /// dragonfly.
+    /// A job of any size as `atta` would run it: one rank a host, threads that share its tasks, a dragonfly.
     #[must_use]
-    pub fn atta(tree: Tree, schedule: ScheduleKind, ranks: u32, threads: u32) -> Self {
+    pub fn atta(tree: Tree, schedule: ScheduleKind, ranks: u32, threads: u32, costs: Costs) -> Self {
         // A single thread has no use for more work while it has a task: asking early only makes twice the messages.
         let low_water = u64::from(threads > 1);
-        let pause_first = Duration::from_micros(200);
-        let engine = Config { schedule, low_water, pause_first, ..Config::default() };
+        let engine = Config { schedule, low_water, ..Config::default() };
         Self {
             tree,
-            costs: Costs::FILE_SERVER,
+            costs,
             network: Network::interconnect(Topology::Dragonfly { hosts: 16, routers: 32 }, 1),
             ranks,
             engine,
-            habits: Habits::atta(threads),
+            habits: Habits::atta(threads, &costs),
             disturbance: Disturbance::default(),
             count_pairs: false,
             events_most: u64::MAX,

@@ -89,7 +89,11 @@ fn draw_ns(random: &mut Random, bits: u32) -> u64 {
 
 fn draw_habits(random: &mut Random) -> Habits {
     let threads = 1 + draw(random, 3);
-    let habits = if draw(random, 2) == 0 { Habits::atta(threads) } else { Habits::paper(threads) };
+    let habits = if draw(random, 2) == 0 {
+        Habits::atta(threads, &Costs::FILE_SERVER)
+    } else {
+        Habits::paper(threads)
+    };
     Habits {
         lock_step: !habits.communication_thread && draw(random, 4) == 0,
         inline_files: pick(random, &[0, 1, 8, habits.inline_files]),

@@ -72,7 +72,9 @@ impl Running {
         let entries = habits.chunk_entries.max(1).min(listing.entries() - task.from);
         let is_first = task.from == 0;
         let is_last = task.from + entries == listing.entries();
-        let files = if is_first { habits.inline_files.min(listing.files).min(entries) } else { 0 };
+        let is_small = listing.files <= habits.inline_files.saturating_mul(2);
+        let inline = if is_small { listing.files } else { habits.inline_files };
+        let files = if is_first { inline.min(entries) } else { 0 };
         Self {
             task,
             entries,

@@ -197,6 +197,7 @@ impl World {
             run_ns: self.processes.iter().map(|process| process.free_at).max().unwrap_or(self.now),
             announced_ns,
             reason,
+            all_begun_ns: workers().filter_map(|process| process.stats.first_task_ns).max().unwrap_or(0),
             first_out_ns: workers().map(|process| process.stats.last_task_ns).min().unwrap_or(0),
             ranks_without_tasks: workers().filter(|process| process.stats.last_task_ns == 0).count() as u32,
             totals,

@@ -98,7 +98,7 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "N", help_heading = "Protocol")]
     pub(crate) low_water: Option<u64>,
 
-    /// Microseconds of the first pause after all were asked in vain [default: 200; with --paper 50]
+    /// Microseconds of the first pause after all were asked in vain [default: 50]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=10_000_000), help_heading = "Protocol")]
     pub(crate) pause_us: Option<u64>,
 
@@ -300,7 +300,7 @@ impl SimulateArguments {
         let mut setup = if self.is_paper() {
             Setup::paper(tree, schedule, split, workers)
         } else {
-            Setup::atta(tree, schedule, workers, self.threads.unwrap_or(1))
+            Setup::atta(tree, schedule, workers, self.threads.unwrap_or(1), self.costs()?)
         };
         let threads = u64::from(setup.ranks) * u64::from(setup.habits.threads);
         if threads > THREADS_MAX {
@@ -435,7 +435,7 @@ mod tests {
     fn without_options_it_is_one_run_of_the_usual_kind() {
         let cases = cases("").unwrap();
         let tree = Tree::new(Shape::Zipf { fan_out_most: 64 }, 6_500_000, 1);
-        let mut usual = Setup::atta(tree, ScheduleKind::Lifeline, 40, 1);
+        let mut usual = Setup::atta(tree, ScheduleKind::Lifeline, 40, 1, Costs::FILE_SERVER);
         usual.engine.seed = 1;
         assert_eq!(cases.len(), 1);
         assert_eq!(cases[0].setup, usual);
@@ -487,8 +487,8 @@ mod tests {
     #[test]
     fn wrong_usage_says_why() {
         let wrong = [
-            ("--ranks 0", "0 is not in 1.."),
-            ("--ranks 10,x", "invalid digit"),
+            ("--ranks 0", "not in 1 to 10000000"),
+            ("--ranks 10,x", "no number"),
             ("--files 2^50", "no number"),
             ("--files 2T", "2^40"),
             ("--threads 2 --paper", "cannot be used with"),

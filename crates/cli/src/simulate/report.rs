@@ -76,6 +76,7 @@ fn details(done: &Done, out: &mut String) {
     let _ = writeln!(out, "\n{} with {} ranks", done.case.series, grouped(u64::from(done.case.setup.ranks)));
     let times = times(&outcome.ranks);
     let rows = [
+        ("begun", format!("{:.3} s, the last rank had its first task", seconds(outcome.all_begun_ns))),
         ("announced", format!("{:.3} s, the end was known", seconds(outcome.announced_ns))),
         (
             "end phase",
@@ -143,6 +144,7 @@ fn json(done: &Done) -> Value {
         "files": outcome.totals.files,
         "directories": outcome.totals.directories,
         "run_seconds": seconds(outcome.run_ns),
+        "begun_seconds": seconds(outcome.all_begun_ns),
         "announced_seconds": seconds(outcome.announced_ns),
         "efficiency": outcome.efficiency(),
         "end_phase": outcome.end_phase(),
@@ -181,6 +183,8 @@ fn rank_json(outcome: &Outcome, rank: usize, stats: &RankStats) -> Value {
         "readdir_seconds": seconds(stats.readdir_ns),
         "stat_seconds": seconds(stats.stat_ns),
         "communication_seconds": seconds(stats.communication_ns),
+        "first_task_seconds": stats.first_task_ns.map(seconds),
+        "last_task_seconds": seconds(stats.last_task_ns),
         "waiting_max": stats.waiting_most,
         "traffic": traffic,
     })
