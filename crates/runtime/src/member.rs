@@ -266,9 +266,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
         self.engine.handle_load(now, local.load());
         self.act(local, &totals)?;
         let waits = self.endpoint.unsent()? > 0;
-        if came > 0 {
-            self.busy += began.elapsed();
-        }
+        self.busy += began.elapsed();
         let Load { waiting, running, .. } = local.load();
         let is_idle = waiting == 0 && running == 0;
         // Who has nothing to give has said so: that another rank asked tells of nothing to come.
