@@ -1,0 +1,178 @@
+//! Memory that operations read and write. It belongs to the operation until that has ended, so that nobody frees what the
+//! kernel still uses.
+
+use std::fmt;
+
+/// Memory for one operation: owned, or lent by a caller who promises to keep it.
+pub struct Buffer(Memory);
+
+enum Memory {
+    Owned(Vec<u8>),
+    Foreign { pointer: *mut u8, bytes: usize },
+}
+
+// SAFETY: whoever made a foreign buffer promised that its memory may be used from any thread until the operation has ended;
+// an owned one is a vector.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    /// Lends memory.
+    ///
+    /// # Safety
+    /// `pointer` is valid for reads and writes of `bytes` bytes (for reads alone, if it is only written from), from any
+    /// thread, and nobody else writes there, until the operation has ended: until its buffer has come back or its
+    /// continuation has been called.
+    #[must_use]
+    pub unsafe fn foreign(pointer: *mut u8, bytes: usize) -> Self {
+        Self(Memory::Foreign { pointer, bytes })
+    }
+
+    /// Whether the memory is lent: it must not be let go of before the operation has ended.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.0, Memory::Foreign { .. })
+    }
+
+    /// A buffer of so many zeros.
+    #[must_use]
+    pub fn zeroed(bytes: usize) -> Self {
+        Self(Memory::Owned(vec![0; bytes]))
+    }
+
+    /// How long it is.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Memory::Owned(bytes) => bytes.len(),
+            Memory::Foreign { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Whether there is no memory.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where it begins, to be read from.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const u8 {
+        match &self.0 {
+            Memory::Owned(bytes) => bytes.as_ptr(),
+            Memory::Foreign { pointer, .. } => *pointer,
+        }
+    }
+
+    /// Where it begins, to be written to.
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        match &mut self.0 {
+            Memory::Owned(bytes) => bytes.as_mut_ptr(),
+            Memory::Foreign { pointer, .. } => *pointer,
+        }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        if self.is_empty() {
+            return &[];
+        }
+        // SAFETY: an owned buffer is a vector of that length; whoever lent a foreign one promised that it is valid.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
+    }
+
+    /// Its bytes, to be changed.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        if self.is_empty() {
+            return &mut [];
+        }
+        let (pointer, bytes) = (self.as_mut_ptr(), self.len());
+        // SAFETY: as above, and nobody else writes there until the operation has ended; `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(pointer, bytes) }
+    }
+
+    /// The vector that it was made from; an empty one for memory that was lent.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Memory::Owned(bytes) => bytes,
+            Memory::Foreign { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self(Memory::Owned(Vec::new()))
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Memory::Owned(bytes))
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len())
+    }
+}
+
+/// Several buffers in a row, for `readv` and `writev`.
+#[derive(Debug)]
+pub struct Vectors {
+    // The kernel's table of the buffers. It points into `buffers`, whose memory does not move with them.
+    table: Box<[libc::iovec]>,
+    buffers: Vec<Buffer>,
+}
+
+// SAFETY: the table points into the buffers, which may be sent; nothing else does.
+unsafe impl Send for Vectors {}
+
+impl Vectors {
+    /// Takes buffers.
+    #[must_use]
+    pub fn new(mut buffers: Vec<Buffer>) -> Self {
+        let entry =
+            |buffer: &mut Buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        Self { table: buffers.iter_mut().map(entry).collect(), buffers }
+    }
+
+    /// The kernel's table.
+    #[must_use]
+    pub fn table(&self) -> &[libc::iovec] {
+        &self.table
+    }
+
+    /// The buffers.
+    #[must_use]
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// The bytes of each buffer, to be changed.
+    pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.buffers.iter_mut().map(Buffer::as_mut_slice)
+    }
+
+    /// How many bytes all have.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffers.iter().map(Buffer::len).sum()
+    }
+
+    /// Whether there is no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives the buffers back.
+    #[must_use]
+    pub fn into_buffers(self) -> Vec<Buffer> {
+        self.buffers
+    }
+}

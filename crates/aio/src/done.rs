@@ -1,0 +1,51 @@
+//! An operation that has ended, as whoever asked for it gets it. No queues here.
+
+use crate::perform::close;
+use crate::{Buffer, Op, Outcome};
+
+/// What came of an operation, and the operation itself with its buffers. A new descriptor that nobody takes is closed.
+#[derive(Debug)]
+pub struct Done {
+    outcome: Outcome,
+    op: Option<Box<Op>>,
+}
+
+impl Done {
+    pub(crate) fn new(outcome: Outcome, op: Option<Box<Op>>) -> Self {
+        Self { outcome, op }
+    }
+
+    /// What it led to: see [`Op`] for the meaning of the number.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The operation with its buffers and what was written to them. None: it was given up while the kernel still worked on
+    /// it, which frees them later.
+    #[must_use]
+    pub fn op(&self) -> Option<&Op> {
+        self.op.as_deref()
+    }
+
+    /// Takes both apart. A descriptor that an [`Op::Open`] gave is the caller's to close from here on.
+    pub fn into_parts(mut self) -> (Outcome, Option<Box<Op>>) {
+        (self.outcome, self.op.take())
+    }
+
+    /// What it led to, and the buffer; an empty one if it was given up or had none.
+    pub fn into_buffer(self) -> (Outcome, Buffer) {
+        let (outcome, op) = self.into_parts();
+        (outcome, op.and_then(|op| op.into_buffer()).unwrap_or_default())
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if let (Ok(fd), Some(Op::Open { .. })) = (self.outcome, self.op.as_deref())
+            && let Ok(fd) = i32::try_from(fd)
+        {
+            // Nobody is left to tell of an error.
+            let _ = close(fd);
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! A driver on the kernel's ring (io_uring). What the running kernel has no opcode for goes to threads of its own, and both
+//! end at the same place. One thread makes it and uses it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use atta_entry::Errno;
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::event::EventfdFlags;
+
+use super::threads::Threads;
+use super::{Driver, Ended, Token, Wake};
+use crate::op::{At, Op, Sync};
+use crate::perform::empty;
+
+/// Marks the entry that waits for the bell.
+const BELL: u64 = u64::MAX;
+/// Marks entries whose end says nothing: cancellations.
+const SILENT: u64 = u64::MAX - 1;
+/// The kernel moves no more than this at a time, whatever is asked for.
+const TRANSFER_MOST: usize = 0x7fff_f000;
+
+/// How a ring is made.
+#[derive(Clone, Debug)]
+pub struct RingOptions {
+    /// Operations that run at a time; also the room of the queue of submissions.
+    pub depth: u32,
+    /// Threads for what has no opcode, at most.
+    pub threads: usize,
+    /// Kernel threads for operations that would block, at most: on regular files, and on anything else. Zero leaves what
+    /// the kernel chooses, four times the number of processors.
+    pub kernel_threads: [u32; 2],
+    /// Opcodes that are not to be used even where the kernel has them, by their numbers: to be as an older kernel is.
+    pub without: Vec<u8>,
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        Self { depth: 256, threads: 16, kernel_threads: [0; 2], without: Vec::new() }
+    }
+}
+
+/// The ring, and what it runs.
+pub struct Ring {
+    // Dropped first: it unmaps what the kernel writes to, and cancels what runs.
+    ring: IoUring,
+    known: [bool; 256],
+    /// What the kernel works on, by the number that its entry carries.
+    slots: Vec<Option<(Token, Box<Op>)>>,
+    free: Vec<usize>,
+    threads: Threads,
+    /// Operations that the threads have.
+    on_threads: usize,
+    bell: Arc<Bell>,
+    /// What the kernel reads from the bell.
+    rung: Box<[u8; 8]>,
+    is_bell_armed: bool,
+    depth: usize,
+    started: Instant,
+}
+
+/// An eventfd that the ring reads.
+struct Bell(OwnedFd);
+
+impl Wake for Bell {
+    fn wake(&self) {
+        // It fails only when the counter is full: then it is rung already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Ring {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The kernel has no rings or forbids them (`ENOSYS`, `EPERM`), is too old to tell what it knows, or memory or
+    /// descriptors run out.
+    pub fn new(options: &RingOptions) -> io::Result<Self> {
+        let ring = build(options.depth.max(1))?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let mut known = [false; 256];
+        for (opcode, known) in (0_u8..=255).zip(&mut known) {
+            *known = probe.is_supported(opcode) && !options.without.contains(&opcode);
+        }
+        if options.kernel_threads != [0; 2] {
+            ring.submitter().register_iowq_max_workers(&mut options.kernel_threads.clone())?;
+        }
+        let bell = Arc::new(Bell(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?));
+        let threads = Threads::with_bell(options.threads, Some(Arc::clone(&bell) as Arc<dyn Wake>));
+        Ok(Self {
+            ring,
+            known,
+            slots: Vec::new(),
+            free: Vec::new(),
+            threads,
+            on_threads: 0,
+            bell,
+            rung: Box::new([0; 8]),
+            is_bell_armed: false,
+            depth: options.depth.max(1) as usize,
+            started: Instant::now(),
+        })
+    }
+
+    /// Whether the kernel carries out this operation itself, as far as is known before it is tried.
+    #[must_use]
+    pub fn takes(&self, op: &Op) -> bool {
+        code(op).is_some_and(|code| self.known[usize::from(code)])
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> Result<(), Errno> {
+        loop {
+            // SAFETY: what the entry points to is in a box in `slots`, or is the word that the bell is read into; either
+            // stays where it is until the entry has ended.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return Ok(());
+            }
+            // The queue is full: hand it over and try again.
+            match self.ring.submit() {
+                Ok(0) => return Err(Errno(libc::EBUSY)),
+                Ok(_) => {}
+                Err(error) => return Err(errno_of(&error)),
+            }
+        }
+    }
+
+    fn arm_bell(&mut self) {
+        if self.is_bell_armed {
+            return;
+        }
+        let fd = Fd(self.bell.0.as_raw_fd());
+        let entry = opcode::Read::new(fd, self.rung.as_mut_ptr(), 8).build().user_data(BELL);
+        self.is_bell_armed = self.push(&entry).is_ok();
+    }
+
+    /// Takes what has ended. Whether the bell has rung.
+    fn reap(&mut self, ended: &mut Vec<Ended>) -> bool {
+        let mut has_rung = false;
+        for entry in self.ring.completion() {
+            match entry.user_data() {
+                BELL => {
+                    has_rung = true;
+                    self.is_bell_armed = false;
+                }
+                SILENT => {}
+                slot => {
+                    let at = slot as usize;
+                    if let Some((token, op)) = self.slots.get_mut(at).and_then(Option::take) {
+                        self.free.push(at);
+                        let outcome = u64::try_from(entry.result()).map_err(|_| Errno(-entry.result()));
+                        ended.push(Ended::new(token, op, outcome));
+                    }
+                }
+            }
+        }
+        if self.on_threads > 0 {
+            let before = ended.len();
+            self.threads.reap(ended);
+            self.on_threads -= ended.len() - before;
+        }
+        has_rung
+    }
+
+    /// Hands over what was started, and waits for an end if `at_most` is not zero.
+    fn enter(&mut self, at_most: Option<Duration>) {
+        if at_most == Some(Duration::ZERO) {
+            let queue = self.ring.submission();
+            if queue.is_empty() && !queue.taskrun() && !queue.cq_overflow() {
+                return;
+            }
+        }
+        let entered = match at_most {
+            Some(Duration::ZERO) => self.ring.submit(),
+            None => self.ring.submit_and_wait(1),
+            Some(at_most) => {
+                let time = Timespec::from(at_most);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+        };
+        // Timed out, interrupted, or too much has ended already: whoever waits looks again in any case.
+        if let Err(error) = entered {
+            let known = [libc::ETIME, libc::EINTR, libc::EBUSY, libc::EAGAIN];
+            debug_assert!(error.raw_os_error().is_some_and(|errno| known.contains(&errno)), "{error}");
+        }
+    }
+}
+
+/// A ring with all that makes it quick, or with as much of it as the kernel has.
+fn build(depth: u32) -> io::Result<IoUring> {
+    let quick =
+        IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun().build(depth);
+    match quick {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::builder().build(depth),
+        made => made,
+    }
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+impl Driver for Ring {
+    fn start(&mut self, token: Token, op: Box<Op>) {
+        if !self.takes(&op) {
+            self.on_threads += 1;
+            return self.threads.start(token, op);
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        // In its slot before the kernel hears of it: it does not move from there.
+        let (_, op) = self.slots[slot].insert((token, op));
+        match entry(op).ok_or(Errno::INVAL) {
+            Ok(entry) => {
+                let pushed = self.push(&entry.user_data(slot as u64));
+                if pushed.is_err() {
+                    self.hand_to_threads(slot);
+                }
+            }
+            Err(_) => self.hand_to_threads(slot),
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        let found =
+            self.slots.iter().position(|slot| slot.as_ref().is_some_and(|(running, _)| *running == token));
+        match found {
+            Some(slot) => {
+                let entry = opcode::AsyncCancel::new(slot as u64).build().user_data(SILENT);
+                // Where it cannot be asked for, the operation ends by itself.
+                let _ = self.push(&entry);
+            }
+            None => self.threads.cancel(token),
+        }
+    }
+
+    fn wait(&mut self, at_most: Option<Duration>, ended: &mut Vec<Ended>) {
+        let before = ended.len();
+        let has_rung = self.reap(ended);
+        let is_done = ended.len() > before || has_rung || at_most == Some(Duration::ZERO);
+        if !is_done {
+            self.arm_bell();
+        }
+        self.enter(if is_done { Some(Duration::ZERO) } else { at_most });
+        self.reap(ended);
+    }
+
+    fn is_kernel(&self) -> bool {
+        true
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        Arc::clone(&self.bell) as Arc<dyn Wake>
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+impl Ring {
+    /// Moves an operation that the ring cannot take to the threads.
+    fn hand_to_threads(&mut self, slot: usize) {
+        if let Some((token, op)) = self.slots[slot].take() {
+            self.free.push(slot);
+            self.on_threads += 1;
+            self.threads.start(token, op);
+        }
+    }
+}
+
+impl Drop for Ring {
+    /// What the kernel still works on must outlive the ring: it is cancelled and waited for a little; what hangs all the
+    /// same is leaked.
+    fn drop(&mut self) {
+        let running: Vec<usize> = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_some()).collect();
+        for &slot in &running {
+            let entry = opcode::AsyncCancel::new(slot as u64).build().user_data(SILENT);
+            let _ = self.push(&entry);
+        }
+        let until = Instant::now() + Duration::from_secs(1);
+        let mut ended = Vec::new();
+        while running.iter().any(|slot| self.slots[*slot].is_some()) && Instant::now() < until {
+            self.enter(Some(Duration::from_millis(10)));
+            self.reap(&mut ended);
+        }
+        self.slots.drain(..).flatten().for_each(std::mem::forget);
+        if self.is_bell_armed {
+            std::mem::forget(std::mem::replace(&mut self.rung, Box::new([0; 8])));
+        }
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+/// The opcode of an operation; none: no kernel has one, or not for these arguments.
+fn code(op: &Op) -> Option<u8> {
+    let fits = |bytes: u64| u32::try_from(bytes).is_ok();
+    let is_absolute =
+        |path: &std::ffi::CStr, dir: RawFd| dir == libc::AT_FDCWD || path.to_bytes().starts_with(b"/");
+    Some(match op {
+        Op::Nop => opcode::Nop::CODE,
+        Op::Open { .. } => opcode::OpenAt::CODE,
+        Op::Close { .. } => opcode::Close::CODE,
+        Op::Read { at, .. }
+        | Op::ReadVectors { at, .. }
+        | Op::Write { at, .. }
+        | Op::WriteVectors { at, .. }
+            if matches!(at, At::Offset(offset) if i64::try_from(*offset).is_err()) =>
+        {
+            // The kernel would take it for the position.
+            return None;
+        }
+        Op::Read { .. } => opcode::Read::CODE,
+        Op::Write { .. } => opcode::Write::CODE,
+        Op::ReadVectors { .. } => opcode::Readv::CODE,
+        Op::WriteVectors { .. } => opcode::Writev::CODE,
+        Op::Stat { .. } => opcode::Statx::CODE,
+        Op::Sync { .. } => opcode::Fsync::CODE,
+        // The ring has but 32 bits for how many bytes are meant.
+        Op::SyncRange { bytes, .. } if fits(*bytes) => opcode::SyncFileRange::CODE,
+        Op::Advise { bytes, .. } if fits(*bytes) => opcode::Fadvise::CODE,
+        Op::Allocate { .. } => opcode::Fallocate::CODE,
+        Op::Truncate { .. } => opcode::Ftruncate::CODE,
+        Op::Rename { .. } => opcode::RenameAt::CODE,
+        Op::Unlink { .. } => opcode::UnlinkAt::CODE,
+        Op::MakeDirectory { .. } => opcode::MkDirAt::CODE,
+        Op::Symlink { .. } => opcode::SymlinkAt::CODE,
+        Op::Link { .. } => opcode::LinkAt::CODE,
+        Op::GetAttribute { place, flags: 0, .. } => match place.is_file() {
+            true => opcode::FGetXattr::CODE,
+            false if is_absolute(&place.path, place.dir.raw()) => opcode::GetXattr::CODE,
+            false => return None,
+        },
+        Op::SetAttribute { place, flags: 0, .. } => match place.is_file() {
+            true => opcode::FSetXattr::CODE,
+            false if is_absolute(&place.path, place.dir.raw()) => opcode::SetXattr::CODE,
+            false => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// What the ring takes for an operation that has an opcode.
+fn entry(op: &mut Op) -> Option<squeue::Entry> {
+    Some(match op {
+        Op::Nop => opcode::Nop::new().build(),
+        Op::Open { place, flags, mode } => {
+            opcode::OpenAt::new(Fd(place.dir.raw()), place.path.as_ptr()).flags(*flags).mode(*mode).build()
+        }
+        Op::Close { fd } => opcode::Close::new(Fd(*fd)).build(),
+        Op::Read { .. } | Op::Write { .. } | Op::ReadVectors { .. } | Op::WriteVectors { .. } => {
+            transfer(op)?
+        }
+        Op::Stat { place, flags, mask, out } => {
+            let out = (&raw mut **out).cast();
+            let stat = opcode::Statx::new(Fd(place.dir.raw()), place.path.as_ptr(), out);
+            stat.flags(*flags | empty(place)).mask(*mask).build()
+        }
+        Op::Sync { fd, what } => {
+            let flags = if *what == Sync::Data { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
+            opcode::Fsync::new(Fd(fd.raw())).flags(flags).build()
+        }
+        Op::SyncRange { fd, offset, bytes, flags } => {
+            let bytes = u32::try_from(*bytes).ok()?;
+            opcode::SyncFileRange::new(Fd(fd.raw()), bytes).offset(*offset).flags(*flags).build()
+        }
+        Op::Advise { fd, offset, bytes, advice } => {
+            let bytes = i64::try_from(*bytes).ok()?;
+            opcode::Fadvise::new(Fd(fd.raw()), bytes, *advice).offset(*offset).build()
+        }
+        Op::Allocate { fd, mode, offset, bytes } => {
+            opcode::Fallocate::new(Fd(fd.raw()), *bytes).offset(*offset).mode(*mode).build()
+        }
+        Op::Truncate { fd, bytes } => opcode::Ftruncate::new(Fd(fd.raw()), *bytes).build(),
+        _ => name(op)?,
+    })
+}
+
+fn transfer(op: &mut Op) -> Option<squeue::Entry> {
+    let place = |at: &At| match at {
+        At::Offset(offset) => *offset,
+        At::Position => u64::MAX,
+    };
+    let length = |bytes: usize| bytes.min(TRANSFER_MOST) as u32;
+    Some(match op {
+        Op::Read { fd, buffer, at } => {
+            let bytes = length(buffer.len());
+            opcode::Read::new(Fd(fd.raw()), buffer.as_mut_ptr(), bytes).offset(place(at)).build()
+        }
+        Op::Write { fd, buffer, at } => {
+            let bytes = length(buffer.len());
+            opcode::Write::new(Fd(fd.raw()), buffer.as_ptr(), bytes).offset(place(at)).build()
+        }
+        Op::ReadVectors { fd, vectors, at } => {
+            let (table, count) = (vectors.table().as_ptr(), u32::try_from(vectors.table().len()).ok()?);
+            opcode::Readv::new(Fd(fd.raw()), table, count).offset(place(at)).build()
+        }
+        Op::WriteVectors { fd, vectors, at } => {
+            let (table, count) = (vectors.table().as_ptr(), u32::try_from(vectors.table().len()).ok()?);
+            opcode::Writev::new(Fd(fd.raw()), table, count).offset(place(at)).build()
+        }
+        _ => return None,
+    })
+}
+
+/// Names and extended attributes.
+fn name(op: &mut Op) -> Option<squeue::Entry> {
+    Some(match op {
+        Op::Rename { from, to, flags } => {
+            let (here, there) = (Fd(from.dir.raw()), Fd(to.dir.raw()));
+            opcode::RenameAt::new(here, from.path.as_ptr(), there, to.path.as_ptr()).flags(*flags).build()
+        }
+        Op::Unlink { place, flags } => {
+            opcode::UnlinkAt::new(Fd(place.dir.raw()), place.path.as_ptr()).flags(*flags).build()
+        }
+        Op::MakeDirectory { place, mode } => {
+            opcode::MkDirAt::new(Fd(place.dir.raw()), place.path.as_ptr()).mode(*mode).build()
+        }
+        Op::Symlink { target, place } => {
+            opcode::SymlinkAt::new(Fd(place.dir.raw()), target.as_ptr(), place.path.as_ptr()).build()
+        }
+        Op::Link { from, to, flags } => {
+            let (here, there) = (Fd(from.dir.raw()), Fd(to.dir.raw()));
+            let link = opcode::LinkAt::new(here, from.path.as_ptr(), there, to.path.as_ptr());
+            link.flags(*flags | empty(from)).build()
+        }
+        Op::GetAttribute { place, name, buffer, .. } => {
+            let (name, start) = (name.as_ptr(), buffer.as_mut_ptr().cast());
+            let bytes = u32::try_from(buffer.len()).ok()?;
+            match place.is_file() {
+                true => opcode::FGetXattr::new(Fd(place.dir.raw()), name, start, bytes).build(),
+                false => opcode::GetXattr::new(name, start, place.path.as_ptr(), bytes).build(),
+            }
+        }
+        Op::SetAttribute { place, name, value, create, .. } => {
+            let (name, start) = (name.as_ptr(), value.as_ptr().cast());
+            let bytes = u32::try_from(value.len()).ok()?;
+            match place.is_file() {
+                true => {
+                    opcode::FSetXattr::new(Fd(place.dir.raw()), name, start, bytes).flags(*create).build()
+                }
+                false => {
+                    opcode::SetXattr::new(name, start, place.path.as_ptr(), bytes).flags(*create).build()
+                }
+            }
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,35 @@
+//! Asynchronous file operations with continuations.
+//!
+//! ```text
+//!   Service    any thread submits; a progress thread, and threads that run continuations
+//!     │
+//!   Proactor   one thread: a control block for each operation, a waiting queue, a bounded number that run
+//!     │
+//!   Driver     the kernel's ring, threads, or a simulated file system
+//! ```
+//!
+//! It follows no paths and knows no trees: that is what `ops` is for.
+
+#![expect(unsafe_code, reason = "system calls with pointers; buffers that the kernel uses")]
+
+mod buffer;
+mod cell;
+mod done;
+pub mod driver;
+mod executor;
+mod fork;
+mod inbox;
+mod machine;
+mod op;
+mod perform;
+mod position;
+mod proactor;
+mod service;
+
+pub use buffer::{Buffer, Vectors};
+pub use done::Done;
+pub use machine::{Machine, Step};
+pub use op::{At, Fd, Op, Place, Sync};
+pub use perform::{Outcome, perform};
+pub use proactor::{Handle, Limits, Proactor, Terms, Work};
+pub use service::{Backend, Call, Options, Pending, Refused, Service, ServiceCounts};

@@ -1,0 +1,590 @@
+//! A control block for each operation, those that wait, a bounded number that run, and who is told when one ends. Used by one
+//! thread, without locks. It carries nothing out itself: that is the driver's.
+//!
+//! ```text
+//!   submit ──▶ waiting ──▶ running (driver) ──▶ ended ──▶ the caller's function
+//!                 │  bounded on request   │
+//!                 └── cancel, deadline ───┘  what cannot be interrupted is given up after a grace
+//! ```
+//!
+//! The life of a block: `Waiting` (an operation in the queue), `Running` (the driver has it), free. A compound operation goes
+//! back to `Waiting` between two steps, at the front of the queue.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::time::Duration;
+
+use atta_entry::Errno;
+
+use crate::done::Done;
+use crate::driver::{Driver, Ended};
+use crate::machine::{Machine, Step};
+use crate::perform::perform;
+use crate::position::{Before, Position};
+use crate::{Op, Outcome};
+
+/// Names an operation that was submitted; never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle {
+    slot: u32,
+    generation: u32,
+}
+
+impl Handle {
+    fn token(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    fn of(token: u64) -> Self {
+        Self { slot: token as u32, generation: (token >> 32) as u32 }
+    }
+}
+
+/// What is to be done.
+pub enum Work {
+    /// One operation.
+    Op(Box<Op>),
+    /// Several that look like one.
+    Machine(Box<dyn Machine>),
+}
+
+impl From<Op> for Work {
+    fn from(op: Op) -> Self {
+        Self::Op(Box::new(op))
+    }
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Op(op) => op.fmt(f),
+            Self::Machine(_) => f.write_str("Machine"),
+        }
+    }
+}
+
+/// How an operation is to be treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// When it is to end, on the driver's clock, with `ETIMEDOUT` if it must be cut short.
+    pub deadline: Option<Duration>,
+    /// The position of a file that it reads, writes or moves: see [`Proactor::add_position`].
+    pub position: Option<u64>,
+}
+
+/// Bounds of a proactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Operations that run at a time; none: what the driver likes.
+    pub running: Option<usize>,
+    /// Operations that wait, at most; none: any number.
+    pub waiting: Option<usize>,
+    /// How long an operation that was cancelled or is late may still take, before it ends without its buffers. None: it ends
+    /// when the kernel has ended it. What uses memory that was lent is never given up.
+    pub grace: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { running: None, waiting: None, grace: Some(Duration::from_secs(1)) }
+    }
+}
+
+/// Control block of one operation; `C` is the caller's.
+struct Block<C> {
+    state: State,
+    machine: Option<Box<dyn Machine>>,
+    /// None: the caller has been told, and what is left is to clean up.
+    claim: Option<C>,
+    /// It is to end with this error.
+    stop: Option<Errno>,
+    position: Option<u64>,
+    /// What it runs uses memory that somebody lent.
+    borrows: bool,
+}
+
+enum State {
+    Free,
+    Waiting(Box<Op>),
+    /// Parked until a position is free.
+    Parked(Box<Op>),
+    Running,
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    Late,
+    GiveUp,
+}
+
+/// See the head of this file.
+pub struct Proactor<D, C> {
+    driver: D,
+    limits: Limits,
+    blocks: Vec<(u32, Block<C>)>,
+    free: Vec<u32>,
+    waiting: VecDeque<Handle>,
+    /// Blocks that wait: fewer than in the queue, where some have been cancelled.
+    waits: usize,
+    running: usize,
+    /// Blocks that are not free.
+    held: usize,
+    alarms: BinaryHeap<Reverse<(Duration, Alarm, Handle)>>,
+    positions: HashMap<u64, Position>,
+    next_position: u64,
+    /// Ended, and to be told.
+    told: VecDeque<(C, Done)>,
+    ended: Vec<Ended>,
+}
+
+impl<D: Driver, C> Proactor<D, C> {
+    /// Runs operations on a driver.
+    #[must_use]
+    pub fn new(driver: D, limits: Limits) -> Self {
+        Self {
+            driver,
+            limits,
+            blocks: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            waits: 0,
+            running: 0,
+            held: 0,
+            alarms: BinaryHeap::new(),
+            positions: HashMap::new(),
+            next_position: 0,
+            told: VecDeque::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Its driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// Its driver, to be told something.
+    pub fn driver_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// How many operations have not been told as ended.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.held + self.told.len()
+    }
+
+    /// How many of them run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Adds an operation. `claim` comes back with what came of it.
+    ///
+    /// # Errors
+    /// As many wait as may: the work and the claim come back, and would have blocked (`EAGAIN`).
+    pub fn submit(&mut self, work: Work, terms: Terms, claim: C) -> Result<Handle, (Work, C)> {
+        if self.limits.waiting.is_some_and(|most| self.waits >= most) {
+            self.fill();
+            if self.limits.waiting.is_some_and(|most| self.waits >= most) {
+                return Err((work, claim));
+            }
+        }
+        Ok(self.submit_unbounded(work, terms, claim))
+    }
+
+    /// Adds an operation, however many wait.
+    pub(crate) fn submit_unbounded(&mut self, work: Work, terms: Terms, claim: C) -> Handle {
+        let (op, machine, ended) = match work {
+            Work::Op(op) => (Some(op), None, None),
+            Work::Machine(mut machine) => match machine.next(None, None) {
+                Step::Do(op) => (Some(Box::new(op)), Some(machine), None),
+                Step::End(outcome, op) => (None, None, Some(Done::new(outcome, op.map(Box::new)))),
+            },
+        };
+        let is_wrong = |id| !self.positions.get_mut(&id).is_some_and(Position::enter);
+        let (state, position, ended) = match (op, terms.position.is_some_and(is_wrong)) {
+            (op, true) => {
+                (State::Running, None, Some(ended.unwrap_or(Done::new(Err(Errno(libc::EBADF)), op))))
+            }
+            (Some(op), false) => (State::Waiting(op), terms.position, ended),
+            (None, false) => (State::Running, terms.position, ended),
+        };
+        let handle =
+            self.insert(Block { state, machine, claim: Some(claim), stop: None, position, borrows: false });
+        if let Some(done) = ended {
+            self.tell(handle, done);
+            return handle;
+        }
+        self.waiting.push_back(handle);
+        self.waits += 1;
+        if let Some(deadline) = terms.deadline {
+            self.set_alarm(deadline, Alarm::Late, handle);
+        }
+        handle
+    }
+
+    /// Ends an operation with `ECANCELED`, if it has not ended yet: at once if it waits, soon if it runs. What comes of it is
+    /// told in any case. False: it has ended.
+    pub fn cancel(&mut self, handle: Handle) -> bool {
+        self.stop(handle, Errno(libc::ECANCELED))
+    }
+
+    /// Ends all with `ECANCELED`.
+    pub fn cancel_all(&mut self) {
+        let held = (0_u32..).zip(&self.blocks).filter(|(_, (_, block))| block.claim.is_some());
+        let held: Vec<_> =
+            held.map(|(slot, (generation, _))| Handle { slot, generation: *generation }).collect();
+        for handle in held {
+            self.cancel(handle);
+        }
+    }
+
+    /// Adds a position in a file, which operations read and write at, one after the other, in the order in which they were
+    /// submitted; no two get the same bytes.
+    pub fn add_position(&mut self, offset: u64) -> u64 {
+        self.next_position += 1;
+        self.put_position(self.next_position, offset);
+        self.next_position
+    }
+
+    /// Adds a position that has a number already.
+    pub(crate) fn put_position(&mut self, position: u64, offset: u64) {
+        self.positions.insert(position, Position::new(offset));
+    }
+
+    /// Forgets a position: operations that were submitted with it still use it, later ones end in `EBADF`.
+    pub fn remove_position(&mut self, position: u64) {
+        if let Some(known) = self.positions.get_mut(&position) {
+            known.close();
+            self.forget_position(position);
+        }
+    }
+
+    /// Goes on with what is under way, and calls `tell` for each operation that has ended. Returns when one or more have, or
+    /// after `at_most`, or when the driver was woken.
+    pub fn advance(&mut self, at_most: Option<Duration>, mut tell: impl FnMut(C, Done)) {
+        self.expire();
+        self.fill();
+        let at_most = if self.told.is_empty() { at_most } else { Some(Duration::ZERO) };
+        let next = self.alarms.peek().map(|Reverse((at, ..))| at.saturating_sub(self.driver.now()));
+        let at_most = match (at_most, next) {
+            (Some(at_most), Some(next)) => Some(at_most.min(next)),
+            (at_most, next) => at_most.or(next),
+        };
+        let mut ended = std::mem::take(&mut self.ended);
+        self.driver.wait(at_most, &mut ended);
+        for Ended { token, done } in ended.drain(..) {
+            self.running -= 1;
+            self.after_driver(Handle::of(token), done);
+        }
+        self.ended = ended;
+        self.expire();
+        // What may start now, starts before anybody is told: the driver is not to idle meanwhile.
+        self.fill();
+        while let Some((claim, done)) = self.told.pop_front() {
+            tell(claim, done);
+        }
+    }
+
+    /// Carries on until this operation has ended, and gives what came of it; others that end meanwhile are told as by
+    /// [`advance`](Self::advance). One that has not begun, with nothing else under way, is carried out by this thread: that is
+    /// as quick as the system call. None: it has ended before.
+    pub fn wait_for(&mut self, handle: Handle, mut tell: impl FnMut(C, Done)) -> Option<(C, Done)> {
+        if let Some(ended) = self.run_here(handle) {
+            return Some(ended);
+        }
+        loop {
+            self.block(handle)?.claim.as_ref()?;
+            // Told last of all that ended with it: whoever waits for it wants it alone.
+            let mut found = None;
+            self.expire();
+            self.fill();
+            let mut ended = std::mem::take(&mut self.ended);
+            let next = self.alarms.peek().map(|Reverse((at, ..))| at.saturating_sub(self.driver.now()));
+            if self.told.is_empty() {
+                self.driver.wait(next, &mut ended);
+            }
+            for Ended { token, done } in ended.drain(..) {
+                self.running -= 1;
+                let is_it = Handle::of(token) == handle;
+                let before = self.told.len();
+                self.after_driver(Handle::of(token), done);
+                if is_it && self.told.len() > before {
+                    found = self.told.pop_back();
+                }
+            }
+            self.ended = ended;
+            self.fill();
+            while let Some((claim, done)) = self.told.pop_front() {
+                tell(claim, done);
+            }
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// Carries out an operation that waits, at once, if there is nothing it would overtake.
+    fn run_here(&mut self, handle: Handle) -> Option<(C, Done)> {
+        if !self.driver.is_kernel() {
+            return None;
+        }
+        let block = self.block(handle)?;
+        if block.position.is_some() || block.machine.is_some() {
+            return None;
+        }
+        let State::Waiting(op) = &mut block.state else { return None };
+        let mut op = std::mem::replace(op, Box::new(Op::Nop));
+        self.waits -= 1;
+        let claim = self.release(handle)?;
+        let outcome = perform(&mut op);
+        Some((claim, Done::new(outcome, Some(op))))
+    }
+}
+
+impl<D: Driver, C> Proactor<D, C> {
+    fn insert(&mut self, block: Block<C>) -> Handle {
+        self.held += 1;
+        if let Some(slot) = self.free.pop() {
+            let (generation, place) = &mut self.blocks[slot as usize];
+            *place = block;
+            return Handle { slot, generation: *generation };
+        }
+        let slot = u32::try_from(self.blocks.len()).unwrap_or(u32::MAX);
+        self.blocks.push((0, block));
+        Handle { slot, generation: 0 }
+    }
+
+    /// The block of an operation that has not been freed.
+    fn block(&mut self, handle: Handle) -> Option<&mut Block<C>> {
+        let (generation, block) = self.blocks.get_mut(handle.slot as usize)?;
+        (*generation == handle.generation && !matches!(block.state, State::Free)).then_some(block)
+    }
+
+    /// Frees a block, and gives what the caller attached.
+    fn release(&mut self, handle: Handle) -> Option<C> {
+        let block = self.block(handle)?;
+        block.state = State::Free;
+        block.machine = None;
+        let (claim, position) = (block.claim.take(), block.position.take());
+        if let Some(id) = position
+            && let Some(position) = self.positions.get_mut(&id)
+        {
+            position.leave();
+            self.forget_position(id);
+        }
+        let (generation, _) = &mut self.blocks[handle.slot as usize];
+        *generation = generation.wrapping_add(1);
+        self.free.push(handle.slot);
+        self.held -= 1;
+        claim
+    }
+
+    /// An operation has ended for good.
+    fn tell(&mut self, handle: Handle, done: Done) {
+        if let Some(claim) = self.release(handle) {
+            self.told.push_back((claim, done));
+        }
+    }
+
+    /// Starts what waits, up to the bound.
+    fn fill(&mut self) {
+        let most = self.limits.running.unwrap_or_else(|| self.driver.depth()).max(1);
+        while self.running < most
+            && let Some(handle) = self.waiting.pop_front()
+        {
+            let Some(block) = self.block(handle) else { continue };
+            let State::Waiting(op) = std::mem::replace(&mut block.state, State::Running) else { continue };
+            self.waits -= 1;
+            self.begin(handle, op);
+        }
+    }
+
+    /// Starts an operation, unless its position is in use.
+    fn begin(&mut self, handle: Handle, mut op: Box<Op>) {
+        let position = self.block(handle).and_then(|block| block.position);
+        let before = match position {
+            None => Before::Start,
+            Some(position) => match self.positions.get_mut(&position) {
+                Some(position) => position.before(&mut op, handle),
+                None => Before::Ended(Err(Errno(libc::EBADF))),
+            },
+        };
+        match before {
+            Before::Start => {
+                if let Some(block) = self.block(handle) {
+                    block.borrows = op.borrows();
+                }
+                self.running += 1;
+                self.driver.start(handle.token(), op);
+            }
+            Before::Park => {
+                if let Some(block) = self.block(handle) {
+                    block.state = State::Parked(op);
+                }
+            }
+            Before::Ended(outcome) => self.after(handle, op, outcome),
+        }
+    }
+
+    fn after_driver(&mut self, handle: Handle, done: Done) {
+        if let (outcome, Some(op)) = done.into_parts() {
+            self.after(handle, op, outcome);
+        }
+    }
+
+    /// What follows when an operation of the driver, or of a position, has ended.
+    fn after(&mut self, handle: Handle, op: Box<Op>, outcome: Outcome) {
+        let Some(block) = self.block(handle) else { return drop(Done::new(outcome, Some(op))) };
+        let stop = block.stop;
+        if let Some(position) = block.position {
+            self.leave_position(position, &op, outcome);
+        }
+        let Some(block) = self.block(handle) else { return drop(Done::new(outcome, Some(op))) };
+        if let Some(mut machine) = block.machine.take() {
+            match machine.next(Some((*op, outcome)), stop) {
+                Step::Do(op) => {
+                    block.machine = Some(machine);
+                    block.state = State::Waiting(Box::new(op));
+                    self.waiting.push_front(handle);
+                    self.waits += 1;
+                }
+                Step::End(outcome, op) => self.tell(handle, Done::new(outcome, op.map(Box::new))),
+            }
+            return;
+        }
+        let was_cut = matches!(outcome, Err(Errno(libc::ECANCELED | libc::EINTR)));
+        let outcome = match stop {
+            Some(stop) if was_cut => Err(stop),
+            _ => outcome,
+        };
+        let done = Done::new(outcome, Some(op));
+        self.tell(handle, done);
+    }
+
+    /// Moves a position, and lets the next who waits for it go on.
+    fn leave_position(&mut self, id: u64, op: &Op, outcome: Outcome) {
+        if let Some(position) = self.positions.get_mut(&id) {
+            position.after(op, outcome);
+            self.pass_position(id);
+        }
+    }
+
+    /// An operation will not use its position.
+    fn skip_position(&mut self, handle: Handle) {
+        let Some(id) = self.block(handle).and_then(|block| block.position.take()) else { return };
+        if let Some(position) = self.positions.get_mut(&id) {
+            position.forget(handle);
+            position.leave();
+            // It may have been the next in turn.
+            self.pass_position(id);
+            self.forget_position(id);
+        }
+    }
+
+    /// Forgets a position that is closed, once nobody uses it.
+    fn forget_position(&mut self, id: u64) {
+        if self.positions.get(&id).is_some_and(Position::is_unused) {
+            self.positions.remove(&id);
+        }
+    }
+
+    /// Lets the next who waits for a position go on, if it is free.
+    fn pass_position(&mut self, id: u64) {
+        let Some(position) = self.positions.get_mut(&id) else { return };
+        let Some(next) = position.next() else { return };
+        if let Some(block) = self.block(next)
+            && let State::Parked(op) = std::mem::replace(&mut block.state, State::Running)
+        {
+            block.state = State::Waiting(op);
+            self.waiting.push_front(next);
+            self.waits += 1;
+        }
+    }
+
+    /// Ends an operation with an error, as soon as can be.
+    fn stop(&mut self, handle: Handle, errno: Errno) -> bool {
+        let grace = self.limits.grace;
+        let Some(block) = self.block(handle) else { return false };
+        if block.claim.is_none() {
+            return false;
+        }
+        if block.stop.is_some() {
+            return true;
+        }
+        block.stop = Some(errno);
+        match std::mem::replace(&mut block.state, State::Running) {
+            State::Waiting(op) => {
+                self.waits -= 1;
+                self.skip_position(handle);
+                self.after(handle, op, Err(Errno(libc::ECANCELED)));
+            }
+            State::Parked(op) => {
+                self.skip_position(handle);
+                self.after(handle, op, Err(Errno(libc::ECANCELED)));
+            }
+            State::Running => {
+                self.driver.cancel(handle.token());
+                if let Some(grace) = grace {
+                    self.set_alarm(self.driver.now() + grace, Alarm::GiveUp, handle);
+                }
+            }
+            State::Free => return false,
+        }
+        true
+    }
+
+    fn set_alarm(&mut self, at: Duration, alarm: Alarm, handle: Handle) {
+        // Alarms of what has ended are thrown away before they are many.
+        if self.alarms.len() > 2 * self.held + 64 {
+            let blocks = &self.blocks;
+            self.alarms.retain(|Reverse((_, _, handle))| blocks[handle.slot as usize].0 == handle.generation);
+        }
+        self.alarms.push(Reverse((at, alarm, handle)));
+    }
+
+    /// Ends what is late, and gives up what does not end.
+    fn expire(&mut self) {
+        while let Some(&Reverse((at, alarm, handle))) = self.alarms.peek() {
+            // Those whose operation has ended are thrown away early, so that nobody wakes up for them.
+            if self.block(handle).is_none() {
+                self.alarms.pop();
+                continue;
+            }
+            if at > self.driver.now() {
+                return;
+            }
+            self.alarms.pop();
+            match alarm {
+                Alarm::Late => {
+                    self.stop(handle, Errno(libc::ETIMEDOUT));
+                }
+                Alarm::GiveUp => self.give_up(handle),
+            }
+        }
+    }
+
+    /// Tells the end of an operation that the driver still has.
+    fn give_up(&mut self, handle: Handle) {
+        let Some(block) = self.block(handle) else { return };
+        let borrows = block.borrows || block.machine.as_ref().is_some_and(|machine| machine.borrows());
+        if borrows {
+            return;
+        }
+        let (Some(stop), Some(claim)) = (block.stop, block.claim.take()) else { return };
+        self.told.push_back((claim, Done::new(Err(stop), None)));
+    }
+}
+
+impl<D: std::fmt::Debug, C> std::fmt::Debug for Proactor<D, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = (self.waits, self.running);
+        f.debug_struct("Proactor")
+            .field("driver", &self.driver)
+            .field("waiting_running", &counts)
+            .finish_non_exhaustive()
+    }
+}

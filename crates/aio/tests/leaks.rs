@@ -1,0 +1,54 @@
+//! Nothing is left open, whatever happens to operations. A program of its own: it counts the descriptors of the process.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use atta_aio::driver::Driver;
+use atta_aio::driver::ring::{Ring, RingOptions};
+use atta_aio::driver::threads::Threads;
+use atta_aio::{Limits, Op, Place, Proactor, Terms};
+use atta_testkit::scratch::Scratch;
+
+fn descriptors() -> usize {
+    #[expect(clippy::disallowed_methods, reason = "the kernel's list of this process")]
+    let list = std::fs::read_dir("/proc/self/fd");
+    list.unwrap().count()
+}
+
+fn open(path: &Path) -> Op {
+    let place = Place::path(CString::new(path.as_os_str().as_bytes()).unwrap());
+    Op::Open { place, flags: libc::O_CREAT | libc::O_WRONLY | libc::O_CLOEXEC, mode: 0o600 }
+}
+
+#[test]
+fn no_descriptor_is_left_open() {
+    let scratch = Scratch::new("aio-leaks").unwrap();
+    let before = descriptors();
+    for number in 0..20 {
+        let driver: Box<dyn Driver> = match Ring::new(&RingOptions::default()) {
+            Ok(ring) if number % 2 == 0 => Box::new(ring),
+            _ => Box::new(Threads::new(3)),
+        };
+        let mut proactor = Proactor::new(driver, Limits::default());
+        // The descriptor of this one is not taken,
+        proactor.submit(open(&scratch.join("dropped")).into(), Terms::default(), ()).unwrap();
+        proactor.advance(None, |(), done| drop(done));
+        // this one is cancelled while it may run,
+        let handle = proactor.submit(open(&scratch.join("cancelled")).into(), Terms::default(), ()).unwrap();
+        proactor.advance(Some(Duration::ZERO), |(), done| drop(done));
+        proactor.cancel(handle);
+        // and of this one nobody waits for the end.
+        proactor.submit(open(&scratch.join("pending")).into(), Terms::default(), ()).unwrap();
+        proactor.advance(Some(Duration::ZERO), |(), done| drop(done));
+    }
+    // Threads end a moment after their driver.
+    let until = Instant::now() + Duration::from_secs(10);
+    while descriptors() > before && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(descriptors(), before);
+}
