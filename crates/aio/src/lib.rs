@@ -17,6 +17,7 @@ mod cell;
 mod done;
 pub mod driver;
 mod executor;
+mod files;
 mod fork;
 mod inbox;
 mod machine;
@@ -28,6 +29,7 @@ mod service;
 
 pub use buffer::{Buffer, Vectors};
 pub use done::Done;
+pub use files::{Calling, Files, Moved};
 pub use machine::{Machine, Step};
 pub use op::{At, Fd, Op, Place, Sync};
 pub use perform::{Outcome, perform};

@@ -130,6 +130,8 @@ pub struct Proactor<D, C> {
     running: usize,
     /// Blocks that are not free.
     held: usize,
+    /// Those of them that were given up: the driver still has them, and nobody waits for them.
+    given_up: usize,
     alarms: BinaryHeap<Reverse<(Duration, Alarm, Handle)>>,
     positions: HashMap<u64, Position>,
     next_position: u64,
@@ -151,6 +153,7 @@ impl<D: Driver, C> Proactor<D, C> {
             waits: 0,
             running: 0,
             held: 0,
+            given_up: 0,
             alarms: BinaryHeap::new(),
             positions: HashMap::new(),
             next_position: 0,
@@ -172,7 +175,7 @@ impl<D: Driver, C> Proactor<D, C> {
     /// How many operations have not been told as ended.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.held + self.told.len()
+        self.held - self.given_up + self.told.len()
     }
 
     /// How many of them run.
@@ -380,6 +383,7 @@ impl<D: Driver, C> Proactor<D, C> {
         *generation = generation.wrapping_add(1);
         self.free.push(handle.slot);
         self.held -= 1;
+        self.given_up -= usize::from(claim.is_none());
         claim
     }
 
@@ -575,6 +579,7 @@ impl<D: Driver, C> Proactor<D, C> {
             return;
         }
         let (Some(stop), Some(claim)) = (block.stop, block.claim.take()) else { return };
+        self.given_up += 1;
         self.told.push_back((claim, Done::new(Err(stop), None)));
     }
 }
