@@ -7,9 +7,9 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let service = Service::new(&Options::default())?;
 //! let files = service.files();
-//! let file = files.open(Place::path(c"/proc/self/stat"), libc::O_RDONLY, 0).wait()?;
-//! let (read, bytes) = files.read_at(&file, vec![0; 4096], 0).wait();
-//! assert!(bytes.as_slice()[..read?].starts_with(b"1") || !bytes.is_empty());
+//! let file = files.open(Place::path(c"/proc/self/comm"), libc::O_RDONLY, 0).wait()?;
+//! let (read, bytes) = files.read_at(&file, vec![0; 64], 0).wait();
+//! assert!(bytes.as_slice()[..read?].ends_with(b"\n"));
 //! # Ok(())
 //! # }
 //! ```

@@ -27,6 +27,7 @@ mod position;
 mod proactor;
 mod service;
 
+pub use atta_entry::Errno;
 pub use buffer::{Buffer, Vectors};
 pub use done::Done;
 pub use files::{Calling, Files, Moved};

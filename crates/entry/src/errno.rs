@@ -83,6 +83,8 @@ impl fmt::Display for Errno {
     }
 }
 
+impl std::error::Error for Errno {}
+
 impl Errno {
     /// The symbolic name, or `E` and the number where there is none: for tables and records.
     #[must_use]
