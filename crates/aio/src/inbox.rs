@@ -10,7 +10,8 @@
 //! anything through the old head.
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::atomic::{AtomicPtr, Ordering};
 
 /// See the head of this file.
 pub(crate) struct Inbox<T> {
@@ -77,7 +78,7 @@ impl<T> Drop for Inbox<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Arc;

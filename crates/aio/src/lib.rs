@@ -12,6 +12,7 @@
 
 #![expect(unsafe_code, reason = "system calls with pointers; buffers that the kernel uses")]
 
+mod atomic;
 mod buffer;
 mod cell;
 mod done;
@@ -26,6 +27,7 @@ mod perform;
 mod position;
 mod proactor;
 mod service;
+mod sleep;
 
 pub use atta_entry::Errno;
 pub use buffer::{Buffer, Vectors};

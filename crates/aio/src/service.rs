@@ -8,15 +8,12 @@
 //!       └─────────────────────────────────────────────└──▶ executor: continuations on threads of their own
 //! ```
 //!
-//! # Who wakes whom
-//! The progress thread says that it sleeps, then (sequentially consistent fence) looks at the inbox once more, then waits.
-//! Whoever submits adds to the inbox, then (fence) looks whether it sleeps, and the one who takes that word back wakes it: one
-//! system call. Whichever fence is first, the other side sees its store: no wake-up is lost. Before it sleeps it looks around
-//! for [`Options::spin`], so that under load nobody needs to wake it; [`Service::counts`] tells how often somebody did.
+//! Before the progress thread sleeps it looks around for [`Options::spin`], so that under load nobody needs to wake it, which
+//! takes a system call; [`Service::counts`] tells how often somebody did. `sleep.rs` says why no wake-up is lost.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +26,7 @@ use crate::executor::{self, Executor};
 use crate::fork::Process;
 use crate::inbox::Inbox;
 use crate::proactor::{Handle, Limits, Proactor, Terms, Work};
+use crate::sleep::{Duty, Sleep};
 
 /// What carries operations out.
 #[derive(Clone, Debug)]
@@ -141,10 +139,8 @@ enum Message {
 
 struct Shared {
     inbox: Inbox<Message>,
-    is_asleep: AtomicBool,
+    sleep: Sleep,
     is_closed: AtomicBool,
-    /// The progress thread has ended.
-    is_over: AtomicBool,
     /// Whoever waits may carry an operation out.
     is_kernel: bool,
     waker: Arc<dyn Wake>,
@@ -166,13 +162,13 @@ pub struct Service {
 impl Shared {
     fn send(&self, message: Message) {
         self.inbox.push(message);
-        fence(Ordering::SeqCst);
-        if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::Relaxed) {
-            self.woken.fetch_add(1, Ordering::Relaxed);
-            self.waker.wake();
-        }
-        if self.is_over.load(Ordering::Relaxed) {
-            self.refuse();
+        match self.sleep.duty() {
+            Duty::None => {}
+            Duty::Wake => {
+                self.woken.fetch_add(1, Ordering::Relaxed);
+                self.waker.wake();
+            }
+            Duty::Take => self.refuse(),
         }
     }
 
@@ -255,9 +251,8 @@ impl Service {
             };
             let shared = Arc::new(Shared {
                 inbox: Inbox::new(),
-                is_asleep: AtomicBool::new(false),
+                sleep: Sleep::new(),
                 is_closed: AtomicBool::new(false),
-                is_over: AtomicBool::new(false),
                 is_kernel: driver.is_kernel(),
                 waker: driver.waker(),
                 pending: AtomicUsize::new(0),
@@ -499,20 +494,18 @@ impl Progress {
             }
             if self.is_closing && self.proactor.pending() == 0 {
                 // Who submits after this sees it, and ends what nobody else will.
-                self.shared.is_over.store(true, Ordering::Relaxed);
-                fence(Ordering::SeqCst);
+                self.shared.sleep.go();
                 return self.shared.refuse();
             }
             if Instant::now() < busy_until {
                 std::hint::spin_loop();
                 continue;
             }
-            self.shared.is_asleep.store(true, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+            self.shared.sleep.lie_down();
             if self.shared.inbox.is_empty() {
                 self.advance(None);
             }
-            self.shared.is_asleep.store(false, Ordering::Relaxed);
+            self.shared.sleep.get_up();
             busy_until = Instant::now() + spin;
         }
     }
