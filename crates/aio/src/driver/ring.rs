@@ -191,9 +191,10 @@ impl Ring {
 
 /// A ring with all that makes it quick, or with as much of it as the kernel has.
 fn build(depth: u32) -> io::Result<IoUring> {
-    let quick =
-        IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun().build(depth);
-    match quick {
+    let mut quick = IoUring::builder();
+    // Without the flag nobody who looks around without waiting is told that ends are to be fetched.
+    quick.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun().setup_taskrun_flag();
+    match quick.build(depth) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::builder().build(depth),
         made => made,
     }
