@@ -23,6 +23,10 @@ const SILENT: u64 = u64::MAX - 1;
 /// The kernel moves no more than this at a time, whatever is asked for.
 const TRANSFER_MOST: usize = 0x7fff_f000;
 
+/// Reads of at least so many bytes go to threads of the kernel while others run: what is in memory already would else be copied
+/// by the thread that submits, one read after the other.
+const COPIED_APART: usize = 128 << 10;
+
 /// How a ring is made.
 #[derive(Clone, Debug)]
 pub struct RingOptions {
@@ -214,16 +218,15 @@ impl Driver for Ring {
             self.slots.push(None);
             self.slots.len() - 1
         });
+        let others_run = self.slots.len() - self.free.len() > 1;
         // In its slot before the kernel hears of it: it does not move from there.
         let (_, op) = self.slots[slot].insert((token, op));
-        match entry(op).ok_or(Errno::INVAL) {
-            Ok(entry) => {
-                let pushed = self.push(&entry.user_data(slot as u64));
-                if pushed.is_err() {
-                    self.hand_to_threads(slot);
-                }
-            }
-            Err(_) => self.hand_to_threads(slot),
+        let is_long = matches!(&**op, Op::Read { buffer, .. } if buffer.len() >= COPIED_APART);
+        let flags = if is_long && others_run { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        let pushed =
+            entry(op).is_some_and(|entry| self.push(&entry.flags(flags).user_data(slot as u64)).is_ok());
+        if !pushed {
+            self.hand_to_threads(slot);
         }
     }
 
