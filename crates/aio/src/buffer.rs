@@ -2,9 +2,15 @@
 //! kernel still uses.
 
 use std::fmt;
+use std::ops::Range;
 
-/// Memory for one operation: owned, or lent by a caller who promises to keep it.
-pub struct Buffer(Memory);
+/// Memory for one operation: owned, or lent by a caller who promises to keep it. A part of it may be shown alone: then
+/// operations see no more than that.
+pub struct Buffer {
+    memory: Memory,
+    /// The part that is shown; none: all.
+    shown: Option<Range<usize>>,
+}
 
 enum Memory {
     Owned(Vec<u8>),
@@ -24,28 +30,51 @@ impl Buffer {
     /// continuation has been called.
     #[must_use]
     pub unsafe fn foreign(pointer: *mut u8, bytes: usize) -> Self {
-        Self(Memory::Foreign { pointer, bytes })
+        Self { memory: Memory::Foreign { pointer, bytes }, shown: None }
     }
 
     /// Whether the memory is lent: it must not be let go of before the operation has ended.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
-        matches!(self.0, Memory::Foreign { .. })
+        matches!(self.memory, Memory::Foreign { .. })
     }
 
     /// A buffer of so many zeros.
     #[must_use]
     pub fn zeroed(bytes: usize) -> Self {
-        Self(Memory::Owned(vec![0; bytes]))
+        Self::from(vec![0; bytes])
     }
 
-    /// How long it is.
+    /// How long it is, or the part that is shown.
     #[must_use]
     pub fn len(&self) -> usize {
-        match &self.0 {
+        self.shown.as_ref().map_or_else(|| self.len_of_all(), Range::len)
+    }
+
+    fn len_of_all(&self) -> usize {
+        match &self.memory {
             Memory::Owned(bytes) => bytes.len(),
             Memory::Foreign { bytes, .. } => *bytes,
         }
+    }
+
+    /// Shows a part of the memory alone, counted from its beginning: to go on after a short write without a copy.
+    ///
+    /// # Panics
+    /// The part is not within the memory.
+    pub fn show(&mut self, part: Range<usize>) {
+        assert!(part.start <= part.end && part.end <= self.len_of_all(), "{part:?} is outside");
+        self.shown = Some(part);
+    }
+
+    /// Shows all of it again.
+    pub fn show_all(&mut self) {
+        self.shown = None;
+    }
+
+    /// Where the part that is shown begins.
+    pub(crate) fn start(&self) -> usize {
+        self.shown.as_ref().map_or(0, |part| part.start)
     }
 
     /// Whether there is no memory.
@@ -57,19 +86,21 @@ impl Buffer {
     /// Where it begins, to be read from.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
-        match &self.0 {
+        let start = match &self.memory {
             Memory::Owned(bytes) => bytes.as_ptr(),
             Memory::Foreign { pointer, .. } => *pointer,
-        }
+        };
+        start.wrapping_add(self.start())
     }
 
     /// Where it begins, to be written to.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        match &mut self.0 {
+        let start = match &mut self.memory {
             Memory::Owned(bytes) => bytes.as_mut_ptr(),
             Memory::Foreign { pointer, .. } => *pointer,
-        }
+        };
+        start.wrapping_add(self.start())
     }
 
     /// Its bytes.
@@ -78,7 +109,7 @@ impl Buffer {
         if self.is_empty() {
             return &[];
         }
-        // SAFETY: an owned buffer is a vector of that length; whoever lent a foreign one promised that it is valid.
+        // SAFETY: what is shown is within the memory: a vector, or what somebody lent and promised to be valid.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
     }
 
@@ -93,10 +124,10 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(pointer, bytes) }
     }
 
-    /// The vector that it was made from; an empty one for memory that was lent.
+    /// The vector that it was made from, whatever part is shown; an empty one for memory that was lent.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
-        match self.0 {
+        match self.memory {
             Memory::Owned(bytes) => bytes,
             Memory::Foreign { .. } => Vec::new(),
         }
@@ -105,13 +136,13 @@ impl Buffer {
 
 impl Default for Buffer {
     fn default() -> Self {
-        Self(Memory::Owned(Vec::new()))
+        Self::from(Vec::new())
     }
 }
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Memory::Owned(bytes))
+        Self { memory: Memory::Owned(bytes), shown: None }
     }
 }
 
@@ -174,5 +205,30 @@ impl Vectors {
     #[must_use]
     pub fn into_buffers(self) -> Vec<Buffer> {
         self.buffers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_is_shown_alone() {
+        let mut buffer = Buffer::from(b"0123456789".to_vec());
+        buffer.show(3..5);
+        assert_eq!((buffer.len(), buffer.as_slice()), (2, &b"34"[..]));
+        buffer.as_mut_slice()[0] = b'x';
+        buffer.show(10..10);
+        assert!(buffer.is_empty() && buffer.as_slice().is_empty());
+        buffer.show_all();
+        assert_eq!(buffer.as_slice(), b"012x456789");
+        buffer.show(0..1);
+        assert_eq!(buffer.into_vec().len(), 10);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside")]
+    fn part_outside_is_refused() {
+        Buffer::zeroed(3).show(2..4);
     }
 }

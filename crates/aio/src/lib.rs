@@ -15,6 +15,7 @@
 mod atomic;
 mod buffer;
 mod cell;
+pub mod compound;
 mod done;
 pub mod driver;
 mod executor;

@@ -9,6 +9,9 @@ use crate::{Op, Outcome};
 pub enum Step {
     /// Carry out this one, and tell.
     Do(Op),
+    /// Carry out this one, whoever wants the machine to end, and tell: it cleans up, or must not be left half done. It is
+    /// started even if it waits, and never cut short.
+    Finish(Op),
     /// It has ended; an operation to give back, for its buffers, if there is one.
     End(Outcome, Option<Op>),
 }

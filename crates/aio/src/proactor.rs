@@ -19,7 +19,7 @@ use atta_entry::Errno;
 use crate::done::Done;
 use crate::driver::{Driver, Ended};
 use crate::machine::{Machine, Step};
-use crate::perform::perform;
+use crate::perform::{close, perform};
 use crate::position::{Before, Position};
 use crate::{Op, Outcome};
 
@@ -101,6 +101,20 @@ struct Block<C> {
     position: Option<u64>,
     /// What it runs uses memory that somebody lent.
     borrows: bool,
+    /// What waits or runs is a [`Step::Finish`]: it is not cut short.
+    is_finishing: bool,
+}
+
+impl<C> Drop for Block<C> {
+    /// Closes what a machine asked to close and no driver has begun with: the machine does not hold it any more.
+    fn drop(&mut self) {
+        if let (Some(_), State::Waiting(op)) = (&self.machine, &self.state)
+            && let Op::Close { fd } = **op
+        {
+            // Nobody is left to tell of an error.
+            let _ = close(fd);
+        }
+    }
 }
 
 enum State {
@@ -200,10 +214,15 @@ impl<D: Driver, C> Proactor<D, C> {
 
     /// Adds an operation, however many wait.
     pub(crate) fn submit_unbounded(&mut self, work: Work, terms: Terms, claim: C) -> Handle {
+        let mut is_finishing = false;
         let (op, machine, ended) = match work {
             Work::Op(op) => (Some(op), None, None),
             Work::Machine(mut machine) => match machine.next(None, None) {
                 Step::Do(op) => (Some(Box::new(op)), Some(machine), None),
+                Step::Finish(op) => {
+                    is_finishing = true;
+                    (Some(Box::new(op)), Some(machine), None)
+                }
                 Step::End(outcome, op) => (None, None, Some(Done::new(outcome, op.map(Box::new)))),
             },
         };
@@ -215,8 +234,8 @@ impl<D: Driver, C> Proactor<D, C> {
             (Some(op), false) => (State::Waiting(op), terms.position, ended),
             (None, false) => (State::Running, terms.position, ended),
         };
-        let handle =
-            self.insert(Block { state, machine, claim: Some(claim), stop: None, position, borrows: false });
+        let (claim, stop, borrows) = (Some(claim), None, false);
+        let handle = self.insert(Block { state, machine, claim, stop, position, borrows, is_finishing });
         if let Some(done) = ended {
             self.tell(handle, done);
             return handle;
@@ -449,8 +468,10 @@ impl<D: Driver, C> Proactor<D, C> {
         }
         let Some(block) = self.block(handle) else { return drop(Done::new(outcome, Some(op))) };
         if let Some(mut machine) = block.machine.take() {
-            match machine.next(Some((*op, outcome)), stop) {
-                Step::Do(op) => {
+            let step = machine.next(Some((*op, outcome)), stop);
+            block.is_finishing = matches!(step, Step::Finish(_));
+            match step {
+                Step::Do(op) | Step::Finish(op) => {
                     block.machine = Some(machine);
                     block.state = State::Waiting(Box::new(op));
                     self.waiting.push_front(handle);
@@ -520,6 +541,19 @@ impl<D: Driver, C> Proactor<D, C> {
             return true;
         }
         block.stop = Some(errno);
+        if !block.is_finishing {
+            self.cut(handle);
+        }
+        // It has not ended at once: the driver has it, or a machine cleans up.
+        if let (Some(grace), Some(_)) = (grace, self.block(handle)) {
+            self.set_alarm(self.driver.now() + grace, Alarm::GiveUp, handle);
+        }
+        true
+    }
+
+    /// Ends what an operation waits for or runs, with `ECANCELED`.
+    fn cut(&mut self, handle: Handle) {
+        let Some(block) = self.block(handle) else { return };
         match std::mem::replace(&mut block.state, State::Running) {
             State::Waiting(op) => {
                 self.waits -= 1;
@@ -530,15 +564,9 @@ impl<D: Driver, C> Proactor<D, C> {
                 self.skip_position(handle);
                 self.after(handle, op, Err(Errno(libc::ECANCELED)));
             }
-            State::Running => {
-                self.driver.cancel(handle.token());
-                if let Some(grace) = grace {
-                    self.set_alarm(self.driver.now() + grace, Alarm::GiveUp, handle);
-                }
-            }
-            State::Free => return false,
+            State::Running => self.driver.cancel(handle.token()),
+            State::Free => {}
         }
-        true
     }
 
     fn set_alarm(&mut self, at: Duration, alarm: Alarm, handle: Handle) {
