@@ -50,7 +50,7 @@ use atta_entry::Errno;
 use super::carry::{Carry, has_owner, times};
 use super::directories::kind;
 use super::names::{self, Temporary};
-use super::{Held, Next, Opened, Steps, is_cut, stat};
+use super::{Held, Next, Opened, Steps, stat};
 use crate::{Buffer, Op, Outcome, Place, Sync, Work};
 
 /// Longer targets no kernel makes (`PATH_MAX`).
@@ -243,8 +243,8 @@ impl Rename {
 
     /// The temporary file or link could not be made: whether to try another name.
     fn another(&mut self, errno: Errno, held: &mut Held) -> Result<(), Errno> {
-        if is_cut(errno) {
-            // A server may have made it all the same.
+        if errno.0 != libc::EEXIST {
+            // A server may have made it all the same. Nobody else has this name.
             held.made(self.temporary(held));
         }
         self.temporary.after(errno)

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -68,7 +69,8 @@ fn drive<S: Steps>(steps: S, fault: Fault, first: Option<i32>) -> Run {
                 Err(Errno(errno))
             }
             (Fault::DoneAndFails(step, errno), _) if step == at && !matches!(op, Op::Open { .. }) => {
-                perform(&mut op).and(Err(Errno(errno)))
+                let _ = perform(&mut op);
+                Err(Errno(errno))
             }
             _ => perform(&mut op),
         };
@@ -83,6 +85,10 @@ fn drive<S: Steps>(steps: S, fault: Fault, first: Option<i32>) -> Run {
 
 fn place(path: &Path) -> Place {
     Place::path(CString::new(path.as_os_str().as_bytes()).unwrap())
+}
+
+fn shared(file: std::fs::File) -> Fd {
+    Fd::from(OwnedFd::from(file))
 }
 
 fn temporaries(scratch: &Scratch) -> usize {
@@ -169,7 +175,7 @@ fn copy_merges_errors_on_both_ways() {
     let run = |fault| {
         let (from, to) =
             (std::fs::File::open(scratch.join("from")), std::fs::File::create(scratch.join("to")));
-        let (from, to) = (Fd::from(from.unwrap().into()), Fd::from(to.unwrap().into()));
+        let (from, to) = (shared(from.unwrap()), shared(to.unwrap()));
         drive(copy::Copy::new(from, 0, to, 0, 1 << 40), fault, None)
     };
     let copied = || std::fs::read(scratch.join("to")).unwrap();
@@ -193,7 +199,7 @@ fn short_reads_and_writes_are_gone_on_with() {
     let bytes: Vec<u8> = (0..50_000_u32).map(|number| (number / 7) as u8).collect();
     std::fs::write(scratch.join("from"), &bytes).unwrap();
     let files = (std::fs::File::open(scratch.join("from")), std::fs::File::create(scratch.join("to")));
-    let (from, to) = (Fd::from(files.0.unwrap().into()), Fd::from(files.1.unwrap().into()));
+    let (from, to) = (shared(files.0.unwrap()), shared(files.1.unwrap()));
     let copying = machine(copy::Copy::new(from, 100, to, 7, 40_000));
     assert_eq!(in_parts(copying).0, Ok(40_000));
     assert!(std::fs::read(scratch.join("to")).unwrap()[7..] == bytes[100..40_100]);

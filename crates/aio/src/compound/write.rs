@@ -18,7 +18,7 @@ use std::ffi::CString;
 use atta_entry::Errno;
 
 use super::names::{self, Temporary};
-use super::{Held, Next, Opened, Steps, is_cut};
+use super::{Held, Next, Opened, Steps};
 use crate::{At, Buffer, Fd, Op, Outcome, Place, Sync, Work};
 
 #[derive(Clone, Copy)]
@@ -79,8 +79,8 @@ impl Write {
 
     /// The temporary file could not be made.
     fn create_again(&mut self, errno: Errno, directory: Opened, held: &mut Held) -> Result<Next, Errno> {
-        if is_cut(errno) {
-            // A server may have made it all the same.
+        if errno.0 != libc::EEXIST {
+            // A server may have made it all the same. Nobody else has this name.
             held.made(self.temporary.place(held.fd(directory)));
         }
         self.temporary.after(errno)?;
