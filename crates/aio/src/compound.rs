@@ -6,7 +6,7 @@
 //! | [`truncate`] | sets the length of a file by its path |
 //! | [`stat`] | looks at a file by its path, through a descriptor |
 //! | [`copy`] | copies a range of a file, by the kernel if it can |
-//! | [`write`] | makes or replaces a file as a whole or not at all |
+//! | [`write()`] | makes or replaces a file as a whole or not at all |
 //! | [`make_directories`] | makes a path of directories |
 //! | [`rename`] | renames, also from one file system to another |
 //!

@@ -143,17 +143,17 @@ fn seen(op: Op, outcome: Outcome) -> Result<Box<libc::statx>, Errno> {
 }
 
 impl Rename {
-    fn old(&self, held: &Held) -> Place {
+    fn old_place(&self, held: &Held) -> Place {
         place(self.old.as_ref(), held)
     }
 
-    fn new(&self, held: &Held) -> Place {
+    fn new_place(&self, held: &Held) -> Place {
         place(self.new.as_ref(), held)
     }
 
     /// The temporary file, in the new directory.
     fn temporary(&self, held: &Held) -> Place {
-        self.temporary.place(self.new(held).dir)
+        self.temporary.place(self.new_place(held).dir)
     }
 
     /// On to a state by a step.
@@ -191,7 +191,7 @@ impl Rename {
     fn look_at_old(&mut self, value: u64, held: &mut Held) -> Result<Next, Errno> {
         let directory = held.opened(value);
         self.new = names::split(&self.to).map(|(_, name)| Name { directory, name });
-        let next = look(self.old(held));
+        let next = look(self.old_place(held));
         self.go(State::LookingOld, next)
     }
 
@@ -200,7 +200,7 @@ impl Rename {
             return Err(Errno::XDEV);
         }
         self.found = found;
-        let next = look(self.new(held));
+        let next = look(self.new_place(held));
         self.go(State::LookingNew, next)
     }
 
@@ -216,7 +216,7 @@ impl Rename {
             Ok(other) if kind(&other) == libc::S_IFDIR => return Err(Errno(libc::EISDIR)),
             Ok(_) => {}
         }
-        let place = self.old(held);
+        let place = self.old_place(held);
         if kind(&self.found) == libc::S_IFLNK {
             let buffer = Buffer::zeroed(TARGET_BYTES);
             return self.go(State::ReadingLink, Next::Do(Op::ReadLink { place, buffer }));
@@ -272,7 +272,7 @@ impl Rename {
     }
 
     fn check(&mut self, held: &Held) -> Result<Next, Errno> {
-        let next = look(self.old(held));
+        let next = look(self.old_place(held));
         self.go(State::Checking, next)
     }
 
@@ -280,18 +280,18 @@ impl Rename {
         if version(now) != version(&self.found) {
             return Err(BUSY);
         }
-        let (from, to, flags) = (self.temporary(held), self.new(held), self.flags);
+        let (from, to, flags) = (self.temporary(held), self.new_place(held), self.flags);
         self.go(State::Replacing, Next::Commit(Op::Rename { from, to, flags }))
     }
 
     fn sync(&mut self, held: &mut Held) -> Result<Next, Errno> {
         held.settled();
-        let (fd, what) = (self.new(held).dir, Sync::All);
+        let (fd, what) = (self.new_place(held).dir, Sync::All);
         self.go(State::Syncing, Next::Finish(Op::Sync { fd, what }))
     }
 
     fn remove(&mut self, held: &Held) -> Result<Next, Errno> {
-        let place = self.old(held);
+        let place = self.old_place(held);
         self.go(State::Removing, Next::Finish(Op::Unlink { place, flags: 0 }))
     }
 }

@@ -125,7 +125,7 @@ fn strike(
                     assert_eq!(struck.outcome, Err(Errno::IO), "{fault:?} of {name}");
                 }
                 Fault::Stop(_) | Fault::Cut(_) => {
-                    assert_eq!(struck.outcome, Err(STOP), "{fault:?} of {name}")
+                    assert_eq!(struck.outcome, Err(STOP), "{fault:?} of {name}");
                 }
                 _ => {}
             }
