@@ -419,3 +419,49 @@ fn who_may_not_give_a_file_away_keeps_it_without_set_id() {
     assert_eq!((run.steps[10], run.outcome), ("chown", Ok(0)));
     assert_eq!(std::fs::File::open(&new).unwrap().metadata().unwrap().mode() & 0o7777, 0o751);
 }
+
+#[test]
+fn first_of_two_errors_is_told() {
+    let scratch = Scratch::new("compound").unwrap();
+    std::fs::write(scratch.join("file"), b"x").unwrap();
+    for (truncating, stop, told) in
+        [(Err(Errno::IO), None, Errno::IO), (Ok(0), None, FULL), (Ok(0), Some(STOP), FULL)]
+    {
+        let mut machine = machine(truncate::steps(place(&scratch.join("file")), 4));
+        let mut last = None;
+        let outcome = loop {
+            let is_done = last.as_ref().is_some_and(|(op, _): &(Op, Outcome)| op.name() == "ftruncate");
+            let mut op = match machine.next(last, stop.filter(|_| is_done)) {
+                Step::Do(op) | Step::Finish(op) => op,
+                Step::End(outcome, _) => break outcome,
+            };
+            let outcome = match op.name() {
+                "ftruncate" => truncating,
+                "close" => perform(&mut op).and(Err(FULL)),
+                _ => perform(&mut op),
+            };
+            last = Some((op, outcome));
+        };
+        assert_eq!(outcome, Err(told));
+    }
+}
+
+const FULL: Errno = Errno(libc::ENOSPC);
+
+#[test]
+fn kernel_that_copies_nothing_is_not_believed_at_first() {
+    let scratch = Scratch::new("compound").unwrap();
+    std::fs::write(scratch.join("from"), b"0123456789").unwrap();
+    let files = (std::fs::File::open(scratch.join("from")), std::fs::File::create(scratch.join("to")));
+    let mut machine = machine(copy::Copy::new(shared(files.0.unwrap()), 0, shared(files.1.unwrap()), 0, 100));
+    let mut last = None;
+    let outcome = loop {
+        let mut op = match machine.next(last, None) {
+            Step::Do(op) | Step::Finish(op) => op,
+            Step::End(outcome, _) => break outcome,
+        };
+        let outcome = if op.name() == "copy_file_range" { Ok(0) } else { perform(&mut op) };
+        last = Some((op, outcome));
+    };
+    assert_eq!((outcome, std::fs::read(scratch.join("to")).unwrap()), (Ok(10), b"0123456789".to_vec()));
+}
