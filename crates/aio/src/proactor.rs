@@ -19,7 +19,7 @@ use atta_entry::Errno;
 use crate::done::Done;
 use crate::driver::{Driver, Ended};
 use crate::machine::{Machine, Step};
-use crate::perform::{close, perform};
+use crate::perform::perform;
 use crate::position::{Before, Position};
 use crate::{Op, Outcome};
 
@@ -103,18 +103,6 @@ struct Block<C> {
     borrows: bool,
     /// What waits or runs is a [`Step::Finish`]: it is not cut short.
     is_finishing: bool,
-}
-
-impl<C> Drop for Block<C> {
-    /// Closes what a machine asked to close and no driver has begun with: the machine does not hold it any more.
-    fn drop(&mut self) {
-        if let (Some(_), State::Waiting(op)) = (&self.machine, &self.state)
-            && let Op::Close { fd } = **op
-        {
-            // Nobody is left to tell of an error.
-            let _ = close(fd);
-        }
-    }
 }
 
 enum State {
