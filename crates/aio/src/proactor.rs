@@ -68,7 +68,8 @@ impl std::fmt::Debug for Work {
 pub struct Terms {
     /// When it is to end, on the driver's clock, with `ETIMEDOUT` if it must be cut short.
     pub deadline: Option<Duration>,
-    /// The position of a file that it reads, writes or moves: see [`Proactor::add_position`].
+    /// The position of a file that it reads, writes or moves: see [`Proactor::add_position`]. For single operations: several
+    /// that look like one say where, and end in `EINVAL` with a position.
     pub position: Option<u64>,
 }
 
@@ -205,6 +206,9 @@ impl<D: Driver, C> Proactor<D, C> {
         let mut is_finishing = false;
         let (op, machine, ended) = match work {
             Work::Op(op) => (Some(op), None, None),
+            Work::Machine(_) if terms.position.is_some() => {
+                (None, None, Some(Done::new(Err(Errno::INVAL), None)))
+            }
             Work::Machine(mut machine) => match machine.next(None, None) {
                 Step::Do(op) => (Some(Box::new(op)), Some(machine), None),
                 Step::Finish(op) => {
@@ -214,13 +218,13 @@ impl<D: Driver, C> Proactor<D, C> {
                 Step::End(outcome, op) => (None, None, Some(Done::new(outcome, op.map(Box::new)))),
             },
         };
-        let is_wrong = |id| !self.positions.get_mut(&id).is_some_and(Position::enter);
-        let (state, position, ended) = match (op, terms.position.is_some_and(is_wrong)) {
-            (op, true) => {
-                (State::Running, None, Some(ended.unwrap_or(Done::new(Err(Errno(libc::EBADF)), op))))
-            }
-            (Some(op), false) => (State::Waiting(op), terms.position, ended),
-            (None, false) => (State::Running, terms.position, ended),
+        let (state, position, ended) = match (op, terms.position) {
+            (Some(op), None) => (State::Waiting(op), None, ended),
+            (Some(op), Some(id)) => match self.positions.get_mut(&id).is_some_and(Position::enter) {
+                true => (State::Waiting(op), Some(id), ended),
+                false => (State::Running, None, Some(Done::new(Err(Errno(libc::EBADF)), Some(op)))),
+            },
+            (None, _) => (State::Running, None, ended),
         };
         let (claim, stop, borrows) = (Some(claim), None, false);
         let handle = self.insert(Block { state, machine, claim, stop, position, borrows, is_finishing });
