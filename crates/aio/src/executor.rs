@@ -1,9 +1,26 @@
 //! Threads that run continuations, so that a slow one holds up no input and no output. It knows nothing of operations.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+thread_local! {
+    /// The executor that this thread belongs to.
+    static HERE: Cell<Identity> = const { Cell::new(Identity(0)) };
+}
+
+/// Which executor it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(usize);
+
+impl Identity {
+    /// Whether the calling thread is one of it.
+    pub(crate) fn is_here(self) -> bool {
+        HERE.get() == self
+    }
+}
 
 type Continuation = Box<dyn FnOnce() + Send>;
 
@@ -65,9 +82,19 @@ impl Executor {
         for _ in 0..threads {
             let shared = Arc::clone(&executor.shared);
             let thread = std::thread::Builder::new().name("atta-then".to_owned());
-            executor.threads.push(thread.spawn(move || shared.serve())?);
+            let identity = executor.identity();
+            let serve = move || {
+                HERE.set(identity);
+                shared.serve();
+            };
+            executor.threads.push(thread.spawn(serve)?);
         }
         Ok(executor)
+    }
+
+    /// Which one it is, as long as it is there.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity(Arc::as_ptr(&self.shared) as usize)
     }
 
     /// Hands a continuation in.

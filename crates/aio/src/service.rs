@@ -151,9 +151,11 @@ struct Shared {
     run_by_waiter: AtomicU64,
     next_position: AtomicU64,
     process: Process,
+    executor: executor::Identity,
 }
 
-/// See the head of this file. Dropped, it cancels what is pending and waits for the end of that.
+/// See the head of this file. Dropped, it cancels what is pending and waits for the end of that; a continuation of its own
+/// that drops it does not wait for itself.
 pub struct Service {
     shared: Arc<Shared>,
     progress: Option<JoinHandle<()>>,
@@ -262,6 +264,7 @@ impl Service {
                 run_by_waiter: AtomicU64::new(0),
                 next_position: AtomicU64::new(1),
                 process,
+                executor: executor.identity(),
             });
             if told.send(Ok(Arc::clone(&shared))).is_ok() {
                 Progress { shared, proactor: Proactor::new(driver, limits), executor, is_closing: false }
@@ -382,6 +385,7 @@ impl Drop for Service {
         self.shared.send(Message::Close);
         if let Some(progress) = self.progress.take()
             && progress.thread().id() != std::thread::current().id()
+            && !self.shared.executor.is_here()
         {
             // It catches the panics of continuations.
             let _ = progress.join();

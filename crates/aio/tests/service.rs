@@ -146,6 +146,30 @@ fn a_continuation_may_submit_the_next_operation_or_panic() {
 }
 
 #[test]
+fn a_continuation_may_drop_the_service() {
+    each(|options| {
+        for is_inline in [false, true] {
+            let service = Arc::new(Service::new(options).unwrap());
+            let (tell, told) = mpsc::channel();
+            let again = Arc::clone(&service);
+            let (go, gone) = mpsc::channel::<()>();
+            let then = move |_: atta_aio::Done| {
+                assert!(gone.recv().is_err());
+                drop(Arc::into_inner(again).unwrap());
+                tell.send(()).unwrap();
+            };
+            match is_inline {
+                true => service.submit_inline(Op::Nop, Call::default(), then).unwrap(),
+                false => service.submit_then(Op::Nop, Call::default(), then).unwrap(),
+            }
+            drop(service);
+            drop(go);
+            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(()));
+        }
+    });
+}
+
+#[test]
 fn what_is_cancelled_late_or_dropped_ends_and_hurts_nobody() {
     for backend in backends() {
         let limits = Limits { grace: Some(Duration::from_millis(10)), ..Limits::default() };
