@@ -1,18 +1,28 @@
 //! An operation that has ended, as whoever asked for it gets it. No queues here.
 
+use std::fmt;
+use std::sync::Arc;
+
+use crate::driver::Close;
 use crate::perform::close;
 use crate::{Buffer, Op, Outcome};
 
 /// What came of an operation, and the operation itself with its buffers. A new descriptor that nobody takes is closed.
-#[derive(Debug)]
 pub struct Done {
     outcome: Outcome,
     op: Option<Box<Op>>,
+    /// What closes the descriptor; none: the kernel.
+    closer: Option<Arc<dyn Close>>,
 }
 
 impl Done {
     pub(crate) fn new(outcome: Outcome, op: Option<Box<Op>>) -> Self {
-        Self { outcome, op }
+        Self { outcome, op, closer: None }
+    }
+
+    /// Of a driver whose descriptors are not the kernel's.
+    pub(crate) fn with_closer(outcome: Outcome, op: Option<Box<Op>>, closer: Option<Arc<dyn Close>>) -> Self {
+        Self { outcome, op, closer }
     }
 
     /// What it led to: see [`Op`] for the meaning of the number.
@@ -44,8 +54,17 @@ impl Drop for Done {
         if let (Ok(fd), Some(Op::Open { .. })) = (self.outcome, self.op.as_deref())
             && let Ok(fd) = i32::try_from(fd)
         {
-            // Nobody is left to tell of an error.
-            let _ = close(fd);
+            match &self.closer {
+                Some(closer) => closer.close(fd),
+                // Nobody is left to tell of an error.
+                None => drop(close(fd)),
+            }
         }
+    }
+}
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done").field("outcome", &self.outcome).field("op", &self.op).finish_non_exhaustive()
     }
 }

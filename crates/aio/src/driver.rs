@@ -1,12 +1,14 @@
 //! What carries operations out: the kernel's ring, threads, or a simulated file system, behind one trait. A driver owns each
 //! operation until it has ended, so that what the kernel uses cannot be freed; it knows no queues and no continuations.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Done, Op, Outcome};
 
 pub mod ring;
+pub mod simulated;
 pub mod threads;
 
 /// Names a started operation. Whoever starts it chooses the number, which no other operation that runs may have.
@@ -23,8 +25,24 @@ pub struct Ended {
 
 impl Ended {
     pub(crate) fn new(token: Token, op: Box<Op>, outcome: Outcome) -> Self {
-        Self { token, done: Done::new(outcome, Some(op)) }
+        Self::with_closer(token, op, outcome, None)
     }
+
+    /// Of a driver whose descriptors are not the kernel's.
+    pub(crate) fn with_closer(
+        token: Token,
+        op: Box<Op>,
+        outcome: Outcome,
+        closer: Option<Arc<dyn Close>>,
+    ) -> Self {
+        Self { token, done: Done::with_closer(outcome, Some(op), closer) }
+    }
+}
+
+/// Closes descriptors that are not the kernel's.
+pub trait Close: Send + Sync {
+    /// Does it, now or when the driver is used next.
+    fn close(&self, fd: RawFd);
 }
 
 /// Makes [`Driver::wait`] return, from any thread.
@@ -58,6 +76,11 @@ pub trait Driver {
 
     /// The time since some beginning: of a clock that need not be the system's.
     fn now(&self) -> Duration;
+
+    /// What closes a descriptor that it opened and nobody took; none: the kernel does.
+    fn closer(&self) -> Option<Arc<dyn Close>> {
+        None
+    }
 }
 
 impl<D: Driver + ?Sized> Driver for Box<D> {
@@ -87,5 +110,9 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
 
     fn now(&self) -> Duration {
         (**self).now()
+    }
+
+    fn closer(&self) -> Option<Arc<dyn Close>> {
+        (**self).closer()
     }
 }

@@ -451,14 +451,20 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
+    /// What came of an operation of this driver.
+    fn done(&self, outcome: Outcome, op: Option<Box<Op>>) -> Done {
+        let is_open = outcome.is_ok() && matches!(op.as_deref(), Some(Op::Open { .. }));
+        Done::with_closer(outcome, op, if is_open { self.driver.closer() } else { None })
+    }
+
     /// What follows when an operation of the driver, or of a position, has ended.
     fn after(&mut self, handle: Handle, op: Box<Op>, outcome: Outcome) {
-        let Some(block) = self.block(handle) else { return drop(Done::new(outcome, Some(op))) };
+        let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
         let stop = block.stop;
         if let Some(position) = block.position {
             self.leave_position(position, &op, outcome);
         }
-        let Some(block) = self.block(handle) else { return drop(Done::new(outcome, Some(op))) };
+        let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
         if let Some(mut machine) = block.machine.take() {
             let step = machine.next(Some((*op, outcome)), stop);
             block.is_finishing = matches!(step, Step::Finish(_));
@@ -469,7 +475,10 @@ impl<D: Driver, C> Proactor<D, C> {
                     self.waiting.push_front(handle);
                     self.waits += 1;
                 }
-                Step::End(outcome, op) => self.tell(handle, Done::new(outcome, op.map(Box::new))),
+                Step::End(outcome, op) => {
+                    let done = self.done(outcome, op.map(Box::new));
+                    self.tell(handle, done);
+                }
             }
             return;
         }
@@ -478,7 +487,7 @@ impl<D: Driver, C> Proactor<D, C> {
             Some(stop) if was_cut => Err(stop),
             _ => outcome,
         };
-        let done = Done::new(outcome, Some(op));
+        let done = self.done(outcome, Some(op));
         self.tell(handle, done);
     }
 
