@@ -174,6 +174,11 @@ impl Simulated {
         self.files.mount(name.as_bytes())
     }
 
+    /// Behaves differently from now on; what has begun goes on as it was to. The room and the seed stay as they were.
+    pub fn set_options(&mut self, options: SimulatedOptions) {
+        self.options = options;
+    }
+
     /// From now on nothing goes wrong, but for what has begun.
     pub fn heal(&mut self) {
         self.options.faults.clear();

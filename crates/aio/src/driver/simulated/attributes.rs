@@ -132,6 +132,7 @@ impl Files {
                 if value.len() > ATTRIBUTE_MOST[1] {
                     return Err(Errno(libc::E2BIG));
                 }
+                self.may_set(number, name.as_bytes())?;
                 let node = self.node_mut(number)?;
                 let (name, is_there) = (name.as_bytes(), node.attributes.contains_key(name.as_bytes()));
                 match *create {
@@ -140,9 +141,6 @@ impl Files {
                     libc::XATTR_REPLACE if !is_there => return Err(Errno(libc::ENODATA)),
                     libc::XATTR_CREATE | libc::XATTR_REPLACE => {}
                     _ => return Err(Errno::INVAL),
-                }
-                if name.starts_with(b"user.") && matches!(node.kind, Kind::Link(_)) {
-                    return Err(Errno(libc::EPERM));
                 }
                 node.attributes.insert(name.to_vec(), value.as_slice().to_vec());
                 self.touch(number)
@@ -156,12 +154,19 @@ impl Files {
             Op::RemoveAttribute { place, name, flags } => {
                 let number = self.usable(place, *flags)?;
                 check(name.as_bytes())?;
+                self.may_set(number, name.as_bytes())?;
                 let removed = self.node_mut(number)?.attributes.remove(name.as_bytes());
                 removed.ok_or(Errno(libc::ENODATA))?;
                 self.touch(number)
             }
             _ => Err(Errno(libc::ENOSYS)),
         }
+    }
+
+    /// Those of users are for files and directories alone.
+    fn may_set(&self, node: u64, name: &[u8]) -> Result<(), Errno> {
+        let is_link = matches!(self.node(node)?.kind, Kind::Link(_));
+        if is_link && name.starts_with(b"user.") { Err(Errno(libc::EPERM)) } else { Ok(()) }
     }
 
     fn touch(&mut self, node: u64) -> Outcome {

@@ -3,7 +3,7 @@
 use atta_entry::Errno;
 
 use super::files::{Files, Kind};
-use crate::{At, Fd, Op, Outcome};
+use crate::{At, Buffer, Fd, Op, Outcome};
 
 /// How many bytes an operation would move.
 pub(super) fn bytes(op: &Op) -> usize {
@@ -42,7 +42,7 @@ impl Files {
             }
             Op::WriteVectors { fd, vectors, at } => {
                 let mut bytes: Vec<u8> =
-                    vectors.buffers().iter().flat_map(|b| b.as_slice()).copied().collect();
+                    vectors.buffers().iter().flat_map(Buffer::as_slice).copied().collect();
                 bytes.truncate(most);
                 self.write(fd, *at, &bytes)
             }
@@ -59,7 +59,7 @@ impl Files {
             Op::Allocate { fd, mode, offset, bytes } => self.allocate(fd, *mode, *offset, *bytes),
             Op::SyncRange { fd, offset, bytes, flags } => {
                 checked(offset.saturating_add(*bytes))?;
-                self.data(self.descriptor(fd)?.node).map_err(|_| Errno(libc::ESPIPE))?;
+                self.descriptor(fd)?;
                 if *flags & !7 != 0 { Err(Errno::INVAL) } else { Ok(0) }
             }
             Op::Advise { fd, advice, .. } => {
@@ -67,7 +67,7 @@ impl Files {
                 if (0..=5).contains(advice) { Ok(0) } else { Err(Errno::INVAL) }
             }
             Op::CopyRange { from, from_offset, to, to_offset, bytes } => {
-                self.copy([(from, *from_offset), (to, *to_offset)], (*bytes).min(most))
+                self.copy([(from, *from_offset), (to, *to_offset)], *bytes, most)
             }
             _ => Err(Errno(libc::ENOSYS)),
         }
@@ -238,16 +238,16 @@ impl Files {
         Ok(to)
     }
 
-    fn copy(&mut self, ends: [(&Fd, u64); 2], bytes: usize) -> Outcome {
+    fn copy(&mut self, ends: [(&Fd, u64); 2], bytes: usize, most: usize) -> Outcome {
         let [(from, from_offset), (to, to_offset)] = ends;
         let (start, target) = (checked(from_offset)?, checked(to_offset)?);
         let (source, sink) = (self.descriptor(from)?, self.descriptor(to)?);
-        if !source.is_readable() || !sink.is_writable() || sink.flags & libc::O_APPEND != 0 {
-            return Err(Errno(libc::EBADF));
-        }
         let (here, there) = (source.node, sink.node);
         let data = self.data(here)?;
         self.data(there)?;
+        if !source.is_readable() || !sink.is_writable() || sink.flags & libc::O_APPEND != 0 {
+            return Err(Errno(libc::EBADF));
+        }
         if self.node(here)?.device != self.node(there)?.device {
             return Err(Errno::XDEV);
         }
@@ -257,6 +257,6 @@ impl Files {
         if here == there && overlaps {
             return Err(Errno::INVAL);
         }
-        self.put(there, target, &bytes)
+        self.put(there, target, &bytes[..bytes.len().min(most)])
     }
 }

@@ -180,9 +180,6 @@ impl Files {
     pub(super) fn read_directory(&mut self, fd: &Fd, buffer: &mut [u8]) -> Outcome {
         let open = self.descriptor(fd)?;
         let (node, position) = (open.node, open.position);
-        if !open.is_readable() {
-            return Err(Errno(libc::EBADF));
-        }
         let names = self.names(node)?;
         if self.kept(node)?.links == 0 {
             return Err(Errno::NOENT);
