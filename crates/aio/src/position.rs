@@ -18,6 +18,8 @@ pub(crate) struct Position {
     offset: u64,
     is_used: bool,
     is_closed: bool,
+    /// Whose turn it is, though it has not started yet.
+    turn: Option<Handle>,
     waiting: VecDeque<Handle>,
     /// Operations that were submitted with it and have not ended.
     users: usize,
@@ -36,7 +38,7 @@ pub(crate) enum Before {
 
 impl Position {
     pub(crate) fn new(offset: u64) -> Self {
-        Self { offset, is_used: false, is_closed: false, waiting: VecDeque::new(), users: 0 }
+        Self { offset, is_used: false, is_closed: false, turn: None, waiting: VecDeque::new(), users: 0 }
     }
 
     /// An operation is submitted that will use it. Whether it may.
@@ -52,10 +54,11 @@ impl Position {
 
     /// An operation comes to its turn.
     pub(crate) fn before(&mut self, op: &mut Op, handle: Handle) -> Before {
-        if self.is_used {
+        if self.is_used || self.turn.is_some_and(|turn| turn != handle) {
             self.waiting.push_back(handle);
             return Before::Park;
         }
+        self.turn = None;
         self.is_used = true;
         match op {
             Op::Read { at, .. }
@@ -85,14 +88,19 @@ impl Position {
         self.is_used = false;
     }
 
-    /// Who is next in line, if it is free.
+    /// Who is next in line, if it is free and nobody was told so before: one who has the turn is not to be overtaken.
     pub(crate) fn next(&mut self) -> Option<Handle> {
-        if self.is_used { None } else { self.waiting.pop_front() }
+        if !self.is_used && self.turn.is_none() {
+            self.turn = self.waiting.pop_front();
+            return self.turn;
+        }
+        None
     }
 
     /// An operation in line has been cancelled.
     pub(crate) fn forget(&mut self, handle: Handle) {
         self.waiting.retain(|waiting| *waiting != handle);
+        self.turn = self.turn.filter(|turn| *turn != handle);
     }
 
     /// No more will come.

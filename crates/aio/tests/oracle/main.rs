@@ -24,6 +24,7 @@ use crate::bench::{Plan, Run, Trace, Watched, one};
 mod acts;
 mod bench;
 mod model;
+mod positions;
 
 /// Calls `body` with each seed, or with the one that is asked for, and says how to repeat one that fails.
 fn seeds(test: &str, seeds: Range<u64>, body: impl Fn(u64)) {

@@ -1,0 +1,156 @@
+//! Positions in files: whatever fails, is late or is cancelled, reads get each byte once and in the order in which they were
+//! submitted, and writes follow each other. Where positions are kept, is the library's; the simulated descriptors have others.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use atta_aio::driver::Driver;
+use atta_aio::driver::simulated::{Fault, Simulated, SimulatedOptions, Trouble};
+use atta_aio::{At, Buffer, Fd, Handle, Limits, Op, Proactor, Terms};
+use atta_entry::Errno;
+use atta_testkit::random::Random;
+
+use crate::bench::{Watched, one};
+use crate::{open, seeds};
+
+const FILES: usize = 2;
+
+/// A file that is read or written at a position.
+struct File {
+    fd: i32,
+    position: u64,
+    /// What it has; what has been written.
+    bytes: Vec<u8>,
+    /// Where the next read starts.
+    next: usize,
+    is_read: bool,
+    /// The last operation that moved it.
+    last: u64,
+}
+
+type Bench = Proactor<Watched<Simulated>, u64>;
+
+fn troubles(random: &mut Random) -> Vec<Fault> {
+    let all =
+        [Trouble::Fails(Errno::IO), Trouble::FailsAfter(Errno::IO), Trouble::Hangs, Trouble::HangsForGood];
+    let mut fault = |trouble| Fault { names: Vec::new(), per_mille: *random.pick(&[0, 0, 0, 30]), trouble };
+    all.into_iter().map(&mut fault).collect()
+}
+
+fn bench(seed: u64, limits: Limits) -> Bench {
+    let driver = Simulated::new(SimulatedOptions { seed, ..SimulatedOptions::default() });
+    Proactor::new(Watched::new(driver, &limits), limits)
+}
+
+fn file(proactor: &mut Bench, random: &mut Random, number: usize) -> File {
+    let fd = open(proactor, &format!("/{number}"), libc::O_CREAT | libc::O_RDWR).unwrap();
+    let is_read = random.chance(60);
+    let bytes: Vec<u8> = (0..if is_read { 4000 } else { 0 }).map(|_| random.draw() as u8).collect();
+    let write = Op::Write { fd: Fd::Raw(fd), buffer: bytes.clone().into(), at: At::Offset(0) };
+    assert_eq!(one(proactor, write).outcome(), Ok(bytes.len() as u64));
+    let position = proactor.add_position(0);
+    File { fd, position, bytes, next: 0, is_read, last: 0 }
+}
+
+fn op(file: &File, random: &mut Random) -> Op {
+    let (fd, at) = (Fd::Raw(file.fd), At::Position);
+    let length = 1 + random.index(120);
+    match file.is_read {
+        true => Op::Read { fd, buffer: Buffer::zeroed(length), at },
+        false => {
+            let bytes: Vec<u8> = (0..length).map(|_| random.draw() as u8).collect();
+            Op::Write { fd, buffer: bytes.into(), at }
+        }
+    }
+}
+
+impl File {
+    /// An operation has ended.
+    fn told(&mut self, number: u64, done: atta_aio::Done) {
+        let (outcome, buffer) = done.into_buffer();
+        let Ok(bytes) = outcome else { return };
+        assert!(number >= self.last, "{number} went before {}", self.last);
+        self.last = number;
+        let bytes = &buffer.as_slice()[..bytes as usize];
+        if self.is_read {
+            assert_eq!(bytes, &self.bytes[self.next..self.next + bytes.len()], "other bytes than the next");
+            assert!(!bytes.is_empty() || self.next == self.bytes.len());
+            self.next += bytes.len();
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let mut random = Random::new(seed);
+    let limits = Limits {
+        running: random.chance(50).then(|| 1 + random.index(3)),
+        waiting: None,
+        grace: Some(Duration::from_millis(2)),
+    };
+    let mut proactor = bench(seed, limits);
+    let mut files: Vec<File> = (0..FILES).map(|number| file(&mut proactor, &mut random, number)).collect();
+    let options = SimulatedOptions {
+        seed,
+        short_per_mille: 200,
+        faults: troubles(&mut random),
+        // Few different times: things happen at once.
+        latency: [Duration::from_micros(1); 2],
+        ..SimulatedOptions::default()
+    };
+    proactor.driver_mut().driver.set_options(options);
+    let mut pending: HashMap<u64, (usize, Handle)> = HashMap::new();
+    let (mut next, mut idle) = (0, 0);
+    while next < 60 || !pending.is_empty() {
+        for _ in 0..if next < 60 { random.below(6) } else { 0 } {
+            let which = random.index(FILES);
+            let within = Duration::from_micros(random.below(12));
+            let deadline = random.chance(30).then(|| proactor.driver().now() + within);
+            let terms = Terms { deadline, position: Some(files[which].position) };
+            let handle = proactor.submit(op(&files[which], &mut random).into(), terms, next).unwrap();
+            pending.insert(next, (which, handle));
+            next += 1;
+        }
+        let mut numbers: Vec<u64> = pending.keys().copied().collect();
+        numbers.sort_unstable();
+        if random.chance(15) && !numbers.is_empty() {
+            proactor.cancel(pending[random.pick(&numbers)].1);
+        }
+        let mut told = Vec::new();
+        proactor.advance(Some(Duration::from_micros(1)), |number, done| told.push((number, done)));
+        idle = if told.is_empty() { idle + 1 } else { 0 };
+        for (number, done) in told {
+            files[pending.remove(&number).unwrap().0].told(number, done);
+        }
+        if idle > 20 {
+            proactor.cancel_all();
+        }
+    }
+    assert_eq!(proactor.pending(), 0);
+    check(&mut proactor, files);
+}
+
+/// Files have what was written to them; no descriptor and no position is left.
+fn check(proactor: &mut Bench, files: Vec<File>) {
+    proactor.driver_mut().driver.heal();
+    let hung = proactor.driver().driver.running();
+    for file in files {
+        proactor.remove_position(file.position);
+        // What hangs for good may be all that may run.
+        if hung > 0 {
+            continue;
+        }
+        let read = Op::Read { fd: Fd::Raw(file.fd), buffer: Buffer::zeroed(8000), at: At::Offset(0) };
+        let (outcome, buffer) = one(proactor, read).into_buffer();
+        // One that failed after it had written may have left more.
+        assert_eq!(&buffer.as_slice()[..outcome.unwrap() as usize][..file.bytes.len()], file.bytes);
+        assert_eq!(one(proactor, Op::Close { fd: file.fd }).outcome(), Ok(0));
+    }
+    assert!(hung > 0 || proactor.driver().driver.open_descriptors() == 0);
+}
+
+#[test]
+fn positions_give_each_byte_once_and_in_order() {
+    seeds("positions_give_each_byte_once_and_in_order", 500_000..504_000, run);
+}
