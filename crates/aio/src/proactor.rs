@@ -128,7 +128,7 @@ pub struct Proactor<D, C> {
     blocks: Vec<(u32, Block<C>)>,
     free: Vec<u32>,
     waiting: VecDeque<Handle>,
-    /// Blocks that wait: fewer than in the queue, where some have been cancelled.
+    /// Blocks that wait: fewer than in the queue, where some have been cancelled, and those that wait for a position.
     waits: usize,
     running: usize,
     /// Blocks that are not free.
@@ -437,6 +437,7 @@ impl<D: Driver, C> Proactor<D, C> {
                 self.driver.start(handle.token(), op);
             }
             Before::Park => {
+                self.waits += 1;
                 if let Some(block) = self.block(handle) {
                     block.state = State::Parked(op);
                 }
@@ -527,7 +528,6 @@ impl<D: Driver, C> Proactor<D, C> {
         {
             block.state = State::Waiting(op);
             self.waiting.push_front(next);
-            self.waits += 1;
         }
     }
 
@@ -556,12 +556,8 @@ impl<D: Driver, C> Proactor<D, C> {
     fn cut(&mut self, handle: Handle) {
         let Some(block) = self.block(handle) else { return };
         match std::mem::replace(&mut block.state, State::Running) {
-            State::Waiting(op) => {
+            State::Waiting(op) | State::Parked(op) => {
                 self.waits -= 1;
-                self.skip_position(handle);
-                self.after(handle, op, Err(Errno(libc::ECANCELED)));
-            }
-            State::Parked(op) => {
                 self.skip_position(handle);
                 self.after(handle, op, Err(Errno(libc::ECANCELED)));
             }

@@ -154,3 +154,20 @@ fn check(proactor: &mut Bench, files: Vec<File>) {
 fn positions_give_each_byte_once_and_in_order() {
     seeds("positions_give_each_byte_once_and_in_order", 500_000..504_000, run);
 }
+
+/// What waits for its position, waits: it counts.
+#[test]
+fn what_waits_for_a_position_is_bounded_as_well() {
+    let limits = Limits { running: Some(2), waiting: Some(3), ..Limits::default() };
+    let mut proactor = bench(1, limits);
+    let position = proactor.add_position(0);
+    let terms = Terms { deadline: None, position: Some(position) };
+    let mut accepted = 0;
+    for _ in 0..100 {
+        let read = Op::Read { fd: Fd::Raw(0), buffer: Buffer::zeroed(1), at: At::Position };
+        accepted += usize::from(proactor.submit(read.into(), terms, 0).is_ok());
+        proactor.advance(Some(Duration::ZERO), |_, _| {});
+    }
+    assert_eq!(accepted, 4);
+    proactor.advance(None, |_, _| {});
+}
