@@ -139,7 +139,7 @@ pub struct Proactor<D, C> {
     positions: HashMap<u64, Position>,
     next_position: u64,
     /// Ended, and to be told.
-    told: VecDeque<(C, Done)>,
+    told: VecDeque<(Handle, C, Done)>,
     ended: Vec<Ended>,
 }
 
@@ -280,6 +280,40 @@ impl<D: Driver, C> Proactor<D, C> {
     /// Goes on with what is under way, and calls `tell` for each operation that has ended. Returns when one or more have, or
     /// after `at_most`, or when the driver was woken.
     pub fn advance(&mut self, at_most: Option<Duration>, mut tell: impl FnMut(C, Done)) {
+        self.step(at_most);
+        while let Some((_, claim, done)) = self.told.pop_front() {
+            tell(claim, done);
+        }
+    }
+
+    /// Carries on until this operation has ended, and gives what came of it; others that end meanwhile are told as by
+    /// [`advance`](Self::advance). One that has not begun, with nothing else under way, is carried out by this thread: that is
+    /// as quick as the system call. None: it has been told before.
+    pub fn wait_for(&mut self, handle: Handle, mut tell: impl FnMut(C, Done)) -> Option<(C, Done)> {
+        if let Some(ended) = self.run_here(handle) {
+            return Some(ended);
+        }
+        loop {
+            let is_pending = self.block(handle).is_some_and(|block| block.claim.is_some());
+            if !is_pending && !self.told.iter().any(|(told, ..)| *told == handle) {
+                return None;
+            }
+            self.step(None);
+            let mut found = None;
+            while let Some((told, claim, done)) = self.told.pop_front() {
+                match told == handle {
+                    true => found = Some((claim, done)),
+                    false => tell(claim, done),
+                }
+            }
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// Goes on with what is under way, until something is to be told or for so long.
+    fn step(&mut self, at_most: Option<Duration>) {
         self.expire();
         self.fill();
         let at_most = if self.told.is_empty() { at_most } else { Some(Duration::ZERO) };
@@ -298,47 +332,6 @@ impl<D: Driver, C> Proactor<D, C> {
         self.expire();
         // What may start now, starts before anybody is told: the driver is not to idle meanwhile.
         self.fill();
-        while let Some((claim, done)) = self.told.pop_front() {
-            tell(claim, done);
-        }
-    }
-
-    /// Carries on until this operation has ended, and gives what came of it; others that end meanwhile are told as by
-    /// [`advance`](Self::advance). One that has not begun, with nothing else under way, is carried out by this thread: that is
-    /// as quick as the system call. None: it has ended before.
-    pub fn wait_for(&mut self, handle: Handle, mut tell: impl FnMut(C, Done)) -> Option<(C, Done)> {
-        if let Some(ended) = self.run_here(handle) {
-            return Some(ended);
-        }
-        loop {
-            self.block(handle)?.claim.as_ref()?;
-            // Told last of all that ended with it: whoever waits for it wants it alone.
-            let mut found = None;
-            self.expire();
-            self.fill();
-            let mut ended = std::mem::take(&mut self.ended);
-            let next = self.alarms.peek().map(|Reverse((at, ..))| at.saturating_sub(self.driver.now()));
-            if self.told.is_empty() {
-                self.driver.wait(next, &mut ended);
-            }
-            for Ended { token, done } in ended.drain(..) {
-                self.running -= 1;
-                let is_it = Handle::of(token) == handle;
-                let before = self.told.len();
-                self.after_driver(Handle::of(token), done);
-                if is_it && self.told.len() > before {
-                    found = self.told.pop_back();
-                }
-            }
-            self.ended = ended;
-            self.fill();
-            while let Some((claim, done)) = self.told.pop_front() {
-                tell(claim, done);
-            }
-            if found.is_some() {
-                return found;
-            }
-        }
     }
 
     /// Carries out an operation that waits, at once, if there is nothing it would overtake.
@@ -401,7 +394,7 @@ impl<D: Driver, C> Proactor<D, C> {
     /// An operation has ended for good.
     fn tell(&mut self, handle: Handle, done: Done) {
         if let Some(claim) = self.release(handle) {
-            self.told.push_back((claim, done));
+            self.told.push_back((handle, claim, done));
         }
     }
 
@@ -605,7 +598,7 @@ impl<D: Driver, C> Proactor<D, C> {
         }
         let (Some(stop), Some(claim)) = (block.stop, block.claim.take()) else { return };
         self.given_up += 1;
-        self.told.push_back((claim, Done::new(Err(stop), None)));
+        self.told.push_back((handle, claim, Done::new(Err(stop), None)));
     }
 }
 

@@ -126,6 +126,26 @@ fn what_hangs_ends_when_cancelled_or_is_given_up() {
 }
 
 #[test]
+fn whoever_waits_for_an_operation_gets_it_however_it_ends() {
+    let mut bench = bench(SimulatedOptions::default());
+    // It is late before it has begun.
+    let late = Terms { deadline: Some(Duration::ZERO), position: None };
+    let handle = bench.submit(Op::Nop.into(), late, 5).unwrap();
+    let (claim, done) = bench.wait_for(handle, |_, _| panic!("told to another")).unwrap();
+    assert_eq!((claim, done.outcome()), (5, Err(Errno(libc::ETIMEDOUT))));
+    // It ends without the driver.
+    let position = bench.add_position(10);
+    let seek = Op::Seek { fd: Fd::Raw(0), offset: 5, whence: libc::SEEK_CUR };
+    let terms = Terms { deadline: None, position: Some(position) };
+    let handle = bench.submit(seek.into(), terms, 6).unwrap();
+    let other = bench.submit(Op::Nop.into(), Terms::default(), 7).unwrap();
+    let (claim, done) = bench.wait_for(handle, |_, _| {}).unwrap();
+    assert_eq!((claim, done.outcome()), (6, Ok(15)));
+    assert!(bench.wait_for(handle, |_, _| {}).is_none());
+    assert_eq!(bench.wait_for(other, |_, _| {}).unwrap().0, 7);
+}
+
+#[test]
 fn a_loss_of_power_leaves_what_was_synced() {
     let mut bench = bench(SimulatedOptions::default());
     let root = open(&mut bench, "/", libc::O_DIRECTORY).unwrap();
