@@ -12,6 +12,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::num::NonZero;
 use std::time::Duration;
 
 use atta_entry::Errno;
@@ -93,17 +94,35 @@ impl Default for Limits {
 
 /// Control block of one operation; `C` is the caller's.
 struct Block<C> {
+    /// How many operations its place has had: part of the handle.
+    generation: u32,
     state: State,
     machine: Option<Box<dyn Machine>>,
     /// None: the caller has been told, and what is left is to clean up.
     claim: Option<C>,
     /// It is to end with this error.
-    stop: Option<Errno>,
-    position: Option<u64>,
+    stop: Option<Stop>,
+    position: Option<NonZero<u64>>,
     /// What it runs uses memory that somebody lent.
     borrows: bool,
     /// What waits or runs is a [`Step::Finish`]: it is not cut short.
     is_finishing: bool,
+}
+
+/// Why an operation is to end before its time.
+#[derive(Clone, Copy)]
+enum Stop {
+    Cancelled,
+    Late,
+}
+
+impl Stop {
+    fn errno(self) -> Errno {
+        match self {
+            Self::Cancelled => Errno(libc::ECANCELED),
+            Self::Late => Errno(libc::ETIMEDOUT),
+        }
+    }
 }
 
 enum State {
@@ -125,7 +144,7 @@ enum Alarm {
 pub struct Proactor<D, C> {
     driver: D,
     limits: Limits,
-    blocks: Vec<(u32, Block<C>)>,
+    blocks: Vec<Block<C>>,
     free: Vec<u32>,
     waiting: VecDeque<Handle>,
     /// Blocks that wait: fewer than in the queue, where some have been cancelled, and those that wait for a position.
@@ -221,13 +240,14 @@ impl<D: Driver, C> Proactor<D, C> {
         let (state, position, ended) = match (op, terms.position) {
             (Some(op), None) => (State::Waiting(op), None, ended),
             (Some(op), Some(id)) => match self.positions.get_mut(&id).is_some_and(Position::enter) {
-                true => (State::Waiting(op), Some(id), ended),
+                true => (State::Waiting(op), NonZero::new(id), ended),
                 false => (State::Running, None, Some(Done::new(Err(Errno(libc::EBADF)), Some(op)))),
             },
             (None, _) => (State::Running, None, ended),
         };
-        let (claim, stop, borrows) = (Some(claim), None, false);
-        let handle = self.insert(Block { state, machine, claim, stop, position, borrows, is_finishing });
+        let (generation, claim, stop, borrows) = (0, Some(claim), None, false);
+        let block = Block { generation, state, machine, claim, stop, position, borrows, is_finishing };
+        let handle = self.insert(block);
         if let Some(done) = ended {
             self.tell(handle, done);
             return handle;
@@ -243,14 +263,14 @@ impl<D: Driver, C> Proactor<D, C> {
     /// Ends an operation with `ECANCELED`, if it has not ended yet: at once if it waits, soon if it runs. What comes of it is
     /// told in any case. False: it has ended.
     pub fn cancel(&mut self, handle: Handle) -> bool {
-        self.stop(handle, Errno(libc::ECANCELED))
+        self.stop(handle, Stop::Cancelled)
     }
 
     /// Ends all with `ECANCELED`.
     pub fn cancel_all(&mut self) {
-        let held = (0_u32..).zip(&self.blocks).filter(|(_, (_, block))| block.claim.is_some());
-        let held: Vec<_> =
-            held.map(|(slot, (generation, _))| Handle { slot, generation: *generation }).collect();
+        let held = (0_u32..).zip(&self.blocks).filter(|(_, block)| block.claim.is_some());
+        let handle = |(slot, block): (u32, &Block<C>)| Handle { slot, generation: block.generation };
+        let held: Vec<_> = held.map(handle).collect();
         for handle in held {
             self.cancel(handle);
         }
@@ -356,19 +376,20 @@ impl<D: Driver, C> Proactor<D, C> {
     fn insert(&mut self, block: Block<C>) -> Handle {
         self.held += 1;
         if let Some(slot) = self.free.pop() {
-            let (generation, place) = &mut self.blocks[slot as usize];
-            *place = block;
-            return Handle { slot, generation: *generation };
+            let place = &mut self.blocks[slot as usize];
+            let generation = place.generation;
+            *place = Block { generation, ..block };
+            return Handle { slot, generation };
         }
         let slot = u32::try_from(self.blocks.len()).unwrap_or(u32::MAX);
-        self.blocks.push((0, block));
+        self.blocks.push(block);
         Handle { slot, generation: 0 }
     }
 
     /// The block of an operation that has not been freed.
     fn block(&mut self, handle: Handle) -> Option<&mut Block<C>> {
-        let (generation, block) = self.blocks.get_mut(handle.slot as usize)?;
-        (*generation == handle.generation && !matches!(block.state, State::Free)).then_some(block)
+        let block = self.blocks.get_mut(handle.slot as usize)?;
+        (block.generation == handle.generation && !matches!(block.state, State::Free)).then_some(block)
     }
 
     /// Frees a block, and gives what the caller attached.
@@ -376,15 +397,14 @@ impl<D: Driver, C> Proactor<D, C> {
         let block = self.block(handle)?;
         block.state = State::Free;
         block.machine = None;
+        block.generation = block.generation.wrapping_add(1);
         let (claim, position) = (block.claim.take(), block.position.take());
-        if let Some(id) = position
+        if let Some(id) = position.map(NonZero::get)
             && let Some(position) = self.positions.get_mut(&id)
         {
             position.leave();
             self.forget_position(id);
         }
-        let (generation, _) = &mut self.blocks[handle.slot as usize];
-        *generation = generation.wrapping_add(1);
         self.free.push(handle.slot);
         self.held -= 1;
         self.given_up -= usize::from(claim.is_none());
@@ -413,7 +433,7 @@ impl<D: Driver, C> Proactor<D, C> {
 
     /// Starts an operation, unless its position is in use.
     fn begin(&mut self, handle: Handle, mut op: Box<Op>) {
-        let position = self.block(handle).and_then(|block| block.position);
+        let position = self.block(handle).and_then(|block| block.position).map(NonZero::get);
         let before = match position {
             None => Before::Start,
             Some(position) => match self.positions.get_mut(&position) {
@@ -454,8 +474,8 @@ impl<D: Driver, C> Proactor<D, C> {
     /// What follows when an operation of the driver, or of a position, has ended.
     fn after(&mut self, handle: Handle, op: Box<Op>, outcome: Outcome) {
         let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
-        let stop = block.stop;
-        if let Some(position) = block.position {
+        let stop = block.stop.map(Stop::errno);
+        if let Some(position) = block.position.map(NonZero::get) {
             self.leave_position(position, &op, outcome);
         }
         let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
@@ -495,7 +515,8 @@ impl<D: Driver, C> Proactor<D, C> {
 
     /// An operation will not use its position.
     fn skip_position(&mut self, handle: Handle) {
-        let Some(id) = self.block(handle).and_then(|block| block.position.take()) else { return };
+        let taken = self.block(handle).and_then(|block| block.position.take());
+        let Some(id) = taken.map(NonZero::get) else { return };
         if let Some(position) = self.positions.get_mut(&id) {
             position.forget(handle);
             position.leave();
@@ -525,7 +546,7 @@ impl<D: Driver, C> Proactor<D, C> {
     }
 
     /// Ends an operation with an error, as soon as can be.
-    fn stop(&mut self, handle: Handle, errno: Errno) -> bool {
+    fn stop(&mut self, handle: Handle, stop: Stop) -> bool {
         let grace = self.limits.grace;
         let Some(block) = self.block(handle) else { return false };
         if block.claim.is_none() {
@@ -534,7 +555,7 @@ impl<D: Driver, C> Proactor<D, C> {
         if block.stop.is_some() {
             return true;
         }
-        block.stop = Some(errno);
+        block.stop = Some(stop);
         if !block.is_finishing {
             self.cut(handle);
         }
@@ -563,7 +584,9 @@ impl<D: Driver, C> Proactor<D, C> {
         // Alarms of what has ended are thrown away before they are many.
         if self.alarms.len() > 2 * self.held + 64 {
             let blocks = &self.blocks;
-            self.alarms.retain(|Reverse((_, _, handle))| blocks[handle.slot as usize].0 == handle.generation);
+            self.alarms.retain(|Reverse((_, _, handle))| {
+                blocks[handle.slot as usize].generation == handle.generation
+            });
         }
         self.alarms.push(Reverse((at, alarm, handle)));
     }
@@ -582,7 +605,7 @@ impl<D: Driver, C> Proactor<D, C> {
             self.alarms.pop();
             match alarm {
                 Alarm::Late => {
-                    self.stop(handle, Errno(libc::ETIMEDOUT));
+                    self.stop(handle, Stop::Late);
                 }
                 Alarm::GiveUp => self.give_up(handle),
             }
@@ -598,7 +621,7 @@ impl<D: Driver, C> Proactor<D, C> {
         }
         let (Some(stop), Some(claim)) = (block.stop, block.claim.take()) else { return };
         self.given_up += 1;
-        self.told.push_back((handle, claim, Done::new(Err(stop), None)));
+        self.told.push_back((handle, claim, Done::new(Err(stop.errno()), None)));
     }
 }
 

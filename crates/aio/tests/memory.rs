@@ -1,0 +1,133 @@
+//! How much memory an operation takes while it waits: 200 bytes at most beyond the caller's buffers. A program of its own: it
+//! counts what the whole process has allocated, as the allocator rounds it up, with a word in front of each piece.
+
+#![expect(unsafe_code, reason = "an allocator that counts; memory that is lent")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests; what was measured")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use atta_aio::driver::simulated::{Simulated, SimulatedOptions};
+use atta_aio::{At, Backend, Buffer, Call, Fd, Limits, Op, Options, Pending, Proactor, Service, Terms};
+
+const OPERATIONS: usize = 1_000_000;
+const BYTES_MOST: usize = 200;
+/// The place for a result that somebody waits for: it lives as long as the `Pending`.
+const RESULT_MOST: usize = 112;
+/// What the allocator keeps in front of each piece.
+const HEAD: usize = size_of::<usize>();
+
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: it is the system's allocator, and counts besides.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: what the caller promised is handed on.
+        let pointer = unsafe { System.alloc(layout) };
+        // SAFETY: the piece is allocated, or none.
+        USED.fetch_add(unsafe { libc::malloc_usable_size(pointer.cast()) } + HEAD, Ordering::Relaxed);
+        pointer
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the piece is still allocated.
+        USED.fetch_sub(unsafe { libc::malloc_usable_size(pointer.cast()) } + HEAD, Ordering::Relaxed);
+        // SAFETY: what the caller promised is handed on.
+        unsafe { System.dealloc(pointer, layout) };
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn used() -> usize {
+    USED.load(Ordering::Relaxed)
+}
+
+/// How many bytes each operation has taken since `before`.
+fn each(what: &str, before: usize) -> usize {
+    let each = used().saturating_sub(before) / OPERATIONS;
+    println!("{what}: {each} bytes for each operation; an Op has {}", size_of::<Op>());
+    each
+}
+
+/// A read to memory that is lent, and outlives the operation.
+fn read(fd: &Fd) -> Op {
+    static mut ROOM: [u8; 1] = [0];
+    let room = (&raw mut ROOM).cast();
+    // SAFETY: nobody reads it, and nothing is written there: the pipe ends without a byte.
+    let buffer = unsafe { Buffer::foreign(room, 1) };
+    Op::Read { fd: fd.clone(), buffer, at: At::Offset(7) }
+}
+
+/// One test: another one's memory would be counted.
+#[test]
+fn what_waits_takes_little_memory() {
+    proactor();
+    for is_inline in [true, false] {
+        service(is_inline);
+    }
+}
+
+fn proactor() {
+    let mut proactor = Proactor::new(Simulated::new(SimulatedOptions::default()), Limits::default());
+    let before = used();
+    for number in 0..OPERATIONS as u64 {
+        proactor.submit(read(&Fd::Raw(0)).into(), Terms::default(), [number; 3]).unwrap();
+    }
+    let bytes = each("proactor", before);
+    let mut next = 0;
+    while proactor.pending() > 0 {
+        proactor.advance(None, |_, _| next += 1);
+    }
+    assert_eq!(next, OPERATIONS);
+    assert!(bytes <= BYTES_MOST);
+}
+
+fn service(is_inline: bool) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let options = Options {
+        backend: Backend::Threads(1),
+        limits: Limits { running: Some(1), ..Limits::default() },
+        ..Options::default()
+    };
+    let service = Service::new(&options).unwrap();
+    let fd = Fd::Raw(reader.as_raw_fd());
+    let mut pending = Vec::with_capacity(OPERATIONS);
+    // It holds up all others.
+    let mut first = read(&fd);
+    if let Op::Read { at, .. } = &mut first {
+        *at = At::Position;
+    }
+    let first = service.submit(first, Call::default()).unwrap();
+    let before = used();
+    for _ in 0..OPERATIONS {
+        match is_inline {
+            true => service.submit_inline(read(&fd), Call::default(), drop).unwrap(),
+            false => pending.push(service.submit(read(&fd), Call::default()).unwrap()),
+        }
+    }
+    settle();
+    let what = if is_inline { "service, with a continuation" } else { "service, to be waited for" };
+    let bytes = each(what, before);
+    // The first one ends, and all others with the service.
+    drop(writer);
+    drop(service);
+    assert!(first.has_ended() && pending.iter().all(Pending::has_ended));
+    // Whoever waits has besides a place for the result, which is theirs.
+    assert!(bytes <= if is_inline { BYTES_MOST } else { BYTES_MOST + RESULT_MOST });
+}
+
+/// Waits until nothing is allocated or freed any more: the progress thread has taken all there is.
+fn settle() {
+    let (mut last, mut same) = (0, 0);
+    while same < 10 {
+        std::thread::sleep(Duration::from_millis(100));
+        same = if last == used() { same + 1 } else { 0 };
+        last = used();
+    }
+}
