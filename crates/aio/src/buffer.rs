@@ -6,15 +6,50 @@ use std::ops::Range;
 
 /// Memory for one operation: owned, or lent by a caller who promises to keep it. A part of it may be shown alone: then
 /// operations see no more than that.
-pub struct Buffer {
-    memory: Memory,
-    /// The part that is shown; none: all.
-    shown: Option<Range<usize>>,
-}
+pub struct Buffer(Memory);
 
 enum Memory {
     Owned(Vec<u8>),
-    Foreign { pointer: *mut u8, bytes: usize },
+    Foreign {
+        pointer: *mut u8,
+        bytes: usize,
+    },
+    /// Memory of which a part is shown. In a box: few need it, and millions of buffers may wait.
+    Part(Box<(Memory, Range<usize>)>),
+}
+
+impl Memory {
+    /// All of it, whatever part is shown.
+    fn whole(&self) -> &Self {
+        match self {
+            Self::Part(part) => part.0.whole(),
+            whole => whole,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Owned(bytes) => bytes.len(),
+            Self::Foreign { bytes, .. } => *bytes,
+            Self::Part(part) => part.1.len(),
+        }
+    }
+
+    fn as_ptr(&self) -> *const u8 {
+        match self {
+            Self::Owned(bytes) => bytes.as_ptr(),
+            Self::Foreign { pointer, .. } => *pointer,
+            Self::Part(part) => part.0.as_ptr().wrapping_add(part.1.start),
+        }
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        match self {
+            Self::Owned(bytes) => bytes.as_mut_ptr(),
+            Self::Foreign { pointer, .. } => *pointer,
+            Self::Part(part) => part.0.as_mut_ptr().wrapping_add(part.1.start),
+        }
+    }
 }
 
 // SAFETY: whoever made a foreign buffer promised that its memory may be used from any thread until the operation has ended;
@@ -30,13 +65,13 @@ impl Buffer {
     /// continuation has been called.
     #[must_use]
     pub unsafe fn foreign(pointer: *mut u8, bytes: usize) -> Self {
-        Self { memory: Memory::Foreign { pointer, bytes }, shown: None }
+        Self(Memory::Foreign { pointer, bytes })
     }
 
     /// Whether the memory is lent: it must not be let go of before the operation has ended.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
-        matches!(self.memory, Memory::Foreign { .. })
+        matches!(self.0.whole(), Memory::Foreign { .. })
     }
 
     /// A buffer of so many zeros.
@@ -48,14 +83,7 @@ impl Buffer {
     /// How long it is, or the part that is shown.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shown.as_ref().map_or_else(|| self.len_of_all(), Range::len)
-    }
-
-    fn len_of_all(&self) -> usize {
-        match &self.memory {
-            Memory::Owned(bytes) => bytes.len(),
-            Memory::Foreign { bytes, .. } => *bytes,
-        }
+        self.0.len()
     }
 
     /// Shows a part of the memory alone, counted from its beginning: to go on after a short write without a copy.
@@ -63,18 +91,26 @@ impl Buffer {
     /// # Panics
     /// The part is not within the memory.
     pub fn show(&mut self, part: Range<usize>) {
-        assert!(part.start <= part.end && part.end <= self.len_of_all(), "{part:?} is outside");
-        self.shown = Some(part);
+        self.show_all();
+        assert!(part.start <= part.end && part.end <= self.len(), "{part:?} is outside");
+        let memory = std::mem::replace(&mut self.0, Memory::Owned(Vec::new()));
+        self.0 = Memory::Part(Box::new((memory, part)));
     }
 
     /// Shows all of it again.
     pub fn show_all(&mut self) {
-        self.shown = None;
+        match std::mem::replace(&mut self.0, Memory::Owned(Vec::new())) {
+            Memory::Part(part) => self.0 = part.0,
+            whole => self.0 = whole,
+        }
     }
 
     /// Where the part that is shown begins.
     pub(crate) fn start(&self) -> usize {
-        self.shown.as_ref().map_or(0, |part| part.start)
+        match &self.0 {
+            Memory::Part(part) => part.1.start,
+            _ => 0,
+        }
     }
 
     /// Whether there is no memory.
@@ -86,21 +122,13 @@ impl Buffer {
     /// Where it begins, to be read from.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
-        let start = match &self.memory {
-            Memory::Owned(bytes) => bytes.as_ptr(),
-            Memory::Foreign { pointer, .. } => *pointer,
-        };
-        start.wrapping_add(self.start())
+        self.0.as_ptr()
     }
 
     /// Where it begins, to be written to.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        let start = match &mut self.memory {
-            Memory::Owned(bytes) => bytes.as_mut_ptr(),
-            Memory::Foreign { pointer, .. } => *pointer,
-        };
-        start.wrapping_add(self.start())
+        self.0.as_mut_ptr()
     }
 
     /// Its bytes.
@@ -126,10 +154,11 @@ impl Buffer {
 
     /// The vector that it was made from, whatever part is shown; an empty one for memory that was lent.
     #[must_use]
-    pub fn into_vec(self) -> Vec<u8> {
-        match self.memory {
+    pub fn into_vec(mut self) -> Vec<u8> {
+        self.show_all();
+        match self.0 {
             Memory::Owned(bytes) => bytes,
-            Memory::Foreign { .. } => Vec::new(),
+            _ => Vec::new(),
         }
     }
 }
@@ -142,7 +171,7 @@ impl Default for Buffer {
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { memory: Memory::Owned(bytes), shown: None }
+        Self(Memory::Owned(bytes))
     }
 }
 
