@@ -32,11 +32,9 @@ pub(crate) struct RankArguments {
 }
 
 impl RankArguments {
-    /// The protocol of a rank that begins with so many threads.
-    pub(crate) fn config(&self, threads: usize) -> Config {
+    /// The engine's configuration.
+    pub(crate) fn config(&self) -> Config {
         Config {
-            // A single thread that has a task has no use for more: asking early makes more messages and a longer end.
-            low_water: u64::from(threads > 1),
             schedule: self.schedule,
             split: self.split,
             termination: self.termination,

@@ -43,7 +43,8 @@ pub struct Config {
     pub tree_width: u32,
     /// How often totals climb while the job runs; none: only at the end.
     pub progress_interval: Option<Duration>,
-    /// Work is asked for when fewer tasks than this wait; 0: when none waits and none runs.
+    /// Work is asked for when fewer tasks than this wait; 0: when none waits and none runs. A rank of one thread always does
+    /// as with 0.
     pub low_water: u64,
     /// The first pause after all were asked in vain; it doubles each time.
     pub pause_first: Duration,
@@ -214,7 +215,7 @@ pub struct Engine<R> {
     parcels: Parcels,
     load: Load,
     /// Shares that the driver has not taken yet, and whether each answers a request.
-    taking: VecDeque<(Rank, bool)>,
+    taking: VecDeque<(Rank, bool, bool)>,
     /// Whom this rank has asked and not heard of yet.
     asked: Option<Rank>,
     /// Ranks that wait for work from here, the next first.

@@ -133,6 +133,14 @@ enum Trouble {
     Stop,
     /// A parcel comes twice.
     Repeat,
+    /// A rank without work looks for a moment as if it had some: one of its threads was woken for nothing.
+    Flash,
+    /// This one does so now.
+    Flashing(u32),
+    /// The threads of a rank are faster than it thought: it finds nothing to give.
+    Empty,
+    /// It does so the next time.
+    Emptied,
 }
 
 /// Two hashes of 64 bits in one pass. Of 10^7 states two look alike with a chance of 10^-24.
@@ -187,6 +195,11 @@ enum Step {
     Stop(u32),
     /// The next message of a channel comes, and will come again.
     Repeat(u32, u32),
+    /// A rank without work looks as if it had some; and no longer.
+    Flash(u32),
+    Calm(u32),
+    /// The next time that tasks are to be given away there are none.
+    Empty,
 }
 
 impl World {
@@ -237,8 +250,18 @@ impl World {
             Trouble::None => {}
             Trouble::Stop => steps.push(Step::Stop(size - 1)),
             Trouble::Repeat => steps.extend(self.repeats()),
+            Trouble::Flash => steps.extend((0..size).filter(|rank| self.is_idle(*rank)).map(Step::Flash)),
+            Trouble::Flashing(rank) => steps.push(Step::Calm(rank)),
+            Trouble::Empty => steps.push(Step::Empty),
+            Trouble::Emptied => {}
         }
         steps
+    }
+
+    /// Whether a rank that runs tasks has none, in a job that goes on.
+    fn is_idle(&self, rank: u32) -> bool {
+        let process = self.processes[rank as usize].get();
+        process.tasks.is_empty() && process.engine.runs_tasks() && !process.finishing
     }
 
     /// Parcels that may come now and later again.
@@ -253,7 +276,10 @@ impl World {
     fn apply(&mut self, step: Step, seed: u64) -> bool {
         let rank = match step {
             Step::Deliver(_, rank) | Step::Repeat(_, rank) => rank,
-            Step::Run(rank) | Step::Timer(rank) | Step::Stop(rank) => rank,
+            Step::Run(rank) | Step::Timer(rank) | Step::Stop(rank) | Step::Flash(rank) | Step::Calm(rank) => {
+                rank
+            }
+            Step::Empty => 0,
         };
         self.process(rank).engine.reseed(seed);
         match step {
@@ -267,6 +293,18 @@ impl World {
                 let message = self.channel(from, to).get().front().cloned().unwrap();
                 self.deliver(from, to, message);
             }
+            Step::Flash(rank) => {
+                self.trouble = Trouble::Flashing(rank);
+                self.process(rank).engine.handle_load(NOW, Load { waiting: 0, running: 1, slots: 1 });
+                self.act(rank);
+            }
+            Step::Calm(rank) => {
+                self.trouble = Trouble::None;
+                if !self.process(rank).finishing {
+                    self.tell_load(rank);
+                }
+            }
+            Step::Empty => self.trouble = Trouble::Emptied,
             Step::Stop(rank) => {
                 self.trouble = Trouble::None;
                 self.process(rank).engine.stop(NOW, Reason::Stopped);
@@ -339,9 +377,14 @@ impl World {
                     self.channel(rank, to.0).settle();
                 }
                 Action::Take { share, .. } => {
+                    let finds_none = self.trouble == Trouble::Emptied;
+                    if finds_none {
+                        self.trouble = Trouble::None;
+                    }
                     let process = self.process(rank);
                     let held = u64::from(process.engine.runs_tasks());
-                    let count = share.of((process.tasks.len() as u64).saturating_sub(held));
+                    let waiting = (process.tasks.len() as u64).saturating_sub(held);
+                    let count = if finds_none { 0 } else { share.of(waiting) };
                     let bytes: Vec<u8> = process.tasks.drain(..usize::try_from(count).unwrap()).collect();
                     let count = u32::try_from(count).unwrap();
                     process.engine.give(NOW, Tasks { count, bytes: bytes.into() });
@@ -504,8 +547,26 @@ fn one_rank() {
 
 #[test]
 fn two_ranks() {
-    for trouble in [Trouble::None, Trouble::Stop, Trouble::Repeat] {
+    for trouble in [Trouble::None, Trouble::Stop, Trouble::Repeat, Trouble::Flash] {
         all(&[0, 1], WIDE, trouble);
+    }
+}
+
+#[test]
+fn ranks_that_find_nothing_to_give() {
+    for schedule in
+        [ScheduleKind::Random, ScheduleKind::Proximity, ScheduleKind::Hybrid, ScheduleKind::Lifeline]
+    {
+        for termination in Termination::ALL {
+            visit(schedule, termination, &[0, 1], WIDE, Trouble::Empty);
+        }
+    }
+}
+
+#[test]
+fn three_ranks_of_which_one_looks_busy_for_a_moment() {
+    for schedule in [ScheduleKind::Proximity, ScheduleKind::Lifeline] {
+        visit(schedule, Termination::Counters, &[0, 1, 1], FORK, Trouble::Flash);
     }
 }
 

@@ -47,7 +47,10 @@ pub(crate) trait Local {
     fn load(&self) -> Load;
 
     /// Takes some for another rank: of a share of all, as large a part of the old ones as of the new.
-    fn take(&self, share: Share) -> Tasks;
+    ///
+    /// # Errors
+    /// One must leave and cannot.
+    fn take(&self, share: Share) -> Result<Tasks, &'static str>;
 
     /// Adds some from another rank.
     ///
@@ -83,13 +86,19 @@ impl<J: Job> Local for Shared<'_, J> {
         Load { waiting: waiting as u64, running: busy, slots }
     }
 
-    fn take(&self, share: Share) -> Tasks {
+    fn take(&self, share: Share) -> Result<Tasks, &'static str> {
         let waiting = self.load().waiting;
         let most = share.of(waiting);
         let among = if matches!(share, Share::Part(_)) { waiting } else { most };
-        let mut parcel = Packer::new(self, most, among);
-        parcel.fill();
-        parcel.seal()
+        let mut packer = Packer::new(self, most, among);
+        packer.choose();
+        let (parcel, was_refused) = packer.pack();
+        if was_refused && parcel.count == 0 && self.started.load(Ordering::Acquire) == 0 {
+            return Err(
+                "a task cannot become bytes (Job::pack), and this rank hands out tasks and runs none",
+            );
+        }
+        Ok(parcel)
     }
 
     fn accept(&self, tasks: &Tasks) -> Result<(), String> {
@@ -109,12 +118,12 @@ impl<J: Job> Local for Shared<'_, J> {
 }
 
 /// Puts tasks into a parcel: `most` among so many, from the oldest on. The oldest are the largest, so whoever gave them all
-/// away would soon be without any; those between them stay.
+/// away would soon be without any; those between them stay. They go back before anything is packed, which may ask the file
+/// system: meanwhile the workers have them.
 struct Packer<'a, 'b, J: Job> {
     shared: &'a Shared<'b, J>,
-    bytes: Vec<u8>,
-    tasks: Vec<J::Task>,
-    /// What cannot be bytes, or is this rank's part.
+    chosen: Vec<J::Task>,
+    /// This rank's part.
     stay: Vec<J::Task>,
     most: u64,
     among: u64,
@@ -124,12 +133,12 @@ struct Packer<'a, 'b, J: Job> {
 
 impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
     fn new(shared: &'a Shared<'b, J>, most: u64, among: u64) -> Self {
-        Self { shared, bytes: Vec::new(), tasks: Vec::new(), stay: Vec::new(), most, among, seen: 0 }
+        Self { shared, chosen: Vec::new(), stay: Vec::new(), most, among, seen: 0 }
     }
 
     /// Takes tasks: those that must leave, where there are such; else those that no worker holds, then the oldest of each
     /// worker in turn.
-    fn fill(&mut self) {
+    fn choose(&mut self) {
         let shared = self.shared;
         let first = if shared.kept.is_some() { &shared.outgoing } else { &shared.seeds };
         while self.wants()
@@ -150,35 +159,50 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
                 }
             }
         }
+        give_back(shared, std::mem::take(&mut self.stay));
     }
 
     fn wants(&self) -> bool {
-        self.seen < self.among.min(LOOKS_MOST) && self.bytes.len() < PARCEL_BYTES
+        self.seen < self.among.min(LOOKS_MOST)
     }
 
     fn add(&mut self, task: J::Task) {
         let due = |seen| (u128::from(seen) * u128::from(self.most)).div_ceil(u128::from(self.among));
         let is_due = due(self.seen + 1) > due(self.seen);
         self.seen += 1;
-        if is_due && self.shared.job.pack(&task, self.tasks.last(), &mut self.bytes) {
-            self.tasks.push(task);
-        } else {
-            self.stay.push(task);
-        }
+        if is_due { self.chosen.push(task) } else { self.stay.push(task) }
     }
 
-    fn seal(self) -> Tasks {
+    /// Packs what was chosen; what cannot be bytes, or is too much for one parcel, goes back. True beside the parcel: there
+    /// was something that cannot be bytes.
+    fn pack(self) -> (Tasks, bool) {
         let shared = self.shared;
-        let had_to_stay = !self.stay.is_empty();
-        self.stay.into_iter().for_each(|task| shared.seeds.push(task));
-        if had_to_stay {
-            shared.idle.wake_all();
+        let (mut bytes, mut tasks, mut back) = (Vec::new(), Vec::<J::Task>::new(), Vec::new());
+        let mut was_refused = false;
+        for task in self.chosen {
+            let has_room = bytes.len() < PARCEL_BYTES;
+            if has_room && shared.job.pack(&task, tasks.last(), &mut bytes) {
+                tasks.push(task);
+            } else {
+                was_refused |= has_room;
+                back.push(task);
+            }
         }
-        let freed: usize = self.tasks.iter().map(|task| shared.job.weigh(task)).sum();
+        give_back(shared, back);
+        let freed: usize = tasks.iter().map(|task| shared.job.weigh(task)).sum();
         shared.outside().hold(-i64::try_from(freed).unwrap_or(i64::MAX));
-        let count = u32::try_from(self.tasks.len()).unwrap_or(u32::MAX);
-        Tasks { count, bytes: self.bytes.into() }
+        let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+        (Tasks { count, bytes: bytes.into() }, was_refused)
     }
+}
+
+/// Lets the workers have tasks that do not leave.
+fn give_back<J: Job>(shared: &Shared<'_, J>, tasks: Vec<J::Task>) {
+    if tasks.is_empty() {
+        return;
+    }
+    tasks.into_iter().for_each(|task| shared.seeds.push(task));
+    shared.idle.wake_all();
 }
 
 /// Repeats a steal that lost a race.
@@ -225,7 +249,7 @@ mod tests {
         shared.started.store(1, Ordering::Release);
         outside.for_each(|number| shared.seeds.push(number));
         inside.for_each(|number| deques[0].push(number));
-        let tasks = shared.take(share);
+        let tasks = shared.take(share).unwrap();
         let numbers: Vec<u32> =
             tasks.bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
         assert_eq!(numbers.len(), tasks.count as usize);

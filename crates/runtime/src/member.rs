@@ -62,6 +62,8 @@ pub enum RankError {
         /// What is wrong with them.
         why: String,
     },
+    /// A task must leave this rank and cannot.
+    Stuck(&'static str),
 }
 
 impl std::fmt::Display for RankError {
@@ -71,6 +73,7 @@ impl std::fmt::Display for RankError {
             Self::Wire { from, error } => write!(f, "from rank {from}: {error}"),
             Self::Protocol(error) => write!(f, "{error}"),
             Self::Tasks { from, why } => write!(f, "rank {from} sent tasks that are none: {why}"),
+            Self::Stuck(why) => f.write_str(why),
         }
     }
 }
@@ -325,7 +328,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
                     self.send(to.0, message.encode())?;
                 }
                 Action::Take { share, .. } => {
-                    let tasks = local.take(share);
+                    let tasks = local.take(share).map_err(RankError::Stuck)?;
                     let now = self.now();
                     self.engine.give(now, tasks);
                 }
@@ -374,7 +377,8 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
 /// [`Member::close`] must be called with the last totals of this rank.
 ///
 /// `seeds` are this rank's first tasks; mostly only the root has any. `totals` gives what this rank did so far, for
-/// progress. Tasks must be able to become bytes ([`Job::pack`], [`Job::arrive`]); those that cannot stay where they are.
+/// progress. Tasks must be able to become bytes ([`Job::pack`], [`Job::arrive`]); those that cannot stay where they are, but
+/// for a rank that hands out tasks and runs none (a centralized schedule): there they are an error.
 ///
 /// # Errors
 /// The fabric or another rank fails. All threads have ended then.
@@ -402,7 +406,7 @@ pub fn run_on_ranks<J: Job, R: Reduce>(
 
 /// Runs a whole job on all ranks of a fabric and leaves it: the short way for a program of one's own.
 ///
-/// `first` are the first tasks; those of rank 0 count. Rank 0 gets the sum of what all threads of all ranks gathered, the
+/// `first` are the first tasks; those of rank 0 count. Tasks must be able to become bytes, as for [`run_on_ranks`]. Rank 0 gets the sum of what all threads of all ranks gathered, the
 /// others nothing.
 ///
 /// # Errors
@@ -499,8 +503,8 @@ impl Local for Nothing {
         Load::default()
     }
 
-    fn take(&self, _share: atta_engine::Share) -> atta_engine::Tasks {
-        atta_engine::Tasks { count: 0, bytes: Vec::new().into() }
+    fn take(&self, _share: atta_engine::Share) -> Result<atta_engine::Tasks, &'static str> {
+        Ok(atta_engine::Tasks { count: 0, bytes: Vec::new().into() })
     }
 
     fn accept(&self, _tasks: &atta_engine::Tasks) -> Result<(), String> {

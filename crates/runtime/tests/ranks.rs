@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use atta_engine::{Config, Reason, Reduce, ScheduleKind, Split, Termination};
 use atta_fabric::in_process_on_hosts;
-use atta_runtime::{Job, Member, Options, Outbox, Queue, Status, Stop, Stream, Threads, run_on_ranks};
+use atta_runtime::{
+    Job, Member, Options, Outbox, Queue, Status, Stop, Stream, Threads, run_and_reduce, run_on_ranks,
+};
 
 /// Marks each number of a range once: a task is a range, which is cut into parts, or marked.
 struct Cover {
@@ -204,4 +206,62 @@ fn a_panic_beside_workers_that_wait_for_room_ends_them() {
     }));
     assert!(panicked.is_err());
     drop(endpoints);
+}
+
+/// Counts down; its tasks cannot become bytes.
+struct Unpackable;
+
+impl Job for Unpackable {
+    type Task = u32;
+    type Worker = Sum;
+
+    fn worker(&self, _index: usize) -> Sum {
+        Sum(0)
+    }
+
+    fn run(&self, sum: &mut Sum, task: u32, queue: &mut Queue<'_, Self>) {
+        sum.0 += 1;
+        (0..task).for_each(|next| queue.push(next));
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Sum(u64);
+
+impl Reduce for Sum {
+    fn merge(&mut self, other: &Self) {
+        self.0 += other.0;
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.0.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|bytes| Self(u64::from_le_bytes(bytes)))
+    }
+}
+
+#[test]
+fn tasks_that_cannot_leave_a_rank_stay_or_are_an_error() {
+    for schedule in [ScheduleKind::Lifeline, ScheduleKind::Centralized] {
+        let config = Config { schedule, ..Config::default() };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let ranks: Vec<_> = in_process_on_hosts(&[0, 0])
+                .into_iter()
+                .map(|endpoint| {
+                    scope.spawn(move || run_and_reduce(&Unpackable, vec![4], Box::new(endpoint), config))
+                })
+                .collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        match schedule {
+            ScheduleKind::Lifeline => assert_eq!(results[0].as_ref().unwrap(), &Some(Sum(16))),
+            _ => {
+                let told = results[0].as_ref().unwrap_err().to_string();
+                assert!(told.contains("Job::pack"), "{told}");
+                assert!(results[1].is_err());
+            }
+        }
+    }
 }

@@ -152,7 +152,7 @@ impl Here<'_> {
         let list_error = starts.error();
         // Totals of files whose names other ranks met.
         let linked = RefCell::new(Totals::default());
-        let mut member = Member::after(meeting, arguments.ranks.config(options.threads.initial(self.cores)));
+        let mut member = Member::after(meeting, arguments.ranks.config());
         member.on_stream(Box::new(|_, stream, bytes| receive(&sink, &linked, stream, bytes)));
         let mut whole = Profile::default();
         let outcome = walk::run_on_ranks(
@@ -198,7 +198,7 @@ impl Here<'_> {
         let rules = compile(arguments).ok().flatten();
         let mut options = options(arguments, rules, rate.as_ref(), &stop);
         options.cores = self.cores;
-        let mut member = Member::after(meeting, arguments.ranks.config(options.threads.initial(self.cores)));
+        let mut member = Member::after(meeting, arguments.ranks.config());
         let outbox = member.outbox();
         let to_root = member.outbox();
         let summary = Summary::of_rank(move |bytes| to_root.push(LINKS, bytes), arguments.follow)

@@ -17,7 +17,8 @@ impl<R: Reduce> Engine<R> {
     /// # Panics
     /// No share is to be taken for anybody at present.
     pub fn give(&mut self, now: Duration, tasks: Tasks) {
-        let (to, answer) = self.taking.pop_front().expect("tasks are given only when they were asked for");
+        let (to, answer, wait) =
+            self.taking.pop_front().expect("tasks are given only when they were asked for");
         self.load.waiting = self.load.waiting.saturating_sub(u64::from(tasks.count));
         let tasks_none = tasks.count == 0;
         if !tasks_none && self.phase == Phase::Running {
@@ -28,7 +29,7 @@ impl<R: Reduce> Engine<R> {
             let sequence = self.parcels.give(to);
             self.send(to, Message::Parcel { sequence, answer, tasks });
         } else if answer {
-            self.send(to, Message::Nothing);
+            self.refuse(to, wait);
         }
         if tasks_none {
             // The threads were faster, or what waits cannot leave. Who waits goes on waiting, and the driver tells when there
@@ -52,16 +53,27 @@ impl<R: Reduce> Engine<R> {
     /// Somebody asks for work.
     pub(super) fn requested(&mut self, from: Rank, idle: bool, wait: bool) -> bool {
         // To a rank that works, nothing that this one would then ask for itself: one task would go to and fro.
-        let kept = if idle { 0 } else { self.config.low_water };
+        let kept = if idle { 0 } else { self.low_water() };
         if self.phase == Phase::Running && self.spare() > kept {
-            self.take(from, true);
-            return true;
+            self.take(from, true, wait);
+        } else {
+            self.refuse(from, wait);
         }
-        if wait && self.phase == Phase::Running && self.is_registered.insert(from) {
-            self.registered.push_back(from);
-        }
-        self.send(from, Message::Nothing);
         true
+    }
+
+    /// Tells somebody who asked that there is nothing, and remembers him if he waits.
+    fn refuse(&mut self, rank: Rank, wait: bool) {
+        if wait && self.phase == Phase::Running && self.is_registered.insert(rank) {
+            self.registered.push_back(rank);
+        }
+        self.send(rank, Message::Nothing);
+    }
+
+    /// Tasks that wait while it does not ask for more. A single thread that has a task has no use for more: asking early
+    /// makes more messages and a longer end.
+    fn low_water(&self) -> u64 {
+        if self.load.slots <= 1 { 0 } else { self.config.low_water }
     }
 
     /// Whom this rank asked has nothing.
@@ -132,13 +144,13 @@ impl<R: Reduce> Engine<R> {
         self.load.waiting.saturating_sub(self.load.slots.saturating_sub(self.load.running))
     }
 
-    fn take(&mut self, to: Rank, answer: bool) {
+    fn take(&mut self, to: Rank, answer: bool, wait: bool) {
         let share = match self.schedule.is_single() {
             true if to == Rank::ROOT => Share::AllBut(self.schedule.hands_in().map_or(0, |(_, kept)| kept)),
             true => Share::One,
             false => self.config.split.share(&mut self.random),
         };
-        self.taking.push_back((to, answer));
+        self.taking.push_back((to, answer, wait));
         self.actions.push_back(Action::Take { to, share });
     }
 
@@ -149,7 +161,7 @@ impl<R: Reduce> Engine<R> {
             && self.taking.is_empty()
             && self.load.waiting > kept
         {
-            self.take(to, false);
+            self.take(to, false, false);
         }
     }
 
@@ -159,7 +171,7 @@ impl<R: Reduce> Engine<R> {
             && self.spare() > 0
             && let Some(to) = self.registered.front().copied()
         {
-            self.take(to, false);
+            self.take(to, false, false);
         }
     }
 
@@ -167,7 +179,7 @@ impl<R: Reduce> Engine<R> {
         if self.alone || !self.taking.is_empty() {
             return false;
         }
-        match (self.schedule.is_single(), self.config.low_water) {
+        match (self.schedule.is_single(), self.low_water()) {
             (true, _) => self.load.waiting == 0 && self.load.running < self.load.slots,
             (false, 0) => self.load.waiting == 0 && self.load.running == 0,
             (false, low_water) => self.load.waiting < low_water,

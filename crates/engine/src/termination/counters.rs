@@ -22,8 +22,10 @@
 //! time, it finds them again. If it is waiting for an earlier wave, that wave ends (nobody waits for idleness to answer),
 //! and a report that came meanwhile makes it probe again. If the last report came before an earlier probe began, that
 //! probe read what was final already for every rank that had reported; a rank that had not reported its final sums would
-//! still report. Nor does a rank that answers in vain keep the end from being noticed: it has accepted a parcel, or a rank
-//! below it has, since it reported, so it will report larger sums, and these make the root probe again.
+//! still report. A rank that answers in vain may have nothing new to say: to be idle is a finding of many threads, and one that
+//! was woken for nothing may show for a moment after it. So whoever answers in vain forgets what it told, and so does
+//! everybody on the way to the root, who waits to be told again: when all is still, each of them tells its sums once more, and
+//! the root probes again.
 //!
 //! # Why not otherwise
 //! One wave alone is not enough: a rank read early can be woken by one that was read late. A ring token of counters takes
@@ -133,11 +135,18 @@ impl Counters {
                     self.answer(findings);
                 } else {
                     let census = Census { idle: false, ..self.own() };
+                    // It told that it was idle and was not when it was asked: it tells again, even the same sums.
+                    self.told = None;
                     findings.messages.push_back((from, Message::Census { wave: *wave, census }));
                 }
             }
-            (Message::Census { wave, census }, Some(_)) if *wave == self.wave => {
+            (Message::Census { wave, census }, Some(child)) if *wave == self.wave => {
                 let Some(probe) = self.probe.as_mut().filter(|probe| probe.missing > 0) else { return false };
+                if !census.idle {
+                    // Somebody there will tell again.
+                    self.below[child] = None;
+                    self.told = None;
+                }
                 probe.so_far = probe.so_far.with(*census);
                 probe.missing -= 1;
                 self.answer(findings);
