@@ -13,11 +13,12 @@ extern "C" fn in_child() {
 
 /// The process that something was made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process(u32);
+pub struct Process(u32);
 
 impl Process {
     /// This one.
-    pub(crate) fn here() -> Self {
+    #[must_use]
+    pub fn here() -> Self {
         WATCH.call_once(|| {
             // SAFETY: the function only counts, which is allowed in a child of a process with threads. Without memory for
             // it (the one error) forks are not noticed.
@@ -27,7 +28,8 @@ impl Process {
     }
 
     /// Whether it is still this one. Takes no system call.
-    pub(crate) fn is_here(self) -> bool {
+    #[must_use]
+    pub fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 }

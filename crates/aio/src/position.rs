@@ -88,6 +88,11 @@ impl Position {
         self.is_used = false;
     }
 
+    /// An operation that used it goes on with another one of its own.
+    pub(crate) fn keep(&mut self, handle: Handle) {
+        self.turn = Some(handle);
+    }
+
     /// Who is next in line, if it is free and nobody was told so before: one who has the turn is not to be overtaken.
     pub(crate) fn next(&mut self) -> Option<Handle> {
         if !self.is_used && self.turn.is_none() {

@@ -69,8 +69,8 @@ impl std::fmt::Debug for Work {
 pub struct Terms {
     /// When it is to end, on the driver's clock, with `ETIMEDOUT` if it must be cut short.
     pub deadline: Option<Duration>,
-    /// The position of a file that it reads, writes or moves: see [`Proactor::add_position`]. For single operations: several
-    /// that look like one say where, and end in `EINVAL` with a position.
+    /// The position of a file that it reads, writes or moves: see [`Proactor::add_position`]. Several that look like one keep
+    /// it until the last has ended.
     pub position: Option<u64>,
 }
 
@@ -225,9 +225,6 @@ impl<D: Driver, C> Proactor<D, C> {
         let mut is_finishing = false;
         let (op, machine, ended) = match work {
             Work::Op(op) => (Some(op), None, None),
-            Work::Machine(_) if terms.position.is_some() => {
-                (None, None, Some(Done::new(Err(Errno::INVAL), None)))
-            }
             Work::Machine(mut machine) => match machine.next(None, None) {
                 Step::Do(op) => (Some(Box::new(op)), Some(machine), None),
                 Step::Finish(op) => {
@@ -474,9 +471,9 @@ impl<D: Driver, C> Proactor<D, C> {
     /// What follows when an operation of the driver, or of a position, has ended.
     fn after(&mut self, handle: Handle, op: Box<Op>, outcome: Outcome) {
         let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
-        let stop = block.stop.map(Stop::errno);
+        let (stop, goes_on) = (block.stop.map(Stop::errno), block.machine.is_some());
         if let Some(position) = block.position.map(NonZero::get) {
-            self.leave_position(position, &op, outcome);
+            self.move_position(position, &op, outcome, goes_on.then_some(handle));
         }
         let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
         if let Some(mut machine) = block.machine.take() {
@@ -491,6 +488,7 @@ impl<D: Driver, C> Proactor<D, C> {
                 }
                 Step::End(outcome, op) => {
                     let done = self.done(outcome, op.map(Box::new));
+                    self.skip_position(handle);
                     self.tell(handle, done);
                 }
             }
@@ -505,11 +503,15 @@ impl<D: Driver, C> Proactor<D, C> {
         self.tell(handle, done);
     }
 
-    /// Moves a position, and lets the next who waits for it go on.
-    fn leave_position(&mut self, id: u64, op: &Op, outcome: Outcome) {
+    /// Moves a position, and lets the next who waits for it go on; not between two steps of a compound operation, which comes
+    /// first with its next one.
+    fn move_position(&mut self, id: u64, op: &Op, outcome: Outcome, goes_on: Option<Handle>) {
         if let Some(position) = self.positions.get_mut(&id) {
             position.after(op, outcome);
-            self.pass_position(id);
+            match goes_on {
+                Some(handle) => position.keep(handle),
+                None => self.pass_position(id),
+            }
         }
     }
 

@@ -28,6 +28,9 @@ use crate::inbox::Inbox;
 use crate::proactor::{Handle, Limits, Proactor, Terms, Work};
 use crate::sleep::{Duty, Sleep};
 
+mod tracked;
+pub use tracked::Tracked;
+
 /// What carries operations out.
 #[derive(Clone, Debug)]
 pub enum Backend {
@@ -130,6 +133,8 @@ enum Message {
     Submit(Request, Claim),
     /// The request is in the cell, unless whoever waits for it has taken it.
     Cell(Arc<Cell>),
+    /// The same, and what comes of it goes to a continuation.
+    Tracked(Arc<Cell>, Claim),
     Cancel(Arc<Cell>),
     AddPosition(u64, u64),
     RemovePosition(u64),
@@ -188,6 +193,11 @@ impl Shared {
                 executor::run(move || then(ended(request.work)));
             }
             Message::Submit(request, Claim::Cell(cell)) => cell.end(ended(request.work)),
+            Message::Tracked(cell, Claim::Then(then) | Claim::Inline(then)) => {
+                if let Some((request, _)) = cell.begin() {
+                    executor::run(move || then(ended(request.work)));
+                }
+            }
             Message::Cell(cell) => {
                 if let Some((request, _)) = cell.begin() {
                     cell.end(ended(request.work));
@@ -534,15 +544,8 @@ impl Progress {
         }
         shared.inbox.take(|message| match message {
             Message::Submit(request, claim) => drop(self.submit(request, claim)),
-            Message::Cell(cell) => {
-                if let Some((request, is_cancelled)) = cell.begin() {
-                    let handle = self.submit(request, Claim::Cell(Arc::clone(&cell)));
-                    cell.set_handle(handle);
-                    if is_cancelled {
-                        self.proactor.cancel(handle);
-                    }
-                }
-            }
+            Message::Cell(cell) => self.begin(&cell, Claim::Cell(Arc::clone(&cell))),
+            Message::Tracked(cell, claim) => self.begin(&cell, claim),
             Message::Cancel(cell) => {
                 if let Some(handle) = cell.handle() {
                     self.proactor.cancel(handle);
@@ -554,6 +557,16 @@ impl Progress {
             Message::Close => self.is_closing = true,
         });
         true
+    }
+
+    /// Submits what is in a cell, unless whoever waits for it has taken it.
+    fn begin(&mut self, cell: &Cell, claim: Claim) {
+        let Some((request, is_cancelled)) = cell.begin() else { return };
+        let handle = self.submit(request, claim);
+        cell.set_handle(handle);
+        if is_cancelled {
+            self.proactor.cancel(handle);
+        }
     }
 
     fn submit(&mut self, request: Request, claim: Claim) -> Handle {

@@ -1,0 +1,67 @@
+//! Operations with a continuation that can be cancelled, and carried out by whoever waits for them: what the C interface is
+//! made of. How a result is kept for a waiter is not known here; [`Pending`](super::Pending) does that.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Call, Claim, Message, Refused, Service, Shared};
+use crate::cell::{Cell, Request};
+use crate::done::Done;
+use crate::proactor::Work;
+
+/// An operation that was submitted with a continuation. Dropped, it lets the operation go on.
+pub struct Tracked {
+    cell: Arc<Cell>,
+    shared: Arc<Shared>,
+}
+
+impl Service {
+    /// As [`submit_then`](Self::submit_then), or [`submit_inline`](Self::submit_inline) if `is_inline`, for an operation that
+    /// may be cancelled.
+    ///
+    /// # Errors
+    /// Nothing was submitted, and `then` is not called.
+    pub fn submit_tracked(
+        &self,
+        work: impl Into<Work>,
+        call: Call,
+        is_inline: bool,
+        then: impl FnOnce(Done) + Send + 'static,
+    ) -> Result<Tracked, Refused> {
+        let work = self.shared.admit(work.into())?;
+        let cell = Arc::new(Cell::new(Request { work, terms: self.terms(call) }));
+        let claim = if is_inline { Claim::Inline(Box::new(then)) } else { Claim::Then(Box::new(then)) };
+        self.shared.send(Message::Tracked(Arc::clone(&cell), claim));
+        Ok(Tracked { cell, shared: Arc::clone(&self.shared) })
+    }
+}
+
+impl Tracked {
+    /// Ends the operation with `ECANCELED`, if it has not ended yet.
+    pub fn cancel(&self) {
+        if self.shared.process.is_here() {
+            self.cell.cancel();
+            self.shared.send(Message::Cancel(Arc::clone(&self.cell)));
+        }
+    }
+
+    /// Carries the operation out on this thread, if nobody has begun with it. Then the continuation is not called: what came
+    /// of it is given here.
+    #[must_use]
+    pub fn run_here(&self) -> Option<Done> {
+        if !self.shared.is_kernel || !self.shared.process.is_here() {
+            return None;
+        }
+        let Work::Op(mut op) = self.cell.take()?.work else { return None };
+        let outcome = crate::perform(&mut op);
+        self.shared.run_by_waiter.fetch_add(1, Ordering::Relaxed);
+        self.shared.pending.fetch_sub(1, Ordering::Relaxed);
+        Some(Done::new(outcome, Some(op)))
+    }
+}
+
+impl std::fmt::Debug for Tracked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracked").finish_non_exhaustive()
+    }
+}

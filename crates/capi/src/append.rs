@@ -1,0 +1,52 @@
+//! A write to a file that is open for appending, at a position of the library. The kernel writes at the end, whatever offset it
+//! is given, and the position is to be behind what was written, as after `write(2)`: so the end is asked for afterwards.
+
+use atta_aio::{Fd, Machine, Op, Outcome, Step, Work};
+use atta_entry::Errno;
+
+use crate::truncate::stopped;
+
+/// See the head of this file.
+pub(crate) struct Append {
+    write: Option<Op>,
+    fd: Fd,
+    written: Option<(Op, Outcome)>,
+}
+
+impl Append {
+    /// Makes a write such a one; anything else stays as it is.
+    pub(crate) fn wrap(work: Work) -> Work {
+        let fd = match &work {
+            Work::Op(op) => match &**op {
+                Op::Write { fd, .. } | Op::WriteVectors { fd, .. } => fd.clone(),
+                _ => return work,
+            },
+            Work::Machine(_) => return work,
+        };
+        match work {
+            Work::Op(op) => Work::Machine(Box::new(Self { write: Some(*op), fd, written: None })),
+            Work::Machine(_) => work,
+        }
+    }
+}
+
+impl Machine for Append {
+    fn next(&mut self, last: Option<(Op, Outcome)>, stop: Option<Errno>) -> Step {
+        match (self.write.take(), self.written.take(), last) {
+            (Some(write), ..) => Step::Do(write),
+            (None, None, Some((write, outcome))) if outcome.is_ok() => {
+                self.written = Some((write, outcome));
+                Step::Do(Op::Seek { fd: self.fd.clone(), offset: 0, whence: libc::SEEK_END })
+            }
+            (None, Some((write, outcome)), _) | (None, None, Some((write, outcome))) => {
+                Step::End(stopped(outcome, stop), Some(write))
+            }
+            (None, None, None) => Step::End(Err(Errno::IO), None),
+        }
+    }
+
+    fn borrows(&self) -> bool {
+        self.write.as_ref().is_some_and(Op::borrows)
+            || self.written.as_ref().is_some_and(|(write, _)| write.borrows())
+    }
+}

@@ -1,0 +1,175 @@
+//! Arguments as C programs give them. Each type stands for a pointer and for what the headers ask of it; none can be made in
+//! Rust, so that a function which takes one is called by C programs alone. NULL is found here, wrong memory cannot be.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use atta_aio::{Buffer, Fd, Vectors};
+use atta_entry::Errno;
+
+pub(crate) const FAULT: Errno = Errno(libc::EFAULT);
+
+/// A path or a name: NULL, or bytes that end with NUL.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Text(*const c_char);
+
+impl Text {
+    /// A copy, which may be empty.
+    pub(crate) fn copy(self) -> Result<CString, Errno> {
+        if self.0.is_null() {
+            return Err(FAULT);
+        }
+        // SAFETY: it is not NULL, and so the header asks for bytes that end with NUL.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_owned())
+    }
+
+    /// A copy of a path. An empty one names nothing.
+    pub(crate) fn path(self) -> Result<CString, Errno> {
+        let path = self.copy()?;
+        if path.is_empty() { Err(Errno(libc::ENOENT)) } else { Ok(path) }
+    }
+}
+
+/// Where a result goes: NULL, or memory for one that is kept until the operation has ended.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+// SAFETY: the header asks for memory that any thread may write to until the operation has ended.
+unsafe impl<T: Send> Send for Out<T> {}
+
+impl<T> Out<T> {
+    /// Itself, unless it is NULL.
+    pub(crate) fn there(self) -> Result<Self, Errno> {
+        if self.0.is_null() { Err(FAULT) } else { Ok(self) }
+    }
+
+    /// Whether it is NULL.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Stores a result, if there is a place for it.
+    pub(crate) fn put(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: it is not NULL, and so the header asks for memory for a result; what was there needs no drop in C.
+            unsafe { self.0.write(value) };
+        }
+    }
+
+    /// The value that is there.
+    pub(crate) fn get(self) -> Result<T, Errno>
+    where
+        T: Copy,
+    {
+        let there = self.there()?;
+        // SAFETY: it is not NULL, and where this is called the header asks for a value.
+        Ok(unsafe { there.0.read() })
+    }
+
+    /// Where it begins.
+    pub(crate) fn as_ptr(self) -> *mut T {
+        self.0
+    }
+}
+
+/// One or more values that are read before the call returns: NULL, or as many as another argument says.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Given<T>(*const T);
+
+impl<T> Clone for Given<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Given<T> {}
+
+impl<T> Given<T> {
+    /// Whether it is NULL.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// So many values.
+    pub(crate) fn values(&self, count: usize) -> Result<&[T], Errno> {
+        if count == 0 {
+            return Ok(&[]);
+        }
+        if self.0.is_null() {
+            return Err(FAULT);
+        }
+        // SAFETY: it is not NULL, and so the header asks for that many values, which nobody changes meanwhile.
+        Ok(unsafe { std::slice::from_raw_parts(self.0, count) })
+    }
+
+    /// Where it begins.
+    pub(crate) fn as_ptr(self) -> *const T {
+        self.0
+    }
+}
+
+/// Memory that an operation reads or writes: NULL, or valid until the operation has ended.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Lent(*const c_void);
+
+impl Lent {
+    /// So many bytes of it.
+    pub(crate) fn buffer(self, bytes: usize) -> Result<Buffer, Errno> {
+        if isize::try_from(bytes).is_err() {
+            return Err(Errno::INVAL);
+        }
+        if self.0.is_null() {
+            return if bytes == 0 { Ok(Buffer::default()) } else { Err(FAULT) };
+        }
+        // SAFETY: it is not NULL, and so the header asks for memory that is kept, and used by nobody else, until the
+        // operation has ended.
+        Ok(unsafe { Buffer::foreign(self.0.cast_mut().cast(), bytes) })
+    }
+}
+
+/// The most buffers of one `readv` or `writev`, as the kernel has it.
+const VECTORS_MOST: usize = 1024;
+
+/// The buffers of `readv` and `writev`.
+pub(crate) fn vectors(table: Given<libc::iovec>, count: c_int) -> Result<Vectors, Errno> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= VECTORS_MOST).ok_or(Errno::INVAL)?;
+    let values = table.values(count)?;
+    let bytes = values.iter().try_fold(0_usize, |bytes, each| bytes.checked_add(each.iov_len));
+    if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+        return Err(Errno::INVAL);
+    }
+    let buffers = values.iter().map(|each| Lent(each.iov_base).buffer(each.iov_len));
+    Ok(Vectors::new(buffers.collect::<Result<_, _>>()?))
+}
+
+/// What a program wants back with its continuation.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Data(pub(crate) *mut c_void);
+
+// SAFETY: it is handed through and never looked at; the header says that another thread gets it.
+unsafe impl Send for Data {}
+
+/// A continuation: `pxfs_cb`.
+pub type Callback = Option<extern "C" fn(*mut c_void, c_int) -> c_int>;
+
+/// An open file by its number. A negative one is no file, whatever else it may mean to the kernel.
+pub(crate) fn fd(fd: c_int) -> Result<Fd, Errno> {
+    if fd < 0 { Err(Errno(libc::EBADF)) } else { Ok(Fd::Raw(fd)) }
+}
+
+/// An offset or a length, which is not negative.
+pub(crate) fn natural(number: i64) -> Result<u64, Errno> {
+    u64::try_from(number).map_err(|_| Errno::INVAL)
+}

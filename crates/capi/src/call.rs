@@ -1,0 +1,154 @@
+//! How every `pxfs_` function works: its arguments become an [`Ask`], which is submitted, and the program is told 0 or -1 with
+//! `errno`. No panic leaves this file.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use atta_aio::{Call, Machine, Op, Work};
+use atta_entry::Errno;
+
+use crate::answer::Answer;
+use crate::append::Append;
+use crate::arguments::{Callback, Data};
+use crate::face::{self, Face};
+use crate::operation::{self, Operation, Sequel};
+use crate::wait;
+
+/// What a program asks for.
+pub(crate) struct Ask {
+    work: Work,
+    answer: Answer,
+    /// It goes on where the last operation on this descriptor ended.
+    positioned: Option<RawFd>,
+    /// The descriptor is closed by it.
+    closes: Option<RawFd>,
+}
+
+impl Ask {
+    pub(crate) fn new(op: Op) -> Self {
+        Self { work: op.into(), answer: Answer::Nothing, positioned: None, closes: None }
+    }
+
+    pub(crate) fn machine(machine: impl Machine + 'static) -> Self {
+        let work = Work::Machine(Box::new(machine));
+        Self { work, answer: Answer::Nothing, positioned: None, closes: None }
+    }
+
+    pub(crate) fn answer(self, answer: Answer) -> Self {
+        Self { answer, ..self }
+    }
+
+    pub(crate) fn positioned(self, fd: RawFd) -> Self {
+        Self { positioned: Some(fd), ..self }
+    }
+
+    pub(crate) fn closes(self, fd: RawFd) -> Self {
+        Self { closes: Some(fd), ..self }
+    }
+}
+
+thread_local! {
+    static WITHIN: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Sets how long operations may take that this thread submits from now on.
+pub(crate) fn set_deadline(within: Option<Duration>) {
+    WITHIN.set(within);
+}
+
+/// A `pxfs_` function.
+pub(crate) fn call(callback: Callback, data: Data, ask: impl FnOnce() -> Result<Ask, Errno>) -> c_int {
+    let told = told(|| {
+        let ask = ask()?;
+        face::with(|face| submit(face, ask, callback, data))
+    });
+    if told != 0 {
+        // Whoever asks for the last operation is not to get an older one.
+        wait::set_last(None);
+    }
+    told
+}
+
+/// 0, or -1 with `errno`.
+pub(crate) fn told(f: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => fail(error),
+        // The panic's hook has said why.
+        Err(_) => fail(Errno::IO),
+    }
+}
+
+fn fail(Errno(error): Errno) -> c_int {
+    // SAFETY: takes nothing and gives the place of this thread's number.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: it is this thread's, and lives as long as the thread.
+    unsafe { *place = error };
+    -1
+}
+
+fn submit(face: &Face, ask: Ask, callback: Callback, data: Data) -> Result<(), Errno> {
+    let Ask { mut work, answer, positioned, closes } = ask;
+    let known = positioned.and_then(|fd| face.positions.of(fd, &face.service));
+    if known.is_some_and(|known| known.appends) {
+        work = Append::wrap(work);
+    }
+    if let Some(fd) = closes {
+        face.positions.forget(fd, &face.service);
+    }
+    let call = Call { within: WITHIN.get(), position: known.and_then(|known| known.position) };
+    let is_inline = face.is_inline || callback.is_none();
+    let operation = Operation::new(Sequel { answer, callback, data });
+    let ended = Arc::clone(&operation);
+    operation::begin();
+    match face.service.submit_tracked(work, call, is_inline, move |done| ended.finish(done)) {
+        Ok(tracked) => {
+            // It is set here and nowhere else.
+            let _ = operation.tracked.set(tracked);
+            wait::set_last(Some(operation));
+            Ok(())
+        }
+        Err(refused) => {
+            operation::end();
+            Err(refused.errno())
+        }
+    }
+}
+
+/// Defines functions: what they are, their names, arguments before the continuation, and what they ask for.
+macro_rules! calls {
+    (@one $what:literal $name:ident ($($argument:ident: $type:ty),* $(,)?) $ask:block) => {
+        #[doc = $what]
+        // SAFETY: no other library of the program has a symbol of this name.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(
+            $($argument: $type,)*
+            cb: crate::arguments::Callback,
+            cdat: crate::arguments::Data,
+        ) -> std::ffi::c_int {
+            crate::call::call(cb, cdat, move || Ok($ask))
+        }
+    };
+    ($($what:literal fn [$($name:ident),+] $arguments:tt $ask:block)*) => {
+        $($(crate::call::calls! { @one $what $name $arguments $ask })+)*
+    };
+}
+pub(crate) use calls;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        std::panic::set_hook(Box::new(|_| {}));
+        let told = told(|| panic!("inside a call"));
+        let error = std::io::Error::last_os_error();
+        let _ = std::panic::take_hook();
+        assert_eq!((told, error.raw_os_error()), (-1, Some(libc::EIO)));
+    }
+}

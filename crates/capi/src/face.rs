@@ -1,0 +1,133 @@
+//! The one service of the process: started by `atta_init` or by the first operation, ended by `atta_shutdown`. In a bare copy
+//! of the process that started it, everything is refused before a lock is touched: another thread may have held it.
+
+use std::os::fd::RawFd;
+use std::sync::{OnceLock, PoisonError, RwLock, mpsc};
+use std::time::Duration;
+
+use atta_aio::{Options, Process, Service};
+use atta_entry::Errno;
+
+use crate::options::AttaOptions;
+use crate::position::Positions;
+
+/// The service and what belongs to it.
+pub(crate) struct Face {
+    pub(crate) service: Service,
+    pub(crate) positions: Positions,
+    /// Continuations run on the progress thread.
+    pub(crate) is_inline: bool,
+    /// For how long an operation that was cancelled may still take.
+    grace: Duration,
+}
+
+enum Life {
+    /// The first operation starts one.
+    New,
+    Up(Face),
+    /// It was shut down, and is to be started by `atta_init`.
+    Down,
+}
+
+/// How a shutdown went.
+pub(crate) enum Farewell {
+    /// All operations ended by themselves.
+    Drained,
+    /// Some were cancelled, and have ended.
+    Cancelled,
+    /// Some cannot be interrupted and go on, with their memory.
+    Left,
+}
+
+static LIFE: RwLock<Life> = RwLock::new(Life::New);
+
+/// The process that the first service was started in.
+static HOME: OnceLock<Process> = OnceLock::new();
+
+/// What an operation that cannot be interrupted is given beyond its grace, before a shutdown goes on without it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// An error in a bare copy of the process.
+pub(crate) fn at_home() -> Result<(), Errno> {
+    match HOME.get() {
+        Some(home) if !home.is_here() => Err(Errno(libc::EOWNERDEAD)),
+        _ => Ok(()),
+    }
+}
+
+/// Calls `f` with the service; starts it before if nobody has.
+pub(crate) fn with<T>(f: impl FnOnce(&Face) -> Result<T, Errno>) -> Result<T, Errno> {
+    at_home()?;
+    let life = LIFE.read().unwrap_or_else(PoisonError::into_inner);
+    match &*life {
+        Life::Up(face) => return f(face),
+        Life::Down => return Err(Errno(libc::ESHUTDOWN)),
+        Life::New => drop(life),
+    }
+    match start(&AttaOptions::default()) {
+        // Another thread was quicker.
+        Ok(()) | Err(Errno(libc::EALREADY)) => {}
+        Err(error) => return Err(error),
+    }
+    match &*LIFE.read().unwrap_or_else(PoisonError::into_inner) {
+        Life::Up(face) => f(face),
+        Life::New | Life::Down => Err(Errno(libc::ESHUTDOWN)),
+    }
+}
+
+/// Calls `f` with the service, if there is one.
+pub(crate) fn with_running<T>(f: impl FnOnce(&Face) -> T) -> Option<T> {
+    at_home().ok()?;
+    match &*LIFE.read().unwrap_or_else(PoisonError::into_inner) {
+        Life::Up(face) => Some(f(face)),
+        Life::New | Life::Down => None,
+    }
+}
+
+/// Starts the service.
+pub(crate) fn start(options: &AttaOptions) -> Result<(), Errno> {
+    at_home()?;
+    let made: Options = options.read()?;
+    let mut life = LIFE.write().unwrap_or_else(PoisonError::into_inner);
+    if matches!(*life, Life::Up(_)) {
+        return Err(Errno(libc::EALREADY));
+    }
+    HOME.get_or_init(Process::here);
+    let grace = made.limits.grace.unwrap_or_default();
+    let service = Service::new(&made).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    let is_inline = options.is_inline();
+    *life = Life::Up(Face { service, positions: Positions::default(), is_inline, grace });
+    Ok(())
+}
+
+/// Ends the service: waits for what is pending, at most so long, then cancels it.
+pub(crate) fn stop(within: Option<Duration>) -> Result<Farewell, Errno> {
+    at_home()?;
+    let life = {
+        let mut life = LIFE.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *life, Life::Down)
+    };
+    let Life::Up(Face { service, grace, .. }) = life else { return Ok(Farewell::Drained) };
+    let (told, ended) = mpsc::sync_channel(1);
+    // In a thread of its own, which is left behind with what cannot be interrupted.
+    let thread = std::thread::Builder::new().name("atta-shutdown".to_owned());
+    let thread = thread.spawn(move || {
+        let is_drained = service.shutdown(within);
+        // Whoever asked may have gone on.
+        let _ = told.send(is_drained);
+    });
+    let thread = thread.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    let is_drained = match within {
+        None => ended.recv().ok(),
+        Some(within) => ended.recv_timeout(within + grace + PATIENCE).ok(),
+    };
+    let Some(is_drained) = is_drained else { return Ok(Farewell::Left) };
+    // It has told, and has nothing left to do. It cannot have panicked after that.
+    let _ = thread.join();
+    Ok(if is_drained { Farewell::Drained } else { Farewell::Cancelled })
+}
+
+/// Forgets where a descriptor is at.
+pub(crate) fn forget_position(fd: RawFd) {
+    with_running(|face| face.positions.forget(fd, &face.service));
+}

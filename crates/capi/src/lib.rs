@@ -1,0 +1,35 @@
+//! The C interface of `atta-aio`: what `include/pxfs.h` and `include/atta.h` declare. The headers are written by hand, and a
+//! test compares them with what is exported here.
+//!
+//! ```text
+//!   pxfs_NAME ──▶ call ──▶ operation ──▶ Service (atta-aio)
+//!   (open, data, file, name, stat, attribute)   │
+//!                                               ▼ has ended
+//!                             answer: result pointers, then the continuation, then whoever waits
+//! ```
+//!
+//! Every function is the same: its arguments become one [`Ask`](call::Ask), and [`call`] submits it. Nothing is carried out
+//! here, and nothing here is meant to be called from Rust.
+
+#![expect(unsafe_code, reason = "pointers of C programs; symbols that C programs link with")]
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("the headers are those of 64-bit Linux");
+
+mod answer;
+mod append;
+pub mod arguments;
+pub mod attribute;
+mod call;
+pub mod control;
+pub mod data;
+mod face;
+pub mod file;
+pub mod name;
+pub mod open;
+mod operation;
+pub mod options;
+mod position;
+pub mod stat;
+mod truncate;
+pub mod wait;

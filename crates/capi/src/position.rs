@@ -1,0 +1,71 @@
+//! Which position of the service belongs to which descriptor. Regular files and block devices have one; pipes, sockets and
+//! the like have no place to be at, and terminals and directories keep the kernel's.
+//!
+//! A position is made when a descriptor is first read, written or moved without an offset. It starts where the kernel's stands.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use atta_aio::Service;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(crate) struct Positions(Mutex<HashMap<RawFd, Known>>);
+
+/// What is known of a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// None: the kernel's position is used.
+    pub(crate) position: Option<u64>,
+    /// Writes go to the end of the file, wherever the position is.
+    pub(crate) appends: bool,
+}
+
+impl Positions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The position of a descriptor, made if need be; none for one that is not open: the operation will tell.
+    pub(crate) fn of(&self, fd: RawFd, service: &Service) -> Option<Known> {
+        let mut known = self.lock();
+        if let Some(found) = known.get(&fd) {
+            return Some(*found);
+        }
+        let made = match place_of(fd)? {
+            None => Known { position: None, appends: false },
+            Some((offset, appends)) => Known { position: Some(service.add_position(offset)), appends },
+        };
+        known.insert(fd, made);
+        Some(made)
+    }
+
+    /// Forgets a descriptor: it is closed, or the number is that of a new file.
+    pub(crate) fn forget(&self, fd: RawFd, service: &Service) {
+        let known = self.lock().remove(&fd);
+        if let Some(position) = known.and_then(|known| known.position) {
+            service.remove_position(position);
+        }
+    }
+}
+
+/// Where a file is at, and whether it is open for appending. `Some(None)`: it is nowhere; `None`: it is not open.
+fn place_of(fd: c_int) -> Option<Option<(u64, bool)>> {
+    // SAFETY: a structure of numbers, for which zero is a value.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is one structure that lives until the call returns.
+    if unsafe { libc::fstat(fd, &raw mut stat) } != 0 {
+        return None;
+    }
+    if !matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK) {
+        return Some(None);
+    }
+    // SAFETY: takes numbers alone.
+    let offset = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
+    // SAFETY: takes numbers alone.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    let appends = flags >= 0 && flags & libc::O_APPEND != 0;
+    Some(u64::try_from(offset).ok().map(|offset| (offset, appends)))
+}
