@@ -530,9 +530,10 @@ impl Progress {
         let mut ended = 0;
         self.proactor.advance(at_most, |claim, done| {
             ended += 1;
+            // Before anybody hears of it, who may submit the next one at once.
+            shared.pending.fetch_sub(1, Ordering::Relaxed);
             tell(executor, claim, done);
         });
-        shared.pending.fetch_sub(ended, Ordering::Relaxed);
         ended > 0
     }
 
