@@ -18,7 +18,8 @@
  * were submitted, and never get the same bytes. It begins where the kernel's stands when it is first used. The kernel's then
  * stays where it is, so do not mix them with read(2) and lseek(2); a descriptor from dup(2) has a position of its own; and
  * close with pxfs_close what was used with them. Pipes, sockets, terminals and so on use the kernel's position. Operations
- * with an offset run at the same time.
+ * with an offset run at the same time; on a pipe or a socket such an operation may ignore its offset instead of failing with
+ * ESPIPE.
  */
 #ifndef PXFS_H
 #define PXFS_H

@@ -1,0 +1,97 @@
+// atta_hpx.hpp: operations of atta.hpp as hpx::future. Compiled only where HPX is found; without it this header is empty.
+// The tests of this project compile it without HPX. With HPX it has not been compiled or run by them.
+//
+// A thread of the library is no thread of HPX: it registers with the runtime once, and then has an HPX thread set the value,
+// so that what hangs on the future runs where HPX wants it (as HPX's own example async_io_external.cpp does). HPX's runtime
+// must have started before the first operation, and the library must be shut down before HPX is.
+#ifndef ATTA_HPX_HPP
+#define ATTA_HPX_HPP
+
+#if defined(__has_include)
+#if __has_include(<hpx/future.hpp>) && __has_include(<hpx/runtime.hpp>)
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include <hpx/future.hpp>
+#include <hpx/runtime.hpp>
+
+#include "atta.hpp"
+
+namespace atta {
+
+namespace detail {
+
+/// Registers the thread that runs it, once, and unregisters it at the thread's end.
+class hpx_thread {
+public:
+    hpx_thread() : runtime_(hpx::get_runtime_ptr())
+    {
+        static std::atomic<unsigned> next{0};
+        name_ = "atta-" + std::to_string(next++);
+        hpx::register_thread(runtime_, name_.c_str());
+    }
+
+    ~hpx_thread()
+    {
+        if (hpx::get_runtime_ptr() == runtime_)
+            hpx::unregister_thread(runtime_);
+    }
+
+private:
+    hpx::runtime *runtime_;
+    std::string name_;
+};
+
+template <class Result>
+struct hpx_promised {
+    const char *name = "";
+    Result result{};
+    hpx::promise<Result> promise;
+
+    void keep(int status)
+    {
+        if (status == 0)
+            promise.set_value(std::move(result));
+        else
+            promise.set_exception(
+                std::make_exception_ptr(std::system_error(status, std::generic_category(), name)));
+    }
+
+    static int ended(void *data, int status) noexcept
+    {
+        thread_local hpx_thread registered;
+        auto *self = static_cast<hpx_promised *>(data);
+        hpx::post([self, status] {
+            std::unique_ptr<hpx_promised> owned(self);
+            owned->keep(status);
+        });
+        return 0;
+    }
+};
+
+} // namespace detail
+
+/// Submits an operation, as atta::call makes them: hpx_call<ssize_t>("pread", [=](ssize_t *n, pxfs_cb cb, void *data) {
+/// return pxfs_pread(fd, buffer, bytes, offset, n, cb, data); }). To be called on an HPX thread.
+template <class Result, class Submit>
+hpx::future<Result> hpx_call(const char *name, Submit submit)
+{
+    auto shared = std::make_unique<detail::hpx_promised<Result>>();
+    shared->name = name;
+    auto future = shared->promise.get_future();
+    if (submit(&shared->result, &detail::hpx_promised<Result>::ended, shared.get()) == 0)
+        static_cast<void>(shared.release()); // the continuation's from here on
+    else
+        shared->keep(errno);
+    return future;
+}
+
+} // namespace atta
+
+#endif
+#endif
+
+#endif

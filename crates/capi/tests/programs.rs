@@ -1,0 +1,272 @@
+//! Programs in C and C++ that use the library as others will: compiled with warnings as errors, linked with `libatta.a` and with
+//! `libatta.so`, run on the ring and on threads, under valgrind and with AddressSanitizer. What they test is in `tests/c`.
+//!
+//! The library is built here, beside this test program and in the same way.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use atta_testkit::scratch::Scratch;
+use atta_testkit::skip::skipped;
+
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(build);
+
+/// The longest that a program may take. It only ends what hangs, and shows as exit code 124.
+const PATIENCE_SECONDS: &str = "300";
+
+/// What a program in C needs of the system besides a static library of Rust.
+const SYSTEM: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Builds the library. The directory where it is.
+fn build() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    let profile = test.ancestors().nth(2).unwrap();
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--quiet", "--jobs", "2", "--package", "atta-capi", "--lib", "--target-dir"]);
+    command.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    assert!(command.status().is_ok_and(|status| status.success()), "{command:?}");
+    profile.to_path_buf()
+}
+
+fn has(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok()
+}
+
+/// How a program is linked.
+#[derive(Clone, Copy)]
+enum Link {
+    Static,
+    Shared,
+}
+
+/// Compiles a program of `tests/c`. None: there is no compiler.
+fn compile(test: &str, source: &str, link: Link, more: &[&str], into: &Path) -> Option<PathBuf> {
+    let (compiler, standard) =
+        if source.ends_with(".cpp") { ("g++", "-std=c++20") } else { ("gcc", "-std=c11") };
+    if !has(compiler) {
+        skipped(test, &format!("no {compiler}"));
+        return None;
+    }
+    let name = format!("{}-{}", source.replace('.', "-"), matches!(link, Link::Static));
+    let (program, library) = (into.join(name), &*LIBRARY);
+    let mut command = Command::new(compiler);
+    command.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror", standard]).args(more).arg("-I");
+    command.arg(here("include")).arg(here("tests/c").join(source)).arg("-o").arg(&program);
+    match link {
+        Link::Static => command.arg(library.join("libatta.a")).args(SYSTEM),
+        Link::Shared => command.arg("-L").arg(library).args(["-latta", "-lpthread"]),
+    };
+    good(&mut command);
+    Some(program)
+}
+
+/// Runs something that must end well.
+fn good(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
+    output
+}
+
+/// Runs a program in a directory of its own.
+fn run(program: &Path, before: &[&str], variables: &[(&str, &str)]) {
+    let scratch = Scratch::new("capi-run").unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", PATIENCE_SECONDS]).args(before).arg(program).arg(scratch.path());
+    command.env_remove("ATTA_AIO").env("LD_LIBRARY_PATH", &*LIBRARY).envs(variables.iter().copied());
+    good(&mut command);
+}
+
+/// Whether the kernel lets this process have a ring.
+fn has_ring() -> bool {
+    use atta_aio::driver::ring::{Ring, RingOptions};
+    Ring::new(&RingOptions::default()).is_ok()
+}
+
+/// Compiles a program both ways, and runs it on everything.
+fn everywhere(test: &str, source: &str) {
+    let scratch = Scratch::new("capi").unwrap();
+    for link in [Link::Static, Link::Shared] {
+        let Some(program) = compile(test, source, link, &[], scratch.path()) else { return };
+        run(&program, &[], &[]);
+        run(&program, &[], &[("ATTA_AIO", "threads")]);
+        if has_ring() {
+            run(&program, &[], &[("ATTA_AIO", "ring")]);
+        } else {
+            skipped(test, "no ring");
+        }
+    }
+}
+
+#[test]
+fn a_program_written_for_pxfs_runs() {
+    everywhere("a_program_written_for_pxfs_runs", "chain.c");
+}
+
+#[test]
+fn every_function_does_what_posix_says() {
+    everywhere("every_function_does_what_posix_says", "every.c");
+}
+
+#[test]
+fn wrong_arguments_are_errors() {
+    everywhere("wrong_arguments_are_errors", "nulls.c");
+}
+
+#[test]
+fn reads_at_one_position_get_different_bytes() {
+    everywhere("reads_at_one_position_get_different_bytes", "reads.c");
+}
+
+#[test]
+fn a_bare_fork_is_told_and_exec_works() {
+    everywhere("a_bare_fork_is_told_and_exec_works", "forks.c");
+}
+
+#[test]
+fn waiting_cancelling_and_shutting_down_end() {
+    everywhere("waiting_cancelling_and_shutting_down_end", "waits.c");
+}
+
+#[test]
+fn coroutines_and_futures() {
+    everywhere("coroutines_and_futures", "coroutines.cpp");
+}
+
+const PROGRAMS: [&str; 7] =
+    ["chain.c", "every.c", "nulls.c", "reads.c", "forks.c", "waits.c", "coroutines.cpp"];
+
+#[test]
+fn valgrind_finds_nothing() {
+    let test = "valgrind_finds_nothing";
+    if !has("valgrind") {
+        return skipped(test, "no valgrind");
+    }
+    let scratch = Scratch::new("capi-valgrind").unwrap();
+    let valgrind = [
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=99",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+        "--fair-sched=yes",
+    ];
+    for source in PROGRAMS {
+        // It knows no rings.
+        let Some(program) = compile(test, source, Link::Static, &[], scratch.path()) else { return };
+        run(&program, &valgrind, &[("ATTA_AIO", "threads")]);
+    }
+}
+
+#[test]
+fn address_sanitizer_finds_nothing() {
+    let test = "address_sanitizer_finds_nothing";
+    let scratch = Scratch::new("capi-asan").unwrap();
+    let probe = scratch.path().join("probe.c");
+    fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
+    let mut command = Command::new("gcc");
+    command.arg("-fsanitize=address").arg(&probe).arg("-o").arg(scratch.path().join("probe"));
+    if !command.output().is_ok_and(|output| output.status.success()) {
+        return skipped(test, "no gcc with AddressSanitizer");
+    }
+    for source in PROGRAMS {
+        let more = ["-fsanitize=address", "-fno-omit-frame-pointer"];
+        let Some(program) = compile(test, source, Link::Static, &more, scratch.path()) else { return };
+        for backend in ["best", "threads"] {
+            run(&program, &[], &[("ATTA_AIO", backend), ("ASAN_OPTIONS", "detect_leaks=1")]);
+        }
+    }
+}
+
+#[test]
+fn an_installed_library_is_found_by_pkg_config() {
+    let test = "an_installed_library_is_found_by_pkg_config";
+    if !has("pkg-config") || !has("gcc") {
+        return skipped(test, "no pkg-config, or no gcc");
+    }
+    let scratch = Scratch::new("capi-prefix").unwrap();
+    let prefix = scratch.path();
+    install(prefix).unwrap();
+    let mut asked = Command::new("pkg-config");
+    asked.args(["--cflags", "--libs", "atta"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let flags = String::from_utf8(good(&mut asked).stdout).unwrap();
+    let program = prefix.join("chain");
+    let mut command = Command::new("gcc");
+    command.arg("-std=c11").arg(here("tests/c/chain.c")).arg("-o").arg(&program);
+    good(command.args(flags.split_whitespace()).arg("-lpthread"));
+    run(&program, &[], &[("LD_LIBRARY_PATH", prefix.join("lib").to_str().unwrap())]);
+}
+
+/// Puts things where README.md says.
+fn install(prefix: &Path) -> io::Result<()> {
+    fs::create_dir_all(prefix.join("include"))?;
+    fs::create_dir_all(prefix.join("lib/pkgconfig"))?;
+    for header in ["atta.h", "pxfs.h", "atta.hpp", "atta_hpx.hpp"] {
+        fs::write(prefix.join("include").join(header), fs::read(here("include").join(header))?)?;
+    }
+    fs::write(prefix.join("lib/libatta.so"), fs::read(LIBRARY.join("libatta.so"))?)?;
+    let template = fs::read_to_string(here("atta.pc.in"))?;
+    let filled = template.replace("@PREFIX@", prefix.to_str().unwrap_or_default());
+    let filled = filled.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    fs::write(prefix.join("lib/pkgconfig/atta.pc"), filled)
+}
+
+/// Names that a header declares: what stands before a parenthesis, at the beginning of a line.
+fn declared() -> Vec<String> {
+    let mut names = Vec::new();
+    for header in ["include/atta.h", "include/pxfs.h"] {
+        let text = fs::read_to_string(here(header)).unwrap();
+        let is_declaration = |line: &&str| {
+            line.starts_with("int ") || line.starts_with("atta_op ") || line.starts_with("const ")
+        };
+        for line in text.lines().filter(is_declaration) {
+            let before = line.split('(').next().unwrap();
+            names.push(before.rsplit([' ', '*']).next().unwrap().to_owned());
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn headers_declare_what_the_library_exports() {
+    let test = "headers_declare_what_the_library_exports";
+    if !has("nm") {
+        return skipped(test, "no nm");
+    }
+    let mut command = Command::new("nm");
+    command.args(["--dynamic", "--defined-only", "--format=posix"]).arg(LIBRARY.join("libatta.so"));
+    let said = String::from_utf8(good(&mut command).stdout).unwrap();
+    let mut exported: Vec<_> = said.lines().filter_map(|line| line.split(' ').next()).collect();
+    exported.sort_unstable();
+    let declared = declared();
+    assert!(declared.len() > 100, "{declared:?}");
+    assert_eq!(declared, exported);
+}
+
+#[test]
+fn every_function_is_tested() {
+    let read = |name: &str| fs::read_to_string(here("tests/c").join(name)).unwrap();
+    let (uses, wrong) = ([read("every.c"), read("reads.c"), read("waits.c")].concat(), read("nulls.c"));
+    for name in declared() {
+        assert!(uses.contains(&format!("{name}(")), "{name} is used");
+        if name.starts_with("pxfs_") {
+            // The 64-bit forms are the same functions under another name.
+            let other = name.strip_suffix("64").map_or(format!("{name}64"), str::to_owned);
+            let is_there = [name.clone(), other].iter().any(|name| wrong.contains(&format!("{name}(")));
+            assert!(is_there, "{name} is given wrong arguments");
+        }
+    }
+}
