@@ -291,9 +291,13 @@ impl Drop for Ring {
             let entry = opcode::AsyncCancel::new(slot as u64).build().user_data(SILENT);
             let _ = self.push(&entry);
         }
+        if self.is_bell_armed {
+            self.bell.wake();
+        }
         let until = Instant::now() + Duration::from_secs(1);
         let mut ended = Vec::new();
-        while running.iter().any(|slot| self.slots[*slot].is_some()) && Instant::now() < until {
+        let runs = |ring: &Self| ring.is_bell_armed || running.iter().any(|slot| ring.slots[*slot].is_some());
+        while runs(self) && Instant::now() < until {
             self.enter(Some(Duration::from_millis(10)));
             self.reap(&mut ended);
         }

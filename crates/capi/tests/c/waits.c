@@ -120,6 +120,34 @@ static void storm(void)
     CHECK(atta_wait_all(-1) == 0 && called == before + MANY && others <= MANY);
 }
 
+static int descriptors(void)
+{
+    int open = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        open += fcntl(fd, F_GETFD) != -1;
+    return open;
+}
+
+/* An operation of several steps leaves nothing behind, wherever it is cancelled. */
+static void storm_of_steps(const char *directory)
+{
+    enum { MANY = 1000 };
+    char path[4096];
+    int fd = -1, status, before;
+    snprintf(path, sizeof path, "%s/truncated", directory);
+    CHECK(ended(pxfs_creat(path, 0600, &fd, NULL, NULL)) == 0 && ended(pxfs_close(fd, NULL, NULL)) == 0);
+    before = descriptors();
+    for (int i = 0; i < MANY; i++) {
+        CHECK(pxfs_truncate(path, i, NULL, NULL) == 0);
+        atta_op op = atta_last();
+        for (volatile int turn = 0; turn < i * 10; turn++) {
+        }
+        CHECK(atta_cancel(op) == 0 && atta_wait(op, -1, &status) == 0);
+        CHECK(status == 0 || status == ECANCELED);
+    }
+    CHECK(descriptors() == before);
+}
+
 static void counting(void)
 {
     struct atta_counts counts = {.size = sizeof counts};
@@ -222,6 +250,7 @@ int main(int argc, char **argv)
     waiting();
     cancelling();
     storm();
+    storm_of_steps(argv[1]);
     counting();
     texts();
     shutting();
