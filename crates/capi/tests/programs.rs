@@ -27,11 +27,11 @@ fn here(path: &str) -> PathBuf {
 
 /// Builds the library. The directory where it is.
 fn build() -> PathBuf {
-    let test = env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
+    let test = env::current_exe().expect("a test program has a path");
+    let profile = test.ancestors().nth(2).expect("it is in a target directory");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--quiet", "--jobs", "2", "--package", "atta-capi", "--lib", "--target-dir"]);
-    command.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.arg(profile.parent().expect("so is its profile")).current_dir(env!("CARGO_MANIFEST_DIR"));
     if profile.ends_with("release") {
         command.arg("--release");
     }
@@ -73,7 +73,7 @@ fn compile(test: &str, source: &str, link: Link, more: &[&str], into: &Path) -> 
 
 /// Runs something that must end well.
 fn good(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
+    let output = command.output().expect("the program is there");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
     output
@@ -81,7 +81,7 @@ fn good(command: &mut Command) -> Output {
 
 /// Runs a program in a directory of its own.
 fn run(program: &Path, before: &[&str], variables: &[(&str, &str)]) {
-    let scratch = Scratch::new("capi-run").unwrap();
+    let scratch = Scratch::new("capi-run").expect("a directory can be made");
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", PATIENCE_SECONDS]).args(before).arg(program).arg(scratch.path());
     command.env_remove("ATTA_AIO").env("LD_LIBRARY_PATH", &*LIBRARY).envs(variables.iter().copied());
@@ -96,7 +96,7 @@ fn has_ring() -> bool {
 
 /// Compiles a program both ways, and runs it on everything.
 fn everywhere(test: &str, source: &str) {
-    let scratch = Scratch::new("capi").unwrap();
+    let scratch = Scratch::new("capi").expect("a directory can be made");
     for link in [Link::Static, Link::Shared] {
         let Some(program) = compile(test, source, link, &[], scratch.path()) else { return };
         run(&program, &[], &[]);
@@ -250,13 +250,13 @@ fn install(prefix: &Path) -> io::Result<()> {
 fn declared() -> Vec<String> {
     let mut names = Vec::new();
     for header in ["include/atta.h", "include/pxfs.h"] {
-        let text = fs::read_to_string(here(header)).unwrap();
+        let text = fs::read_to_string(here(header)).expect("the header is there");
         let is_declaration = |line: &&str| {
             line.starts_with("int ") || line.starts_with("atta_op ") || line.starts_with("const ")
         };
         for line in text.lines().filter(is_declaration) {
-            let before = line.split('(').next().unwrap();
-            names.push(before.rsplit([' ', '*']).next().unwrap().to_owned());
+            let before = line.split('(').next().unwrap_or(line);
+            names.push(before.rsplit([' ', '*']).next().unwrap_or(before).to_owned());
         }
     }
     names.sort();
