@@ -16,6 +16,7 @@ use crate::append::Append;
 use crate::arguments::{Callback, Data};
 use crate::face::{self, Face};
 use crate::operation::{self, Operation, Sequel};
+use crate::position::Positions;
 use crate::wait;
 
 /// What a program asks for.
@@ -97,9 +98,8 @@ fn submit(face: &Face, ask: Ask, callback: Callback, data: Data) -> Result<(), E
     if known.is_some_and(|known| known.appends) {
         work = Append::wrap(work);
     }
-    if let Some(fd) = closes {
-        face.positions.forget(fd, &face.service);
-    }
+    // Before the number can be that of another file.
+    let closed = closes.and_then(|fd| Some((fd, face.positions.take(fd)?)));
     let call = Call { within: WITHIN.get(), position: known.and_then(|known| known.position) };
     let is_inline = face.is_inline || callback.is_none();
     let operation = Operation::new(Sequel { answer, callback, data });
@@ -110,10 +110,12 @@ fn submit(face: &Face, ask: Ask, callback: Callback, data: Data) -> Result<(), E
             // It is set here and nowhere else.
             let _ = operation.tracked.set(tracked);
             wait::set_last(Some(operation));
+            Positions::end(closed.map(|(_, known)| known), &face.service);
             Ok(())
         }
         Err(refused) => {
             operation::end();
+            closed.into_iter().for_each(|(fd, known)| face.positions.put_back(fd, known));
             Err(refused.errno())
         }
     }

@@ -42,9 +42,23 @@ impl Positions {
         Some(made)
     }
 
-    /// Forgets a descriptor: it is closed, or the number is that of a new file.
+    /// Takes out what is known of a descriptor that is about to be closed.
+    pub(crate) fn take(&self, fd: RawFd) -> Option<Known> {
+        self.lock().remove(&fd)
+    }
+
+    /// Puts back what was taken out: it was not closed.
+    pub(crate) fn put_back(&self, fd: RawFd, known: Known) {
+        self.lock().entry(fd).or_insert(known);
+    }
+
+    /// Forgets a descriptor whose number is that of a new file.
     pub(crate) fn forget(&self, fd: RawFd, service: &Service) {
-        let known = self.lock().remove(&fd);
+        Self::end(self.take(fd), service);
+    }
+
+    /// Ends a position that was taken out, once those who use it have ended.
+    pub(crate) fn end(known: Option<Known>, service: &Service) {
         if let Some(position) = known.and_then(|known| known.position) {
             service.remove_position(position);
         }

@@ -169,23 +169,33 @@ static void texts(void)
     CHECK(atta_version()[0] >= '0' && atta_version()[0] <= '9');
 }
 
-static void limit(void)
+static void limit(const char *directory)
 {
     struct atta_options few = {.size = sizeof few, .pending = 2, .flags = ATTA_INLINE | ATTA_NO_SPIN};
     struct stat found;
     char bytes[3];
     ssize_t counts[3];
+    char path[4096];
+    off_t at = -1;
+    int fd = -1;
     CHECK(atta_init(&few) == 0);
+    snprintf(path, sizeof path, "%s/limit", directory);
+    CHECK(ended(pxfs_creat(path, 0600, &fd, NULL, NULL)) == 0);
+    CHECK(ended(pxfs_write(fd, "abc", 3, &counts[2], NULL, NULL)) == 0);
     for (int i = 0; i < 2; i++)
         CHECK(pxfs_read(empty[0], &bytes[i], 1, &counts[i], note, NULL) == 0);
     CHECK(pxfs_stat("/", &found, note, NULL) == -1 && errno == EAGAIN);
+    CHECK(pxfs_close(fd, note, NULL) == -1 && errno == EAGAIN);
     CHECK(write(empty[1], "ab", 2) == 2);
     CHECK(atta_wait_all(-1) == 0 && counts[0] == 1 && counts[1] == 1);
+    /* What was not closed is where it was. */
+    CHECK(ended(pxfs_lseek(fd, 0, SEEK_CUR, &at, NULL, NULL)) == 0 && at == 3);
+    CHECK(ended(pxfs_close(fd, NULL, NULL)) == 0);
     CHECK(ended(pxfs_stat("/", &found, note, NULL)) == 0);
     CHECK(atta_shutdown(ATTA_DRAIN, -1) == 0);
 }
 
-static void shutting(void)
+static void shutting(const char *directory)
 {
     struct stat found[100];
     int before = called;
@@ -195,7 +205,7 @@ static void shutting(void)
     CHECK(atta_shutdown(ATTA_DRAIN, -1) == 0 && called == before + 100);
     CHECK(pxfs_stat("/", &found[0], note, NULL) == -1 && errno == ESHUTDOWN);
     CHECK(atta_shutdown(ATTA_DRAIN, -1) == 0);
-    limit();
+    limit(directory);
     for (int how = ATTA_DRAIN; how <= ATTA_CANCEL; how++) {
         if (on_threads)
             break;
@@ -253,6 +263,6 @@ int main(int argc, char **argv)
     storm_of_steps(argv[1]);
     counting();
     texts();
-    shutting();
+    shutting(argv[1]);
     return 0;
 }
