@@ -162,7 +162,7 @@ struct pxfs_dirent {
     int64_t off;
     uint16_t reclen;
     uint8_t type; /* DT_REG, DT_DIR, ...; DT_UNKNOWN where the file system does not say */
-    char name[];  /* ends with NUL */
+    __extension__ char name[]; /* ends with NUL */
 };
 
 #ifdef __cplusplus
