@@ -174,8 +174,9 @@ impl Simulated {
         self.files.mount(name.as_bytes())
     }
 
-    /// Behaves differently from now on; what has begun goes on as it was to. The room and the seed stay as they were.
+    /// Behaves differently from now on, as its new seed says; what has begun goes on as it was to. The room stays as it was.
     pub fn set_options(&mut self, options: SimulatedOptions) {
+        self.random = Random::new(options.seed);
         self.options = options;
     }
 

@@ -23,6 +23,7 @@ use crate::bench::{Plan, Run, Trace, Watched, one};
 
 mod acts;
 mod bench;
+mod long;
 mod model;
 mod positions;
 
@@ -71,24 +72,22 @@ fn faults(random: &mut Random) -> Vec<Fault> {
     troubles.into_iter().map(&mut fault).collect()
 }
 
+fn troubled(seed: u64, faults: Vec<Fault>, is_short: bool) -> SimulatedOptions {
+    let short_per_mille = if is_short { 300 } else { 0 };
+    SimulatedOptions { seed, faults, short_per_mille, ..SimulatedOptions::default() }
+}
+
 /// One sequence on the simulated driver.
 fn simulate(seed: u64, sites: usize, acts: usize) -> Trace {
     let mut random = Random::new(seed);
     let mut plan = plan(seed, sites, acts);
     plan.injected.extend([libc::EIO, libc::ENOSPC]);
     plan.may_be_short = random.chance(50);
-    let options = SimulatedOptions { seed, ..SimulatedOptions::default() };
-    let mut driver = Simulated::new(options);
-    let troubled = SimulatedOptions {
-        seed,
-        faults: faults(&mut random),
-        short_per_mille: if plan.may_be_short { 300 } else { 0 },
-        ..SimulatedOptions::default()
-    };
+    let mut driver = Simulated::new(SimulatedOptions::default());
     for number in 0..sites {
         driver.mount(&format!("site{number}")).unwrap();
     }
-    driver.set_options(troubled);
+    driver.set_options(troubled(seed, faults(&mut random), plan.may_be_short));
     let mut run = Run::new(driver, "", &plan, true);
     run.finish();
     run.proactor.driver_mut().driver.heal();
