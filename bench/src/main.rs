@@ -6,12 +6,14 @@
 //!     |        contest -> measure   runs all in turns, one launcher for each run
 //!     +------> report  -> statistics, table, machine
 //!   ranks ---> the same, without field: launches of MPI beside threads
+//!   aio -----> its own modules: contenders within this process
 //! ```
 //!
 //! It does not test: whether the contenders' answers are right is for the test suite.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program reports on its terminal")]
 
+mod aio;
 mod contest;
 mod field;
 mod machine;
@@ -33,6 +35,7 @@ use clap::Parser;
 enum Benchmark {
     Walk(walk::Options),
     Ranks(ranks::Options),
+    Aio(aio::Options),
 }
 
 fn main() -> ExitCode {
@@ -43,12 +46,13 @@ fn main() -> ExitCode {
     }
     let tell = |line: &str| eprintln!("{line}");
     let ended = match Benchmark::parse_from(arguments) {
-        Benchmark::Walk(options) => walk::run(&options, tell),
-        Benchmark::Ranks(options) => ranks::run(&options, tell),
+        Benchmark::Walk(options) => walk::run(&options, tell).map(|(report, path)| (report.render(), path)),
+        Benchmark::Ranks(options) => ranks::run(&options, tell).map(|(report, path)| (report.render(), path)),
+        Benchmark::Aio(options) => aio::run(&options, tell),
     };
     match ended {
         Ok((report, path)) => {
-            print!("{}", report.render());
+            print!("{report}");
             eprintln!("written to {}", path.display());
             ExitCode::SUCCESS
         }

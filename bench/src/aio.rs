@@ -1,0 +1,186 @@
+//! The benchmark `aio`: atta-aio beside plain calls, threads, POSIX aio, tokio and raw io_uring, in the cases of chapter 4 of
+//! the PXFS thesis (Snyder 2013).
+//!
+//! ```text
+//!   cases   blocking, metadata, threads (case 1), sequential (case 2), overlap (case 3, figure 4.9), continuations (4.12)
+//!     |  port        who moves bytes, behind one face; posix, raw_ring: two of them
+//!     |  turns       all in turns within this process
+//!     +-> sheet, figures   tables, goals, files
+//! ```
+//!
+//! This file has the options and the order of things.
+
+mod block_on;
+mod blocking;
+mod figures;
+mod metadata;
+mod place;
+mod port;
+mod posix;
+mod raw_ring;
+mod sheet;
+mod turns;
+mod work;
+
+use std::path::{Path, PathBuf};
+
+use self::place::Place;
+use self::sheet::{Goal, Report, Sheet, number};
+use self::work::{Work, clock_cost_ns};
+use crate::machine::Machine;
+use crate::programs::{self, PACKAGE_DIRECTORY};
+
+/// What came of something, or why nothing did.
+pub(crate) type Told<T> = Result<T, String>;
+
+/// Compare asynchronous file operations with plain calls, threads, POSIX aio, tokio and raw io_uring
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Rounds that count, after one to warm up; case 3 has 30 at least [default: 9; 5 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(3..))]
+    rounds: Option<u16>,
+    /// Directory to measure in; may be given several times [default: /dev/shm and the target directory]
+    #[arg(long)]
+    dir: Vec<PathBuf>,
+    /// Take less of everything: about a minute
+    #[arg(long)]
+    quick: bool,
+    /// Take only this case; may be given several times
+    #[arg(long)]
+    only: Vec<Which>,
+    /// Where the results are written [default: bench/results]
+    #[arg(long)]
+    results: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Which {
+    /// How long submissions block the caller
+    Blocking,
+    /// Create, open, close, truncate, stat, remove, mkdir, rmdir
+    Metadata,
+}
+
+impl Which {
+    const ALL: [Self; 2] = [Self::Blocking, Self::Metadata];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Blocking => "blocking",
+            Self::Metadata => "metadata",
+        }
+    }
+}
+
+/// How much is done.
+pub(crate) struct Scale {
+    is_quick: bool,
+    /// Rounds that count.
+    pub(crate) rounds: usize,
+    /// Computation that is overlapped.
+    pub(crate) work: Work,
+}
+
+impl Scale {
+    /// The first in a full run, the second in a quick one.
+    pub(crate) fn pick(&self, full: u64, quick: u64) -> u64 {
+        if self.is_quick { quick } else { full }
+    }
+
+    /// The same for sizes in memory.
+    pub(crate) fn pick_usize(&self, full: usize, quick: usize) -> usize {
+        if self.is_quick { quick } else { full }
+    }
+
+    /// The same for lists.
+    pub(crate) fn some<T: Clone>(&self, full: &[T], quick: &[T]) -> Vec<T> {
+        if self.is_quick { quick.to_vec() } else { full.to_vec() }
+    }
+
+    /// Names for metadata at depth: fewer where each takes a server's answer.
+    pub(crate) fn many_names(&self, place: &Place) -> usize {
+        if place.kind.starts_with("fuse") { 256 } else { self.pick_usize(2048, 512) }
+    }
+}
+
+/// What the cases add to.
+pub(crate) struct Case<'run> {
+    /// Tells how far it is.
+    pub(crate) tell: &'run dyn Fn(&str),
+    /// Tables.
+    pub(crate) sheets: Vec<Sheet>,
+    /// Goals.
+    pub(crate) goals: Vec<Goal>,
+    /// Figures.
+    pub(crate) figures: Vec<figures::Figure>,
+}
+
+/// Runs the benchmark; everything about it is told with `tell`. The report, and the path of what was written.
+///
+/// # Errors
+///
+/// Why there is no result.
+pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Told<(String, PathBuf)> {
+    let launcher = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    let target = programs::target_directory(&launcher)?;
+    let default = if options.quick { 5 } else { 9 };
+    let rounds = options.rounds.map_or(default, usize::from);
+    let scale = Scale { is_quick: options.quick, rounds, work: Work::calibrated() };
+    let machine = Machine::describe(&target, Path::new(PACKAGE_DIRECTORY));
+    let load_before = load();
+    let (cost, cost_p99) = clock_cost_ns();
+    let mut case = Case { tell: &tell, sheets: vec![], goals: vec![], figures: vec![] };
+    for dir in options.places(&target) {
+        let place = Place::new(&dir)?;
+        tell(&format!("in {}", place.kind));
+        for which in Which::ALL.into_iter().filter(|which| options.wants(*which)) {
+            which.run(&place, &scale, &mut case)?;
+        }
+    }
+    let clock = format!("clock: two readings in a row are {} ns apart (p99 {})", number(cost), number(cost_p99));
+    let notes = vec![format!("rounds: {rounds}, after one to warm up"), clock];
+    let Case { sheets, goals, figures, .. } = case;
+    let title = "atta-aio beside other ways to do file operations".to_owned();
+    let load = [load_before, load()];
+    let report = Report { title, machine, load, notes, goals, sheets, figures };
+    let results = options.results.clone().unwrap_or_else(|| Path::new(PACKAGE_DIRECTORY).join("results"));
+    let path = report.write(&results, &options.results_name());
+    Ok((report.render(), path.map_err(|error| format!("writing the results: {error}"))?))
+}
+
+impl Which {
+    fn run(self, place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+        match self {
+            Self::Blocking => blocking::run(place, scale, case),
+            Self::Metadata => metadata::run(place, scale, case),
+        }
+    }
+}
+
+impl Options {
+    fn wants(&self, which: Which) -> bool {
+        self.only.is_empty() || self.only.contains(&which)
+    }
+
+    fn places(&self, target: &Path) -> Vec<PathBuf> {
+        match self.dir.is_empty() {
+            true => vec!["/dev/shm".into(), target.to_owned()],
+            false => self.dir.clone(),
+        }
+    }
+
+    /// Partial runs get names of their own, so that they never take the place of a full run.
+    fn results_name(&self) -> String {
+        let mut name = if self.quick { "aio-quick".to_owned() } else { "aio".to_owned() };
+        for which in Which::ALL.into_iter().filter(|which| self.only.contains(which)) {
+            name.push_str(&format!("-{}", which.name()));
+        }
+        name
+    }
+}
+
+/// The load of the last minute: others who run here disturb what is measured.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("unknown").to_owned()
+}

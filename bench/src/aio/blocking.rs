@@ -1,0 +1,212 @@
+//! How long a submission blocks the caller (figures 4.10 and 4.11 of the thesis): by block size and by number of threads.
+//!
+//! Each thread submits bursts of a few transfers, each submission timed by itself, and then waits for the burst. Making the
+//! operation is part of the time, making its buffer is not. For plain calls the "submission" is the whole transfer.
+
+use std::fs::File;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use atta_aio::Service;
+
+use super::place::Place;
+use super::port::{
+    Direction, Plain, Port, ProactorPort, ServicePort, ThenPort, Tokio, Transfer, service, tokio_runtime,
+};
+use super::posix::PosixAio;
+use super::raw_ring::RawRing;
+use super::sheet::{Goal, Sheet, number, quantile};
+use super::turns::{Contender, hold};
+use super::{Case, Scale, Told};
+
+const KIB: usize = 1 << 10;
+const BLOCKS: [usize; 6] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB];
+const THREADS: [usize; 4] = [1, 2, 4, 8];
+const BURST: usize = 4;
+/// The goals of the project, in ns.
+const MEDIAN_MOST: f64 = 300.0;
+const P99_MOST: f64 = 1000.0;
+
+type MakePort<'run> = Box<dyn Fn() -> Told<Box<dyn Port>> + Sync + 'run>;
+
+/// Somebody who submits, and the service behind, for its counts.
+struct Submitter<'run> {
+    name: &'static str,
+    make: MakePort<'run>,
+    service: Option<Arc<Service>>,
+}
+
+/// Runs the case in one place.
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+    let note = "Times of single submissions in ns; the clock's own cost is in them. `awake`: the progress thread never \
+                sleeps; else it sleeps after 20 us without work. `woken`: wake-ups (one system call each) for 1000 \
+                submissions. Others than the service and plain calls only from one thread.";
+    let heads =
+        ["what", "block KiB", "threads", "who", "median ns", "p99 ns", "p99 by round", "max ns", "woken"];
+    let mut sheet = Sheet::new(format!("Blocking time per submission, {}", place.kind), note, 4, &heads);
+    let file_bytes = scale.pick(128 << 20, 32 << 20);
+    let file = place.file("blocking", file_bytes)?;
+    let mut worst = (0.0_f64, 0.0_f64, 0.0_f64);
+    let mut curves = Vec::new();
+    for direction in Direction::BOTH {
+        for block in scale.some(&BLOCKS, &[4 * KIB, 64 * KIB, 1024 * KIB]) {
+            for threads in scale.some(&THREADS, &[1, 2]) {
+                (case.tell)(&format!("blocking: {} {} KiB, {threads} threads", direction.name(), block / KIB));
+                let job = Job { file: &file, file_bytes, direction, block, threads, scale };
+                job.contest(&mut sheet, &mut worst, &mut curves)?;
+            }
+        }
+    }
+    case.goals.push(Goal {
+        goal: format!("submission, {}: median <= 300 ns, p99 <= 1000 ns, progress thread awake", place.kind),
+        measured: format!(
+            "median {} ns (the highest of all sizes and threads); p99: median by round {} ns, the highest {} ns",
+            number(worst.0), number(worst.2), number(worst.1)
+        ),
+        is_met: worst.0 <= MEDIAN_MOST && worst.1 <= P99_MOST,
+    });
+    case.figures.extend(super::figures::blocking(&place.kind, &curves));
+    case.sheets.push(sheet);
+    Ok(())
+}
+
+/// One setting.
+struct Job<'run> {
+    file: &'run Arc<File>,
+    file_bytes: u64,
+    direction: Direction,
+    block: usize,
+    threads: usize,
+    scale: &'run Scale,
+}
+
+impl Job<'_> {
+    fn contest(
+        &self,
+        sheet: &mut Sheet,
+        worst: &mut (f64, f64, f64),
+        curves: &mut Vec<(Direction, &'static str, f64, f64)>,
+    ) -> Told<()> {
+        let submitters = submitters(self.threads)?;
+        let contenders = submitters.iter().map(|submitter| {
+            Contender::new(submitter.name, || {
+                let before = submitter.service.as_ref().map(|service| service.counts());
+                let mut times = self.times(&submitter.make)?;
+                let woken = submitter.service.as_ref().zip(before).map_or(0, |(service, before)| {
+                    service.counts().woken - before.woken
+                });
+                #[expect(clippy::cast_precision_loss, reason = "a count of a short run")]
+                times.insert(0, woken as f64);
+                Ok(times)
+            })
+        });
+        let outcomes = hold(self.scale.rounds, contenders.collect());
+        sheet.note_left_out(&outcomes);
+        for outcome in &outcomes {
+            let Ok(values) = &outcome.values else { continue };
+            // By round first: the wake-ups; then one list for each submission of a round.
+            let times: Vec<f64> = values[1..].iter().flatten().copied().collect();
+            let by_round = |part| -> Vec<f64> {
+                let of = |round| values[1..].iter().map(|list| list[round]).collect::<Vec<_>>();
+                (0..values[0].len()).map(|round| quantile(&of(round), part)).collect()
+            };
+            let (medians, p99s) = (by_round(0.5), by_round(0.99));
+            let (median, p99, p99_by_round) =
+                (quantile(&times, 0.5), quantile(&times, 0.99), quantile(&p99s, 0.5));
+            if outcome.name == AWAKE {
+                *worst = (worst.0.max(median), worst.1.max(p99), worst.2.max(p99_by_round));
+            }
+            #[expect(clippy::cast_precision_loss, reason = "counts of a short run")]
+            let (woken, kib) =
+                (1000.0 * values[0].iter().sum::<f64>() / times.len() as f64, (self.block / KIB) as f64);
+            if self.threads == 1 && let Some(submitter) = submitters.iter().find(|s| s.name == outcome.name) {
+                curves.push((self.direction, submitter.name, kib, median));
+            }
+            let who = &outcome.name;
+            let what = format!("{} {} KiB, {} threads", self.direction.name(), kib, self.threads);
+            let words = [self.direction.name().to_owned(), kib.to_string(), self.threads.to_string(), who.clone()];
+            let numbers = [median, p99, p99_by_round, quantile(&times, 1.0)].map(number);
+            let woken = if who.starts_with("service") { number(woken) } else { "-".into() };
+            sheet.push(words.into_iter().chain(numbers).chain([woken]).collect());
+            sheet.keep(&format!("{what}, medians"), who, medians);
+            sheet.keep(&format!("{what}, p99"), who, p99s);
+        }
+        Ok(())
+    }
+
+    /// The times of all submissions of one round, in ns.
+    fn times(&self, make: &MakePort<'_>) -> Told<Vec<f64>> {
+        let barrier = Barrier::new(self.threads);
+        std::thread::scope(|scope| {
+            let started: Vec<_> = (0..self.threads)
+                .map(|thread| {
+                    let barrier = &barrier;
+                    scope.spawn(move || self.submit_bursts(thread, make, barrier))
+                })
+                .collect();
+            let mut all = Vec::new();
+            for thread in started {
+                all.extend(thread.join().map_err(|_| "a thread panicked".to_owned())??);
+            }
+            Ok(all)
+        })
+    }
+
+    fn submit_bursts(&self, thread: usize, make: &MakePort<'_>, barrier: &Barrier) -> Told<Vec<f64>> {
+        let port = make();
+        barrier.wait();
+        let mut port = port?;
+        let bursts = self.scale.pick_usize(256 << 20, 64 << 20) / (self.block * BURST * self.threads);
+        let bursts = bursts.clamp(4, self.scale.pick_usize(500, 150));
+        let mut buffers: Vec<Vec<u8>> = (0..BURST).map(|_| vec![b'b'; self.block]).collect();
+        let mut times = Vec::with_capacity(bursts * BURST);
+        let blocks = self.file_bytes / self.block as u64;
+        let mut next = thread as u64 * blocks / self.threads as u64;
+        for _ in 0..bursts {
+            for buffer in buffers.drain(..) {
+                let file = Arc::clone(self.file);
+                let offset = next % blocks * self.block as u64;
+                next += 1;
+                let transfer = Transfer { file, direction: self.direction, offset, buffer };
+                let start = Instant::now();
+                port.submit(transfer)?;
+                times.push(start.elapsed().as_secs_f64() * 1e9);
+            }
+            for _ in 0..BURST {
+                buffers.push(port.wait()?);
+            }
+        }
+        Ok(times)
+    }
+}
+
+const AWAKE: &str = "service, awake";
+
+fn submitters<'run>(threads: usize) -> Told<Vec<Submitter<'run>>> {
+    let awake = service(None, |options| options.spin = Duration::from_secs(3600))?;
+    let usual = service(None, |_| {})?;
+    let futures = |name, service: Arc<Service>| {
+        let kept = Some(Arc::clone(&service));
+        Submitter { name, make: Box::new(move || Ok(Box::new(ServicePort::futures(&service)))), service: kept }
+    };
+    let plain = Submitter {
+        name: "plain calls",
+        make: Box::new(|| Ok(Box::new(Plain::default()))),
+        service: None,
+    };
+    let mut all = vec![futures(AWAKE, Arc::clone(&awake)), futures("service", Arc::clone(&usual)), plain];
+    if threads == 1 {
+        let then = move || Ok(Box::new(ThenPort::new(&awake, false)) as Box<dyn Port>);
+        let runtime = tokio_runtime()?;
+        let tokio = move || Ok(Box::new(Tokio::new(&runtime)) as Box<dyn Port>);
+        let others: [(&'static str, MakePort<'run>); 5] = [
+            ("continuations, awake", Box::new(then)),
+            ("proactor, handed over at once", Box::new(|| Ok(Box::new(ProactorPort::new(true)?)))),
+            ("raw io_uring, entered at once", Box::new(|| Ok(Box::new(RawRing::new(64, true)?)))),
+            ("POSIX aio", Box::new(|| Ok(Box::new(PosixAio::default())))),
+            ("tokio", Box::new(tokio)),
+        ];
+        all.extend(others.map(|(name, make)| Submitter { name, make, service: None }));
+    }
+    Ok(all)
+}

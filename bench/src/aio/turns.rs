@@ -1,0 +1,76 @@
+//! Contenders within this process, run in turns: A B C, then from the next one, every other round backwards.
+//!
+//! As `contest` does it for programs. One round warms up and is dropped. Who fails is left out from then on, with the
+//! reason. Nothing here knows what is measured.
+
+use super::Told;
+
+/// Somebody who competes: each run gives one number for each thing that is measured.
+pub(crate) struct Contender<'run> {
+    /// The name in tables.
+    pub(crate) name: String,
+    /// One run.
+    pub(crate) run: Box<dyn FnMut() -> Told<Vec<f64>> + 'run>,
+}
+
+impl<'run> Contender<'run> {
+    /// Somebody by name.
+    pub(crate) fn new(name: impl Into<String>, run: impl FnMut() -> Told<Vec<f64>> + 'run) -> Self {
+        Self { name: name.into(), run: Box::new(run) }
+    }
+}
+
+/// A contender after all rounds.
+pub(crate) struct Outcome {
+    /// Who.
+    pub(crate) name: String,
+    /// For each thing that is measured the numbers by round; or why it was left out.
+    pub(crate) values: Told<Vec<Vec<f64>>>,
+}
+
+/// Runs all in turns.
+pub(crate) fn hold(rounds: usize, contenders: Vec<Contender<'_>>) -> Vec<Outcome> {
+    let mut contenders = contenders;
+    let names = contenders.iter().map(|contender| contender.name.clone());
+    let mut outcomes: Vec<_> = names.map(|name| Outcome { name, values: Ok(Vec::new()) }).collect();
+    for round in 0..=rounds {
+        for index in order(round, contenders.len()) {
+            let Ok(values) = &mut outcomes[index].values else { continue };
+            match (contenders[index].run)() {
+                Ok(_) if round == 0 => {}
+                Ok(run) => {
+                    values.resize(run.len(), Vec::new());
+                    values.iter_mut().zip(run).for_each(|(values, value)| values.push(value));
+                }
+                Err(reason) => outcomes[index].values = Err(reason),
+            }
+        }
+    }
+    outcomes
+}
+
+fn order(round: usize, contenders: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..contenders).map(|place| (place + round) % contenders).collect();
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_round_is_dropped_and_who_fails_is_left_out() {
+        let mut runs = 0.0;
+        let counts = Contender::new("counts", || {
+            runs += 1.0;
+            Ok(vec![runs, -runs])
+        });
+        let fails = Contender::new("fails", || Err("no".to_owned()));
+        let outcomes = hold(3, vec![counts, fails]);
+        assert_eq!(outcomes[0].values, Ok(vec![vec![2.0, 3.0, 4.0], vec![-2.0, -3.0, -4.0]]));
+        assert_eq!(outcomes[1].values, Err("no".to_owned()));
+    }
+}
