@@ -12,13 +12,17 @@
 
 mod block_on;
 mod blocking;
+mod continuations;
 mod figures;
 mod metadata;
+mod overlap;
 mod place;
 mod port;
 mod posix;
 mod raw_ring;
+mod sequential;
 mod sheet;
+mod threads;
 mod turns;
 mod work;
 
@@ -29,6 +33,9 @@ use self::sheet::{Goal, Report, Sheet, number};
 use self::work::{Work, clock_cost_ns};
 use crate::machine::Machine;
 use crate::programs::{self, PACKAGE_DIRECTORY};
+
+/// Bytes of a MiB.
+pub(crate) const MIB: f64 = 1024.0 * 1024.0;
 
 /// What came of something, or why nothing did.
 pub(crate) type Told<T> = Result<T, String>;
@@ -59,15 +66,38 @@ enum Which {
     Blocking,
     /// Create, open, close, truncate, stat, remove, mkdir, rmdir
     Metadata,
+    /// Case 1: threads that move random blocks
+    Threads,
+    /// Case 2: a file in sequence
+    Sequential,
+    /// Case 3: computation overlapped
+    Overlap,
+    /// Figure 4.9: apparent I/O time over computation time
+    Apparent,
+    /// Figure 4.12: throughput over what continuations take
+    Continuations,
 }
 
 impl Which {
-    const ALL: [Self; 2] = [Self::Blocking, Self::Metadata];
+    const ALL: [Self; 7] = [
+        Self::Blocking,
+        Self::Metadata,
+        Self::Threads,
+        Self::Sequential,
+        Self::Overlap,
+        Self::Apparent,
+        Self::Continuations,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Blocking => "blocking",
             Self::Metadata => "metadata",
+            Self::Threads => "threads",
+            Self::Sequential => "sequential",
+            Self::Overlap => "overlap",
+            Self::Apparent => "apparent",
+            Self::Continuations => "continuations",
         }
     }
 }
@@ -82,6 +112,11 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    /// Whether less of everything is done.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.is_quick
+    }
+
     /// The first in a full run, the second in a quick one.
     pub(crate) fn pick(&self, full: u64, quick: u64) -> u64 {
         if self.is_quick { quick } else { full }
@@ -153,6 +188,11 @@ impl Which {
         match self {
             Self::Blocking => blocking::run(place, scale, case),
             Self::Metadata => metadata::run(place, scale, case),
+            Self::Threads => threads::run(place, scale, case),
+            Self::Sequential => sequential::run(place, scale, case),
+            Self::Overlap => overlap::run(place, scale, case),
+            Self::Apparent => overlap::apparent(place, scale, case),
+            Self::Continuations => continuations::run(place, scale, case),
         }
     }
 }

@@ -65,6 +65,16 @@ impl Transfer {
         }
     }
 
+    /// Submits it with a continuation, on the executor of the service.
+    pub(crate) fn submit_then(
+        self,
+        service: &Service,
+        then: impl FnOnce(Told<Vec<u8>>) + Send + 'static,
+    ) -> Told<()> {
+        let submitted = service.submit_then(self.op(), Call::default(), move |done| then(told(done)));
+        submitted.map_err(|refused| format!("refused: {:?}", refused.errno()))
+    }
+
     /// Moves the bytes by one plain call.
     pub(crate) fn perform(mut self) -> Told<Vec<u8>> {
         let moved = match self.direction {

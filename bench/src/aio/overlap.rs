@@ -1,0 +1,202 @@
+//! Case 3 of the thesis: one transfer at a time, with computation between submission and waiting, beside the same without
+//! (tables 4.2 and 4.3); and what of the transfer's time is left to be seen over the length of the computation (figure 4.9).
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use atta_plots::Labels;
+
+use super::place::Place;
+use super::port::{Direction, Plain, Port, ServicePort, Tokio, Transfer, service, tokio_runtime};
+use super::posix::PosixAio;
+use super::raw_ring::RawRing;
+use super::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
+use super::turns::{Contender, hold};
+use super::{Case, MIB, Scale, Told, figures};
+
+/// The smallest block; the computation is a part of the time of a plain read or write of this size.
+const SMALLEST: usize = 512 << 10;
+const COMPUTATION_PART: f64 = 0.8;
+/// The goal: throughput lost, in percent.
+const LOSS_MOST: f64 = 1.0;
+/// Pairs that the confidence interval needs.
+const PAIRS_LEAST: usize = 30;
+
+/// A way to move bytes, made anew for each run.
+type Way<'run> = (&'static str, Box<dyn Fn() -> Told<Box<dyn Port>> + 'run>);
+
+/// Runs case 3 in one place.
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+    let bytes = scale.pick(128 << 20, 16 << 20);
+    let file = place.file("overlap", bytes)?;
+    let rounds = if scale.is_quick() { scale.rounds } else { scale.rounds.max(PAIRS_LEAST) };
+    let note = format!(
+        "MiB/s of the whole run, and the loss by computation in percent: mean of {rounds} pairs with its 95 % confidence \
+         interval, and the median. The computation after each submission is {COMPUTATION_PART} of the time of a plain call \
+         at 512 KiB, whatever the block size. `service, future` never lets the waiter carry out the transfer."
+    );
+    let heads = [
+        "what", "block KiB", "who", "without", "with", "loss %, mean", "+-", "loss %, median",
+    ];
+    let mut sheet = Sheet::new(format!("Case 3: computation overlapped, {}", place.kind), &note, 3, &heads);
+    let mut worst: Option<(f64, f64, f64, String)> = None;
+    for direction in Direction::BOTH {
+        let job = Job { file: &file, bytes, direction, block: SMALLEST };
+        let quickest = (0..20).map(|_| job.seconds_per_block(&mut Plain::default(), &mut || ()));
+        let times = quickest.collect::<Told<Vec<f64>>>()?;
+        let length = Duration::from_secs_f64(quantile(&times, 0.5) * COMPUTATION_PART);
+        for block in scale.some(&[512 << 10, 1 << 20, 2 << 20, 4 << 20], &[512 << 10, 4 << 20]) {
+            (case.tell)(&format!("case 3: {} {} KiB", direction.name(), block >> 10));
+            let job = Job { block, ..job };
+            let lost = job.pairs(scale, rounds, length, &mut sheet)?;
+            if worst.as_ref().is_none_or(|worst| lost.0 > worst.0) {
+                let what = format!("{} {} KiB", direction.name(), block >> 10);
+                worst = Some((lost.0, lost.1, lost.2, what));
+            }
+        }
+    }
+    if let Some((mean, half, median, what)) = worst {
+        case.goals.push(Goal {
+            goal: format!("case 3, {}: loss by overlapped computation <= 1 % at every block size", place.kind),
+            measured: format!(
+                "at most {} +- {} % (median {} %; {what})", number(mean), number(half), number(median)
+            ),
+            is_met: mean <= LOSS_MOST,
+        });
+    }
+    case.sheets.push(sheet);
+    Ok(())
+}
+
+/// Runs the case of figure 4.9 in one place.
+pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+    let bytes = scale.pick(64 << 20, 16 << 20);
+    let file = place.file("apparent", bytes)?;
+    let job = Job { file: &file, bytes, direction: Direction::Read, block: 4 << 20 };
+    let base = job.seconds_per_block(&mut Plain::default(), &mut || ())?;
+    let note = "Microseconds for each read of 4 MiB that the caller sees: the time of the whole less the computation. The \
+                computation is given in parts of the time of a plain read.";
+    let mut sheet = Sheet::comparison(format!("Apparent I/O time over computation time, {}", place.kind), note);
+    let mut points = Vec::new();
+    for part in scale.some(&[0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0], &[0.0, 0.5, 1.0, 2.0]) {
+        (case.tell)(&format!("apparent: computation of {part}"));
+        let length = Duration::from_secs_f64(base * part);
+        let ways = ways()?;
+        let contenders = ways.iter().map(|(name, make)| {
+            let (job, work) = (&job, scale.work);
+            Contender::new(*name, move || {
+                // The computation alone, in the same round: on a busy machine it is longer than it should be.
+                let start = Instant::now();
+                (0..job.blocks()).for_each(|_| work.run(length));
+                let alone = start.elapsed().as_secs_f64() / job.blocks_f64();
+                let whole = job.seconds_per_block(&mut *make()?, &mut || work.run(length))?;
+                Ok(vec![(whole - alone).max(0.0) * 1e6])
+            })
+        });
+        let outcomes = hold(scale.rounds, contenders.collect());
+        sheet.compare(&[format!("computation {part}")], &outcomes, "plain calls");
+        let ended = outcomes.iter().filter_map(|outcome| Some((outcome, outcome.values.as_ref().ok()?)));
+        points.extend(ended.map(|(outcome, values)| (outcome.name.clone(), part, quantile(&values[0], 0.5))));
+    }
+    let labels = Labels::new(format!("Apparent time of a read of 4 MiB, {}", place.kind));
+    let labels = labels.x("computation, in times of a plain read").y("us");
+    case.figures.extend(figures::over(&format!("{}-apparent", place.kind), &labels, &points));
+    case.sheets.push(sheet);
+    Ok(())
+}
+
+fn ways<'run>() -> Told<Vec<Way<'run>>> {
+    let (on_ring, on_threads) = (service(None, |_| {})?, service(Some(4), |_| {})?);
+    let helping = Arc::clone(&on_ring);
+    let runtime = tokio_runtime()?;
+    Ok(vec![
+        ("plain calls", Box::new(|| Ok(Box::new(Plain::default())))),
+        ("service, future", Box::new(move || Ok(Box::new(ServicePort::futures(&on_ring))))),
+        ("service, wait", Box::new(move || Ok(Box::new(ServicePort::helping(&helping))))),
+        ("service on 4 threads", Box::new(move || Ok(Box::new(ServicePort::futures(&on_threads))))),
+        ("raw io_uring", Box::new(|| Ok(Box::new(RawRing::new(4, true)?)))),
+        ("POSIX aio", Box::new(|| Ok(Box::new(PosixAio::default())))),
+        ("tokio", Box::new(move || Ok(Box::new(Tokio::new(&runtime))))),
+    ])
+}
+
+#[derive(Clone, Copy)]
+struct Job<'run> {
+    file: &'run Arc<File>,
+    bytes: u64,
+    direction: Direction,
+    block: usize,
+}
+
+impl Job<'_> {
+    fn blocks(&self) -> u64 {
+        self.bytes / self.block as u64
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a count of blocks")]
+    fn blocks_f64(&self) -> f64 {
+        self.blocks() as f64
+    }
+
+    /// Moves the whole file, one block after the other.
+    fn seconds_per_block(&self, port: &mut dyn Port, meanwhile: &mut dyn FnMut()) -> Told<f64> {
+        let mut buffer = vec![b'e'; self.block];
+        let start = Instant::now();
+        for index in 0..self.blocks() {
+            let (file, offset) = (Arc::clone(self.file), index * self.block as u64);
+            port.submit(Transfer { file, direction: self.direction, offset, buffer })?;
+            meanwhile();
+            buffer = port.wait()?;
+        }
+        Ok(start.elapsed().as_secs_f64() / self.blocks_f64())
+    }
+
+    /// All with and without computation; what the service's future loses: mean, half of the interval, median.
+    fn pairs(
+        &self,
+        scale: &Scale,
+        rounds: usize,
+        length: Duration,
+        sheet: &mut Sheet,
+    ) -> Told<(f64, f64, f64)> {
+        let ways = ways()?;
+        let mut turn = false;
+        let contenders = ways.iter().map(|(name, make)| {
+            Contender::new(*name, move || {
+                let speed = |is_busy: bool| -> Told<f64> {
+                    let mut meanwhile = || if is_busy { scale.work.run(length) };
+                    let seconds = self.seconds_per_block(&mut *make()?, &mut meanwhile)?;
+                    #[expect(clippy::cast_precision_loss, reason = "a block is small")]
+                    Ok(self.block as f64 / MIB / seconds)
+                };
+                // Now the one first, now the other.
+                turn = !turn;
+                let first = speed(turn)?;
+                let second = speed(!turn)?;
+                Ok(if turn { vec![second, first] } else { vec![first, second] })
+            })
+        });
+        let outcomes = hold(rounds, contenders.collect());
+        sheet.note_left_out(&outcomes);
+        let mut of_service = (f64::NAN, f64::NAN, f64::NAN);
+        for outcome in &outcomes {
+            let Ok(values) = &outcome.values else { continue };
+            let losses: Vec<f64> =
+                values[0].iter().zip(&values[1]).map(|(without, with)| 100.0 * (1.0 - with / without)).collect();
+            let (mean, half) = mean_and_interval(&losses);
+            let median = quantile(&losses, 0.5);
+            if outcome.name == "service, future" {
+                of_service = (mean, half, median);
+            }
+            let kib = (self.block >> 10).to_string();
+            let numbers = [quantile(&values[0], 0.5), quantile(&values[1], 0.5), mean, half, median].map(number);
+            let words = [self.direction.name().to_owned(), kib.clone(), outcome.name.clone()];
+            sheet.push(words.into_iter().chain(numbers).collect());
+            for (with, values) in ["without", "with"].iter().zip(values) {
+                sheet.keep(&format!("{} {kib} KiB, {with}", self.direction.name()), &outcome.name, values.clone());
+            }
+        }
+        Ok(of_service)
+    }
+}

@@ -1,0 +1,170 @@
+//! Case 2 of the thesis: a file is read or written block by block, all submitted at once where that is possible (figures 4.3
+//! and 4.4). Each block has memory of its own, for everybody.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use rustix::fs::Advice;
+
+use super::place::Place;
+use super::port::{
+    Direction, Plain, Port, ProactorPort, ServicePort, ThenPort, Tokio, Transfer, service, tokio_runtime,
+};
+use super::posix::PosixAio;
+use super::raw_ring::RawRing;
+use super::sheet::{Goal, Sheet, number};
+use super::turns::{Contender, Outcome, hold};
+use super::{Case, MIB, Scale, Told};
+use crate::statistics::median_ratio;
+
+/// The goal: so much of the better of raw io_uring and threads.
+const SHARE_LEAST: f64 = 0.95;
+const THREADS: usize = 16;
+const PLAIN: &str = "plain calls";
+const RAW: &str = "raw io_uring";
+const POOL: &str = "16 threads";
+const SERVICE: &str = "service, futures";
+
+/// What the page cache holds, before each run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    Warm,
+    Cold,
+}
+
+/// Memory for every block of the file: kept, so that nobody pays for fresh pages.
+type Buffers = Mutex<Vec<Vec<u8>>>;
+
+/// Runs the case in one place.
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+    let bytes = scale.pick(1 << 30, 128 << 20);
+    let file = place.file("sequential", bytes)?;
+    let note = "MiB/s. All blocks are submitted before the first is waited for; plain calls move one after the other. \
+                Every block has its own memory, used before. Cold: the file's pages are dropped before each run. Writes go \
+                over what is there and are not made durable.";
+    let mut sheet = Sheet::comparison(
+        format!("Case 2: {} MiB in sequence, {}", bytes >> 20, place.kind),
+        note,
+    );
+    let mut goals = Vec::new();
+    for block in scale.some(&[512 << 10, 1 << 20, 2 << 20, 4 << 20], &[512 << 10, 4 << 20]) {
+        let count = usize::try_from(bytes / block as u64).map_err(|error| error.to_string())?;
+        let buffers: Buffers = Mutex::new((0..count).map(|_| vec![b'd'; block]).collect());
+        for (direction, cache) in
+            [(Direction::Read, Cache::Warm), (Direction::Read, Cache::Cold), (Direction::Write, Cache::Warm)]
+        {
+            if cache == Cache::Cold && place.in_memory() {
+                continue;
+            }
+            let cold = if cache == Cache::Cold { ", cold" } else { "" };
+            let what = format!("{}{cold}, {} KiB", direction.name(), block >> 10);
+            (case.tell)(&format!("case 2: {what}"));
+            let job = Job { file: &file, block, direction, cache, buffers: &buffers, bytes };
+            let outcomes = job.contest(scale)?;
+            sheet.compare(std::slice::from_ref(&what), &outcomes, PLAIN);
+            goals.extend(goal(&outcomes).map(|(share, who)| (share, format!("{what} against {who}"))));
+        }
+    }
+    if let Some((share, what)) = goals.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
+        case.goals.push(Goal {
+            goal: format!("case 2, {}: service >= 0.95 of the better of raw io_uring and threads", place.kind),
+            measured: format!("{} at least ({what})", number(share)),
+            is_met: share >= SHARE_LEAST,
+        });
+    }
+    case.sheets.push(sheet);
+    Ok(())
+}
+
+/// The service's throughput by round over that of the better of the two.
+fn goal(outcomes: &[Outcome]) -> Option<(f64, String)> {
+    let of = |name: &str| Some(outcomes.iter().find(|run| run.name == name)?.values.as_ref().ok()?[0].as_slice());
+    let service = of(SERVICE)?;
+    let shares = [RAW, POOL].into_iter().filter_map(|name| Some((median_ratio(service, of(name)?), name.to_owned())));
+    shares.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+struct Job<'run> {
+    file: &'run Arc<File>,
+    block: usize,
+    direction: Direction,
+    cache: Cache,
+    buffers: &'run Buffers,
+    bytes: u64,
+}
+
+impl Job<'_> {
+    fn contest(&self, scale: &Scale) -> Told<Vec<Outcome>> {
+        let (on_ring, on_threads) = (service(None, |_| {})?, service(Some(THREADS), |_| {})?);
+        let runtime = tokio_runtime()?;
+        let contenders = vec![
+            Contender::new(PLAIN, || self.speed(Ok(Plain::default()))),
+            Contender::new(POOL, || self.by_threads()),
+            Contender::new(RAW, || self.speed(RawRing::new(64, false))),
+            Contender::new(SERVICE, || self.speed(Ok(ServicePort::futures(&on_ring)))),
+            Contender::new("service, continuations", || self.speed(Ok(ThenPort::new(&on_ring, false)))),
+            Contender::new("service on 16 threads", || self.speed(Ok(ServicePort::futures(&on_threads)))),
+            Contender::new("proactor", || self.speed(ProactorPort::new(false))),
+            Contender::new("POSIX aio", || self.speed(Ok(PosixAio::default()))),
+            Contender::new("tokio", || self.speed(Ok(Tokio::new(&runtime)))),
+        ];
+        Ok(hold(scale.rounds, contenders))
+    }
+
+    fn transfers(&self) -> Told<Vec<Transfer>> {
+        if self.cache == Cache::Cold {
+            let dropped = rustix::fs::fadvise(self.file, 0, None, Advice::DontNeed);
+            dropped.map_err(|error| format!("dropping pages: {error}"))?;
+        }
+        let buffers = std::mem::take(&mut *self.buffers.lock().unwrap_or_else(PoisonError::into_inner));
+        let transfer = |(index, buffer): (usize, Vec<u8>)| {
+            let offset = index as u64 * self.block as u64;
+            Transfer { file: Arc::clone(self.file), direction: self.direction, offset, buffer }
+        };
+        Ok(buffers.into_iter().enumerate().map(transfer).collect())
+    }
+
+    fn give_back(&self, buffer: Vec<u8>) {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a file of a GiB")]
+    fn mib_per_second(&self, start: Instant) -> Vec<f64> {
+        vec![self.bytes as f64 / MIB / start.elapsed().as_secs_f64()]
+    }
+
+    fn speed(&self, port: Told<impl Port>) -> Told<Vec<f64>> {
+        let (mut port, transfers) = (port?, self.transfers()?);
+        let (start, count) = (Instant::now(), transfers.len());
+        for transfer in transfers {
+            port.submit(transfer)?;
+        }
+        for _ in 0..count {
+            self.give_back(port.wait()?);
+        }
+        Ok(self.mib_per_second(start))
+    }
+
+    /// Threads that each take the next block and move it.
+    fn by_threads(&self) -> Told<Vec<f64>> {
+        let transfers: Vec<_> = self.transfers()?.into_iter().map(|transfer| Mutex::new(Some(transfer))).collect();
+        let next = AtomicUsize::new(0);
+        let start = Instant::now();
+        let work = || -> Told<()> {
+            while let Some(slot) = transfers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let transfer = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+                self.give_back(transfer.ok_or("a block was taken twice")?.perform()?);
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let started: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+            started.into_iter().try_for_each(|thread| {
+                thread.join().map_err(|_| "a thread panicked".to_owned())?
+            })
+        })?;
+        Ok(self.mib_per_second(start))
+    }
+}
