@@ -27,9 +27,11 @@ mod turns;
 mod work;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use self::place::Place;
 use self::sheet::{Goal, Report, Sheet, number};
+use self::turns::Turns;
 use self::work::{Work, clock_cost_ns};
 use crate::machine::Machine;
 use crate::programs::{self, PACKAGE_DIRECTORY};
@@ -55,6 +57,9 @@ pub(crate) struct Options {
     /// Take only this case; may be given several times
     #[arg(long)]
     only: Vec<Which>,
+    /// Seconds that each round waits at most for a moment in which others leave the cores alone
+    #[arg(long, default_value_t = 0.0)]
+    patience: f64,
     /// Where the results are written [default: bench/results]
     #[arg(long)]
     results: Option<PathBuf>,
@@ -105,8 +110,8 @@ impl Which {
 /// How much is done.
 pub(crate) struct Scale {
     is_quick: bool,
-    /// Rounds that count.
-    pub(crate) rounds: usize,
+    /// Rounds, and the patience for each.
+    pub(crate) turns: Turns,
     /// Computation that is overlapped.
     pub(crate) work: Work,
 }
@@ -134,7 +139,7 @@ impl Scale {
 
     /// Names for metadata at depth: fewer where each takes a server's answer.
     pub(crate) fn many_names(&self, place: &Place) -> usize {
-        if place.kind.starts_with("fuse") { 256 } else { self.pick_usize(2048, 512) }
+        if place.is_remote() { 128 } else { self.pick_usize(2048, 512) }
     }
 }
 
@@ -160,7 +165,8 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Told<(String, PathB
     let target = programs::target_directory(&launcher)?;
     let default = if options.quick { 5 } else { 9 };
     let rounds = options.rounds.map_or(default, usize::from);
-    let scale = Scale { is_quick: options.quick, rounds, work: Work::calibrated() };
+    let turns = Turns { rounds, patience: Duration::from_secs_f64(options.patience) };
+    let scale = Scale { is_quick: options.quick, turns, work: Work::calibrated() };
     let machine = Machine::describe(&target, Path::new(PACKAGE_DIRECTORY));
     let load_before = load();
     let (cost, cost_p99) = clock_cost_ns();
@@ -172,8 +178,10 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Told<(String, PathB
             which.run(&place, &scale, &mut case)?;
         }
     }
-    let clock = format!("clock: two readings in a row are {} ns apart (p99 {})", number(cost), number(cost_p99));
-    let notes = vec![format!("rounds: {rounds}, after one to warm up"), clock];
+    let clock =
+        format!("clock: two readings in a row are {} ns apart (p99 {})", number(cost), number(cost_p99));
+    let patience = format!("patience: each round waited up to {} s for idle cores", options.patience);
+    let notes = vec![format!("rounds: {rounds}, after one to warm up"), patience, clock];
     let Case { sheets, goals, figures, .. } = case;
     let title = "atta-aio beside other ways to do file operations".to_owned();
     let load = [load_before, load()];

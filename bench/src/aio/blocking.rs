@@ -51,7 +51,11 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     for direction in Direction::BOTH {
         for block in scale.some(&BLOCKS, &[4 * KIB, 64 * KIB, 1024 * KIB]) {
             for threads in scale.some(&THREADS, &[1, 2]) {
-                (case.tell)(&format!("blocking: {} {} KiB, {threads} threads", direction.name(), block / KIB));
+                (case.tell)(&format!(
+                    "blocking: {} {} KiB, {threads} threads",
+                    direction.name(),
+                    block / KIB
+                ));
                 let job = Job { file: &file, file_bytes, direction, block, threads, scale };
                 job.contest(&mut sheet, &mut worst, &mut curves)?;
             }
@@ -92,15 +96,17 @@ impl Job<'_> {
             Contender::new(submitter.name, || {
                 let before = submitter.service.as_ref().map(|service| service.counts());
                 let mut times = self.times(&submitter.make)?;
-                let woken = submitter.service.as_ref().zip(before).map_or(0, |(service, before)| {
-                    service.counts().woken - before.woken
-                });
+                let woken = submitter
+                    .service
+                    .as_ref()
+                    .zip(before)
+                    .map_or(0, |(service, before)| service.counts().woken - before.woken);
                 #[expect(clippy::cast_precision_loss, reason = "a count of a short run")]
                 times.insert(0, woken as f64);
                 Ok(times)
             })
         });
-        let outcomes = hold(self.scale.rounds, contenders.collect());
+        let outcomes = hold(self.scale.turns, contenders.collect());
         sheet.note_left_out(&outcomes);
         for outcome in &outcomes {
             let Ok(values) = &outcome.values else { continue };
@@ -119,12 +125,15 @@ impl Job<'_> {
             #[expect(clippy::cast_precision_loss, reason = "counts of a short run")]
             let (woken, kib) =
                 (1000.0 * values[0].iter().sum::<f64>() / times.len() as f64, (self.block / KIB) as f64);
-            if self.threads == 1 && let Some(submitter) = submitters.iter().find(|s| s.name == outcome.name) {
+            if self.threads == 1
+                && let Some(submitter) = submitters.iter().find(|s| s.name == outcome.name)
+            {
                 curves.push((self.direction, submitter.name, kib, median));
             }
             let who = &outcome.name;
             let what = format!("{} {} KiB, {} threads", self.direction.name(), kib, self.threads);
-            let words = [self.direction.name().to_owned(), kib.to_string(), self.threads.to_string(), who.clone()];
+            let words =
+                [self.direction.name().to_owned(), kib.to_string(), self.threads.to_string(), who.clone()];
             let numbers = [median, p99, p99_by_round, quantile(&times, 1.0)].map(number);
             let woken = if who.starts_with("service") { number(woken) } else { "-".into() };
             sheet.push(words.into_iter().chain(numbers).chain([woken]).collect());
@@ -187,13 +196,14 @@ fn submitters<'run>(threads: usize) -> Told<Vec<Submitter<'run>>> {
     let usual = service(None, |_| {})?;
     let futures = |name, service: Arc<Service>| {
         let kept = Some(Arc::clone(&service));
-        Submitter { name, make: Box::new(move || Ok(Box::new(ServicePort::futures(&service)))), service: kept }
+        Submitter {
+            name,
+            make: Box::new(move || Ok(Box::new(ServicePort::futures(&service)))),
+            service: kept,
+        }
     };
-    let plain = Submitter {
-        name: "plain calls",
-        make: Box::new(|| Ok(Box::new(Plain::default()))),
-        service: None,
-    };
+    let plain =
+        Submitter { name: "plain calls", make: Box::new(|| Ok(Box::new(Plain::default()))), service: None };
     let mut all = vec![futures(AWAKE, Arc::clone(&awake)), futures("service", Arc::clone(&usual)), plain];
     if threads == 1 {
         let then = move || Ok(Box::new(ThenPort::new(&awake, false)) as Box<dyn Port>);

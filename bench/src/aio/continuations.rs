@@ -29,7 +29,8 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     let note = "MiB/s until the last operation has ended, continuations not waited for; blocks of 1 MiB, all submitted at \
                 once, every one with a continuation of this length. `asleep`: it sleeps; `computing`: it computes, and so \
                 takes its core from whoever moves the bytes. The ratio compares with no continuation in the same round.";
-    let mut sheet = Sheet::comparison(format!("Throughput over the length of continuations, {}", place.kind), note);
+    let mut sheet =
+        Sheet::comparison(format!("Throughput over the length of continuations, {}", place.kind), note);
     let lengths = [0_u64, 1, 2, 5, 10];
     let mut points = Vec::new();
     let mut goal = Vec::new();
@@ -44,15 +45,23 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
         // All lengths in one contest: they are what is compared.
         for (who, service, sleeps) in &ways {
             let contenders = lengths.map(|length| {
-                let (job, then) = (&job, Then { length: Duration::from_millis(length), sleeps: *sleeps, work: scale.work });
+                let (job, then) =
+                    (&job, Then { length: Duration::from_millis(length), sleeps: *sleeps, work: scale.work });
                 Contender::new(format!("{who}, {length} ms"), move || job.speed(service, then))
             });
-            let outcomes = hold(scale.rounds, contenders.into());
+            let outcomes = hold(scale.turns, contenders.into());
             sheet.compare(&[direction.name().to_owned()], &outcomes, &format!("{who}, 0 ms"));
-            let ended = lengths.iter().zip(&outcomes).filter_map(|(length, run)| Some((*length, run.values.as_ref().ok()?)));
+            let ended = lengths
+                .iter()
+                .zip(&outcomes)
+                .filter_map(|(length, run)| Some((*length, run.values.as_ref().ok()?)));
             for (length, values) in ended {
                 #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
-                points.push((format!("{}, {who}", direction.name()), length as f64, quantile(&values[0], 0.5)));
+                points.push((
+                    format!("{}, {who}", direction.name()),
+                    length as f64,
+                    quantile(&values[0], 0.5),
+                ));
             }
             if *who == SLEEPING {
                 goal.extend(change(&outcomes).map(|change| (change, direction.name())));
@@ -61,7 +70,10 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     }
     if let Some((change, what)) = goal.into_iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())) {
         case.goals.push(Goal {
-            goal: format!("figure 4.12, {}: continuations of 10 ms change throughput by less than 5 %", place.kind),
+            goal: format!(
+                "figure 4.12, {}: continuations of 10 ms change throughput by less than 5 %",
+                place.kind
+            ),
             measured: format!("{} % ({what}; {SLEEPING})", number(change)),
             is_met: change.abs() < CHANGE_MOST,
         });
@@ -112,7 +124,8 @@ impl Job<'_> {
         let start = Instant::now();
         for (index, buffer) in buffers.into_iter().enumerate() {
             let offset = (index * BLOCK) as u64;
-            let transfer = Transfer { file: Arc::clone(self.file), direction: self.direction, offset, buffer };
+            let transfer =
+                Transfer { file: Arc::clone(self.file), direction: self.direction, offset, buffer };
             let sender = sender.clone();
             transfer.submit_then(service, move |ended| {
                 then.run();

@@ -12,7 +12,7 @@ use super::port::{Direction, Plain, Port, ServicePort, Tokio, Transfer, service,
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
 use super::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
-use super::turns::{Contender, hold};
+use super::turns::{Contender, Turns, hold};
 use super::{Case, MIB, Scale, Told, figures};
 
 /// The smallest block; the computation is a part of the time of a plain read or write of this size.
@@ -30,15 +30,13 @@ type Way<'run> = (&'static str, Box<dyn Fn() -> Told<Box<dyn Port>> + 'run>);
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
     let bytes = scale.pick(128 << 20, 16 << 20);
     let file = place.file("overlap", bytes)?;
-    let rounds = if scale.is_quick() { scale.rounds } else { scale.rounds.max(PAIRS_LEAST) };
+    let rounds = if scale.is_quick() { scale.turns.rounds } else { scale.turns.rounds.max(PAIRS_LEAST) };
     let note = format!(
         "MiB/s of the whole run, and the loss by computation in percent: mean of {rounds} pairs with its 95 % confidence \
          interval, and the median. The computation after each submission is {COMPUTATION_PART} of the time of a plain call \
          at 512 KiB, whatever the block size. `service, future` never lets the waiter carry out the transfer."
     );
-    let heads = [
-        "what", "block KiB", "who", "without", "with", "loss %, mean", "+-", "loss %, median",
-    ];
+    let heads = ["what", "block KiB", "who", "without", "with", "loss %, mean", "+-", "loss %, median"];
     let mut sheet = Sheet::new(format!("Case 3: computation overlapped, {}", place.kind), &note, 3, &heads);
     let mut worst: Option<(f64, f64, f64, String)> = None;
     for direction in Direction::BOTH {
@@ -58,9 +56,15 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     }
     if let Some((mean, half, median, what)) = worst {
         case.goals.push(Goal {
-            goal: format!("case 3, {}: loss by overlapped computation <= 1 % at every block size", place.kind),
+            goal: format!(
+                "case 3, {}: loss by overlapped computation <= 1 % at every block size",
+                place.kind
+            ),
             measured: format!(
-                "at most {} +- {} % (median {} %; {what})", number(mean), number(half), number(median)
+                "at most {} +- {} % (median {} %; {what})",
+                number(mean),
+                number(half),
+                number(median)
             ),
             is_met: mean <= LOSS_MOST,
         });
@@ -77,7 +81,8 @@ pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Tol
     let base = job.seconds_per_block(&mut Plain::default(), &mut || ())?;
     let note = "Microseconds for each read of 4 MiB that the caller sees: the time of the whole less the computation. The \
                 computation is given in parts of the time of a plain read.";
-    let mut sheet = Sheet::comparison(format!("Apparent I/O time over computation time, {}", place.kind), note);
+    let mut sheet =
+        Sheet::comparison(format!("Apparent I/O time over computation time, {}", place.kind), note);
     let mut points = Vec::new();
     for part in scale.some(&[0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0], &[0.0, 0.5, 1.0, 2.0]) {
         (case.tell)(&format!("apparent: computation of {part}"));
@@ -94,7 +99,7 @@ pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Tol
                 Ok(vec![(whole - alone).max(0.0) * 1e6])
             })
         });
-        let outcomes = hold(scale.rounds, contenders.collect());
+        let outcomes = hold(scale.turns, contenders.collect());
         sheet.compare(&[format!("computation {part}")], &outcomes, "plain calls");
         let ended = outcomes.iter().filter_map(|outcome| Some((outcome, outcome.values.as_ref().ok()?)));
         points.extend(ended.map(|(outcome, values)| (outcome.name.clone(), part, quantile(&values[0], 0.5))));
@@ -165,7 +170,11 @@ impl Job<'_> {
         let contenders = ways.iter().map(|(name, make)| {
             Contender::new(*name, move || {
                 let speed = |is_busy: bool| -> Told<f64> {
-                    let mut meanwhile = || if is_busy { scale.work.run(length) };
+                    let mut meanwhile = || {
+                        if is_busy {
+                            scale.work.run(length);
+                        }
+                    };
                     let seconds = self.seconds_per_block(&mut *make()?, &mut meanwhile)?;
                     #[expect(clippy::cast_precision_loss, reason = "a block is small")]
                     Ok(self.block as f64 / MIB / seconds)
@@ -177,24 +186,32 @@ impl Job<'_> {
                 Ok(if turn { vec![second, first] } else { vec![first, second] })
             })
         });
-        let outcomes = hold(rounds, contenders.collect());
+        let outcomes = hold(Turns { rounds, ..scale.turns }, contenders.collect());
         sheet.note_left_out(&outcomes);
         let mut of_service = (f64::NAN, f64::NAN, f64::NAN);
         for outcome in &outcomes {
             let Ok(values) = &outcome.values else { continue };
-            let losses: Vec<f64> =
-                values[0].iter().zip(&values[1]).map(|(without, with)| 100.0 * (1.0 - with / without)).collect();
+            let losses: Vec<f64> = values[0]
+                .iter()
+                .zip(&values[1])
+                .map(|(without, with)| 100.0 * (1.0 - with / without))
+                .collect();
             let (mean, half) = mean_and_interval(&losses);
             let median = quantile(&losses, 0.5);
             if outcome.name == "service, future" {
                 of_service = (mean, half, median);
             }
             let kib = (self.block >> 10).to_string();
-            let numbers = [quantile(&values[0], 0.5), quantile(&values[1], 0.5), mean, half, median].map(number);
+            let numbers =
+                [quantile(&values[0], 0.5), quantile(&values[1], 0.5), mean, half, median].map(number);
             let words = [self.direction.name().to_owned(), kib.clone(), outcome.name.clone()];
             sheet.push(words.into_iter().chain(numbers).collect());
             for (with, values) in ["without", "with"].iter().zip(values) {
-                sheet.keep(&format!("{} {kib} KiB, {with}", self.direction.name()), &outcome.name, values.clone());
+                sheet.keep(
+                    &format!("{} {kib} KiB, {with}", self.direction.name()),
+                    &outcome.name,
+                    values.clone(),
+                );
             }
         }
         Ok(of_service)

@@ -43,6 +43,11 @@ impl Place {
         self.kind == "tmpfs" || self.kind == "ramfs"
     }
 
+    /// Whether a server is asked: less is done there.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.kind.starts_with("fuse") || self.kind.starts_with("nfs")
+    }
+
     /// A file of this length, written once. It goes away when the place does.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use atta_aio::ServiceCounts;
 use rustix::fs::Advice;
 
 use super::place::Place;
@@ -27,6 +28,10 @@ const RAW: &str = "raw io_uring";
 const POOL: &str = "16 threads";
 const SERVICE: &str = "service, futures";
 
+/// Where a server answers, writes of this size at depth are to be so many times as quick as one after the other.
+const SMALL: usize = 64 << 10;
+const TIMES_LEAST: f64 = 2.0;
+
 /// What the page cache holds, before each run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cache {
@@ -39,17 +44,19 @@ type Buffers = Mutex<Vec<Vec<u8>>>;
 
 /// Runs the case in one place.
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
-    let bytes = scale.pick(1 << 30, 128 << 20);
+    let bytes = if place.is_remote() { 32 << 20 } else { scale.pick(1 << 30, 128 << 20) };
     let file = place.file("sequential", bytes)?;
     let note = "MiB/s. All blocks are submitted before the first is waited for; plain calls move one after the other. \
                 Every block has its own memory, used before. Cold: the file's pages are dropped before each run. Writes go \
                 over what is there and are not made durable.";
-    let mut sheet = Sheet::comparison(
-        format!("Case 2: {} MiB in sequence, {}", bytes >> 20, place.kind),
-        note,
-    );
-    let mut goals = Vec::new();
-    for block in scale.some(&[512 << 10, 1 << 20, 2 << 20, 4 << 20], &[512 << 10, 4 << 20]) {
+    let mut sheet =
+        Sheet::comparison(format!("Case 2: {} MiB in sequence, {}", bytes >> 20, place.kind), note);
+    let (mut goals, mut submitted) = (Vec::new(), (0, 0));
+    let mut blocks = scale.some(&[512 << 10, 1 << 20, 2 << 20, 4 << 20], &[512 << 10, 4 << 20]);
+    if place.is_remote() {
+        blocks.insert(0, SMALL);
+    }
+    for block in blocks {
         let count = usize::try_from(bytes / block as u64).map_err(|error| error.to_string())?;
         let buffers: Buffers = Mutex::new((0..count).map(|_| vec![b'd'; block]).collect());
         for (direction, cache) in
@@ -62,28 +69,53 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
             let what = format!("{}{cold}, {} KiB", direction.name(), block >> 10);
             (case.tell)(&format!("case 2: {what}"));
             let job = Job { file: &file, block, direction, cache, buffers: &buffers, bytes };
-            let outcomes = job.contest(scale)?;
+            let (outcomes, counts) = job.contest(scale)?;
+            submitted = (submitted.0 + counts.submitted, submitted.1 + counts.woken);
             sheet.compare(std::slice::from_ref(&what), &outcomes, PLAIN);
+            if (direction, block) == (Direction::Write, SMALL) {
+                case.goals.extend(remote_goal(place, &outcomes));
+            }
             goals.extend(goal(&outcomes).map(|(share, who)| (share, format!("{what} against {who}"))));
         }
     }
     if let Some((share, what)) = goals.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
         case.goals.push(Goal {
-            goal: format!("case 2, {}: service >= 0.95 of the better of raw io_uring and threads", place.kind),
+            goal: format!(
+                "case 2, {}: service >= 0.95 of the better of raw io_uring and threads",
+                place.kind
+            ),
             measured: format!("{} at least ({what})", number(share)),
             is_met: share >= SHARE_LEAST,
         });
     }
+    sheet.remark(&format!(
+        "Of {} submissions to the service on the ring, {} had to wake its progress thread.",
+        submitted.0, submitted.1
+    ));
     case.sheets.push(sheet);
     Ok(())
 }
 
 /// The service's throughput by round over that of the better of the two.
 fn goal(outcomes: &[Outcome]) -> Option<(f64, String)> {
-    let of = |name: &str| Some(outcomes.iter().find(|run| run.name == name)?.values.as_ref().ok()?[0].as_slice());
+    let of =
+        |name: &str| Some(outcomes.iter().find(|run| run.name == name)?.values.as_ref().ok()?[0].as_slice());
     let service = of(SERVICE)?;
-    let shares = [RAW, POOL].into_iter().filter_map(|name| Some((median_ratio(service, of(name)?), name.to_owned())));
+    let shares =
+        [RAW, POOL].into_iter().filter_map(|name| Some((median_ratio(service, of(name)?), name.to_owned())));
     shares.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The service's writes of small blocks over plain calls.
+fn remote_goal(place: &Place, outcomes: &[Outcome]) -> Option<Goal> {
+    let of =
+        |name: &str| Some(outcomes.iter().find(|run| run.name == name)?.values.as_ref().ok()?[0].as_slice());
+    let times = median_ratio(of(SERVICE)?, of(PLAIN)?);
+    Some(Goal {
+        goal: format!("{}: service >= 2 times plain calls, writes of 64 KiB", place.kind),
+        measured: format!("{} times", number(times)),
+        is_met: times >= TIMES_LEAST,
+    })
 }
 
 struct Job<'run> {
@@ -96,7 +128,7 @@ struct Job<'run> {
 }
 
 impl Job<'_> {
-    fn contest(&self, scale: &Scale) -> Told<Vec<Outcome>> {
+    fn contest(&self, scale: &Scale) -> Told<(Vec<Outcome>, ServiceCounts)> {
         let (on_ring, on_threads) = (service(None, |_| {})?, service(Some(THREADS), |_| {})?);
         let runtime = tokio_runtime()?;
         let contenders = vec![
@@ -110,7 +142,8 @@ impl Job<'_> {
             Contender::new("POSIX aio", || self.speed(Ok(PosixAio::default()))),
             Contender::new("tokio", || self.speed(Ok(Tokio::new(&runtime)))),
         ];
-        Ok(hold(scale.rounds, contenders))
+        let outcomes = hold(scale.turns, contenders);
+        Ok((outcomes, on_ring.counts()))
     }
 
     fn transfers(&self) -> Told<Vec<Transfer>> {
@@ -149,7 +182,8 @@ impl Job<'_> {
 
     /// Threads that each take the next block and move it.
     fn by_threads(&self) -> Told<Vec<f64>> {
-        let transfers: Vec<_> = self.transfers()?.into_iter().map(|transfer| Mutex::new(Some(transfer))).collect();
+        let transfers: Vec<_> =
+            self.transfers()?.into_iter().map(|transfer| Mutex::new(Some(transfer))).collect();
         let next = AtomicUsize::new(0);
         let start = Instant::now();
         let work = || -> Told<()> {
@@ -161,9 +195,9 @@ impl Job<'_> {
         };
         std::thread::scope(|scope| {
             let started: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-            started.into_iter().try_for_each(|thread| {
-                thread.join().map_err(|_| "a thread panicked".to_owned())?
-            })
+            started
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
         })?;
         Ok(self.mib_per_second(start))
     }

@@ -49,12 +49,7 @@ pub(crate) struct Goal {
 
 impl Sheet {
     /// A table without rows.
-    pub(crate) fn new(
-        title: impl Into<String>,
-        note: &str,
-        words: usize,
-        heads: &[&'static str],
-    ) -> Self {
+    pub(crate) fn new(title: impl Into<String>, note: &str, words: usize, heads: &[&'static str]) -> Self {
         let (title, note, heads) = (title.into(), note.to_owned(), heads.to_vec());
         Self { title, note, heads, words, rows: vec![], samples: vec![], left_out: vec![] }
     }
@@ -88,6 +83,11 @@ impl Sheet {
         self.rows.push(row);
     }
 
+    /// Says something more.
+    pub(crate) fn remark(&mut self, text: &str) {
+        self.note.push_str(&format!("\n\n{text}"));
+    }
+
     /// Keeps numbers that are behind the table.
     pub(crate) fn keep(&mut self, what: &str, who: &str, by_round: Vec<f64>) {
         self.samples.push(Sample { what: what.to_owned(), who: who.to_owned(), by_round });
@@ -95,7 +95,8 @@ impl Sheet {
 
     /// Tells who did not end well.
     pub(crate) fn note_left_out(&mut self, outcomes: &[Outcome]) {
-        let failed = |outcome: &Outcome| Some(format!("{}: {}", outcome.name, outcome.values.as_ref().err()?));
+        let failed =
+            |outcome: &Outcome| Some(format!("{}: {}", outcome.name, outcome.values.as_ref().err()?));
         self.left_out.extend(outcomes.iter().filter_map(failed));
     }
 
@@ -138,7 +139,10 @@ impl Report {
     /// The whole report in Markdown.
     pub(crate) fn render(&self) -> String {
         let mut text = format!("# {}\n\n{}", self.title, self.machine.list());
-        text.push_str(&format!("- load at the start: {}\n- load at the end: {}\n", self.load[0], self.load[1]));
+        text.push_str(&format!(
+            "- load at the start: {}\n- load at the end: {}\n",
+            self.load[0], self.load[1]
+        ));
         text.extend(self.notes.iter().map(|note| format!("- {note}\n")));
         if !self.goals.is_empty() {
             let mut table =
@@ -213,14 +217,18 @@ mod tests {
     #[test]
     fn quantiles_and_intervals() {
         let values: Vec<f64> = (0..=100).map(f64::from).collect();
-        assert_eq!((quantile(&values, 0.5), quantile(&values, 0.99), quantile(&values, 1.0)), (50.0, 99.0, 100.0));
+        assert_eq!(
+            (quantile(&values, 0.5), quantile(&values, 0.99), quantile(&values, 1.0)),
+            (50.0, 99.0, 100.0)
+        );
         let (mean, half) = mean_and_interval(&[1.0, 1.0, 1.0, 1.0]);
         assert_eq!((mean, half), (1.0, 0.0));
     }
 
     #[test]
     fn a_comparison_has_a_row_for_each_contender() {
-        let outcome = |name: &str, values: &[f64]| Outcome { name: name.into(), values: Ok(vec![values.to_vec()]) };
+        let outcome =
+            |name: &str, values: &[f64]| Outcome { name: name.into(), values: Ok(vec![values.to_vec()]) };
         let mut sheet = Sheet::comparison("Reads", "");
         let mut outcomes = vec![outcome("sync", &[1.0, 2.0, 3.0]), outcome("ring", &[2.0, 4.0, 6.0])];
         outcomes.push(Outcome { name: "broken".into(), values: Err("no".into()) });

@@ -60,7 +60,7 @@ impl Job<'_> {
             Contender::new("POSIX aio", || self.speeds(|| Ok(PosixAio::default()))),
             Contender::new("tokio", || self.speeds(|| Ok(Tokio::new(&runtime)))),
         ];
-        Ok(hold(self.scale.rounds, contenders))
+        Ok(hold(self.scale.turns, contenders))
     }
 
     /// MiB/s of one thread, reading and writing.

@@ -3,6 +3,8 @@
 //! As `contest` does it for programs. One round warms up and is dropped. Who fails is left out from then on, with the
 //! reason. Nothing here knows what is measured.
 
+use std::time::{Duration, Instant};
+
 use super::Told;
 
 /// Somebody who competes: each run gives one number for each thing that is measured.
@@ -28,12 +30,22 @@ pub(crate) struct Outcome {
     pub(crate) values: Told<Vec<Vec<f64>>>,
 }
 
+/// How often, and how patiently.
+#[derive(Clone, Copy)]
+pub(crate) struct Turns {
+    /// Rounds that count.
+    pub(crate) rounds: usize,
+    /// How long a round waits at most for a moment in which others leave the cores alone.
+    pub(crate) patience: Duration,
+}
+
 /// Runs all in turns.
-pub(crate) fn hold(rounds: usize, contenders: Vec<Contender<'_>>) -> Vec<Outcome> {
+pub(crate) fn hold(turns: Turns, contenders: Vec<Contender<'_>>) -> Vec<Outcome> {
     let mut contenders = contenders;
     let names = contenders.iter().map(|contender| contender.name.clone());
     let mut outcomes: Vec<_> = names.map(|name| Outcome { name, values: Ok(Vec::new()) }).collect();
-    for round in 0..=rounds {
+    for round in 0..=turns.rounds {
+        await_quiet(turns.patience);
         for index in order(round, contenders.len()) {
             let Ok(values) = &mut outcomes[index].values else { continue };
             match (contenders[index].run)() {
@@ -47,6 +59,28 @@ pub(crate) fn hold(rounds: usize, contenders: Vec<Contender<'_>>) -> Vec<Outcome
         }
     }
     outcomes
+}
+
+/// Waits until the cores are idle for four fifths, at most so long.
+fn await_quiet(patience: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        let before = ticks();
+        std::thread::sleep(Duration::from_millis(60));
+        let after = ticks();
+        let (idle, all) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+        if idle * 5 >= all * 4 {
+            return;
+        }
+    }
+}
+
+/// Ticks of all cores since the start of the machine, idle and in total: see proc_stat(5).
+fn ticks() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    (numbers.get(3).copied().unwrap_or(0), numbers.iter().sum())
 }
 
 fn order(round: usize, contenders: usize) -> Vec<usize> {
@@ -69,7 +103,8 @@ mod tests {
             Ok(vec![runs, -runs])
         });
         let fails = Contender::new("fails", || Err("no".to_owned()));
-        let outcomes = hold(3, vec![counts, fails]);
+        let turns = Turns { rounds: 3, patience: Duration::ZERO };
+        let outcomes = hold(turns, vec![counts, fails]);
         assert_eq!(outcomes[0].values, Ok(vec![vec![2.0, 3.0, 4.0], vec![-2.0, -3.0, -4.0]]));
         assert_eq!(outcomes[1].values, Err("no".to_owned()));
     }

@@ -28,7 +28,11 @@ impl Work {
 
     /// Computes for so long, on a core that is this thread's alone.
     pub(crate) fn run(&self, length: Duration) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and small")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and small"
+        )]
         turn((length.as_secs_f64() * self.turns_per_second) as u64);
     }
 }
