@@ -28,7 +28,7 @@ type Way<'run> = (&'static str, Box<dyn Fn() -> Told<Box<dyn Port>> + 'run>);
 
 /// Runs case 3 in one place.
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
-    let bytes = scale.pick(128 << 20, 16 << 20);
+    let bytes = scale.pick(64 << 20, 16 << 20);
     let file = place.file("overlap", bytes)?;
     let rounds = if scale.is_quick() { scale.turns.rounds } else { scale.turns.rounds.max(PAIRS_LEAST) };
     let note = format!(
