@@ -13,6 +13,7 @@
 mod block_on;
 mod blocking;
 mod continuations;
+mod cores;
 mod figures;
 mod metadata;
 mod overlap;
@@ -231,4 +232,28 @@ impl Options {
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or("unknown").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn a_partial_run_never_takes_the_place_of_a_full_one() {
+        let name =
+            |line: &[&str]| Line::parse_from(std::iter::once(&"aio").chain(line)).options.results_name();
+        assert_eq!(name(&[]), "aio");
+        assert_eq!(
+            name(&["--quick", "--only", "overlap", "--only", "blocking"]),
+            "aio-quick-blocking-overlap"
+        );
+    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use atta_plots::Labels;
 
+use super::cores::Stay;
 use super::place::Place;
 use super::port::{Direction, Plain, Port, ServicePort, Tokio, Transfer, service, tokio_runtime};
 use super::posix::PosixAio;
@@ -26,6 +27,9 @@ const PAIRS_LEAST: usize = 30;
 /// A way to move bytes, made anew for each run.
 type Way<'run> = (&'static str, Box<dyn Fn() -> Told<Box<dyn Port>> + 'run>);
 
+/// The service whose threads have one core, and the caller another, as the thesis did it.
+const APART: &str = "service, cores apart";
+
 /// Runs case 3 in one place.
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
     let bytes = scale.pick(64 << 20, 16 << 20);
@@ -34,7 +38,8 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     let note = format!(
         "MiB/s of the whole run, and the loss by computation in percent: mean of {rounds} pairs with its 95 % confidence \
          interval, and the median. The computation after each submission is {COMPUTATION_PART} of the time of a plain call \
-         at 512 KiB, whatever the block size. `service, future` never lets the waiter carry out the transfer."
+         at 512 KiB, whatever the block size. `service, future` never lets the waiter carry out the transfer; \
+         `cores apart` is the same with the caller on one core and the service on another, as in the thesis: the goal is its."
     );
     let heads = ["what", "block KiB", "who", "without", "with", "loss %, mean", "+-", "loss %, median"];
     let mut sheet = Sheet::new(format!("Case 3: computation overlapped, {}", place.kind), &note, 3, &heads);
@@ -91,6 +96,7 @@ pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Tol
         let contenders = ways.iter().map(|(name, make)| {
             let (job, work) = (&job, scale.work);
             Contender::new(*name, move || {
+                let _first = (*name == APART).then(Stay::on_first);
                 // The computation alone, in the same round: on a busy machine it is longer than it should be.
                 let start = Instant::now();
                 (0..job.blocks()).for_each(|_| work.run(length));
@@ -113,11 +119,16 @@ pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Tol
 
 fn ways<'run>() -> Told<Vec<Way<'run>>> {
     let (on_ring, on_threads) = (service(None, |_| {})?, service(Some(4), |_| {})?);
+    let apart = {
+        let _last = Stay::on_last();
+        service(None, |_| {})?
+    };
     let helping = Arc::clone(&on_ring);
     let runtime = tokio_runtime()?;
     Ok(vec![
         ("plain calls", Box::new(|| Ok(Box::new(Plain::default())))),
         ("service, future", Box::new(move || Ok(Box::new(ServicePort::futures(&on_ring))))),
+        (APART, Box::new(move || Ok(Box::new(ServicePort::futures(&apart))))),
         ("service, wait", Box::new(move || Ok(Box::new(ServicePort::helping(&helping))))),
         ("service on 4 threads", Box::new(move || Ok(Box::new(ServicePort::futures(&on_threads))))),
         ("raw io_uring", Box::new(|| Ok(Box::new(RawRing::new(4, true)?)))),
@@ -157,7 +168,7 @@ impl Job<'_> {
         Ok(start.elapsed().as_secs_f64() / self.blocks_f64())
     }
 
-    /// All with and without computation; what the service's future loses: mean, half of the interval, median.
+    /// All with and without computation; what the service with cores apart loses: mean, half of the interval, median.
     fn pairs(
         &self,
         scale: &Scale,
@@ -169,6 +180,7 @@ impl Job<'_> {
         let mut turn = false;
         let contenders = ways.iter().map(|(name, make)| {
             Contender::new(*name, move || {
+                let _first = (*name == APART).then(Stay::on_first);
                 let speed = |is_busy: bool| -> Told<f64> {
                     let mut meanwhile = || {
                         if is_busy {
@@ -198,7 +210,7 @@ impl Job<'_> {
                 .collect();
             let (mean, half) = mean_and_interval(&losses);
             let median = quantile(&losses, 0.5);
-            if outcome.name == "service, future" {
+            if outcome.name == APART {
                 of_service = (mean, half, median);
             }
             let kib = (self.block >> 10).to_string();
