@@ -145,7 +145,6 @@ impl Counters {
                 if !census.idle {
                     // Somebody there will tell again.
                     self.below[child] = None;
-                    self.told = None;
                 }
                 probe.so_far = probe.so_far.with(*census);
                 probe.missing -= 1;
@@ -206,6 +205,10 @@ impl Counters {
     fn answer(&mut self, findings: &mut Findings) {
         let Some(probe) = self.probe.filter(|probe| probe.missing == 0) else { return };
         self.probe = None;
+        if !probe.so_far.idle {
+            // Whoever is told so forgets what this rank told. Not before: what was told meanwhile would be forgotten, too.
+            self.told = None;
+        }
         match self.tree.parent() {
             Some(parent) => {
                 let answer = Message::Census { wave: self.wave, census: probe.so_far };
