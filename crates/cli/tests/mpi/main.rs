@@ -12,9 +12,9 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atta_testkit::hosts::Hosts;
 use atta_testkit::lock::Lock;
@@ -31,6 +31,9 @@ use support::{make_directory, scratch, walk};
 static MPIS: LazyLock<Vec<Mpi>> = LazyLock::new(|| Mpi::installed(Path::new(env!("CARGO_TARGET_TMPDIR"))));
 
 const SCHEDULES: [&str; 6] = ["centralized", "centralized-keep", "random", "proximity", "hybrid", "lifeline"];
+
+/// Ranks that do not walk after so long never will. It only ends what hangs.
+const RANKS_WALK_AFTER: Duration = Duration::from_secs(60);
 
 /// The MPIs to test with, or none after saying so.
 fn mpis(test: &str) -> &'static [Mpi] {
@@ -169,8 +172,8 @@ fn a_signal_to_one_rank_ends_all_with_a_partial_summary() {
         // A cap that would take the walk an hour; the program is told when it has begun by its first event.
         let mut command = ranks(mpi, 2, &["--iops", "2", "-j1", &tree]);
         let _lock = atta_testkit::lock::Lock::acquire("mpi").unwrap();
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let walking = one_of_the_ranks(child.id());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let walking = one_of_the_ranks(&mut child);
         kill_process(Pid::from_raw(walking).unwrap(), Signal::TERM).unwrap();
         let output = child.wait_with_output().unwrap();
         expect_code(&output, 143, &mpi.version);
@@ -247,26 +250,34 @@ fn a_root_that_is_another_file_system_on_one_host_is_refused() {
     }
 }
 
-/// Waits until the ranks below this process walk, and gives the id of the newest. Started `atta`s that have not met yet
+/// Waits until the ranks below this launcher walk, and gives the id of the newest. Started `atta`s that have not met yet
 /// would be ended by a signal without a word.
-fn one_of_the_ranks(launcher: u32) -> i32 {
+fn one_of_the_ranks(launcher: &mut Child) -> i32 {
+    let begun = Instant::now();
     loop {
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        let found = descendants(launcher);
-        let workers = |id: &&i32| {
-            let tasks = std::process::Command::new("cat").arg(format!("/proc/{id}/task/{id}/comm")).output();
-            let threads = std::process::Command::new("sh")
-                .args(["-c", &format!("cat /proc/{id}/task/*/comm")])
-                .output()
-                .map(|output| text(&output.stdout));
-            tasks.is_ok_and(|name| text(&name.stdout).trim() == "atta")
-                && threads.is_ok_and(|names| names.contains("worker-"))
-        };
-        let walking: Vec<_> = found.iter().filter(workers).copied().collect();
+        std::thread::sleep(Duration::from_millis(200));
+        let ended = launcher.try_wait().unwrap();
+        assert!(ended.is_none(), "the launcher ended before its ranks walked: {ended:?}");
+        let walking: Vec<_> = descendants(launcher.id()).into_iter().filter(|id| walks(*id)).collect();
         if let [_, .., last] = walking.as_slice() {
             return *last;
         }
+        if begun.elapsed() > RANKS_WALK_AFTER {
+            // Its ranks would be left over: it ends them with itself.
+            kill_process(Pid::from_child(launcher), Signal::TERM).unwrap();
+            panic!("after {RANKS_WALK_AFTER:?} these ranks walk: {walking:?}");
+        }
     }
+}
+
+/// Whether this process is an `atta` with threads that walk.
+fn walks(id: i32) -> bool {
+    let said = |script: String| {
+        let output = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).output().unwrap();
+        text(&output.stdout)
+    };
+    said(format!("cat /proc/{id}/comm")).trim() == "atta"
+        && said(format!("cat /proc/{id}/task/*/comm")).contains("worker-")
 }
 
 /// Processes below this one.
