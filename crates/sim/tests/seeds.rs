@@ -2,6 +2,7 @@
 //! unset), `ATTA_SIM_SEED` repeats one and tells what it is.
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 
 use atta_engine::{Reason, Rule, Rules, Termination};
 use atta_sim::{Scenario, Shape, Tree, Violation, Wrong};
@@ -15,8 +16,8 @@ const KEPT: &[(u64, &str)] = &[
     (512, "a job was stopped, and a wave that began afterwards reached a rank that had left"),
 ];
 
-/// Each so-manieth seed is run twice, and the traces are compared.
-const TWICE_EVERY: u64 = 50;
+/// Threads that run seeds.
+const THREADS: usize = 2;
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name)
@@ -24,13 +25,12 @@ fn variable(name: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value}")))
 }
 
-/// What is wrong with a run of a scenario, with all that is needed to repeat it.
+/// What is wrong with two runs of a scenario, which must take the same course, with all that is needed to repeat it.
 fn judge(scenario: &Scenario) -> Result<Reason, String> {
     let seed = scenario.seed;
     let repeat = format!("repeat: ATTA_SIM_SEED={seed} cargo test -p atta-sim --test seeds");
     let outcome = scenario.run().map_err(|violation| format!("{violation}\n{scenario}\n{repeat}"))?;
-    let again = seed.is_multiple_of(TWICE_EVERY).then(|| scenario.run());
-    if again.is_some_and(|again| again.as_ref() != Ok(&outcome)) {
+    if scenario.run().as_ref() != Ok(&outcome) {
         return Err(format!("two runs took different courses\n{scenario}\n{repeat}"));
     }
     let tree = scenario.setup.tree;
@@ -44,6 +44,19 @@ fn judge(scenario: &Scenario) -> Result<Reason, String> {
     Ok(outcome.reason)
 }
 
+/// Judges the part of a thread: the seeds that are kept, and those below `count`. Tells how many jobs were stopped.
+fn judge_some(thread: usize, count: u64) -> u64 {
+    let kept = KEPT.iter().map(|(seed, _)| *seed);
+    let mut stopped = 0;
+    for seed in kept.chain(0..count).skip(thread).step_by(THREADS) {
+        match judge(&Scenario::from_seed(seed)) {
+            Ok(reason) => stopped += u64::from(reason != Reason::Done),
+            Err(wrong) => panic!("{wrong}"),
+        }
+    }
+    stopped
+}
+
 #[test]
 fn many_seeds() {
     if let Some(seed) = variable("ATTA_SIM_SEED") {
@@ -53,14 +66,11 @@ fn many_seeds() {
         return;
     }
     let count = variable("ATTA_SIM_SEEDS").unwrap_or(10_000);
-    let kept = KEPT.iter().map(|(seed, _)| *seed);
-    let mut stopped = 0;
-    for seed in kept.chain(0..count) {
-        match judge(&Scenario::from_seed(seed)) {
-            Ok(reason) => stopped += u64::from(reason != Reason::Done),
-            Err(wrong) => panic!("{wrong}"),
-        }
-    }
+    let stopped: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || judge_some(thread, count))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|wrong| resume_unwind(wrong))).sum()
+    });
     assert!(stopped < count / 5, "{stopped} of {count} jobs were stopped early: the others are what counts");
 }
 
