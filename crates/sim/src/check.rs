@@ -11,6 +11,7 @@ use atta_engine::{Message, ProtocolError, Rank, Reason};
 
 use crate::task::{Kind, Task};
 use crate::totals::Totals;
+use crate::traffic::{self, KINDS};
 use crate::tree::mix;
 
 /// What went wrong.
@@ -47,6 +48,13 @@ pub enum Wrong {
         /// As they were done.
         done: Totals,
     },
+    /// More messages of a kind are under way to a rank or unread by it than there are other ranks.
+    Queue {
+        /// The kind.
+        kind: &'static str,
+        /// How many.
+        messages: u32,
+    },
     /// Nothing is going to happen any more, and so many ranks have not left.
     Stuck(u32),
     /// More happened than was allowed.
@@ -82,6 +90,9 @@ impl fmt::Display for Violation {
             }
             Wrong::LeftUnread => f.write_str("leaves with messages unread"),
             Wrong::Totals { told, done } => write!(f, "the totals are {told:?}, and {done:?} was done"),
+            Wrong::Queue { kind, messages } => {
+                write!(f, "{messages} messages of the kind {kind} are under way to it or unread by it")
+            }
             Wrong::Stuck(count) => write!(f, "nothing happens any more, and {count} ranks have not left"),
             Wrong::Endless => f.write_str("more happened than was allowed"),
         }
@@ -129,6 +140,19 @@ fn squares_below(n: u64) -> u64 {
     (n * n.saturating_sub(1) * (2 * n).saturating_sub(1) / 6) as u64
 }
 
+/// Whether a rank sends another one no second message of this kind before the first was read, so that the queue for them
+/// is bounded by the number of ranks: who has asked waits for the answer, and each wave, the token and the end pass a pair of
+/// ranks once before they can come again.
+///
+/// No count of ranks bounds the others. Parcels follow from tasks: a slave hands its own in without waiting for the master,
+/// and each may be acknowledged. Reports of quiet ranks and totals come once in an interval, however slow the reader is.
+fn is_one_at_a_time(message: &Message) -> bool {
+    !matches!(
+        message,
+        Message::Parcel { .. } | Message::Accepted { .. } | Message::Quiet(_) | Message::Totals { .. }
+    )
+}
+
 /// What the checkers keep.
 #[derive(Debug, Default)]
 pub(crate) struct Check {
@@ -140,6 +164,8 @@ pub(crate) struct Check {
     pub(crate) busy: u64,
     /// Parcels that were sent and not handled yet.
     pub(crate) parcels: u64,
+    /// Messages under way to each rank or unread by it, by kind.
+    queues: Vec<[u32; KINDS.len()]>,
     /// Why and when the end was announced.
     pub(crate) announced: Option<(Reason, u64)>,
     told: Option<Totals>,
@@ -148,6 +174,28 @@ pub(crate) struct Check {
 }
 
 impl Check {
+    /// Watches so many ranks.
+    pub(crate) fn new(ranks: u32) -> Self {
+        Self { queues: vec![[0; KINDS.len()]; ranks as usize], ..Self::default() }
+    }
+
+    /// A message is on its way to a rank.
+    pub(crate) fn sent(&mut self, time_ns: u64, to: u32, message: &Message) {
+        let kind = traffic::kind(message);
+        let others = self.queues.len() as u32 - 1;
+        let queue = &mut self.queues[to as usize][kind];
+        *queue += 1;
+        let messages = *queue;
+        if messages > others && is_one_at_a_time(message) {
+            self.fail(time_ns, to, Wrong::Queue { kind: KINDS[kind], messages });
+        }
+    }
+
+    /// A rank has read a message, or has left before it came.
+    pub(crate) fn read(&mut self, by: u32, message: &Message) {
+        self.queues[by as usize][traffic::kind(message)] -= 1;
+    }
+
     pub(crate) fn created(&mut self, task: &Task) {
         self.created.add(task);
     }
@@ -206,6 +254,24 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_longer_than_there_are_other_ranks_is_noticed() {
+        let request = Message::Request { idle: true, wait: false };
+        let mut check = Check::new(3);
+        for _ in 0..2 {
+            check.sent(1, 0, &request);
+            check.sent(1, 0, &Message::Nothing);
+            check.sent(1, 1, &request);
+        }
+        check.read(1, &request);
+        check.sent(2, 1, &request);
+        (0..9).for_each(|_| check.sent(2, 0, &Message::Accepted { sequence: 1 }));
+        assert!(!check.has_failed());
+        check.sent(3, 0, &request);
+        let wrong = Wrong::Queue { kind: "request", messages: 3 };
+        assert_eq!(check.violation(), Some(Violation { wrong, time_ns: 3, rank: Rank(0) }));
+    }
 
     #[test]
     fn a_range_adds_the_same_in_parts_and_another_range_does_not() {

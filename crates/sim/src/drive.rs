@@ -28,7 +28,10 @@ impl World {
         let process = &mut self.processes[rank as usize];
         if !process.left {
             process.inbox.push_back((from, message));
-        } else if !self.is_repeated(&message) {
+            return;
+        }
+        self.check.read(rank, &message);
+        if !self.is_repeated(&message) {
             let wrong = Wrong::SentToTheDeparted { by: Rank(from), message: Box::new(message) };
             self.check.fail(self.now, rank, wrong);
         }
@@ -90,6 +93,7 @@ impl World {
     }
 
     fn read(&mut self, rank: u32, from: u32, message: Message) {
+        self.check.read(rank, &message);
         let overhead = self.setup.costs.receive_ns;
         self.communicates(rank, overhead);
         if matches!(message, Message::Parcel { .. }) {

@@ -113,7 +113,7 @@ impl World {
             events: Events::new(),
             processes: (0..ranks).map(|rank| Process::new(&setup, rank, with_distances)).collect(),
             traffic: Traffic::new(network, setup.disturbance, ranks, setup.count_pairs, seed),
-            check: Check::default(),
+            check: Check::new(ranks),
             messages: Messages::default(),
             handled: 0,
             trace: 0,
@@ -144,6 +144,7 @@ impl World {
 
     /// Lets a message arrive at `time`.
     pub(crate) fn put_message(&mut self, time: u64, from: u32, to: u32, message: Message) {
+        self.check.sent(self.now, to, &message);
         let number = self.messages.put(from, message);
         self.put(time, to, what::MESSAGE | number);
     }
