@@ -316,13 +316,16 @@ impl SimulateArguments {
     }
 
     fn engine(&self, usual: Config, split: Split) -> Config {
+        let pause_first = self.pause_us.map_or(usual.pause_first, Duration::from_micros);
         Config {
             split,
             seed: self.seed,
             termination: self.termination.unwrap_or(usual.termination),
             tree_width: self.tree_width,
             low_water: self.low_water.unwrap_or(usual.low_water),
-            pause_first: self.pause_us.map_or(usual.pause_first, Duration::from_micros),
+            pause_first,
+            // It would cut the first one off.
+            pause_most: usual.pause_most.max(pause_first),
             quiet_interval: Duration::from_micros(self.quiet_us),
             ..usual
         }
@@ -482,6 +485,17 @@ mod tests {
     fn single_costs_override_the_named_ones() {
         let cases = cases("--costs local-disk --send-ns 9 --stat-ns 0").unwrap();
         assert_eq!(cases[0].setup.costs, Costs { send_ns: 9, stat_ns: 0, ..Costs::LOCAL_DISK });
+    }
+
+    #[test]
+    fn a_long_first_pause_is_not_cut_off() {
+        let pauses = |words: &str| {
+            let engine = cases(words).unwrap()[0].setup.engine;
+            (engine.pause_first.as_micros(), engine.pause_most.as_micros())
+        };
+        assert_eq!(pauses(""), (50, 10_000));
+        assert_eq!(pauses("--pause-us 10000"), (10_000, 10_000));
+        assert_eq!(pauses("--pause-us 70000"), (70_000, 70_000));
     }
 
     #[test]
