@@ -138,7 +138,10 @@ pub fn build_plugin(target: &Path, name: &str, mpicc: Option<&Path>) -> PathBuf 
     let place = target.join(name).join("libatta_mpi.so");
     let built = fs::read(target.join("debug/libatta_mpi.so")).expect("the plug-in was built");
     fs::create_dir_all(place.parent().unwrap_or(&target)).expect("a directory can be made");
-    fs::write(&place, built).expect("the plug-in can be copied");
+    // Into its place as a whole: ranks of another test may run the old one, and would die of a file that shrinks.
+    let fresh = place.with_extension(format!("so.{}", std::process::id()));
+    fs::write(&fresh, built).expect("the plug-in can be copied");
+    fs::rename(&fresh, &place).expect("the plug-in can be put into its place");
     place
 }
 
