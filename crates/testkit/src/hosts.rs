@@ -193,9 +193,14 @@ impl Drop for Keeper {
 
 /// Writes the program that enters a host as `ssh` would.
 fn write_agent(path: &Path, names: &[String], hosts: &[Keeper]) -> io::Result<()> {
+    // Process numbers of hosts are small and alike, and launchers name what they leave in TMPDIR by them.
+    let place = path.parent().unwrap_or(path).join("tmp");
+    for name in names {
+        fs::create_dir_all(place.join(name))?;
+    }
     let cases = names.iter().zip(hosts).map(|(name, host)| {
-        let places = host.places().join(" ");
-        format!("  {name}) exec nsenter {places} sh -c \"$*\" ;;\n")
+        let (places, place) = (host.places().join(" "), place.join(name));
+        format!("  {name}) exec nsenter {places} env TMPDIR={} sh -c \"$*\" ;;\n", place.display())
     });
     let cases: String = cases.collect();
     let script = format!(
