@@ -10,6 +10,10 @@
 //! The life of a block: `Waiting` (an operation in the queue), `Running` (the driver has it), free. A compound operation goes
 //! back to `Waiting` between two steps, at the front of the queue.
 
+mod ends;
+mod life;
+mod turns;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::num::NonZero;
@@ -17,12 +21,12 @@ use std::time::Duration;
 
 use atta_entry::Errno;
 
+use crate::Op;
 use crate::done::Done;
 use crate::driver::{Driver, Ended};
 use crate::machine::{Machine, Step};
 use crate::perform::perform;
-use crate::position::{Before, Position};
-use crate::{Op, Outcome};
+use crate::position::Position;
 
 /// Names an operation that was submitted; never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -366,264 +370,6 @@ impl<D: Driver, C> Proactor<D, C> {
         let claim = self.release(handle)?;
         let outcome = perform(&mut op);
         Some((claim, Done::new(outcome, Some(op))))
-    }
-}
-
-impl<D: Driver, C> Proactor<D, C> {
-    fn insert(&mut self, block: Block<C>) -> Handle {
-        self.held += 1;
-        if let Some(slot) = self.free.pop() {
-            let place = &mut self.blocks[slot as usize];
-            let generation = place.generation;
-            *place = Block { generation, ..block };
-            return Handle { slot, generation };
-        }
-        let slot = u32::try_from(self.blocks.len()).unwrap_or(u32::MAX);
-        self.blocks.push(block);
-        Handle { slot, generation: 0 }
-    }
-
-    /// The block of an operation that has not been freed.
-    fn block(&mut self, handle: Handle) -> Option<&mut Block<C>> {
-        let block = self.blocks.get_mut(handle.slot as usize)?;
-        (block.generation == handle.generation && !matches!(block.state, State::Free)).then_some(block)
-    }
-
-    /// Frees a block, and gives what the caller attached.
-    fn release(&mut self, handle: Handle) -> Option<C> {
-        let block = self.block(handle)?;
-        block.state = State::Free;
-        block.machine = None;
-        block.generation = block.generation.wrapping_add(1);
-        let (claim, position) = (block.claim.take(), block.position.take());
-        if let Some(id) = position.map(NonZero::get)
-            && let Some(position) = self.positions.get_mut(&id)
-        {
-            position.leave();
-            self.forget_position(id);
-        }
-        self.free.push(handle.slot);
-        self.held -= 1;
-        self.given_up -= usize::from(claim.is_none());
-        claim
-    }
-
-    /// An operation has ended for good.
-    fn tell(&mut self, handle: Handle, done: Done) {
-        if let Some(claim) = self.release(handle) {
-            self.told.push_back((handle, claim, done));
-        }
-    }
-
-    /// Starts what waits, up to the bound.
-    fn fill(&mut self) {
-        let most = self.limits.running.unwrap_or_else(|| self.driver.depth()).max(1);
-        while self.running < most
-            && let Some(handle) = self.waiting.pop_front()
-        {
-            let Some(block) = self.block(handle) else { continue };
-            let State::Waiting(op) = std::mem::replace(&mut block.state, State::Running) else { continue };
-            self.waits -= 1;
-            self.begin(handle, op);
-        }
-    }
-
-    /// Starts an operation, unless its position is in use.
-    fn begin(&mut self, handle: Handle, mut op: Box<Op>) {
-        let position = self.block(handle).and_then(|block| block.position).map(NonZero::get);
-        let before = match position {
-            None => Before::Start,
-            Some(position) => match self.positions.get_mut(&position) {
-                Some(position) => position.before(&mut op, handle),
-                None => Before::Ended(Err(Errno(libc::EBADF))),
-            },
-        };
-        match before {
-            Before::Start => {
-                if let Some(block) = self.block(handle) {
-                    block.borrows = op.borrows();
-                }
-                self.running += 1;
-                self.driver.start(handle.token(), op);
-            }
-            Before::Park => {
-                self.waits += 1;
-                if let Some(block) = self.block(handle) {
-                    block.state = State::Parked(op);
-                }
-            }
-            Before::Ended(outcome) => self.after(handle, op, outcome),
-        }
-    }
-
-    fn after_driver(&mut self, handle: Handle, done: Done) {
-        if let (outcome, Some(op)) = done.into_parts() {
-            self.after(handle, op, outcome);
-        }
-    }
-
-    /// What came of an operation of this driver.
-    fn done(&self, outcome: Outcome, op: Option<Box<Op>>) -> Done {
-        let is_open = outcome.is_ok() && matches!(op.as_deref(), Some(Op::Open { .. }));
-        Done::with_closer(outcome, op, if is_open { self.driver.closer() } else { None })
-    }
-
-    /// What follows when an operation of the driver, or of a position, has ended.
-    fn after(&mut self, handle: Handle, op: Box<Op>, outcome: Outcome) {
-        let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
-        let (stop, goes_on) = (block.stop.map(Stop::errno), block.machine.is_some());
-        if let Some(position) = block.position.map(NonZero::get) {
-            self.move_position(position, &op, outcome, goes_on.then_some(handle));
-        }
-        let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
-        if let Some(mut machine) = block.machine.take() {
-            let step = machine.next(Some((*op, outcome)), stop);
-            block.is_finishing = matches!(step, Step::Finish(_));
-            match step {
-                Step::Do(op) | Step::Finish(op) => {
-                    block.machine = Some(machine);
-                    block.state = State::Waiting(Box::new(op));
-                    self.waiting.push_front(handle);
-                    self.waits += 1;
-                }
-                Step::End(outcome, op) => {
-                    let done = self.done(outcome, op.map(Box::new));
-                    self.skip_position(handle);
-                    self.tell(handle, done);
-                }
-            }
-            return;
-        }
-        let was_cut = matches!(outcome, Err(Errno(libc::ECANCELED | libc::EINTR)));
-        let outcome = match stop {
-            Some(stop) if was_cut => Err(stop),
-            _ => outcome,
-        };
-        let done = self.done(outcome, Some(op));
-        self.tell(handle, done);
-    }
-
-    /// Moves a position, and lets the next who waits for it go on; not between two steps of a compound operation, which comes
-    /// first with its next one.
-    fn move_position(&mut self, id: u64, op: &Op, outcome: Outcome, goes_on: Option<Handle>) {
-        if let Some(position) = self.positions.get_mut(&id) {
-            position.after(op, outcome);
-            match goes_on {
-                Some(handle) => position.keep(handle),
-                None => self.pass_position(id),
-            }
-        }
-    }
-
-    /// An operation will not use its position.
-    fn skip_position(&mut self, handle: Handle) {
-        let taken = self.block(handle).and_then(|block| block.position.take());
-        let Some(id) = taken.map(NonZero::get) else { return };
-        if let Some(position) = self.positions.get_mut(&id) {
-            position.forget(handle);
-            position.leave();
-            // It may have been the next in turn.
-            self.pass_position(id);
-            self.forget_position(id);
-        }
-    }
-
-    /// Forgets a position that is closed, once nobody uses it.
-    fn forget_position(&mut self, id: u64) {
-        if self.positions.get(&id).is_some_and(Position::is_unused) {
-            self.positions.remove(&id);
-        }
-    }
-
-    /// Lets the next who waits for a position go on, if it is free.
-    fn pass_position(&mut self, id: u64) {
-        let Some(position) = self.positions.get_mut(&id) else { return };
-        let Some(next) = position.next() else { return };
-        if let Some(block) = self.block(next)
-            && let State::Parked(op) = std::mem::replace(&mut block.state, State::Running)
-        {
-            block.state = State::Waiting(op);
-            self.waiting.push_front(next);
-        }
-    }
-
-    /// Ends an operation with an error, as soon as can be.
-    fn stop(&mut self, handle: Handle, stop: Stop) -> bool {
-        let grace = self.limits.grace;
-        let Some(block) = self.block(handle) else { return false };
-        if block.claim.is_none() {
-            return false;
-        }
-        if block.stop.is_some() {
-            return true;
-        }
-        block.stop = Some(stop);
-        if !block.is_finishing {
-            self.cut(handle);
-        }
-        // It has not ended at once: the driver has it, or a machine cleans up.
-        if let (Some(grace), Some(_)) = (grace, self.block(handle)) {
-            self.set_alarm(self.driver.now() + grace, Alarm::GiveUp, handle);
-        }
-        true
-    }
-
-    /// Ends what an operation waits for or runs, with `ECANCELED`.
-    fn cut(&mut self, handle: Handle) {
-        let Some(block) = self.block(handle) else { return };
-        match std::mem::replace(&mut block.state, State::Running) {
-            State::Waiting(op) | State::Parked(op) => {
-                self.waits -= 1;
-                self.skip_position(handle);
-                self.after(handle, op, Err(Errno(libc::ECANCELED)));
-            }
-            State::Running => self.driver.cancel(handle.token()),
-            State::Free => {}
-        }
-    }
-
-    fn set_alarm(&mut self, at: Duration, alarm: Alarm, handle: Handle) {
-        // Alarms of what has ended are thrown away before they are many.
-        if self.alarms.len() > 2 * self.held + 64 {
-            let blocks = &self.blocks;
-            self.alarms.retain(|Reverse((_, _, handle))| {
-                blocks[handle.slot as usize].generation == handle.generation
-            });
-        }
-        self.alarms.push(Reverse((at, alarm, handle)));
-    }
-
-    /// Ends what is late, and gives up what does not end.
-    fn expire(&mut self) {
-        while let Some(&Reverse((at, alarm, handle))) = self.alarms.peek() {
-            // Those whose operation has ended are thrown away early, so that nobody wakes up for them.
-            if self.block(handle).is_none() {
-                self.alarms.pop();
-                continue;
-            }
-            if at > self.driver.now() {
-                return;
-            }
-            self.alarms.pop();
-            match alarm {
-                Alarm::Late => {
-                    self.stop(handle, Stop::Late);
-                }
-                Alarm::GiveUp => self.give_up(handle),
-            }
-        }
-    }
-
-    /// Tells the end of an operation that the driver still has.
-    fn give_up(&mut self, handle: Handle) {
-        let Some(block) = self.block(handle) else { return };
-        let borrows = block.borrows || block.machine.as_ref().is_some_and(|machine| machine.borrows());
-        if borrows {
-            return;
-        }
-        let (Some(stop), Some(claim)) = (block.stop, block.claim.take()) else { return };
-        self.given_up += 1;
-        self.told.push_back((handle, claim, Done::new(Err(stop.errno()), None)));
     }
 }
 
