@@ -65,7 +65,7 @@ impl Job for Cover {
 }
 
 /// How many numbers were marked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Marked(u64);
 
 impl Reduce for Marked {
@@ -213,32 +213,15 @@ struct Unpackable;
 
 impl Job for Unpackable {
     type Task = u32;
-    type Worker = Sum;
+    type Worker = Marked;
 
-    fn worker(&self, _index: usize) -> Sum {
-        Sum(0)
+    fn worker(&self, _index: usize) -> Marked {
+        Marked(0)
     }
 
-    fn run(&self, sum: &mut Sum, task: u32, queue: &mut Queue<'_, Self>) {
+    fn run(&self, sum: &mut Marked, task: u32, queue: &mut Queue<'_, Self>) {
         sum.0 += 1;
         (0..task).for_each(|next| queue.push(next));
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Sum(u64);
-
-impl Reduce for Sum {
-    fn merge(&mut self, other: &Self) {
-        self.0 += other.0;
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(self.0.to_le_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(|bytes| Self(u64::from_le_bytes(bytes)))
     }
 }
 
@@ -256,7 +239,7 @@ fn tasks_that_cannot_leave_a_rank_stay_or_are_an_error() {
             ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
         });
         match schedule {
-            ScheduleKind::Lifeline => assert_eq!(results[0].as_ref().unwrap(), &Some(Sum(16))),
+            ScheduleKind::Lifeline => assert_eq!(results[0].as_ref().unwrap(), &Some(Marked(16))),
             _ => {
                 let told = results[0].as_ref().unwrap_err().to_string();
                 assert!(told.contains("Job::pack"), "{told}");

@@ -148,15 +148,12 @@ impl Setup {
     /// A job of any size as `atta` would run it: one rank a host, threads that share its tasks, a dragonfly.
     #[must_use]
     pub fn atta(tree: Tree, schedule: ScheduleKind, ranks: u32, threads: u32, costs: Costs) -> Self {
-        // A single thread has no use for more work while it has a task: asking early only makes twice the messages.
-        let low_water = u64::from(threads > 1);
-        let engine = Config { schedule, low_water, ..Config::default() };
         Self {
             tree,
             costs,
             network: Network::interconnect(Topology::Dragonfly { hosts: 16, routers: 32 }, 1),
             ranks,
-            engine,
+            engine: Config { schedule, ..Config::default() },
             habits: Habits::atta(threads, &costs),
             disturbance: Disturbance::default(),
             count_pairs: false,

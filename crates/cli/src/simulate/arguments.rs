@@ -94,7 +94,8 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Protocol")]
     pub(crate) tree_width: u32,
 
-    /// Ask for work when fewer tasks than this wait [default: 1 with several threads, else 0: when none waits or runs]
+    /// Ask for work when fewer tasks than this wait; a rank of one thread asks when none waits or runs [default: 1; with
+    /// --paper 0]
     #[arg(long, value_name = "N", help_heading = "Protocol")]
     pub(crate) low_water: Option<u64>,
 
