@@ -1,56 +1,123 @@
-//! The result of one operation, for whoever waits for it: by blocking, or as a future. The request is in it until somebody
-//! takes it to carry it out, so that a waiter who comes early enough can do that itself.
+//! One operation between whoever submits it, the progress thread, and whoever waits for it: by blocking, or as a future. The
+//! request is in it until somebody takes it to carry it out, so that a waiter who comes early enough can do that itself.
+//! Other messages to the progress thread travel in the same way.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use crate::done::Done;
+use crate::inbox::{Letter, Node};
 use crate::proactor::{Handle, Terms, Work};
+use crate::service::Call;
 
-/// What was submitted.
-#[derive(Debug)]
+/// What is called with what came of an operation.
+pub(crate) type Continuation = Box<dyn FnOnce(Done) + Send>;
+
+/// What was submitted. Small: there may be millions.
 pub(crate) struct Request {
     pub(crate) work: Work,
-    pub(crate) terms: Terms,
+    /// Nanoseconds from when the progress thread has it.
+    within: Option<NonZero<u64>>,
+    position: Option<NonZero<u64>>,
+    /// None: whoever has the cell is told.
+    pub(crate) then: Option<Continuation>,
+    /// The continuation is called on the progress thread.
+    pub(crate) is_inline: bool,
+    /// It was cancelled before the proactor had it.
+    pub(crate) is_cancelled: bool,
+}
+
+impl Request {
+    pub(crate) fn new(work: Work, call: Call, then: Option<Continuation>, is_inline: bool) -> Self {
+        let nanoseconds = |within: Duration| u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
+        let within =
+            call.within.map(|within| NonZero::new(nanoseconds(within)).unwrap_or(NonZero::<u64>::MIN));
+        // No position has the number 0, nor ever the highest.
+        let position = call.position.map(|position| NonZero::new(position).unwrap_or(NonZero::<u64>::MAX));
+        Self { work, within, position, then, is_inline, is_cancelled: false }
+    }
+
+    /// How it is to be treated, from `now` on.
+    pub(crate) fn terms(&self, now: impl FnOnce() -> Duration) -> Terms {
+        let deadline = self.within.map(|within| now() + Duration::from_nanos(within.get()));
+        Terms { deadline, position: self.position.map(NonZero::get) }
+    }
+}
+
+/// What the progress thread is told.
+pub(crate) enum Message {
+    Submit(Request),
+    Cancel(Arc<Node<Cell>>),
+    AddPosition(u64, u64),
+    RemovePosition(u64),
+    CancelAll,
+    Close,
+}
+
+/// Who is to be told that an operation has ended: after the lock is free, and after others have ended as well.
+pub(crate) enum Waiter {
+    Thread(Thread),
+    Task(Waker),
+}
+
+impl Waiter {
+    pub(crate) fn wake(self) {
+        match self {
+            Self::Thread(thread) => thread.unpark(),
+            Self::Task(waker) => waker.wake(),
+        }
+    }
 }
 
 enum State {
     /// Nobody has begun with it.
-    Queued(Request),
+    Queued(Message),
     /// Whoever waits carries it out.
     Taken,
     /// The progress thread has it; the handle, once the proactor has given it one.
     Running(Option<Handle>),
-    /// It was cancelled before the proactor had it.
     Ended(Done),
     /// The result has been taken, or nobody will ask.
     Gone,
 }
 
-/// See the head of this file.
-pub(crate) struct Cell {
-    state: Mutex<(State, Option<Waker>, bool)>,
-    ended: Condvar,
+struct Inside {
+    state: State,
+    waiter: Option<Waiter>,
 }
 
+/// See the head of this file.
+pub(crate) struct Cell(Mutex<Inside>);
+
 impl Cell {
-    pub(crate) fn new(request: Request) -> Self {
-        Self { state: Mutex::new((State::Queued(request), None, false)), ended: Condvar::new() }
+    /// One that can be asked, and the letter to be sent.
+    pub(crate) fn new(request: Request) -> (Arc<Node<Self>>, Letter<Self>) {
+        Node::new(Self::of(Message::Submit(request)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, (State, Option<Waker>, bool)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One that only the progress thread sees.
+    pub(crate) fn letter(message: Message) -> Letter<Self> {
+        Node::letter(Self::of(message))
     }
 
-    /// Takes the request for the progress thread; none if a waiter has it. True: it has been cancelled meanwhile.
-    pub(crate) fn begin(&self) -> Option<(Request, bool)> {
-        let mut state = self.lock();
-        let is_cancelled = state.2;
-        match std::mem::replace(&mut state.0, State::Running(None)) {
-            State::Queued(request) => Some((request, is_cancelled)),
+    fn of(message: Message) -> Self {
+        Self(Mutex::new(Inside { state: State::Queued(message), waiter: None }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the message for the progress thread; none if a waiter has it.
+    pub(crate) fn begin(&self) -> Option<Message> {
+        let mut inside = self.lock();
+        match std::mem::replace(&mut inside.state, State::Running(None)) {
+            State::Queued(message) => Some(message),
             other => {
-                state.0 = other;
+                inside.state = other;
                 None
             }
         }
@@ -58,15 +125,14 @@ impl Cell {
 
     /// Notes by which handle the proactor knows it.
     pub(crate) fn set_handle(&self, handle: Handle) {
-        let mut state = self.lock();
-        if let State::Running(place) = &mut state.0 {
+        if let State::Running(place) = &mut self.lock().state {
             *place = Some(handle);
         }
     }
 
     /// The handle, if the proactor has it.
     pub(crate) fn handle(&self) -> Option<Handle> {
-        match self.lock().0 {
+        match self.lock().state {
             State::Running(handle) => handle,
             _ => None,
         }
@@ -74,83 +140,80 @@ impl Cell {
 
     /// Takes the request for a waiter, if nobody has begun with it and it is one operation without a position.
     pub(crate) fn take(&self) -> Option<Request> {
-        let mut state = self.lock();
-        let is_plain = matches!(
-            &state.0,
-            State::Queued(Request { work: Work::Op(_), terms: Terms { position: None, .. } })
-        );
-        if !is_plain || state.2 {
+        let mut inside = self.lock();
+        let State::Queued(Message::Submit(request)) = &inside.state else { return None };
+        if request.is_cancelled || request.position.is_some() || matches!(request.work, Work::Machine(_)) {
             return None;
         }
-        match std::mem::replace(&mut state.0, State::Taken) {
-            State::Queued(request) => Some(request),
+        match std::mem::replace(&mut inside.state, State::Taken) {
+            State::Queued(Message::Submit(request)) => Some(request),
             _ => None,
         }
     }
 
     /// Remembers that it is to be cancelled.
     pub(crate) fn cancel(&self) {
-        self.lock().2 = true;
+        if let State::Queued(Message::Submit(request)) = &mut self.lock().state {
+            request.is_cancelled = true;
+        }
     }
 
-    /// The operation has ended.
-    pub(crate) fn end(&self, done: Done) {
-        let mut state = self.lock();
+    /// The operation has ended. Whoever is given back is to be woken.
+    #[must_use]
+    pub(crate) fn end(&self, done: Done) -> Option<Waiter> {
+        let mut inside = self.lock();
         // Nobody will ask: what came of it is dropped, outside the lock.
-        let dropped = match state.0 {
+        let dropped = match inside.state {
             State::Gone => Some(done),
             _ => {
-                state.0 = State::Ended(done);
+                inside.state = State::Ended(done);
                 None
             }
         };
-        let waker = state.1.take();
-        drop(state);
+        let waiter = inside.waiter.take();
+        drop(inside);
         drop(dropped);
-        self.ended.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waiter
     }
 
     /// Whether it has ended and what came of it has not been taken.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.lock().0, State::Ended(_))
+        matches!(self.lock().state, State::Ended(_))
     }
 
     /// Blocks until it has ended, or `until`.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Option<Done> {
-        let mut state = self.lock();
         loop {
-            match std::mem::replace(&mut state.0, State::Gone) {
-                State::Ended(done) => return Some(done),
-                State::Gone => return None,
-                other => state.0 = other,
+            // It parks again if it was woken for something else.
+            if let Poll::Ready(done) = self.ask(|_| Waiter::Thread(std::thread::current())) {
+                return done;
             }
-            state = match until {
-                None => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return None;
-                    }
-                    self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(left) if left.is_zero() => return None,
+                Some(left) => std::thread::park_timeout(left),
+            }
         }
     }
 
     /// For a future.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Option<Done>> {
-        let mut state = self.lock();
-        match std::mem::replace(&mut state.0, State::Gone) {
+        self.ask(|known| match known {
+            Some(Waiter::Task(known)) if known.will_wake(waker) => Waiter::Task(known),
+            _ => Waiter::Task(waker.clone()),
+        })
+    }
+
+    /// What came of it, if it has ended; else it remembers who waits. None: it was taken before.
+    fn ask(&self, waiter: impl FnOnce(Option<Waiter>) -> Waiter) -> Poll<Option<Done>> {
+        let mut inside = self.lock();
+        match std::mem::replace(&mut inside.state, State::Gone) {
             State::Ended(done) => Poll::Ready(Some(done)),
             State::Gone => Poll::Ready(None),
             other => {
-                state.0 = other;
-                if !state.1.as_ref().is_some_and(|known| known.will_wake(waker)) {
-                    state.1 = Some(waker.clone());
-                }
+                inside.state = other;
+                let known = inside.waiter.take();
+                inside.waiter = Some(waiter(known));
                 Poll::Pending
             }
         }
@@ -158,23 +221,25 @@ impl Cell {
 
     /// Nobody will ask what came of it. Whether it has not ended yet.
     pub(crate) fn leave(&self) -> bool {
-        let mut state = self.lock();
-        let (is_pending, dropped) = match std::mem::replace(&mut state.0, State::Gone) {
+        let mut inside = self.lock();
+        let (is_pending, dropped) = match std::mem::replace(&mut inside.state, State::Gone) {
             State::Ended(done) => (false, Some(done)),
             State::Gone => (false, None),
-            queued @ State::Queued(_) => {
+            State::Queued(mut message) => {
                 // The progress thread will find it, and see that it is cancelled.
-                state.0 = queued;
-                state.2 = true;
+                if let Message::Submit(request) = &mut message {
+                    request.is_cancelled = true;
+                }
+                inside.state = State::Queued(message);
                 (false, None)
             }
             State::Running(handle) => {
-                state.0 = State::Running(handle);
+                inside.state = State::Running(handle);
                 (true, None)
             }
             State::Taken => (true, None),
         };
-        drop(state);
+        drop(inside);
         drop(dropped);
         is_pending
     }

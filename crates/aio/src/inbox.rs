@@ -1,15 +1,17 @@
-//! A list that any thread adds to without a lock, and one thread takes as a whole. It allocates a node for each item and
-//! nothing else. Nobody waits here: see [`Service`](crate::Service) for who wakes whom.
+//! A list that any thread adds to without a lock, and one thread takes as a whole. It allocates nothing: what is added brings
+//! its own link. Nobody waits here: see [`Service`](crate::Service) for who wakes whom.
 //!
 //! # Why it is right
-//! An item is added by making its node point to the head of the list and then putting it in the head's place, if that is still
-//! the same one. The taker puts nothing in the head's place, and so owns all that the old head leads to. A node is in the list
-//! once and leaves it for good, so a head that was seen before is the same node with the same rest below it: the usual danger
-//! of such lists, a node that left and came back, would need a pusher to hold on to a head that was taken and freed and
-//! allocated anew. Then the new node is the head again, and what the pusher's node points to is right: the pusher has not read
-//! anything through the old head.
+//! A node is added by making it point to the head of the list and then putting it in the head's place, if that is still the
+//! same one. The taker puts nothing in the head's place, and so owns all that the old head leads to. A node is in a list once
+//! at most: the right to add it is a [`Letter`], which is made with the node and used up. It leaves the list for good, so a
+//! head that was seen before is the same node with the same rest below it: the usual danger of such lists, a node that left
+//! and came back, would need a pusher to hold on to a head that was taken and freed and allocated anew. Then the new node is
+//! the head again, and what the pusher's node points to is right: the pusher has not read anything through the old head.
 
+use std::cell::Cell;
 use std::ptr;
+use std::sync::Arc;
 
 use crate::atomic::{AtomicPtr, Ordering};
 
@@ -18,24 +20,56 @@ pub(crate) struct Inbox<T> {
     head: AtomicPtr<Node<T>>,
 }
 
-struct Node<T> {
-    item: T,
-    below: *mut Node<T>,
+/// What can be in an inbox, once. It may be used while it is there.
+pub(crate) struct Node<T> {
+    content: T,
+    /// Of whoever has the letter, then of the list, then of whoever takes it.
+    below: Cell<*mut Self>,
 }
+
+/// The right to add a node to an inbox.
+pub(crate) struct Letter<T>(Arc<Node<T>>);
+
+impl<T> Node<T> {
+    /// A node, and the right to add it.
+    pub(crate) fn new(content: T) -> (Arc<Self>, Letter<T>) {
+        let letter = Self::letter(content);
+        (Arc::clone(&letter.0), letter)
+    }
+
+    /// A node that nobody asks for but the taker.
+    pub(crate) fn letter(content: T) -> Letter<T> {
+        Letter(Arc::new(Self { content, below: Cell::new(ptr::null_mut()) }))
+    }
+}
+
+impl<T> std::ops::Deref for Node<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.content
+    }
+}
+
+// SAFETY: as for its content: the link is reached by one thread at a time, see the head of this file.
+unsafe impl<T: Send> Send for Node<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Node<T> {}
 
 impl<T> Inbox<T> {
     pub(crate) fn new() -> Self {
         Self { head: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Adds an item. Whether the list was empty.
-    pub(crate) fn push(&self, item: T) -> bool {
-        let node = Box::into_raw(Box::new(Node { item, below: ptr::null_mut() }));
-        let mut below = self.head.load(Ordering::Relaxed);
+    /// Adds a node. Whether the list was empty.
+    pub(crate) fn push(&self, letter: Letter<T>) -> bool {
+        let node = Arc::into_raw(letter.0).cast_mut();
+        // A first look would cost as much as the exchange: mostly the list is empty.
+        let mut below = ptr::null_mut();
         loop {
-            // SAFETY: the node is this thread's until it is in the list.
-            unsafe { (*node).below = below };
-            match self.head.compare_exchange_weak(below, node, Ordering::Release, Ordering::Relaxed) {
+            // SAFETY: the letter was the one right to the link, and the node is not in the list yet.
+            unsafe { &*node }.below.set(below);
+            match self.head.compare_exchange(below, node, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return below.is_null(),
                 Err(now) => below = now,
             }
@@ -48,29 +82,25 @@ impl<T> Inbox<T> {
     }
 
     /// Takes all, and calls `f` with each in the order in which they were added.
-    pub(crate) fn take(&self, mut f: impl FnMut(T)) {
+    pub(crate) fn take(&self, mut f: impl FnMut(Arc<Node<T>>)) {
         let mut newest = self.head.swap(ptr::null_mut(), Ordering::Acquire);
         // Turn the list around.
         let mut oldest: *mut Node<T> = ptr::null_mut();
         while !newest.is_null() {
-            // SAFETY: the whole list was taken, so that its nodes are this thread's alone; each came from a box.
-            let node = unsafe { &mut *newest };
-            newest = std::mem::replace(&mut node.below, oldest);
-            oldest = node;
+            // SAFETY: the whole list was taken, so that its links are this thread's alone; the list keeps its nodes alive.
+            let below = unsafe { &*newest }.below.replace(oldest);
+            oldest = newest;
+            newest = below;
         }
         while !oldest.is_null() {
-            // SAFETY: as above, and each node is turned back into its box once.
-            let node = unsafe { Box::from_raw(oldest) };
-            oldest = node.below;
-            f(node.item);
+            // SAFETY: as above.
+            let next = unsafe { &*oldest }.below.get();
+            // SAFETY: it came from an `Arc`, and is turned back into it once.
+            f(unsafe { Arc::from_raw(oldest) });
+            oldest = next;
         }
     }
 }
-
-// SAFETY: items go from one thread to another, and nothing else of the list is reached by two at a time.
-unsafe impl<T: Send> Send for Inbox<T> {}
-// SAFETY: as above: no reference to an item is ever given out.
-unsafe impl<T: Send> Sync for Inbox<T> {}
 
 impl<T> Drop for Inbox<T> {
     fn drop(&mut self) {
@@ -86,11 +116,12 @@ mod tests {
     #[test]
     fn items_come_out_in_the_order_in_which_they_were_added() {
         let inbox = Inbox::new();
-        assert!(inbox.is_empty() && inbox.push(1) && !inbox.push(2) && !inbox.push(3));
+        assert!(inbox.is_empty() && inbox.push(Node::letter(1)));
+        assert!(!inbox.push(Node::letter(2)) && !inbox.push(Node::letter(3)));
         let mut taken = Vec::new();
-        inbox.take(|item| taken.push(item));
+        inbox.take(|node| taken.push(**node));
         assert_eq!(taken, [1, 2, 3]);
-        assert!(inbox.is_empty() && inbox.push(4));
+        assert!(inbox.is_empty() && inbox.push(Node::letter(4)));
     }
 
     #[test]
@@ -101,14 +132,15 @@ mod tests {
                 let inbox = Arc::clone(&inbox);
                 std::thread::spawn(move || {
                     for number in 0..10_000_u64 {
-                        inbox.push((thread, number));
+                        inbox.push(Node::letter((thread, number)));
                     }
                 })
             })
             .collect();
         let mut next = [0; 4];
         while next != [10_000; 4] {
-            inbox.take(|(thread, number)| {
+            inbox.take(|node| {
+                let (thread, number) = **node;
                 assert_eq!(next[thread as usize], number);
                 next[thread as usize] += 1;
             });
@@ -119,12 +151,16 @@ mod tests {
 
     #[test]
     fn what_nobody_takes_is_dropped() {
-        let item = Arc::new(());
+        let content = Arc::new(());
         let inbox = Inbox::new();
         for _ in 0..3 {
-            inbox.push(Arc::clone(&item));
+            inbox.push(Node::letter(Arc::clone(&content)));
         }
+        let (kept, letter) = Node::new(Arc::clone(&content));
+        inbox.push(letter);
         drop(inbox);
-        assert_eq!(Arc::strong_count(&item), 1);
+        assert_eq!(Arc::strong_count(&content), 2);
+        drop(kept);
+        assert_eq!(Arc::strong_count(&content), 1);
     }
 }

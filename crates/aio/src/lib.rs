@@ -16,6 +16,7 @@ mod atomic;
 mod buffer;
 mod cell;
 pub mod compound;
+mod crew;
 mod done;
 pub mod driver;
 mod executor;

@@ -13,19 +13,20 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::cell::{Cell, Request};
+use crate::cell::{Cell, Continuation, Message, Request, Waiter};
+use crate::crew;
 use crate::done::Done;
 use crate::driver::ring::{Ring, RingOptions};
 use crate::driver::threads::Threads;
 use crate::driver::{Driver, Wake};
 use crate::executor::{self, Executor};
 use crate::fork::Process;
-use crate::inbox::Inbox;
-use crate::proactor::{Handle, Limits, Proactor, Terms, Work};
+use crate::inbox::{Inbox, Letter, Node};
+use crate::proactor::{Limits, Proactor, Work};
 use crate::sleep::{Duty, Sleep};
 
 mod tracked;
@@ -120,38 +121,33 @@ pub struct ServiceCounts {
     pub run_by_waiter: u64,
 }
 
-/// What is to be told when an operation has ended.
-pub(crate) enum Claim {
-    Cell(Arc<Cell>),
+/// Who is told when an operation has ended.
+enum Claim {
+    Cell(Arc<Node<Cell>>),
     /// On the executor.
-    Then(Box<dyn FnOnce(Done) + Send>),
+    Apart(Continuation),
     /// On the progress thread.
-    Inline(Box<dyn FnOnce(Done) + Send>),
+    Inline(Continuation),
 }
 
-enum Message {
-    Submit(Request, Claim),
-    /// The request is in the cell, unless whoever waits for it has taken it.
-    Cell(Arc<Cell>),
-    /// The same, and what comes of it goes to a continuation.
-    Tracked(Arc<Cell>, Claim),
-    Cancel(Arc<Cell>),
-    AddPosition(u64, u64),
-    RemovePosition(u64),
-    CancelAll,
-    Close,
-}
+/// On cache lines of its own: others write to it while whoever submits writes to its neighbour.
+#[repr(align(128))]
+struct Apart<T>(T);
 
 struct Shared {
-    inbox: Inbox<Message>,
+    /// Written by whoever submits, and read by the progress thread all the time.
+    inbox: Apart<Inbox<Cell>>,
+    /// Written by whoever submits.
+    submitted: Apart<AtomicU64>,
+    /// Written by whoever ends operations: mostly the progress thread.
+    ended: Apart<AtomicU64>,
+    /// Hardly ever written, like what follows.
     sleep: Sleep,
     is_closed: AtomicBool,
     /// Whoever waits may carry an operation out.
     is_kernel: bool,
     waker: Arc<dyn Wake>,
-    pending: AtomicUsize,
-    pending_most: usize,
-    submitted: AtomicU64,
+    pending_most: Option<u64>,
     woken: AtomicU64,
     run_by_waiter: AtomicU64,
     next_position: AtomicU64,
@@ -167,8 +163,12 @@ pub struct Service {
 }
 
 impl Shared {
-    fn send(&self, message: Message) {
-        self.inbox.push(message);
+    fn tell(&self, message: Message) {
+        self.send(Cell::letter(message));
+    }
+
+    fn send(&self, letter: Letter<Cell>) {
+        self.inbox.0.push(letter);
         match self.sleep.duty() {
             Duty::None => {}
             Duty::Wake => {
@@ -181,30 +181,33 @@ impl Shared {
 
     /// Ends what came after the progress thread had ended.
     fn refuse(&self) {
-        let ended = |work: Work| {
+        self.inbox.0.take(|cell| {
+            let Some(Message::Submit(Request { work, then, .. })) = cell.begin() else { return };
             let op = match work {
                 Work::Op(op) => Some(op),
                 Work::Machine(_) => None,
             };
-            Done::new(Err(atta_entry::Errno(libc::ESHUTDOWN)), op)
-        };
-        self.inbox.take(|message| match message {
-            Message::Submit(request, Claim::Then(then) | Claim::Inline(then)) => {
-                executor::run(move || then(ended(request.work)));
-            }
-            Message::Submit(request, Claim::Cell(cell)) => cell.end(ended(request.work)),
-            Message::Tracked(cell, Claim::Then(then) | Claim::Inline(then)) => {
-                if let Some((request, _)) = cell.begin() {
-                    executor::run(move || then(ended(request.work)));
+            self.count_end();
+            let done = Done::new(Err(atta_entry::Errno(libc::ESHUTDOWN)), op);
+            match then {
+                Some(then) => executor::run(move || then(done)),
+                None => {
+                    if let Some(waiter) = cell.end(done) {
+                        waiter.wake();
+                    }
                 }
             }
-            Message::Cell(cell) => {
-                if let Some((request, _)) = cell.begin() {
-                    cell.end(ended(request.work));
-                }
-            }
-            _ => {}
         });
+    }
+
+    fn pending(&self) -> u64 {
+        // Ends first: each of them was submitted before.
+        let ended = self.ended.0.load(Ordering::Acquire);
+        self.submitted.0.load(Ordering::Relaxed).saturating_sub(ended)
+    }
+
+    fn count_end(&self) {
+        self.ended.0.fetch_add(1, Ordering::Release);
     }
 
     /// Counts one more operation, if there is room.
@@ -215,11 +218,13 @@ impl Shared {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Refused::Closed(work));
         }
-        if self.pending.fetch_add(1, Ordering::Relaxed) >= self.pending_most {
-            self.pending.fetch_sub(1, Ordering::Relaxed);
+        let before = self.submitted.0.fetch_add(1, Ordering::Relaxed);
+        if let Some(most) = self.pending_most
+            && before.saturating_sub(self.ended.0.load(Ordering::Acquire)) >= most
+        {
+            self.submitted.0.fetch_sub(1, Ordering::Relaxed);
             return Err(Refused::Full(work));
         }
-        self.submitted.fetch_add(1, Ordering::Relaxed);
         Ok(work)
     }
 }
@@ -253,23 +258,22 @@ impl Service {
         let process = Process::here();
         let executor = Executor::new(options.continuation_threads)?;
         let (told, made) = std::sync::mpsc::sync_channel(1);
-        let (limits, spin, pending_most) =
-            (options.limits, options.spin, options.pending.unwrap_or(usize::MAX));
-        let thread = std::thread::Builder::new().name("atta-progress".to_owned());
-        let progress = thread.spawn(move || {
+        let (limits, spin) = (options.limits, options.spin);
+        let pending_most = options.pending.map(|most| most as u64);
+        let progress = crew::start("atta-progress", move || {
             let driver = match make() {
                 Ok(driver) => driver,
                 Err(error) => return drop(told.send(Err(error))),
             };
             let shared = Arc::new(Shared {
-                inbox: Inbox::new(),
+                inbox: Apart(Inbox::new()),
+                submitted: Apart(AtomicU64::new(0)),
+                ended: Apart(AtomicU64::new(0)),
                 sleep: Sleep::new(),
                 is_closed: AtomicBool::new(false),
                 is_kernel: driver.is_kernel(),
                 waker: driver.waker(),
-                pending: AtomicUsize::new(0),
                 pending_most,
-                submitted: AtomicU64::new(0),
                 woken: AtomicU64::new(0),
                 run_by_waiter: AtomicU64::new(0),
                 next_position: AtomicU64::new(1),
@@ -277,8 +281,8 @@ impl Service {
                 executor: executor.identity(),
             });
             if told.send(Ok(Arc::clone(&shared))).is_ok() {
-                Progress { shared, proactor: Proactor::new(driver, limits), executor, is_closing: false }
-                    .run(spin);
+                let proactor = Proactor::new(driver, limits);
+                Progress { shared, proactor, executor, waiters: Vec::new(), is_closing: false }.run(spin);
             }
         })?;
         let shared = made.recv().unwrap_or_else(|_| Err(io::Error::other("the progress thread ended")))?;
@@ -290,10 +294,8 @@ impl Service {
     /// # Errors
     /// Nothing was submitted: see [`Refused`].
     pub fn submit(&self, work: impl Into<Work>, call: Call) -> Result<Pending, Refused> {
-        let work = self.shared.admit(work.into())?;
-        let cell = Arc::new(Cell::new(Request { work, terms: self.terms(call) }));
-        self.shared.send(Message::Cell(Arc::clone(&cell)));
-        Ok(Pending { cell, shared: Arc::clone(&self.shared), is_detached: false })
+        let (cell, shared) = self.submit_request(work.into(), call, None, false)?;
+        Ok(Pending { cell, shared, is_detached: false })
     }
 
     /// Submits an operation with a continuation, which is called once, on a thread of the service for continuations, in any
@@ -307,7 +309,7 @@ impl Service {
         call: Call,
         then: impl FnOnce(Done) + Send + 'static,
     ) -> Result<(), Refused> {
-        self.submit_claim(work.into(), call, Claim::Then(Box::new(then)))
+        self.submit_tracked(work, call, false, then).map(drop)
     }
 
     /// The same, with a continuation that is called on the progress thread: it must be tiny, since nothing else goes on
@@ -321,18 +323,20 @@ impl Service {
         call: Call,
         then: impl FnOnce(Done) + Send + 'static,
     ) -> Result<(), Refused> {
-        self.submit_claim(work.into(), call, Claim::Inline(Box::new(then)))
+        self.submit_tracked(work, call, true, then).map(drop)
     }
 
-    fn submit_claim(&self, work: Work, call: Call, claim: Claim) -> Result<(), Refused> {
+    fn submit_request(
+        &self,
+        work: Work,
+        call: Call,
+        then: Option<Continuation>,
+        is_inline: bool,
+    ) -> Result<(Arc<Node<Cell>>, Arc<Shared>), Refused> {
         let work = self.shared.admit(work)?;
-        self.shared.send(Message::Submit(Request { work, terms: self.terms(call) }, claim));
-        Ok(())
-    }
-
-    fn terms(&self, call: Call) -> Terms {
-        // The driver's clock is the progress thread's to read: it turns what is left into a time.
-        Terms { deadline: call.within, position: call.position }
+        let (cell, letter) = Cell::new(Request::new(work, call, then, is_inline));
+        self.shared.send(letter);
+        Ok((cell, Arc::clone(&self.shared)))
     }
 
     /// Adds a position in a file. Operations that name it read, write or move it one after the other, in the order in which
@@ -340,26 +344,26 @@ impl Service {
     #[must_use]
     pub fn add_position(&self, offset: u64) -> u64 {
         let position = self.shared.next_position.fetch_add(1, Ordering::Relaxed);
-        self.shared.send(Message::AddPosition(position, offset));
+        self.shared.tell(Message::AddPosition(position, offset));
         position
     }
 
     /// Forgets a position, once those who use it have ended; later ones end in `EBADF`.
     pub fn remove_position(&self, position: u64) {
-        self.shared.send(Message::RemovePosition(position));
+        self.shared.tell(Message::RemovePosition(position));
     }
 
     /// How many operations have been submitted and have not ended.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.shared.pending.load(Ordering::Relaxed)
+        usize::try_from(self.shared.pending()).unwrap_or(usize::MAX)
     }
 
     /// How often things have happened.
     #[must_use]
     pub fn counts(&self) -> ServiceCounts {
         ServiceCounts {
-            submitted: self.shared.submitted.load(Ordering::Relaxed),
+            submitted: self.shared.submitted.0.load(Ordering::Relaxed),
             woken: self.shared.woken.load(Ordering::Relaxed),
             run_by_waiter: self.shared.run_by_waiter.load(Ordering::Relaxed),
         }
@@ -370,7 +374,7 @@ impl Service {
     pub fn shutdown(mut self, within: Option<Duration>) -> bool {
         let until = within.map(|within| Instant::now() + within);
         self.shared.is_closed.store(true, Ordering::Relaxed);
-        self.shared.send(Message::Close);
+        self.shared.tell(Message::Close);
         while self.shared.process.is_here()
             && self.progress.as_ref().is_some_and(|thread| !thread.is_finished())
         {
@@ -391,8 +395,8 @@ impl Drop for Service {
             // The thread is not in this process.
             return;
         }
-        self.shared.send(Message::CancelAll);
-        self.shared.send(Message::Close);
+        self.shared.tell(Message::CancelAll);
+        self.shared.tell(Message::Close);
         if let Some(progress) = self.progress.take()
             && progress.thread().id() != std::thread::current().id()
             && !self.shared.executor.is_here()
@@ -412,7 +416,7 @@ impl std::fmt::Debug for Service {
 /// An operation that was submitted. It is a future; who has no executor of futures calls [`wait`](Self::wait). Dropped, it
 /// cancels the operation, whose buffers live as long as the kernel uses them.
 pub struct Pending {
-    cell: Arc<Cell>,
+    cell: Arc<Node<Cell>>,
     shared: Arc<Shared>,
     is_detached: bool,
 }
@@ -436,7 +440,7 @@ impl Pending {
     /// Ends the operation with `ECANCELED`, if it has not ended yet.
     pub fn cancel(&self) {
         self.cell.cancel();
-        self.shared.send(Message::Cancel(Arc::clone(&self.cell)));
+        self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
     }
 
     /// Lets it go on by itself; what comes of it is dropped.
@@ -457,8 +461,9 @@ impl Pending {
         let Some(Request { work: Work::Op(mut op), .. }) = self.cell.take() else { return };
         let outcome = crate::perform(&mut op);
         self.shared.run_by_waiter.fetch_add(1, Ordering::Relaxed);
-        self.shared.pending.fetch_sub(1, Ordering::Relaxed);
-        self.cell.end(Done::new(outcome, Some(op)));
+        self.shared.count_end();
+        // The one who would be woken is here.
+        let _ = self.cell.end(Done::new(outcome, Some(op)));
     }
 }
 
@@ -478,7 +483,7 @@ impl Future for Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if !self.is_detached && self.cell.leave() && self.shared.process.is_here() {
-            self.shared.send(Message::Cancel(Arc::clone(&self.cell)));
+            self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
         }
     }
 }
@@ -493,7 +498,9 @@ impl std::fmt::Debug for Pending {
 struct Progress {
     shared: Arc<Shared>,
     proactor: Proactor<Box<dyn Driver>, Claim>,
-    executor: Executor,
+    executor: Executor<Done>,
+    /// Who is to be woken once all that have ended are known to have.
+    waiters: Vec<Waiter>,
     is_closing: bool,
 }
 
@@ -516,7 +523,7 @@ impl Progress {
                 continue;
             }
             self.shared.sleep.lie_down();
-            if self.shared.inbox.is_empty() {
+            if self.shared.inbox.0.is_empty() {
                 self.advance(None);
             }
             self.shared.sleep.get_up();
@@ -526,61 +533,60 @@ impl Progress {
 
     /// Goes on with operations. Whether some have ended.
     fn advance(&mut self, at_most: Option<Duration>) -> bool {
-        let (executor, shared) = (&self.executor, &self.shared);
+        let Self { shared, proactor, executor, waiters, .. } = self;
         let mut ended = 0;
-        self.proactor.advance(at_most, |claim, done| {
+        proactor.advance(at_most, |claim, done| {
             ended += 1;
             // Before anybody hears of it, who may submit the next one at once.
-            shared.pending.fetch_sub(1, Ordering::Relaxed);
-            tell(executor, claim, done);
+            shared.count_end();
+            match claim {
+                Claim::Cell(cell) => waiters.extend(cell.end(done)),
+                Claim::Apart(then) => executor.push(then, done),
+                Claim::Inline(then) => executor::run(move || then(done)),
+            }
         });
+        // Whoever waits for several finds all of them, and is not woken for each.
+        waiters.drain(..).for_each(Waiter::wake);
         ended > 0
     }
 
     /// Takes what was submitted. Whether there was anything.
     fn read(&mut self) -> bool {
-        let shared = Arc::clone(&self.shared);
-        if shared.inbox.is_empty() {
+        let Self { shared, proactor, is_closing, .. } = self;
+        if shared.inbox.0.is_empty() {
             return false;
         }
-        shared.inbox.take(|message| match message {
-            Message::Submit(request, claim) => drop(self.submit(request, claim)),
-            Message::Cell(cell) => self.begin(&cell, Claim::Cell(Arc::clone(&cell))),
-            Message::Tracked(cell, claim) => self.begin(&cell, claim),
-            Message::Cancel(cell) => {
-                if let Some(handle) = cell.handle() {
-                    self.proactor.cancel(handle);
+        shared.inbox.0.take(|cell| {
+            // None: whoever waits for it has taken it.
+            let Some(message) = cell.begin() else { return };
+            match message {
+                Message::Submit(request) => submit(proactor, &cell, request),
+                Message::Cancel(cell) => {
+                    if let Some(handle) = cell.handle() {
+                        proactor.cancel(handle);
+                    }
                 }
+                Message::AddPosition(id, offset) => proactor.put_position(id, offset),
+                Message::RemovePosition(id) => proactor.remove_position(id),
+                Message::CancelAll => proactor.cancel_all(),
+                Message::Close => *is_closing = true,
             }
-            Message::AddPosition(id, offset) => self.proactor.put_position(id, offset),
-            Message::RemovePosition(id) => self.proactor.remove_position(id),
-            Message::CancelAll => self.proactor.cancel_all(),
-            Message::Close => self.is_closing = true,
         });
         true
     }
-
-    /// Submits what is in a cell, unless whoever waits for it has taken it.
-    fn begin(&mut self, cell: &Cell, claim: Claim) {
-        let Some((request, is_cancelled)) = cell.begin() else { return };
-        let handle = self.submit(request, claim);
-        cell.set_handle(handle);
-        if is_cancelled {
-            self.proactor.cancel(handle);
-        }
-    }
-
-    fn submit(&mut self, request: Request, claim: Claim) -> Handle {
-        let Request { work, mut terms } = request;
-        terms.deadline = terms.deadline.map(|within| self.proactor.driver().now() + within);
-        self.proactor.submit_unbounded(work, terms, claim)
-    }
 }
 
-fn tell(executor: &Executor, claim: Claim, done: Done) {
-    match claim {
-        Claim::Cell(cell) => cell.end(done),
-        Claim::Then(then) => executor.push(Box::new(move || then(done))),
-        Claim::Inline(then) => executor::run(move || then(done)),
+/// Submits what was in a cell.
+fn submit(proactor: &mut Proactor<Box<dyn Driver>, Claim>, cell: &Arc<Node<Cell>>, request: Request) {
+    let terms = request.terms(|| proactor.driver().now());
+    let claim = match (request.then, request.is_inline) {
+        (None, _) => Claim::Cell(Arc::clone(cell)),
+        (Some(then), false) => Claim::Apart(then),
+        (Some(then), true) => Claim::Inline(then),
+    };
+    let handle = proactor.submit_unbounded(request.work, terms, claim);
+    cell.set_handle(handle);
+    if request.is_cancelled {
+        proactor.cancel(handle);
     }
 }

@@ -68,7 +68,7 @@ impl Sleep {
 #[cfg(all(test, loom))]
 mod tests {
     use super::*;
-    use crate::inbox::Inbox;
+    use crate::inbox::{Inbox, Node};
     use loom::sync::Arc;
     use loom::thread;
 
@@ -83,7 +83,7 @@ mod tests {
                 .map(|number| {
                     let shared = Arc::clone(&shared);
                     thread::spawn(move || {
-                        shared.0.push(number);
+                        shared.0.push(Node::letter(number));
                         u32::from(shared.1.duty() == Duty::Wake)
                     })
                 })
@@ -111,7 +111,7 @@ mod tests {
             let adder = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    shared.0.push(1);
+                    shared.0.push(Node::letter(1));
                     let mut taken = 0;
                     if shared.1.duty() == Duty::Take {
                         shared.0.take(|_| taken += 1);

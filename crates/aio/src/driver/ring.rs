@@ -246,9 +246,10 @@ impl Driver for Ring {
     fn wait(&mut self, at_most: Option<Duration>, ended: &mut Vec<Ended>) {
         let before = ended.len();
         let has_rung = self.reap(ended);
-        let is_done = ended.len() > before || has_rung || at_most == Some(Duration::ZERO);
+        let mut is_done = ended.len() > before || has_rung || at_most == Some(Duration::ZERO);
         if !is_done {
             self.arm_bell();
+            is_done = self.on_threads > 0 && !self.threads.will_wait();
         }
         self.enter(if is_done { Some(Duration::ZERO) } else { at_most });
         self.reap(ended);

@@ -1,7 +1,7 @@
 //! A driver of threads that make system calls: where there is no ring, and for operations that a ring does not know. Threads
 //! start when there is work for them and stay. An operation that a thread has begun cannot be interrupted.
 
-use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,72 +9,77 @@ use atta_entry::Errno;
 
 use super::{Driver, Ended, Token, Wake};
 use crate::Op;
+use crate::crew::{self, Crew};
 use crate::perform::perform;
 
 /// Threads and what they share.
 pub struct Threads {
-    shared: Arc<Shared>,
+    crew: Arc<Crew<(Token, Box<Op>)>>,
+    ends: Arc<Ends>,
+    /// How many there are.
+    threads: usize,
     most: usize,
     started: Instant,
 }
 
-struct Shared {
+/// What has ended, and who is told.
+struct Ends {
     state: Mutex<State>,
-    /// For threads: there is work, or no more will come.
-    work: Condvar,
-    /// For the owner: something has ended, or somebody wakes it.
-    ended: Condvar,
-    /// Rung besides, where the owner waits for something else.
+    /// Something has ended, or somebody wakes the owner.
+    told: Condvar,
+    /// Rung instead, where the owner waits for something else.
     bell: Option<Arc<dyn Wake>>,
+    /// The list is not empty: to be looked at without the lock.
+    are_there: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    queued: VecDeque<(Token, Box<Op>)>,
     ended: Vec<Ended>,
-    threads: usize,
-    idle: usize,
     is_woken: bool,
-    is_over: bool,
+    /// The owner waits.
+    is_awaited: bool,
 }
 
-impl Shared {
+impl Ends {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread's life.
-    fn serve(&self) {
+    fn push(&self, ended: Ended) {
         let mut state = self.lock();
-        loop {
-            if let Some((token, mut op)) = state.queued.pop_front() {
-                drop(state);
-                let outcome = perform(&mut op);
-                state = self.lock();
-                let is_first = state.ended.is_empty();
-                state.ended.push(Ended::new(token, op, outcome));
-                if is_first {
-                    self.ended.notify_one();
-                    if let Some(bell) = &self.bell {
-                        bell.wake();
-                    }
-                }
-                continue;
-            }
-            if state.is_over {
-                return;
-            }
-            state.idle += 1;
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
+        state.ended.push(ended);
+        self.are_there.store(true, Ordering::Release);
+        self.tell(state);
+    }
+
+    /// Tells the owner, if it waits and nobody has told it yet.
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        if !std::mem::take(&mut state.is_awaited) {
+            return;
+        }
+        drop(state);
+        match &self.bell {
+            Some(bell) => bell.wake(),
+            None => self.told.notify_one(),
+        }
+    }
+
+    fn take(&self, ended: &mut Vec<Ended>) {
+        // Whoever pushes after this tells so, or is seen the next time.
+        if self.are_there.load(Ordering::Acquire) {
+            let mut state = self.lock();
+            self.are_there.store(false, Ordering::Relaxed);
+            ended.append(&mut state.ended);
         }
     }
 }
 
-impl Wake for Shared {
+impl Wake for Ends {
     fn wake(&self) {
-        self.lock().is_woken = true;
-        self.ended.notify_one();
+        let mut state = self.lock();
+        state.is_woken = true;
+        self.tell(state);
     }
 }
 
@@ -85,77 +90,84 @@ impl Threads {
         Self::with_bell(most, None)
     }
 
-    /// The same, and `bell` rings when something has ended.
+    /// The same, and `bell` rings when something has ended, for an owner who said that it [waits](Self::will_wait).
     pub(crate) fn with_bell(most: usize, bell: Option<Arc<dyn Wake>>) -> Self {
-        let shared = Shared { state: Mutex::default(), work: Condvar::new(), ended: Condvar::new(), bell };
-        Self { shared: Arc::new(shared), most: most.max(1), started: Instant::now() }
+        let ends =
+            Ends { state: Mutex::default(), told: Condvar::new(), bell, are_there: AtomicBool::new(false) };
+        let (crew, ends) = (Arc::new(Crew::new()), Arc::new(ends));
+        Self { crew, ends, threads: 0, most: most.max(1), started: Instant::now() }
     }
 
     /// Takes what has ended, without waiting.
     pub(crate) fn reap(&self, ended: &mut Vec<Ended>) {
-        ended.append(&mut self.shared.lock().ended);
+        self.ends.take(ended);
+    }
+
+    /// The owner waits for the bell from now on. False: something has ended already.
+    pub(crate) fn will_wait(&self) -> bool {
+        let mut state = self.ends.lock();
+        state.is_awaited = state.ended.is_empty();
+        state.is_awaited
+    }
+
+    fn add_thread(&mut self) {
+        let (crew, ends) = (Arc::clone(&self.crew), Arc::clone(&self.ends));
+        let serve = move || {
+            while let Some((token, mut op)) = crew.next() {
+                let outcome = perform(&mut op);
+                ends.push(Ended::new(token, op, outcome));
+            }
+        };
+        match crew::start("atta-aio", serve) {
+            Ok(_) => self.threads += 1,
+            // Those that are there will do it.
+            Err(_) if self.threads > 0 => {}
+            Err(error) => {
+                let errno = Errno(error.raw_os_error().unwrap_or(libc::EAGAIN));
+                if let Some((token, op)) = self.crew.take_back(|_| true) {
+                    self.ends.push(Ended::new(token, op, Err(errno)));
+                }
+            }
+        }
     }
 }
 
 impl Driver for Threads {
     fn start(&mut self, token: Token, op: Box<Op>) {
-        let mut state = self.shared.lock();
-        state.queued.push_back((token, op));
-        if state.idle >= state.queued.len() {
-            drop(state);
-            return self.shared.work.notify_one();
-        }
-        if state.threads == self.most {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name("atta-aio".to_owned()).spawn(move || shared.serve());
-        match thread {
-            Ok(_) => state.threads += 1,
-            // Those that are there will do it.
-            Err(_) if state.threads > 0 => {}
-            Err(error) => {
-                let errno = Errno(error.raw_os_error().unwrap_or(libc::EAGAIN));
-                if let Some((token, op)) = state.queued.pop_back() {
-                    state.ended.push(Ended::new(token, op, Err(errno)));
-                }
-                // Nobody else would ring.
-                state.is_woken = true;
-                if let Some(bell) = &self.shared.bell {
-                    bell.wake();
-                }
-            }
+        let is_short = self.crew.push((token, op));
+        if is_short && self.threads < self.most {
+            self.add_thread();
         }
     }
 
     fn cancel(&mut self, token: Token) {
-        let mut state = self.shared.lock();
-        let Some(at) = state.queued.iter().position(|(queued, _)| *queued == token) else { return };
-        if let Some((token, op)) = state.queued.remove(at) {
-            state.ended.push(Ended::new(token, op, Err(Errno(libc::ECANCELED))));
-            state.is_woken = true;
-            if let Some(bell) = &self.shared.bell {
-                bell.wake();
-            }
+        if let Some((token, op)) = self.crew.take_back(|(queued, _)| *queued == token) {
+            self.ends.push(Ended::new(token, op, Err(Errno(libc::ECANCELED))));
         }
     }
 
     fn wait(&mut self, at_most: Option<Duration>, ended: &mut Vec<Ended>) {
+        self.ends.take(ended);
+        if !ended.is_empty() || at_most == Some(Duration::ZERO) {
+            return;
+        }
         let until = at_most.map(|at_most| Instant::now() + at_most);
-        let mut state = self.shared.lock();
+        let mut state = self.ends.lock();
         while state.ended.is_empty() && !state.is_woken {
+            state.is_awaited = true;
             state = match until {
-                None => self.shared.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.ends.told.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         break;
                     }
-                    self.shared.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.ends.told.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        state.is_woken = false;
+        (state.is_awaited, state.is_woken) = (false, false);
+        self.ends.are_there.store(false, Ordering::Relaxed);
         ended.append(&mut state.ended);
     }
 
@@ -168,7 +180,7 @@ impl Driver for Threads {
     }
 
     fn waker(&self) -> Arc<dyn Wake> {
-        Arc::clone(&self.shared) as Arc<dyn Wake>
+        Arc::clone(&self.ends) as Arc<dyn Wake>
     }
 
     fn now(&self) -> Duration {
@@ -179,15 +191,13 @@ impl Driver for Threads {
 impl Drop for Threads {
     /// Threads end once nothing is queued. One that hangs in a system call is left behind, with what it uses.
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
-        self.shared.work.notify_all();
+        self.crew.close();
     }
 }
 
 impl std::fmt::Debug for Threads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.shared.lock();
-        let (threads, queued) = (state.threads, state.queued.len());
+        let (threads, queued) = (self.threads, self.crew.queued());
         f.debug_struct("Threads").field("threads", &threads).field("queued", &queued).finish_non_exhaustive()
     }
 }

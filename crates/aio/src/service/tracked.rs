@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Call, Claim, Message, Refused, Service, Shared};
-use crate::cell::{Cell, Request};
+use super::{Call, Refused, Service, Shared};
+use crate::cell::{Cell, Message};
 use crate::done::Done;
+use crate::inbox::Node;
 use crate::proactor::Work;
 
 /// An operation that was submitted with a continuation. Dropped, it lets the operation go on.
 pub struct Tracked {
-    cell: Arc<Cell>,
+    cell: Arc<Node<Cell>>,
     shared: Arc<Shared>,
 }
 
@@ -28,11 +29,8 @@ impl Service {
         is_inline: bool,
         then: impl FnOnce(Done) + Send + 'static,
     ) -> Result<Tracked, Refused> {
-        let work = self.shared.admit(work.into())?;
-        let cell = Arc::new(Cell::new(Request { work, terms: self.terms(call) }));
-        let claim = if is_inline { Claim::Inline(Box::new(then)) } else { Claim::Then(Box::new(then)) };
-        self.shared.send(Message::Tracked(Arc::clone(&cell), claim));
-        Ok(Tracked { cell, shared: Arc::clone(&self.shared) })
+        let (cell, shared) = self.submit_request(work.into(), call, Some(Box::new(then)), is_inline)?;
+        Ok(Tracked { cell, shared })
     }
 }
 
@@ -41,7 +39,7 @@ impl Tracked {
     pub fn cancel(&self) {
         if self.shared.process.is_here() {
             self.cell.cancel();
-            self.shared.send(Message::Cancel(Arc::clone(&self.cell)));
+            self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
         }
     }
 
@@ -55,7 +53,7 @@ impl Tracked {
         let Work::Op(mut op) = self.cell.take()?.work else { return None };
         let outcome = crate::perform(&mut op);
         self.shared.run_by_waiter.fetch_add(1, Ordering::Relaxed);
-        self.shared.pending.fetch_sub(1, Ordering::Relaxed);
+        self.shared.count_end();
         Some(Done::new(outcome, Some(op)))
     }
 }
