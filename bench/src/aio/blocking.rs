@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use atta_aio::Service;
+use atta_aio::{Options, Service};
 
 use super::place::Place;
 use super::port::{
@@ -27,13 +27,15 @@ const BURST: usize = 4;
 const MEDIAN_MOST: f64 = 300.0;
 const P99_MOST: f64 = 1000.0;
 
-type MakePort<'run> = Box<dyn Fn() -> Told<Box<dyn Port>> + Sync + 'run>;
+type MakePort<'run> = Box<dyn Fn(Option<&Arc<Service>>) -> Told<Box<dyn Port>> + Sync + 'run>;
 
-/// Somebody who submits, and the service behind, for its counts.
+/// Somebody who submits.
 struct Submitter<'run> {
     name: &'static str,
+    /// For how long the progress thread of a service looks around before it sleeps; none: there is no service. Each round has
+    /// a service of its own, so that none looks around while others are measured.
+    spin: Option<Duration>,
     make: MakePort<'run>,
-    service: Option<Arc<Service>>,
 }
 
 /// Runs the case in one place.
@@ -104,13 +106,10 @@ impl Job<'_> {
         let submitters = submitters(self.threads)?;
         let contenders = submitters.iter().map(|submitter| {
             Contender::new(submitter.name, || {
-                let before = submitter.service.as_ref().map(|service| service.counts());
-                let mut times = self.times(&submitter.make)?;
-                let woken = submitter
-                    .service
-                    .as_ref()
-                    .zip(before)
-                    .map_or(0, |(service, before)| service.counts().woken - before.woken);
+                let service =
+                    submitter.spin.map(|spin| service(None, |options| options.spin = spin)).transpose()?;
+                let mut times = self.times(&|| (submitter.make)(service.as_ref()))?;
+                let woken = service.map_or(0, |service| service.counts().woken);
                 #[expect(clippy::cast_precision_loss, reason = "a count of a short run")]
                 times.insert(0, woken as f64);
                 Ok(times)
@@ -158,7 +157,7 @@ impl Job<'_> {
     }
 
     /// The times of all submissions of one round, in ns.
-    fn times(&self, make: &MakePort<'_>) -> Told<Vec<f64>> {
+    fn times(&self, make: &(dyn Fn() -> Told<Box<dyn Port>> + Sync)) -> Told<Vec<f64>> {
         let barrier = Barrier::new(self.threads);
         std::thread::scope(|scope| {
             let started: Vec<_> = (0..self.threads)
@@ -175,7 +174,12 @@ impl Job<'_> {
         })
     }
 
-    fn submit_bursts(&self, thread: usize, make: &MakePort<'_>, barrier: &Barrier) -> Told<Vec<f64>> {
+    fn submit_bursts(
+        &self,
+        thread: usize,
+        make: &(dyn Fn() -> Told<Box<dyn Port>> + Sync),
+        barrier: &Barrier,
+    ) -> Told<Vec<f64>> {
         let port = make();
         barrier.wait();
         let mut port = port?;
@@ -210,31 +214,31 @@ impl Job<'_> {
 const AWAKE: &str = "service, awake";
 
 fn submitters<'run>(threads: usize) -> Told<Vec<Submitter<'run>>> {
-    let awake = service(None, |options| options.spin = Duration::from_secs(3600))?;
-    let usual = service(None, |_| {})?;
-    let futures = |name, service: Arc<Service>| {
-        let kept = Some(Arc::clone(&service));
+    let awake = Some(Duration::from_secs(3600));
+    let mut all = vec![
+        Submitter { name: AWAKE, spin: awake, make: by_service(ServicePort::futures) },
         Submitter {
-            name,
-            make: Box::new(move || Ok(Box::new(ServicePort::futures(&service)))),
-            service: kept,
-        }
-    };
-    let plain =
-        Submitter { name: "plain calls", make: Box::new(|| Ok(Box::new(Plain::default()))), service: None };
-    let mut all = vec![futures(AWAKE, Arc::clone(&awake)), futures("service", Arc::clone(&usual)), plain];
+            name: "service",
+            spin: Some(Options::default().spin),
+            make: by_service(ServicePort::futures),
+        },
+        Submitter { name: "plain calls", spin: None, make: Box::new(|_| Ok(Box::new(Plain::default()))) },
+    ];
     if threads == 1 {
-        let then = move || Ok(Box::new(ThenPort::new(&awake, false)) as Box<dyn Port>);
+        let make = by_service(|service| ThenPort::new(service, false));
+        all.push(Submitter { name: "continuations, awake", spin: awake, make });
         let runtime = tokio_runtime()?;
-        let tokio = move || Ok(Box::new(Tokio::new(&runtime)) as Box<dyn Port>);
-        let others: [(&'static str, MakePort<'run>); 5] = [
-            ("continuations, awake", Box::new(then)),
-            ("proactor, handed over at once", Box::new(|| Ok(Box::new(ProactorPort::new(true)?)))),
-            ("raw io_uring, entered at once", Box::new(|| Ok(Box::new(RawRing::new(64, true)?)))),
-            ("POSIX aio", Box::new(|| Ok(Box::new(PosixAio::default())))),
-            ("tokio", Box::new(tokio)),
+        let others: [(&'static str, MakePort<'run>); 4] = [
+            ("proactor, handed over at once", Box::new(|_| Ok(Box::new(ProactorPort::new(true)?)))),
+            ("raw io_uring, entered at once", Box::new(|_| Ok(Box::new(RawRing::new(64, true)?)))),
+            ("POSIX aio", Box::new(|_| Ok(Box::new(PosixAio::default())))),
+            ("tokio", Box::new(move |_| Ok(Box::new(Tokio::new(&runtime))))),
         ];
-        all.extend(others.map(|(name, make)| Submitter { name, make, service: None }));
+        all.extend(others.map(|(name, make)| Submitter { name, spin: None, make }));
     }
     Ok(all)
+}
+
+fn by_service<'run, P: Port + 'static>(make: impl Fn(&Arc<Service>) -> P + Sync + 'run) -> MakePort<'run> {
+    Box::new(move |service| Ok(Box::new(make(service.ok_or("there is no service")?))))
 }

@@ -129,23 +129,45 @@ impl Port for Plain {
     }
 }
 
+/// Longer than any transfer.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+/// How results of a service are waited for.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// As futures.
+    Future,
+    /// By [`Pending::wait`]: whoever waits carries out what nobody has begun.
+    Helping,
+    /// By [`Pending::wait_timeout`], which leaves all to the service.
+    Leaving,
+}
+
 /// A service, with the way that results are waited for.
 pub(crate) struct ServicePort {
     service: Arc<Service>,
     pending: VecDeque<Pending>,
-    /// Whether a waiter carries out what nobody has begun, or only awaits the future.
-    is_helping: bool,
+    wait: Wait,
 }
 
 impl ServicePort {
+    fn new(service: &Arc<Service>, wait: Wait) -> Self {
+        Self { service: Arc::clone(service), pending: VecDeque::new(), wait }
+    }
+
     /// Results are futures.
     pub(crate) fn futures(service: &Arc<Service>) -> Self {
-        Self { service: Arc::clone(service), pending: VecDeque::new(), is_helping: false }
+        Self::new(service, Wait::Future)
     }
 
     /// Results are waited for by [`Pending::wait`].
     pub(crate) fn helping(service: &Arc<Service>) -> Self {
-        Self { is_helping: true, ..Self::futures(service) }
+        Self::new(service, Wait::Helping)
+    }
+
+    /// Results are waited for, and the service carries everything out.
+    pub(crate) fn leaving(service: &Arc<Service>) -> Self {
+        Self::new(service, Wait::Leaving)
     }
 }
 
@@ -158,7 +180,11 @@ impl Port for ServicePort {
 
     fn wait(&mut self) -> Told<Vec<u8>> {
         let pending = self.pending.pop_front().ok_or("nothing runs")?;
-        told(if self.is_helping { pending.wait() } else { block_on(pending) })
+        told(match self.wait {
+            Wait::Future => block_on(pending),
+            Wait::Helping => pending.wait(),
+            Wait::Leaving => pending.wait_timeout(FOREVER).map_err(|_| "a transfer hangs")?,
+        })
     }
 }
 

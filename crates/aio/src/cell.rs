@@ -72,6 +72,9 @@ impl Waiter {
     }
 }
 
+/// For how long somebody who waits looks whether it has ended, before they sleep.
+const SPIN: Duration = Duration::from_micros(20);
+
 enum State {
     /// Nobody has begun with it.
     Queued(Message),
@@ -183,6 +186,7 @@ impl Cell {
 
     /// Blocks until it has ended, or `until`.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Option<Done> {
+        self.look_around();
         loop {
             // It parks again if it was woken for something else.
             if let Poll::Ready(done) = self.ask(|_| Waiter::Thread(std::thread::current())) {
@@ -192,6 +196,16 @@ impl Cell {
                 None => std::thread::park(),
                 Some(left) if left.is_zero() => return None,
                 Some(left) => std::thread::park_timeout(left),
+            }
+        }
+    }
+
+    /// What ends soon is not worth a sleep, from which to wake takes as long.
+    fn look_around(&self) {
+        if !self.has_ended() {
+            let start = Instant::now();
+            while !self.has_ended() && start.elapsed() < SPIN {
+                std::thread::yield_now();
             }
         }
     }

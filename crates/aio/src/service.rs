@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Before the progress thread sleeps it looks around for [`Options::spin`], so that under load nobody needs to wake it, which
-//! takes a system call; [`Service::counts`] tells how often somebody did. `sleep.rs` says why no wake-up is lost.
+//! takes a system call; [`Service::counts`] tells how often somebody did. `patience.rs` says when that is worth it, and
+//! `sleep.rs` why no wake-up is lost.
 
 use std::io;
 use std::sync::Arc;
@@ -29,7 +30,9 @@ use crate::inbox::{Inbox, Letter, Node};
 use crate::proactor::{Limits, Proactor, Work};
 use crate::sleep::{Duty, Sleep};
 
+mod patience;
 mod tracked;
+use patience::Patience;
 pub use tracked::Tracked;
 
 /// What carries operations out.
@@ -54,7 +57,8 @@ pub struct Options {
     pub pending: Option<usize>,
     /// Threads that run continuations; none: the progress thread does.
     pub continuation_threads: usize,
-    /// For how long the progress thread looks around before it sleeps.
+    /// For how long the progress thread looks around before it sleeps, at most: not where something to do has lately come less
+    /// often than that.
     pub spin: Duration,
 }
 
@@ -65,7 +69,7 @@ impl Default for Options {
             limits: Limits::default(),
             pending: None,
             continuation_threads: 2,
-            spin: Duration::from_micros(20),
+            spin: Duration::from_micros(50),
         }
     }
 }
@@ -506,11 +510,12 @@ struct Progress {
 
 impl Progress {
     fn run(mut self, spin: Duration) {
-        let mut busy_until = Instant::now() + spin;
+        let mut patience = Patience::new(spin, Instant::now());
         loop {
             let (had_mail, had_ends) = (self.read(), self.advance(Some(Duration::ZERO)));
+            let now = Instant::now();
             if had_mail || had_ends {
-                busy_until = Instant::now() + spin;
+                patience.something_happened(now);
                 continue;
             }
             if self.is_closing && self.proactor.pending() == 0 {
@@ -518,16 +523,16 @@ impl Progress {
                 self.shared.sleep.go();
                 return self.shared.refuse();
             }
-            if Instant::now() < busy_until {
-                std::hint::spin_loop();
+            if patience.is_left(now) {
+                // Whoever copies for it in the kernel may need this core.
+                std::thread::yield_now();
                 continue;
             }
             self.shared.sleep.lie_down();
-            if self.shared.inbox.0.is_empty() {
-                self.advance(None);
+            if self.shared.inbox.0.is_empty() && self.advance(None) {
+                patience.something_happened(Instant::now());
             }
             self.shared.sleep.get_up();
-            busy_until = Instant::now() + spin;
         }
     }
 
