@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::done::Done;
 use crate::inbox::{Letter, Node};
+use crate::patience::Patience;
 use crate::proactor::{Handle, Terms, Work};
 use crate::service::Call;
 
@@ -72,8 +73,13 @@ impl Waiter {
     }
 }
 
-/// For how long somebody who waits looks whether it has ended, before they sleep.
-const SPIN: Duration = Duration::from_micros(20);
+/// For how long somebody who waits looks whether it has ended before they sleep, at most.
+const SPIN: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// How long this thread usually waits.
+    static PATIENCE: std::cell::Cell<Option<Patience>> = const { std::cell::Cell::new(None) };
+}
 
 enum State {
     /// Nobody has begun with it.
@@ -186,7 +192,26 @@ impl Cell {
 
     /// Blocks until it has ended, or `until`.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Option<Done> {
-        self.look_around();
+        if self.has_ended() {
+            return self.park(until);
+        }
+        let start = Instant::now();
+        let mut patience = PATIENCE.take().unwrap_or_else(|| Patience::new(SPIN, start));
+        patience.begin(start);
+        let mut now = start;
+        while patience.is_left(now) && until.is_none_or(|until| now < until) && !self.has_ended() {
+            std::thread::yield_now();
+            now = Instant::now();
+        }
+        let done = self.park(until);
+        let now = Instant::now();
+        patience.was_busy(now, now);
+        PATIENCE.set(Some(patience));
+        done
+    }
+
+    /// Sleeps until it has ended.
+    fn park(&self, until: Option<Instant>) -> Option<Done> {
         loop {
             // It parks again if it was woken for something else.
             if let Poll::Ready(done) = self.ask(|_| Waiter::Thread(std::thread::current())) {
@@ -196,16 +221,6 @@ impl Cell {
                 None => std::thread::park(),
                 Some(left) if left.is_zero() => return None,
                 Some(left) => std::thread::park_timeout(left),
-            }
-        }
-    }
-
-    /// What ends soon is not worth a sleep, from which to wake takes as long.
-    fn look_around(&self) {
-        if !self.has_ended() {
-            let start = Instant::now();
-            while !self.has_ended() && start.elapsed() < SPIN {
-                std::thread::yield_now();
             }
         }
     }

@@ -25,6 +25,7 @@ mod fork;
 mod inbox;
 mod machine;
 mod op;
+mod patience;
 mod perform;
 mod position;
 mod proactor;

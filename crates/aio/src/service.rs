@@ -27,12 +27,11 @@ use crate::driver::{Driver, Wake};
 use crate::executor::{self, Executor};
 use crate::fork::Process;
 use crate::inbox::{Inbox, Letter, Node};
+use crate::patience::Patience;
 use crate::proactor::{Limits, Proactor, Work};
 use crate::sleep::{Duty, Sleep};
 
-mod patience;
 mod tracked;
-use patience::Patience;
 pub use tracked::Tracked;
 
 /// What carries operations out.
@@ -69,7 +68,7 @@ impl Default for Options {
             limits: Limits::default(),
             pending: None,
             continuation_threads: 2,
-            spin: Duration::from_micros(50),
+            spin: Duration::from_micros(100),
         }
     }
 }
@@ -512,10 +511,10 @@ impl Progress {
     fn run(mut self, spin: Duration) {
         let mut patience = Patience::new(spin, Instant::now());
         loop {
+            let began = Instant::now();
             let (had_mail, had_ends) = (self.read(), self.advance(Some(Duration::ZERO)));
-            let now = Instant::now();
             if had_mail || had_ends {
-                patience.something_happened(now);
+                patience.was_busy(began, Instant::now());
                 continue;
             }
             if self.is_closing && self.proactor.pending() == 0 {
@@ -523,14 +522,15 @@ impl Progress {
                 self.shared.sleep.go();
                 return self.shared.refuse();
             }
-            if patience.is_left(now) {
+            if patience.is_left(began) {
                 // Whoever copies for it in the kernel may need this core.
                 std::thread::yield_now();
                 continue;
             }
             self.shared.sleep.lie_down();
             if self.shared.inbox.0.is_empty() && self.advance(None) {
-                patience.something_happened(Instant::now());
+                let now = Instant::now();
+                patience.was_busy(now, now);
             }
             self.shared.sleep.get_up();
         }

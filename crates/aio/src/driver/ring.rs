@@ -23,8 +23,8 @@ const SILENT: u64 = u64::MAX - 1;
 /// The kernel moves no more than this at a time, whatever is asked for.
 const TRANSFER_MOST: usize = 0x7fff_f000;
 
-/// Reads of at least so many bytes go to threads of the kernel while others run: what is in memory already would else be copied
-/// by the thread that submits, one read after the other.
+/// Reads of at least so many bytes go to threads while others run: what is in memory already would else be copied by the thread
+/// that submits, one read after the other. Threads of the kernel would do it too, but often only one of them at a time.
 const COPIED_APART: usize = 128 << 10;
 
 /// How a ring is made.
@@ -210,7 +210,8 @@ fn errno_of(error: &io::Error) -> Errno {
 
 impl Driver for Ring {
     fn start(&mut self, token: Token, op: Box<Op>) {
-        if !self.takes(&op) {
+        let is_long = matches!(&*op, Op::Read { buffer, .. } if buffer.len() >= COPIED_APART);
+        if !self.takes(&op) || is_long && self.running() > 0 {
             self.on_threads += 1;
             return self.threads.start(token, op);
         }
@@ -218,13 +219,9 @@ impl Driver for Ring {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let others_run = self.slots.len() - self.free.len() > 1;
         // In its slot before the kernel hears of it: it does not move from there.
         let (_, op) = self.slots[slot].insert((token, op));
-        let is_long = matches!(&**op, Op::Read { buffer, .. } if buffer.len() >= COPIED_APART);
-        let flags = if is_long && others_run { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
-        let pushed =
-            entry(op).is_some_and(|entry| self.push(&entry.flags(flags).user_data(slot as u64)).is_ok());
+        let pushed = entry(op).is_some_and(|entry| self.push(&entry.user_data(slot as u64)).is_ok());
         if !pushed {
             self.hand_to_threads(slot);
         }
@@ -273,6 +270,11 @@ impl Driver for Ring {
 }
 
 impl Ring {
+    /// How many operations have begun and not ended.
+    fn running(&self) -> usize {
+        self.slots.len() - self.free.len() + self.on_threads
+    }
+
     /// Moves an operation that the ring cannot take to the threads.
     fn hand_to_threads(&mut self, slot: usize) {
         if let Some((token, op)) = self.slots[slot].take() {

@@ -1,15 +1,16 @@
-//! Whether it is worth looking around for something to do before sleeping: only where something has lately come soon. It
-//! knows no clock of its own.
+//! Whether it is worth looking around before sleeping: only where what is waited for has lately come soon. To fall asleep and to
+//! wake takes microseconds, on virtual machines tens of them. It knows no clock of its own.
 
 use std::time::{Duration, Instant};
 
-/// Looks around for a while after something happened, if the pauses before that were short.
-pub(super) struct Patience {
+/// Looks around for a while after there was something to do, if the pauses before that were short.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
     /// For how long at most.
     most: Duration,
     /// How long pauses are, by the last ones: each counts a quarter.
     usual: Duration,
-    /// When something happened last.
+    /// When there was something to do last.
     since: Instant,
 }
 
@@ -17,19 +18,24 @@ pub(super) struct Patience {
 const LONGEST: u32 = 4;
 
 impl Patience {
-    pub(super) fn new(most: Duration, now: Instant) -> Self {
+    pub(crate) fn new(most: Duration, now: Instant) -> Self {
         Self { most, usual: Duration::ZERO, since: now }
     }
 
-    /// The pause is over.
-    pub(super) fn something_happened(&mut self, now: Instant) {
-        let pause = now.saturating_duration_since(self.since).min(self.most.saturating_mul(LONGEST));
+    /// There was something to do, which ended the pause and has been done by `now`: it may itself have taken long.
+    pub(crate) fn was_busy(&mut self, began: Instant, now: Instant) {
+        let pause = began.saturating_duration_since(self.since).min(self.most.saturating_mul(LONGEST));
         self.usual = (self.usual.saturating_mul(3).saturating_add(pause)) / 4;
         self.since = now;
     }
 
+    /// A pause begins.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.since = now;
+    }
+
     /// Whether to go on looking around.
-    pub(super) fn is_left(&self, now: Instant) -> bool {
+    pub(crate) fn is_left(&self, now: Instant) -> bool {
         self.usual <= self.most && now.saturating_duration_since(self.since) < self.most
     }
 }
@@ -46,7 +52,7 @@ mod tests {
         let mut patience = Patience::new(MOST, now);
         for pause in pauses {
             now += Duration::from_micros(pause);
-            patience.something_happened(now);
+            patience.was_busy(now, now);
         }
         (patience, now)
     }
@@ -64,7 +70,7 @@ mod tests {
         assert!(!patience.is_left(now));
         for _ in 0..6 {
             now += Duration::from_micros(2);
-            patience.something_happened(now);
+            patience.was_busy(now, now);
         }
         assert!(patience.is_left(now));
     }
@@ -76,10 +82,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_done_is_no_pause() {
+        let (mut patience, mut now) = after([]);
+        for _ in 0..10 {
+            let began = now + Duration::from_micros(3);
+            now = began + Duration::from_millis(5);
+            patience.was_busy(began, now);
+        }
+        assert!(patience.is_left(now));
+    }
+
+    #[test]
     fn without_an_end_it_never_sleeps() {
         let start = Instant::now();
         let mut patience = Patience::new(Duration::MAX, start);
-        patience.something_happened(start + Duration::from_secs(100_000));
+        let later = start + Duration::from_secs(100_000);
+        patience.was_busy(later, later);
         assert!(patience.is_left(start + Duration::from_secs(300_000)));
     }
 }
