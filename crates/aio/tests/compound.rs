@@ -14,6 +14,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -116,6 +117,31 @@ fn elsewhere(scratch: &Scratch, test: &str) -> Option<Scratch> {
         return None;
     }
     Some(other)
+}
+
+/// What `truncate` of the system says.
+fn truncated_by_system(path: &Path) -> Outcome {
+    let path = c(path);
+    // SAFETY: the path ends with NUL and lives until the call returns.
+    match unsafe { libc::truncate(path.as_ptr(), 0) } {
+        0 => Ok(0),
+        _ => Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap())),
+    }
+}
+
+#[test]
+fn what_is_no_file_has_no_length() {
+    each(|proactor, scratch| {
+        let (pipe, socket) = (scratch.join("pipe"), scratch.join("socket"));
+        // SAFETY: the path ends with NUL and lives until the call returns.
+        assert_eq!(unsafe { libc::mkfifo(c(&pipe).as_ptr(), 0o600) }, 0);
+        let _listener = UnixListener::bind(&socket).unwrap();
+        for path in [pipe.as_path(), socket.as_path(), Path::new("/dev/null")] {
+            let expected = truncated_by_system(path);
+            assert_eq!(expected, Err(Errno::INVAL), "{path:?}");
+            assert_eq!(run(proactor, compound::truncate(place(path), 0)), expected, "{path:?}");
+        }
+    });
 }
 
 #[test]

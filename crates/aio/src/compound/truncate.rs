@@ -2,7 +2,7 @@
 //!
 //! | state | step | if it fails |
 //! | --- | --- | --- |
-//! | Start | `open` to write; an open file skips this | told |
+//! | Start | `open` to write; an open file skips this | `ENXIO` is told as `EINVAL`, as `truncate` says it of pipes and sockets; else told |
 //! | Opening | `ftruncate` | told, after closing |
 //! | Truncating | `close` | told |
 //!
@@ -44,7 +44,10 @@ impl Truncate {
 
 impl Steps for Truncate {
     fn step(&mut self, _: Op, outcome: Outcome, held: &mut Held) -> Result<Next, Errno> {
-        let value = outcome?;
+        let value = match (&self.state, outcome) {
+            (State::Opening, Err(Errno(libc::ENXIO))) => return Err(Errno::INVAL),
+            (_, outcome) => outcome?,
+        };
         match &self.state {
             State::Start(place) if place.is_file() => {
                 let fd = place.dir.clone();
