@@ -4,8 +4,6 @@
 use atta_aio::{Fd, Machine, Op, Outcome, Step, Work};
 use atta_entry::Errno;
 
-use crate::truncate::stopped;
-
 /// See the head of this file.
 pub(crate) struct Append {
     write: Option<Op>,
@@ -27,6 +25,14 @@ impl Append {
             Work::Op(op) => Work::Machine(Box::new(Self { write: Some(*op), fd, written: None })),
             Work::Machine(_) => work,
         }
+    }
+}
+
+/// The error that somebody wanted, for what was cut short.
+fn stopped(outcome: Outcome, stop: Option<Errno>) -> Outcome {
+    match (outcome, stop) {
+        (Err(Errno(libc::ECANCELED | libc::EINTR)), Some(stop)) => Err(stop),
+        _ => outcome,
     }
 }
 

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use atta_aio::{Call, Machine, Op, Work};
+use atta_aio::{Call, Work};
 use atta_entry::Errno;
 
 use crate::answer::Answer;
@@ -30,13 +30,8 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    pub(crate) fn new(op: Op) -> Self {
-        Self { work: op.into(), answer: Answer::Nothing, positioned: None, closes: None }
-    }
-
-    pub(crate) fn machine(machine: impl Machine + 'static) -> Self {
-        let work = Work::Machine(Box::new(machine));
-        Self { work, answer: Answer::Nothing, positioned: None, closes: None }
+    pub(crate) fn new(work: impl Into<Work>) -> Self {
+        Self { work: work.into(), answer: Answer::Nothing, positioned: None, closes: None }
     }
 
     pub(crate) fn answer(self, answer: Answer) -> Self {

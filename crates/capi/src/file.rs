@@ -2,11 +2,10 @@
 
 use std::ffi::{c_int, c_uint};
 
-use atta_aio::{Op, Place, Sync};
+use atta_aio::{Op, Place, Sync, compound};
 
 use crate::arguments::{Text, fd, natural};
 use crate::call::{Ask, calls};
-use crate::truncate::Truncate;
 
 calls! {
     "`ftruncate(2)`."
@@ -16,7 +15,7 @@ calls! {
 
     "`truncate(2)`."
     fn [pxfs_truncate, pxfs_truncate64](path: Text, length: i64) {
-        Ask::machine(Truncate::new(path.path()?, natural(length)?))
+        Ask::new(compound::truncate(Place::path(path.path()?), natural(length)?))
     }
 
     "`fsync(2)`."

@@ -31,5 +31,4 @@ mod operation;
 pub mod options;
 mod position;
 pub mod stat;
-mod truncate;
 pub mod wait;

@@ -107,6 +107,8 @@ static void sizes(void)
     DID(pxfs_truncate64("size", 20, NULL, NULL));
     CHECK(fstat(fd, &st) == 0 && st.st_size == 20);
     CHECK(ended(pxfs_truncate("is-not-there", 20, NULL, NULL)) == ENOENT);
+    CHECK(mkfifo("pipe", 0600) == 0 && truncate("pipe", 20) == -1 && errno == EINVAL);
+    CHECK(ended(pxfs_truncate("pipe", 20, NULL, NULL)) == EINVAL);
     /* The original made this file shorter. */
     DID(pxfs_fallocate(fd, 0, 5, NULL, NULL));
     CHECK(fstat(fd, &st) == 0 && st.st_size == 20);
