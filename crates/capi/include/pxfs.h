@@ -82,13 +82,17 @@ int pxfs_lseek64(int fd, int64_t offset, int whence, int64_t *offset_out, pxfs_c
 int pxfs_copy_file_range(int fd_in, int64_t *off_in, int fd_out, int64_t *off_out, size_t len, unsigned int flags,
                          ssize_t *copied, pxfs_cb cb, void *cdat);
 
-/* Length, and what is durable. pxfs_fallocate never makes a file shorter; EOPNOTSUPP where the file system cannot. */
+/* Length, and what is durable. pxfs_fallocate is that of the thesis, as posix_fallocate(3); pxfs_fallocate_mode is Linux's
+ * fallocate(2) with its modes (FALLOC_FL_KEEP_SIZE and so on). Neither makes a file shorter: FALLOC_FL_COLLAPSE_RANGE is
+ * refused with EOPNOTSUPP, which is also the status where the file system cannot. */
 int pxfs_ftruncate(int fd, off_t length, pxfs_cb cb, void *cdat);
 int pxfs_ftruncate64(int fd, int64_t length, pxfs_cb cb, void *cdat);
 int pxfs_truncate(const char *path, off_t length, pxfs_cb cb, void *cdat);
 int pxfs_truncate64(const char *path, int64_t length, pxfs_cb cb, void *cdat);
 int pxfs_fallocate(int fd, off_t offset, off_t length, pxfs_cb cb, void *cdat);
 int pxfs_fallocate64(int fd, int64_t offset, int64_t length, pxfs_cb cb, void *cdat);
+int pxfs_fallocate_mode(int fd, int mode, off_t offset, off_t length, pxfs_cb cb, void *cdat);
+int pxfs_fallocate_mode64(int fd, int mode, int64_t offset, int64_t length, pxfs_cb cb, void *cdat);
 int pxfs_fsync(int fd, pxfs_cb cb, void *cdat);
 int pxfs_fdatasync(int fd, pxfs_cb cb, void *cdat);
 int pxfs_sync_file_range(int fd, int64_t offset, int64_t nbytes, unsigned int flags, pxfs_cb cb, void *cdat);

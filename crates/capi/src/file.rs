@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use atta_aio::{Op, Place, Sync, compound};
+use atta_entry::Errno;
 
 use crate::arguments::{Text, fd, natural};
 use crate::call::{Ask, calls};
@@ -37,6 +38,15 @@ calls! {
     fn [pxfs_fallocate, pxfs_fallocate64](number: c_int, offset: i64, length: i64) {
         let (offset, bytes) = (natural(offset)?, natural(length)?);
         Ask::new(Op::Allocate { fd: fd(number)?, mode: 0, offset, bytes })
+    }
+
+    "`fallocate(2)`, but for what makes a file shorter."
+    fn [pxfs_fallocate_mode, pxfs_fallocate_mode64](number: c_int, mode: c_int, offset: i64, length: i64) {
+        let (fd, offset, bytes) = (fd(number)?, natural(offset)?, natural(length)?);
+        if mode & libc::FALLOC_FL_COLLAPSE_RANGE != 0 {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        Ask::new(Op::Allocate { fd, mode, offset, bytes })
     }
 
     "`posix_fadvise(3)`."

@@ -125,6 +125,25 @@ static void sizes(void)
     CHECK(close(fd) == 0 && close(to) == 0);
 }
 
+/* Modes of fallocate: reserved room beyond the end, zeros, a hole, room in the middle. Not each file system knows each. */
+static void allocated(void)
+{
+    struct stat st;
+    int fd = opened("room", O_RDWR | O_CREAT), hole;
+    CHECK(pwrite(fd, "0123456789", 10, 0) == 10);
+    DID(pxfs_fallocate_mode(fd, 0, 10, 10, NULL, NULL));
+    CHECK(fstat(fd, &st) == 0 && st.st_size == 20);
+    DID(pxfs_fallocate_mode64(fd, FALLOC_FL_KEEP_SIZE, 1 << 20, 4096, NULL, NULL));
+    CHECK(fstat(fd, &st) == 0 && st.st_size == 20 && st.st_blocks >= 8);
+    hole = ended(pxfs_fallocate_mode(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2, 3, NULL, NULL));
+    CHECK(hole == 0 || hole == EOPNOTSUPP);
+    CHECK(fstat(fd, &st) == 0 && st.st_size == 20 && pread(fd, buf, 10, 0) == 10);
+    CHECK(memcmp(buf, hole == 0 ? "01\0\0\0" "56789" : "0123456789", 10) == 0);
+    CHECK(ended(pxfs_fallocate_mode(fd, FALLOC_FL_PUNCH_HOLE, 0, 1, NULL, NULL)) == EOPNOTSUPP);
+    CHECK(pxfs_fallocate_mode(fd, FALLOC_FL_COLLAPSE_RANGE, 0, 4096, NULL, NULL) == -1 && errno == EOPNOTSUPP);
+    CHECK(fstat(fd, &st) == 0 && st.st_size == 20 && close(fd) == 0);
+}
+
 static void status(void)
 {
     struct stat mine, theirs;
@@ -318,6 +337,7 @@ int main(int argc, char **argv)
     opening();
     transfer();
     sizes();
+    allocated();
     status();
     attributes();
     names();

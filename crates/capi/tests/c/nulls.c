@@ -161,6 +161,7 @@ static void bad_descriptors(int bad)
     REFUSED(EBADF, pxfs_ftruncate64(bad, 0, C));
     REFUSED(EBADF, pxfs_fallocate(bad, 0, 1, C));
     REFUSED(EBADF, pxfs_fallocate64(bad, 0, 1, C));
+    REFUSED(EBADF, pxfs_fallocate_mode(bad, 0, 0, 1, C));
     REFUSED(EBADF, pxfs_fsync(bad, C));
     REFUSED(EBADF, pxfs_fdatasync(bad, C));
     REFUSED(EBADF, pxfs_sync_file_range(bad, 0, 1, 0, C));
@@ -191,6 +192,8 @@ static void bad_numbers(void)
     REFUSED(EINVAL, pxfs_ftruncate(0, -1, C));
     REFUSED(EINVAL, pxfs_truncate("/x", -1, C));
     REFUSED(EINVAL, pxfs_fallocate(0, -1, 1, C));
+    REFUSED(EINVAL, pxfs_fallocate_mode(0, 0, 0, -1, C));
+    REFUSED(EOPNOTSUPP, pxfs_fallocate_mode(0, FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_KEEP_SIZE, 0, 1, C));
     REFUSED(EINVAL, pxfs_fadvise(0, 0, -1, 0, C));
     REFUSED(EINVAL, pxfs_sync_file_range(0, -1, 1, 0, C));
     REFUSED(EINVAL, pxfs_fchmodat(AT_FDCWD, "/x", 0600, 1 << 30, C));
