@@ -38,6 +38,42 @@ struct nothing {};
     throw std::system_error(error, std::generic_category(), what);
 }
 
+namespace detail {
+
+/// What an operation leads to, for a promise: std::promise, or one of another library with the same functions.
+template <class Result, class Promise>
+struct promised {
+    const char *name = "";
+    Result result{};
+    Promise promise;
+
+    void keep(int status)
+    {
+        if (status == 0)
+            promise.set_value(std::move(result));
+        else
+            promise.set_exception(
+                std::make_exception_ptr(std::system_error(status, std::generic_category(), name)));
+    }
+};
+
+/// Submits an operation: its future. Kept is a promised with a continuation, ended. What went wrong with that is in the future,
+/// too.
+template <class Kept, class Submit>
+auto submit_promised(const char *name, Submit &submit)
+{
+    auto shared = std::make_unique<Kept>();
+    shared->name = name;
+    auto future = shared->promise.get_future();
+    if (submit(&shared->result, &Kept::ended, shared.get()) == 0)
+        static_cast<void>(shared.release()); // the continuation's from here on
+    else
+        shared->keep(errno);
+    return future;
+}
+
+} // namespace detail
+
 /// An operation that has not been submitted. Submit is called with (Result *, pxfs_cb, void *) and does what a function of
 /// pxfs.h does: 0, or -1 with errno.
 template <class Result, class Submit>
@@ -54,14 +90,7 @@ public:
     /// Submits it. What went wrong with that is in the future, too.
     std::future<Result> as_future() &&
     {
-        auto shared = std::make_unique<promised>();
-        shared->name = name_;
-        auto future = shared->promise.get_future();
-        if (submit_(&shared->result, &promised::ended, shared.get()) == 0)
-            static_cast<void>(shared.release()); // the continuation's from here on
-        else
-            shared->keep(errno);
-        return future;
+        return detail::submit_promised<promised>(name_, submit_);
     }
 
 private:
@@ -101,20 +130,7 @@ private:
         }
     };
 
-    struct promised {
-        const char *name = "";
-        Result result{};
-        std::promise<Result> promise;
-
-        void keep(int status)
-        {
-            if (status == 0)
-                promise.set_value(std::move(result));
-            else
-                promise.set_exception(
-                    std::make_exception_ptr(std::system_error(status, std::generic_category(), name)));
-        }
-
+    struct promised : detail::promised<Result, std::promise<Result>> {
         static int ended(void *data, int status) noexcept
         {
             std::unique_ptr<promised> self(static_cast<promised *>(data));

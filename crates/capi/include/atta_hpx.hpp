@@ -1,5 +1,6 @@
 // atta_hpx.hpp: operations of atta.hpp as hpx::future. Compiled only where HPX is found; without it this header is empty.
-// The tests of this project compile it without HPX. With HPX it has not been compiled or run by them.
+// The tests of this project compile it without HPX, and run it with a stand-in for HPX. With HPX itself it has not been
+// compiled or run.
 //
 // A thread of the library is no thread of HPX: it registers with the runtime once, and then has an HPX thread set the value,
 // so that what hangs on the future runs where HPX wants it (as HPX's own example async_io_external.cpp does). HPX's runtime
@@ -13,7 +14,6 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include <hpx/future.hpp>
 #include <hpx/runtime.hpp>
@@ -46,20 +46,7 @@ private:
 };
 
 template <class Result>
-struct hpx_promised {
-    const char *name = "";
-    Result result{};
-    hpx::promise<Result> promise;
-
-    void keep(int status)
-    {
-        if (status == 0)
-            promise.set_value(std::move(result));
-        else
-            promise.set_exception(
-                std::make_exception_ptr(std::system_error(status, std::generic_category(), name)));
-    }
-
+struct hpx_promised : promised<Result, hpx::promise<Result>> {
     static int ended(void *data, int status) noexcept
     {
         thread_local hpx_thread registered;
@@ -79,14 +66,7 @@ struct hpx_promised {
 template <class Result, class Submit>
 hpx::future<Result> hpx_call(const char *name, Submit submit)
 {
-    auto shared = std::make_unique<detail::hpx_promised<Result>>();
-    shared->name = name;
-    auto future = shared->promise.get_future();
-    if (submit(&shared->result, &detail::hpx_promised<Result>::ended, shared.get()) == 0)
-        static_cast<void>(shared.release()); // the continuation's from here on
-    else
-        shared->keep(errno);
-    return future;
+    return detail::submit_promised<detail::hpx_promised<Result>>(name, submit);
 }
 
 } // namespace atta
