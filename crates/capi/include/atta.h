@@ -97,7 +97,8 @@ int atta_wait(atta_op op, int timeout_ms, int *status);
 int atta_wait_all(int timeout_ms);
 
 /* Ends an operation with ECANCELED if it has not ended yet. It may still end in any other way. Its memory must stay until
- * its continuation was called, or until atta_wait has returned 0. op stays valid. */
+ * its continuation was called, or until atta_wait has returned 0. op stays valid. A pxfs_close that ends so before it has begun
+ * leaves the descriptor open. */
 int atta_cancel(atta_op op);
 
 /* Gives op back; the operation goes on. */

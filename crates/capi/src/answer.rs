@@ -1,12 +1,14 @@
 //! Where the result of an operation goes: into the memory that the program named, in the form of the POSIX call.
 
 use std::ffi::c_int;
+use std::os::fd::RawFd;
 
 use atta_aio::Op;
 use atta_entry::Errno;
 
 use crate::arguments::Out;
 use crate::face;
+use crate::position::Known;
 
 /// What a program is to find when its operation has ended well. After an error nothing is stored.
 pub(crate) enum Answer {
@@ -22,6 +24,8 @@ pub(crate) enum Answer {
     StatFs(Out<libc::statfs>),
     /// Bytes that were copied; both offsets move by as many.
     Copied(Out<isize>, [(Out<i64>, i64); 2]),
+    /// Nothing; but where the descriptor was at is forgotten.
+    Closed(RawFd, Known),
 }
 
 impl Answer {
@@ -30,6 +34,7 @@ impl Answer {
         let count = isize::try_from(number).map_err(|_| Errno(libc::EOVERFLOW));
         match self {
             Self::Nothing => {}
+            Self::Closed(_, known) => face::end_position(*known),
             Self::Descriptor(out) => {
                 let fd = c_int::try_from(number).map_err(|_| Errno::IO)?;
                 // The number may have belonged to a file that was closed behind our back.
@@ -46,6 +51,18 @@ impl Answer {
             Self::Stat(_) | Self::Statx(_) | Self::StatFs(_) => self.store_status(op.ok_or(Errno::IO)?)?,
         }
         Ok(())
+    }
+
+    /// It ended with an error: nothing is stored. What was given up has no operation any more.
+    pub(crate) fn failed(&self, errno: Errno, op: Option<&Op>) {
+        match (self, errno.0, op) {
+            // A close that was not begun: the file is still open, and where it was.
+            (Self::Closed(fd, known), libc::ECANCELED | libc::ETIMEDOUT, Some(_)) => {
+                face::keep_position(*fd, *known);
+            }
+            (Self::Closed(_, known), ..) => face::end_position(*known),
+            _ => {}
+        }
     }
 
     fn store_status(&self, op: &Op) -> Result<(), Errno> {

@@ -16,7 +16,6 @@ use crate::append::Append;
 use crate::arguments::{Callback, Data};
 use crate::face::{self, Face};
 use crate::operation::{self, Operation, Sequel};
-use crate::position::Positions;
 use crate::wait;
 
 /// What a program asks for.
@@ -88,13 +87,16 @@ fn fail(Errno(error): Errno) -> c_int {
 }
 
 fn submit(face: &Face, ask: Ask, callback: Callback, data: Data) -> Result<(), Errno> {
-    let Ask { mut work, answer, positioned, closes } = ask;
+    let Ask { mut work, mut answer, positioned, closes } = ask;
     let known = positioned.and_then(|fd| face.positions.of(fd, &face.service));
     if known.is_some_and(|known| known.appends) {
         work = Append::wrap(work);
     }
     // Before the number can be that of another file.
     let closed = closes.and_then(|fd| Some((fd, face.positions.take(fd)?)));
+    if let Some((fd, known)) = closed {
+        answer = Answer::Closed(fd, known);
+    }
     let call = Call { within: WITHIN.get(), position: known.and_then(|known| known.position) };
     let is_inline = face.is_inline || callback.is_none();
     let operation = Operation::new(Sequel { answer, callback, data });
@@ -105,12 +107,11 @@ fn submit(face: &Face, ask: Ask, callback: Callback, data: Data) -> Result<(), E
             // It is set here and nowhere else.
             let _ = operation.tracked.set(tracked);
             wait::set_last(Some(operation));
-            Positions::end(closed.map(|(_, known)| known), &face.service);
             Ok(())
         }
         Err(refused) => {
             operation::end();
-            closed.into_iter().for_each(|(fd, known)| face.positions.put_back(fd, known));
+            closed.into_iter().for_each(|(fd, known)| face.positions.put_back(fd, known, &face.service));
             Err(refused.errno())
         }
     }

@@ -9,7 +9,7 @@ use atta_aio::{Options, Process, Service};
 use atta_entry::Errno;
 
 use crate::options::AttaOptions;
-use crate::position::Positions;
+use crate::position::{Known, Positions};
 
 /// The service and what belongs to it.
 pub(crate) struct Face {
@@ -125,6 +125,16 @@ pub(crate) fn stop(within: Option<Duration>) -> Result<Farewell, Errno> {
     // It has told, and has nothing left to do. It cannot have panicked after that.
     let _ = thread.join();
     Ok(if is_drained { Farewell::Drained } else { Farewell::Cancelled })
+}
+
+/// Forgets a position whose descriptor has been closed.
+pub(crate) fn end_position(known: Known) {
+    with_running(|face| Positions::end(Some(known), &face.service));
+}
+
+/// Goes on knowing where a descriptor is at: it was not closed.
+pub(crate) fn keep_position(fd: RawFd, known: Known) {
+    with_running(|face| face.positions.put_back(fd, known, &face.service));
 }
 
 /// Forgets where a descriptor is at.

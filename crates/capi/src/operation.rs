@@ -165,7 +165,8 @@ impl Operation {
 fn status_of(answer: &Answer, done: Done) -> c_int {
     let stored = catch_unwind(AssertUnwindSafe(|| {
         let (outcome, op) = done.into_parts();
-        answer.store(outcome?, op.as_deref())
+        let number = outcome.inspect_err(|errno| answer.failed(*errno, op.as_deref()))?;
+        answer.store(number, op.as_deref())
     }));
     match stored {
         Ok(Ok(())) => 0,

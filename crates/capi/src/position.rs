@@ -48,8 +48,10 @@ impl Positions {
     }
 
     /// Puts back what was taken out: it was not closed.
-    pub(crate) fn put_back(&self, fd: RawFd, known: Known) {
-        self.lock().entry(fd).or_insert(known);
+    pub(crate) fn put_back(&self, fd: RawFd, known: Known, service: &Service) {
+        // One that was made meanwhile, for the same open file, does not know what was read before.
+        let made = self.lock().insert(fd, known);
+        Self::end(made, service);
     }
 
     /// Forgets a descriptor whose number is that of a new file.

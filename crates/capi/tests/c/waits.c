@@ -195,6 +195,29 @@ static void limit(const char *directory)
     CHECK(atta_shutdown(ATTA_DRAIN, -1) == 0);
 }
 
+/* A close that is cancelled before it begins leaves the file open, and where it was. */
+static void closing(const char *directory)
+{
+    struct atta_options one = {.size = sizeof one, .backend = ATTA_THREADS, .threads = 1};
+    char path[4096];
+    ssize_t count;
+    off_t at = -1;
+    int fd = -1, status = 0;
+    CHECK(atta_init(&one) == 0);
+    snprintf(path, sizeof path, "%s/closing", directory);
+    CHECK(ended(pxfs_creat(path, 0600, &fd, NULL, NULL)) == 0);
+    CHECK(ended(pxfs_write(fd, "abc", 3, &count, NULL, NULL)) == 0 && count == 3);
+    CHECK(pxfs_read(empty[0], &byte, 1, &n, note, NULL) == 0); /* keeps the thread */
+    CHECK(pxfs_close(fd, note, NULL) == 0);
+    atta_op op = atta_last();
+    CHECK(atta_cancel(op) == 0 && atta_wait(op, -1, &status) == 0 && status == ECANCELED);
+    CHECK(write(empty[1], "z", 1) == 1 && atta_wait_all(-1) == 0);
+    CHECK(fcntl(fd, F_GETFD) != -1);
+    CHECK(ended(pxfs_lseek(fd, 0, SEEK_CUR, &at, NULL, NULL)) == 0 && at == 3);
+    CHECK(ended(pxfs_close(fd, NULL, NULL)) == 0 && fcntl(fd, F_GETFD) == -1);
+    CHECK(atta_shutdown(ATTA_DRAIN, -1) == 0);
+}
+
 static void shutting(const char *directory)
 {
     struct stat found[100];
@@ -206,6 +229,7 @@ static void shutting(const char *directory)
     CHECK(pxfs_stat("/", &found[0], note, NULL) == -1 && errno == ESHUTDOWN);
     CHECK(atta_shutdown(ATTA_DRAIN, -1) == 0);
     limit(directory);
+    closing(directory);
     for (int how = ATTA_DRAIN; how <= ATTA_CANCEL; how++) {
         if (on_threads)
             break;
