@@ -54,6 +54,9 @@ const INLINE: u32 = 1;
 /// `ATTA_NO_SPIN`.
 const NO_SPIN: u32 = 2;
 
+/// No structure of options will ever be longer: a greater size was never set.
+const SIZE_MOST: usize = 4096;
+
 /// The backend for programs that do not name one.
 const VARIABLE: &str = "ATTA_AIO";
 
@@ -68,6 +71,9 @@ impl AttaOptions {
         let size = unsafe { from.cast::<usize>().read() };
         if size < size_of::<Self>() {
             return Err(Errno::INVAL);
+        }
+        if size > SIZE_MOST {
+            return Err(Errno(libc::E2BIG));
         }
         let known = size_of::<Self>();
         // SAFETY: the header asks for as many bytes as the size says, and it is at least that of this structure.

@@ -51,6 +51,8 @@ static void options(void)
     CHECK(atta_init(&bad) == -1 && errno == EINVAL);
     bad = (struct atta_options){.size = 8};
     CHECK(atta_init(&bad) == -1 && errno == EINVAL);
+    bad = (struct atta_options){.size = SIZE_MAX};
+    CHECK(atta_init(&bad) == -1 && errno == E2BIG);
     newer.more = 1;
     CHECK(atta_init(&newer.known) == -1 && errno == E2BIG);
     newer.more = 0;
