@@ -251,14 +251,41 @@ fn an_installed_library_is_found_by_pkg_config() {
     let scratch = Scratch::new("capi-prefix").unwrap();
     let prefix = scratch.path();
     install(prefix).unwrap();
+    run_installed(prefix);
+}
+
+/// Compiles and runs a program with what is installed in a directory, as `pkg-config` says.
+fn run_installed(prefix: &Path) {
     let mut asked = Command::new("pkg-config");
     asked.args(["--cflags", "--libs", "atta"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    let flags = String::from_utf8(good(&mut asked).stdout).unwrap();
-    let program = prefix.join("chain");
+    let flags = String::from_utf8_lossy(&good(&mut asked).stdout).into_owned();
+    let (program, libraries) = (prefix.join("chain"), prefix.join("lib"));
     let mut command = Command::new("gcc");
     command.arg("-std=c11").arg(here("tests/c/chain.c")).arg("-o").arg(&program);
     good(command.args(flags.split_whitespace()).arg("-lpthread"));
-    run(&program, &[], &[("LD_LIBRARY_PATH", prefix.join("lib").to_str().unwrap())]);
+    run(&program, &[], &[("LD_LIBRARY_PATH", &libraries.to_string_lossy())]);
+}
+
+#[test]
+#[ignore = "builds the library in a way of its own"]
+fn cargo_c_installs_what_the_readme_says() {
+    let test = "cargo_c_installs_what_the_readme_says";
+    if !["cargo-cinstall", "pkg-config", "gcc"].into_iter().all(has) {
+        return skipped(test, "no cargo-c, no pkg-config, or no gcc");
+    }
+    let scratch = Scratch::new("capi-cargo-c").unwrap();
+    let prefix = scratch.path().join("prefix");
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["cinstall", "--profile", "dev", "--package", "atta-capi", "--prefix"]).arg(&prefix);
+    command.arg("--libdir").arg(prefix.join("lib")).arg("--target-dir").arg(LIBRARY.join("cargo-c"));
+    good(command.current_dir(env!("CARGO_MANIFEST_DIR")));
+    for header in HEADERS {
+        assert!(prefix.join("include").join(header).exists(), "{header}");
+    }
+    let soname =
+        format!("libatta.so.{}.{}", env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    assert!(prefix.join("lib/libatta.a").exists() && prefix.join("lib").join(soname).exists());
+    run_installed(&prefix);
 }
 
 #[test]
@@ -278,11 +305,13 @@ fn the_example_of_the_readme_runs() {
     run(&program, &[], &[]);
 }
 
+const HEADERS: [&str; 4] = ["atta.h", "pxfs.h", "atta.hpp", "atta_hpx.hpp"];
+
 /// Puts things where README.md says.
 fn install(prefix: &Path) -> io::Result<()> {
     fs::create_dir_all(prefix.join("include"))?;
     fs::create_dir_all(prefix.join("lib/pkgconfig"))?;
-    for header in ["atta.h", "pxfs.h", "atta.hpp", "atta_hpx.hpp"] {
+    for header in HEADERS {
         fs::write(prefix.join("include").join(header), fs::read(here("include").join(header))?)?;
     }
     fs::write(prefix.join("lib/libatta.so"), fs::read(LIBRARY.join("libatta.so"))?)?;
