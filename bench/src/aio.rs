@@ -10,6 +10,7 @@
 //!
 //! This file has the options and the order of things.
 
+mod answered;
 mod block_on;
 mod blocking;
 mod continuations;
@@ -198,7 +199,11 @@ impl Which {
             Self::Blocking => blocking::run(place, scale, case),
             Self::Metadata => metadata::run(place, scale, case),
             Self::Threads => threads::run(place, scale, case),
-            Self::Sequential => sequential::run(place, scale, case),
+            Self::Sequential => {
+                sequential::run(place, scale, case)?;
+                // Where files are local, the disk is measured, and not how it is asked.
+                if place.is_remote() { answered::run(place, scale, case) } else { Ok(()) }
+            }
             Self::Overlap => overlap::run(place, scale, case),
             Self::Apparent => overlap::apparent(place, scale, case),
             Self::Continuations => continuations::run(place, scale, case),

@@ -75,6 +75,23 @@ fn await_quiet(patience: Duration) {
     }
 }
 
+/// How much of the cores is left idle from when this is made.
+pub(crate) struct Idle((u64, u64));
+
+impl Idle {
+    /// From now on.
+    pub(crate) fn start() -> Self {
+        Self(ticks())
+    }
+
+    /// Up to now, from 0 to 1. Ticks are a hundredth of a second: not for short times.
+    #[expect(clippy::cast_precision_loss, reason = "ticks of a run")]
+    pub(crate) fn share(&self) -> f64 {
+        let now = ticks();
+        (now.0 - self.0.0) as f64 / now.1.saturating_sub(self.0.1).max(1) as f64
+    }
+}
+
 /// Ticks of all cores since the start of the machine, idle and in total: see proc_stat(5).
 fn ticks() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
