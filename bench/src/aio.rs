@@ -112,6 +112,8 @@ impl Which {
 /// How much is done.
 pub(crate) struct Scale {
     is_quick: bool,
+    /// Less of everything is done, whatever the number of rounds.
+    is_small: bool,
     /// Rounds, and the patience for each.
     pub(crate) turns: Turns,
     /// Computation that is overlapped.
@@ -119,24 +121,29 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Whether less of everything is done.
+    /// Whether it is over soon.
     pub(crate) fn is_quick(&self) -> bool {
         self.is_quick
     }
 
+    /// For a place: less of everything where each operation takes a server's answer, but as many rounds.
+    fn at(&self, place: &Place) -> Self {
+        Self { is_small: self.is_quick || place.is_remote(), ..*self }
+    }
+
     /// The first in a full run, the second in a quick one.
     pub(crate) fn pick(&self, full: u64, quick: u64) -> u64 {
-        if self.is_quick { quick } else { full }
+        if self.is_small { quick } else { full }
     }
 
     /// The same for sizes in memory.
     pub(crate) fn pick_usize(&self, full: usize, quick: usize) -> usize {
-        if self.is_quick { quick } else { full }
+        if self.is_small { quick } else { full }
     }
 
     /// The same for lists.
     pub(crate) fn some<T: Clone>(&self, full: &[T], quick: &[T]) -> Vec<T> {
-        if self.is_quick { quick.to_vec() } else { full.to_vec() }
+        if self.is_small { quick.to_vec() } else { full.to_vec() }
     }
 
     /// Names for metadata at depth: fewer where each takes a server's answer.
@@ -168,7 +175,7 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Told<(String, PathB
     let default = if options.quick { 5 } else { 9 };
     let rounds = options.rounds.map_or(default, usize::from);
     let turns = Turns { rounds, patience: Duration::from_secs_f64(options.patience) };
-    let scale = Scale { is_quick: options.quick, turns, work: Work::calibrated() };
+    let scale = Scale { is_quick: options.quick, is_small: options.quick, turns, work: Work::calibrated() };
     let machine = Machine::describe(&target, Path::new(PACKAGE_DIRECTORY));
     let load_before = load();
     let (cost, cost_p99) = clock_cost_ns();
@@ -177,7 +184,7 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Told<(String, PathB
         let place = Place::new(&dir)?;
         tell(&format!("in {}", place.kind));
         for which in Which::ALL.into_iter().filter(|which| options.wants(*which)) {
-            which.run(&place, &scale, &mut case)?;
+            which.run(&place, &scale.at(&place), &mut case)?;
         }
     }
     let clock =

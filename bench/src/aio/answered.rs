@@ -20,6 +20,7 @@ const BLOCK: usize = 64 << 10;
 const FILES: usize = 16;
 const THREADS: usize = 16;
 const DEPTH: u32 = 64;
+const WRITES: usize = 1024;
 /// The goal, against plain calls one after the other.
 const TIMES_LEAST: f64 = 2.0;
 const PLAIN: &str = "plain calls";
@@ -28,14 +29,13 @@ const SERVICE: &str = "service, futures";
 /// Runs the case in one place.
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
     (case.tell)("writes that the server has answered");
-    let writes = scale.pick_usize(1024, 256);
     let files = (0..FILES).map(|file| {
         let name = format!("answered-{file}");
-        place.file(&name, (BLOCK * writes.div_ceil(FILES)) as u64)?;
+        place.file(&name, (BLOCK * WRITES.div_ceil(FILES)) as u64)?;
         let open = OpenOptions::new().write(true).custom_flags(libc::O_DSYNC).open(place.root().join(&name));
         open.map(Arc::new).map_err(|error| format!("opening {name}: {error}"))
     });
-    let job = Job { files: files.collect::<Told<_>>()?, writes };
+    let job = Job { files: files.collect::<Told<_>>()? };
     let on_ring = service(None, |options| options.limits.running = Some(DEPTH as usize))?;
     let on_threads = service(Some(THREADS), |_| {})?;
     let contenders = vec![
@@ -47,7 +47,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     ];
     let outcomes = hold(scale.turns, contenders);
     let note = format!(
-        "MiB/s: {writes} writes of 64 KiB with O_DSYNC to {FILES} files, at most {DEPTH} at a time; plain calls one after the \
+        "MiB/s: {WRITES} writes of 64 KiB with O_DSYNC to {FILES} files, at most {DEPTH} at a time; plain calls one after the \
          other."
     );
     let mut sheet = Sheet::comparison(format!("Writes that the server has answered, {}", place.kind), &note);
@@ -68,12 +68,11 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
 
 struct Job {
     files: Vec<Arc<File>>,
-    writes: usize,
 }
 
 impl Job {
     fn transfers(&self) -> impl Iterator<Item = Transfer> {
-        (0..self.writes).map(|index| Transfer {
+        (0..WRITES).map(|index| Transfer {
             file: Arc::clone(&self.files[index % FILES]),
             direction: Direction::Write,
             offset: (index / FILES * BLOCK) as u64,
@@ -83,14 +82,14 @@ impl Job {
 
     #[expect(clippy::cast_precision_loss, reason = "some MiB")]
     fn mib_per_second(&self, start: Instant) -> Vec<f64> {
-        vec![(self.writes * BLOCK) as f64 / MIB / start.elapsed().as_secs_f64()]
+        vec![(WRITES * BLOCK) as f64 / MIB / start.elapsed().as_secs_f64()]
     }
 
     fn speed(&self, mut port: impl Port) -> Told<Vec<f64>> {
         let transfers: Vec<_> = self.transfers().collect();
         let start = Instant::now();
         transfers.into_iter().try_for_each(|transfer| port.submit(transfer))?;
-        (0..self.writes).try_for_each(|_| port.wait().map(drop))?;
+        (0..WRITES).try_for_each(|_| port.wait().map(drop))?;
         Ok(self.mib_per_second(start))
     }
 

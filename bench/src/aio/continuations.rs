@@ -24,7 +24,7 @@ const CHANGE_MOST: f64 = 5.0;
 
 /// Runs the case in one place.
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
-    let blocks = scale.pick_usize(512, 96);
+    let blocks = scale.pick_usize(256, 64);
     let file = place.file("continuations", (blocks * BLOCK) as u64)?;
     let note = "MiB/s until the last operation has ended, continuations not waited for; blocks of 1 MiB, all submitted at \
                 once, every one with a continuation of this length. `asleep`: it sleeps; `computing`: it computes, and so \

@@ -51,7 +51,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
         let length = Duration::from_secs_f64(job.quickest()? * COMPUTATION_PART);
         for block in scale.some(&[512 << 10, 1 << 20, 2 << 20, 4 << 20], &[512 << 10, 4 << 20]) {
             (case.tell)(&format!("case 3: {} {} KiB", direction.name(), block >> 10));
-            let job = Job { block, passes: if place.is_remote() { 1 } else { scale.pick(PASSES, 1) }, ..job };
+            let job = Job { block, passes: scale.pick(PASSES, 1), ..job };
             let lost = job.pairs(scale, rounds, length, &mut sheet)?;
             if worst.as_ref().is_none_or(|worst| lost.0 > worst.0) {
                 let what = format!("{} {} KiB", direction.name(), block >> 10);

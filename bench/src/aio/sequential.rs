@@ -44,7 +44,12 @@ type Buffers = Mutex<Vec<Vec<u8>>>;
 
 /// Runs the case in one place.
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
-    let bytes = if place.is_remote() { 32 << 20 } else { scale.pick(1 << 30, 128 << 20) };
+    let bytes = match (place.is_remote(), place.in_memory()) {
+        (true, _) => 32 << 20,
+        (_, true) => scale.pick(1 << 30, 128 << 20),
+        // Cold, it takes a disk seconds each time.
+        _ => scale.pick(512 << 20, 128 << 20),
+    };
     let file = place.file("sequential", bytes)?;
     let note = "MiB/s. All blocks are submitted before the first is waited for; plain calls move one after the other. \
                 Every block has its own memory, used before. Cold: the file's pages are dropped before each run. Writes go \
@@ -162,6 +167,8 @@ impl Job<'_> {
 
     fn transfers(&self) -> Told<Vec<Transfer>> {
         if self.cache == Cache::Cold {
+            // What is not written back stays.
+            self.file.sync_data().map_err(|error| format!("syncing: {error}"))?;
             let dropped = rustix::fs::fadvise(self.file, 0, None, Advice::DontNeed);
             dropped.map_err(|error| format!("dropping pages: {error}"))?;
         }
