@@ -2,7 +2,8 @@
 //! the PXFS thesis (Snyder 2013).
 //!
 //! ```text
-//!   cases   blocking, metadata, threads (case 1), sequential (case 2), overlap (case 3, figure 4.9), continuations (4.12)
+//!   cases   blocking, metadata, threads (case 1), sequential (case 2), overlap (case 3, figure 4.9), continuations (4.12),
+//!           answered (writes that a server has answered), registered (what the ring knows beforehand)
 //!     |  port        who moves bytes, behind one face; posix, raw_ring: two of them
 //!     |  turns       all in turns within this process
 //!     +-> sheet, figures   tables, goals, files
@@ -22,6 +23,7 @@ mod place;
 mod port;
 mod posix;
 mod raw_ring;
+mod registered;
 mod sequential;
 mod sheet;
 mod threads;
@@ -83,10 +85,12 @@ enum Which {
     Apparent,
     /// Figure 4.12: throughput over what continuations take
     Continuations,
+    /// Files and buffers registered with the ring beforehand
+    Registered,
 }
 
 impl Which {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Blocking,
         Self::Metadata,
         Self::Threads,
@@ -94,6 +98,7 @@ impl Which {
         Self::Overlap,
         Self::Apparent,
         Self::Continuations,
+        Self::Registered,
     ];
 
     fn name(self) -> &'static str {
@@ -105,6 +110,7 @@ impl Which {
             Self::Overlap => "overlap",
             Self::Apparent => "apparent",
             Self::Continuations => "continuations",
+            Self::Registered => "registered",
         }
     }
 }
@@ -214,6 +220,7 @@ impl Which {
             Self::Overlap => overlap::run(place, scale, case),
             Self::Apparent => overlap::apparent(place, scale, case),
             Self::Continuations => continuations::run(place, scale, case),
+            Self::Registered => registered::run(place, scale, case),
         }
     }
 }

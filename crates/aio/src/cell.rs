@@ -73,12 +73,9 @@ impl Waiter {
     }
 }
 
-/// For how long somebody who waits looks whether it has ended before they sleep, at most.
-const SPIN: Duration = Duration::from_micros(100);
-
 thread_local! {
     /// How long this thread usually waits.
-    static PATIENCE: std::cell::Cell<Option<Patience>> = const { std::cell::Cell::new(None) };
+    static USUAL: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
 enum State {
@@ -147,11 +144,13 @@ impl Cell {
         }
     }
 
-    /// Takes the request for a waiter, if nobody has begun with it and it is one operation without a position.
+    /// Takes the request for a waiter, if nobody has begun with it and it is one operation without a position or a deadline.
     pub(crate) fn take(&self) -> Option<Request> {
         let mut inside = self.lock();
         let State::Queued(Message::Submit(request)) = &inside.state else { return None };
-        if request.is_cancelled || request.position.is_some() || matches!(request.work, Work::Machine(_)) {
+        // Whoever carries out what has a deadline could not be stopped by it.
+        let is_plain = request.position.is_none() && request.within.is_none() && !request.is_cancelled;
+        if !is_plain || matches!(request.work, Work::Machine(_)) {
             return None;
         }
         match std::mem::replace(&mut inside.state, State::Taken) {
@@ -190,39 +189,43 @@ impl Cell {
         matches!(self.lock().state, State::Ended(_))
     }
 
-    /// Blocks until it has ended, or `until`.
-    pub(crate) fn wait(&self, until: Option<Instant>) -> Option<Done> {
+    /// Blocks until it has ended, or `until`; looks around for `spin` at most before it sleeps.
+    pub(crate) fn wait(&self, until: Option<Instant>, spin: Duration) -> Option<Done> {
         if self.has_ended() {
             return self.park(until);
         }
-        let start = Instant::now();
-        let mut patience = PATIENCE.take().unwrap_or_else(|| Patience::new(SPIN, start));
-        patience.begin(start);
-        let mut now = start;
+        let mut now = Instant::now();
+        let mut patience = Patience::new(spin, USUAL.get(), now);
         while patience.is_left(now) && until.is_none_or(|until| now < until) && !self.has_ended() {
             std::thread::yield_now();
             now = Instant::now();
         }
-        let done = self.park(until);
+        let done = self.park(until)?;
         let now = Instant::now();
-        patience.was_busy(now, now);
-        PATIENCE.set(Some(patience));
-        done
+        USUAL.set(patience.was_busy(now, now));
+        Some(done)
     }
 
     /// Sleeps until it has ended.
     fn park(&self, until: Option<Instant>) -> Option<Done> {
-        loop {
+        let mut has_slept = false;
+        let done = loop {
             // It parks again if it was woken for something else.
             if let Poll::Ready(done) = self.ask(|_| Waiter::Thread(std::thread::current())) {
-                return done;
+                break done;
             }
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 None => std::thread::park(),
-                Some(left) if left.is_zero() => return None,
+                Some(left) if left.is_zero() => break None,
                 Some(left) => std::thread::park_timeout(left),
             }
+            has_slept = true;
+        };
+        if has_slept {
+            // It may have been woken for somebody else on this thread, who is to find that out.
+            std::thread::current().unpark();
         }
+        done
     }
 
     /// For a future.

@@ -89,7 +89,8 @@ impl<T> Crew<T> {
     }
 }
 
-/// Starts a thread that leaves the program's signals to the program's threads.
+/// Starts a thread that leaves the program's signals to the program's threads, but for those of its own faults. Not for threads
+/// that run what the program hands in: a child process that is made there would be deaf.
 ///
 /// # Errors
 /// There are too many threads.
@@ -97,6 +98,10 @@ pub(crate) fn start(name: &str, serve: impl FnOnce() + Send + 'static) -> std::i
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the call fills the set.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS] {
+        // SAFETY: the set has been filled.
+        unsafe { libc::sigdelset(all.as_mut_ptr(), fault) };
+    }
     let before = set_mask(libc::SIG_SETMASK, all.as_ptr());
     // A thread begins with the signals of whoever starts it.
     let started = std::thread::Builder::new().name(name.to_owned()).spawn(serve);
@@ -180,11 +185,12 @@ mod tests {
         let blocked = || {
             let set = set_mask(libc::SIG_BLOCK, std::ptr::null());
             // SAFETY: the set has been filled.
-            unsafe { libc::sigismember(&raw const set, libc::SIGUSR1) == 1 }
+            let is_member = |signal| unsafe { libc::sigismember(&raw const set, signal) == 1 };
+            [libc::SIGUSR1, libc::SIGTERM, libc::SIGSEGV, libc::SIGBUS].map(is_member)
         };
         let (told, heard) = std::sync::mpsc::channel();
         start("test", move || told.send(blocked()).unwrap()).unwrap().join().unwrap();
-        assert!(heard.recv().unwrap());
-        assert!(!blocked());
+        assert_eq!(heard.recv().unwrap(), [true, true, false, false]);
+        assert_eq!(blocked(), [false; 4]);
     }
 }

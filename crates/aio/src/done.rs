@@ -13,16 +13,29 @@ pub struct Done {
     op: Option<Box<Op>>,
     /// What closes the descriptor; none: the kernel.
     closer: Option<Arc<dyn Close>>,
+    was_cut: bool,
 }
 
 impl Done {
     pub(crate) fn new(outcome: Outcome, op: Option<Box<Op>>) -> Self {
-        Self { outcome, op, closer: None }
+        Self::with_closer(outcome, op, None)
     }
 
     /// Of a driver whose descriptors are not the kernel's.
     pub(crate) fn with_closer(outcome: Outcome, op: Option<Box<Op>>, closer: Option<Arc<dyn Close>>) -> Self {
-        Self { outcome, op, closer }
+        Self { outcome, op, closer, was_cut: false }
+    }
+
+    /// The same, cut short.
+    pub(crate) fn cut(mut self) -> Self {
+        self.was_cut = true;
+        self
+    }
+
+    /// Whether it was ended before its time, by a cancellation or its deadline: a close that was cut has not closed.
+    #[must_use]
+    pub fn was_cut(&self) -> bool {
+        self.was_cut
     }
 
     /// What it led to: see [`Op`] for the meaning of the number.

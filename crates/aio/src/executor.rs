@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::crew::{self, Crew};
+use crate::crew::Crew;
 
 thread_local! {
     /// The executor that this thread belongs to.
@@ -52,7 +52,8 @@ impl<T: Send + 'static> Executor<T> {
                     run(|| then(with));
                 }
             };
-            executor.threads.push(crew::start("atta-then", serve)?);
+            let thread = std::thread::Builder::new().name("atta-then".to_owned());
+            executor.threads.push(thread.spawn(serve)?);
         }
         Ok(executor)
     }
@@ -62,12 +63,18 @@ impl<T: Send + 'static> Executor<T> {
         Identity(Arc::as_ptr(&self.crew) as usize)
     }
 
+    /// Whether continuations run where they are handed in.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.threads.is_empty()
+    }
+
     /// Hands a continuation in.
     pub(crate) fn push(&self, then: Box<dyn FnOnce(T) + Send>, with: T) {
-        if self.threads.is_empty() {
+        if self.is_inline() {
             return run(|| then(with));
         }
-        self.crew.push((then, with));
+        // All threads are there: no more can be added.
+        let _ = self.crew.push((then, with));
     }
 }
 

@@ -224,7 +224,7 @@ impl<'s> Files<'s> {
         self.unit(Op::Truncate { fd: file.into(), bytes })
     }
 
-    /// Reserves room, or what else a mode of `fallocate` says; without a mode the file never gets shorter.
+    /// Reserves room, or what else a mode of `fallocate` says; the file never gets shorter.
     pub fn allocate(
         self,
         file: &Arc<OwnedFd>,

@@ -10,6 +10,7 @@
 //! the head again, and what the pusher's node points to is right: the pusher has not read anything through the old head.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use crate::atomic::{AtomicPtr, Ordering};
 /// See the head of this file.
 pub(crate) struct Inbox<T> {
     head: AtomicPtr<Node<T>>,
+    /// What it holds, and so what may be sent where.
+    nodes: PhantomData<Arc<Node<T>>>,
 }
 
 /// What can be in an inbox, once. It may be used while it is there.
@@ -58,7 +61,7 @@ unsafe impl<T: Send + Sync> Sync for Node<T> {}
 
 impl<T> Inbox<T> {
     pub(crate) fn new() -> Self {
-        Self { head: AtomicPtr::new(ptr::null_mut()) }
+        Self { head: AtomicPtr::new(ptr::null_mut()), nodes: PhantomData }
     }
 
     /// Adds a node. Whether the list was empty.

@@ -129,7 +129,7 @@ pub enum Op {
     Sync { fd: Fd, what: Sync },
     /// `sync_file_range`: starts or awaits writing; makes nothing durable by itself.
     SyncRange { fd: Fd, offset: u64, bytes: u64, flags: u32 },
-    /// `fallocate`. No mode but `FALLOC_FL_COLLAPSE_RANGE` makes a file shorter.
+    /// `fallocate`, which makes no file shorter: `FALLOC_FL_COLLAPSE_RANGE` is refused with `EOPNOTSUPP`.
     Allocate { fd: Fd, mode: i32, offset: u64, bytes: u64 },
     /// `ftruncate`.
     Truncate { fd: Fd, bytes: u64 },

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 /// Looks around for a while after there was something to do, if the pauses before that were short.
-#[derive(Clone, Copy)]
 pub(crate) struct Patience {
     /// For how long at most.
     most: Duration,
@@ -15,23 +14,21 @@ pub(crate) struct Patience {
 }
 
 /// A pause counts as so many times what may be waited at most: after a long one, some short ones are enough.
-const LONGEST: u32 = 4;
+const LONGEST: u32 = 3;
 
 impl Patience {
-    pub(crate) fn new(most: Duration, now: Instant) -> Self {
-        Self { most, usual: Duration::ZERO, since: now }
+    /// A pause begins, after some that were so long.
+    pub(crate) fn new(most: Duration, usual: Duration, now: Instant) -> Self {
+        Self { most, usual, since: now }
     }
 
-    /// There was something to do, which ended the pause and has been done by `now`: it may itself have taken long.
-    pub(crate) fn was_busy(&mut self, began: Instant, now: Instant) {
+    /// There was something to do, which ended the pause and has been done by `now`: it may itself have taken long. How long
+    /// pauses are.
+    pub(crate) fn was_busy(&mut self, began: Instant, now: Instant) -> Duration {
         let pause = began.saturating_duration_since(self.since).min(self.most.saturating_mul(LONGEST));
         self.usual = (self.usual.saturating_mul(3).saturating_add(pause)) / 4;
         self.since = now;
-    }
-
-    /// A pause begins.
-    pub(crate) fn begin(&mut self, now: Instant) {
-        self.since = now;
+        self.usual
     }
 
     /// Whether to go on looking around.
@@ -49,7 +46,7 @@ mod tests {
     /// A patience after pauses of so many microseconds, and the time.
     fn after(pauses: impl IntoIterator<Item = u64>) -> (Patience, Instant) {
         let mut now = Instant::now();
-        let mut patience = Patience::new(MOST, now);
+        let mut patience = Patience::new(MOST, Duration::ZERO, now);
         for pause in pauses {
             now += Duration::from_micros(pause);
             patience.was_busy(now, now);
@@ -77,7 +74,7 @@ mod tests {
 
     #[test]
     fn one_long_pause_among_short_ones_changes_nothing() {
-        let (patience, now) = after([2, 2, 2, 2, 100_000, 2, 2]);
+        let (patience, now) = after([2, 2, 2, 2, 100_000]);
         assert!(patience.is_left(now));
     }
 
@@ -95,7 +92,7 @@ mod tests {
     #[test]
     fn without_an_end_it_never_sleeps() {
         let start = Instant::now();
-        let mut patience = Patience::new(Duration::MAX, start);
+        let mut patience = Patience::new(Duration::MAX, Duration::ZERO, start);
         let later = start + Duration::from_secs(100_000);
         patience.was_busy(later, later);
         assert!(patience.is_left(start + Duration::from_secs(300_000)));

@@ -52,6 +52,9 @@ fn once(op: &mut Op) -> Outcome {
             // SAFETY: takes numbers alone.
             told(unsafe { libc::sync_file_range(fd.raw(), from, bytes, *flags) }.into())
         }
+        Op::Allocate { mode, .. } if *mode & libc::FALLOC_FL_COLLAPSE_RANGE != 0 => {
+            Err(Errno(libc::EOPNOTSUPP))
+        }
         Op::Allocate { fd, mode, offset: from, bytes } => {
             let (from, bytes) = (offset(*from)?, offset(*bytes)?);
             // SAFETY: takes numbers alone.

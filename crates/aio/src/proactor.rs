@@ -144,8 +144,9 @@ enum Alarm {
     GiveUp,
 }
 
-/// See the head of this file.
-pub struct Proactor<D, C> {
+/// See the head of this file. Dropped, it ends compound operations first, so that they leave nothing half done; whatever else
+/// runs is the driver's to end.
+pub struct Proactor<D: Driver, C> {
     driver: D,
     limits: Limits,
     blocks: Vec<Block<C>>,
@@ -373,7 +374,13 @@ impl<D: Driver, C> Proactor<D, C> {
     }
 }
 
-impl<D: std::fmt::Debug, C> std::fmt::Debug for Proactor<D, C> {
+impl<D: Driver, C> Drop for Proactor<D, C> {
+    fn drop(&mut self) {
+        self.end_machines();
+    }
+}
+
+impl<D: Driver + std::fmt::Debug, C> std::fmt::Debug for Proactor<D, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let counts = (self.waits, self.running);
         f.debug_struct("Proactor")

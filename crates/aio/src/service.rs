@@ -57,7 +57,8 @@ pub struct Options {
     /// Threads that run continuations; none: the progress thread does.
     pub continuation_threads: usize,
     /// For how long the progress thread looks around before it sleeps, at most: not where something to do has lately come less
-    /// often than that.
+    /// often than that. Whoever waits for an operation by blocking does the same, for 100 us at most. Meanwhile they give way to
+    /// others.
     pub spin: Duration,
 }
 
@@ -124,6 +125,9 @@ pub struct ServiceCounts {
     pub run_by_waiter: u64,
 }
 
+/// For how long somebody who waits for an operation looks around before they sleep, at most: it is not their only work.
+const WAITER_SPIN: Duration = Duration::from_micros(100);
+
 /// Who is told when an operation has ended.
 enum Claim {
     Cell(Arc<Node<Cell>>),
@@ -142,17 +146,19 @@ struct Shared {
     inbox: Apart<Inbox<Cell>>,
     /// Written by whoever submits.
     submitted: Apart<AtomicU64>,
-    /// Written by whoever ends operations: mostly the progress thread.
-    ended: Apart<AtomicU64>,
-    /// Hardly ever written, like what follows.
-    sleep: Sleep,
+    /// Written by whoever ends operations: mostly the progress thread. How many ended, and how many of them by their waiter.
+    ended: Apart<[AtomicU64; 2]>,
+    /// Written when the progress thread falls asleep or is woken.
+    sleep: Apart<Sleep>,
+    // Hardly ever written, like what follows.
     is_closed: AtomicBool,
     /// Whoever waits may carry an operation out.
     is_kernel: bool,
     waker: Arc<dyn Wake>,
     pending_most: Option<u64>,
     woken: AtomicU64,
-    run_by_waiter: AtomicU64,
+    /// For how long waiters look around before they sleep.
+    spin: Duration,
     next_position: AtomicU64,
     process: Process,
     executor: executor::Identity,
@@ -172,7 +178,7 @@ impl Shared {
 
     fn send(&self, letter: Letter<Cell>) {
         self.inbox.0.push(letter);
-        match self.sleep.duty() {
+        match self.sleep.0.duty() {
             Duty::None => {}
             Duty::Wake => {
                 self.woken.fetch_add(1, Ordering::Relaxed);
@@ -196,21 +202,36 @@ impl Shared {
                 Some(then) => executor::run(move || then(done)),
                 None => {
                     if let Some(waiter) = cell.end(done) {
-                        waiter.wake();
+                        wake(waiter);
                     }
                 }
             }
         });
     }
 
+    fn ended(&self) -> u64 {
+        self.ended.0[0].load(Ordering::Acquire)
+    }
+
     fn pending(&self) -> u64 {
-        // Ends first: each of them was submitted before.
-        let ended = self.ended.0.load(Ordering::Acquire);
-        self.submitted.0.load(Ordering::Relaxed).saturating_sub(ended)
+        loop {
+            // Both from the same moment: what ends in between was pending or not, but is not counted as one more.
+            let ended = self.ended();
+            let submitted = self.submitted.0.load(Ordering::Acquire);
+            if self.ended() == ended {
+                return submitted.saturating_sub(ended);
+            }
+        }
     }
 
     fn count_end(&self) {
-        self.ended.0.fetch_add(1, Ordering::Release);
+        self.ended.0[0].fetch_add(1, Ordering::Release);
+    }
+
+    /// The same, by whoever waits.
+    fn count_help(&self) {
+        self.ended.0[1].fetch_add(1, Ordering::Relaxed);
+        self.count_end();
     }
 
     /// Counts one more operation, if there is room.
@@ -223,7 +244,7 @@ impl Shared {
         }
         let before = self.submitted.0.fetch_add(1, Ordering::Relaxed);
         if let Some(most) = self.pending_most
-            && before.saturating_sub(self.ended.0.load(Ordering::Acquire)) >= most
+            && before.saturating_sub(self.ended()) >= most
         {
             self.submitted.0.fetch_sub(1, Ordering::Relaxed);
             return Err(Refused::Full(work));
@@ -271,14 +292,14 @@ impl Service {
             let shared = Arc::new(Shared {
                 inbox: Apart(Inbox::new()),
                 submitted: Apart(AtomicU64::new(0)),
-                ended: Apart(AtomicU64::new(0)),
-                sleep: Sleep::new(),
+                ended: Apart([const { AtomicU64::new(0) }; 2]),
+                sleep: Apart(Sleep::new()),
                 is_closed: AtomicBool::new(false),
                 is_kernel: driver.is_kernel(),
                 waker: driver.waker(),
                 pending_most,
                 woken: AtomicU64::new(0),
-                run_by_waiter: AtomicU64::new(0),
+                spin: spin.min(WAITER_SPIN),
                 next_position: AtomicU64::new(1),
                 process,
                 executor: executor.identity(),
@@ -347,13 +368,20 @@ impl Service {
     #[must_use]
     pub fn add_position(&self, offset: u64) -> u64 {
         let position = self.shared.next_position.fetch_add(1, Ordering::Relaxed);
-        self.shared.tell(Message::AddPosition(position, offset));
+        self.tell(Message::AddPosition(position, offset));
         position
     }
 
     /// Forgets a position, once those who use it have ended; later ones end in `EBADF`.
     pub fn remove_position(&self, position: u64) {
-        self.shared.tell(Message::RemovePosition(position));
+        self.tell(Message::RemovePosition(position));
+    }
+
+    /// Tells the progress thread, if it is in this process.
+    fn tell(&self, message: Message) {
+        if self.shared.process.is_here() {
+            self.shared.tell(message);
+        }
     }
 
     /// How many operations have been submitted and have not ended.
@@ -368,7 +396,7 @@ impl Service {
         ServiceCounts {
             submitted: self.shared.submitted.0.load(Ordering::Relaxed),
             woken: self.shared.woken.load(Ordering::Relaxed),
-            run_by_waiter: self.shared.run_by_waiter.load(Ordering::Relaxed),
+            run_by_waiter: self.shared.ended.0[1].load(Ordering::Relaxed),
         }
     }
 
@@ -429,7 +457,7 @@ impl Pending {
     #[must_use]
     pub fn wait(self) -> Done {
         self.run_here();
-        self.cell.wait(None).unwrap_or_else(gone)
+        self.cell.wait(None, self.shared.spin).unwrap_or_else(gone)
     }
 
     /// Blocks until the operation has ended, at most so long; else it goes on, and can be waited for again.
@@ -437,13 +465,15 @@ impl Pending {
     /// # Errors
     /// It has not ended.
     pub fn wait_timeout(self, at_most: Duration) -> Result<Done, Self> {
-        self.cell.wait(Some(Instant::now() + at_most)).ok_or(self)
+        self.cell.wait(Some(Instant::now() + at_most), self.shared.spin).ok_or(self)
     }
 
     /// Ends the operation with `ECANCELED`, if it has not ended yet.
     pub fn cancel(&self) {
-        self.cell.cancel();
-        self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
+        if self.shared.process.is_here() {
+            self.cell.cancel();
+            self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
+        }
     }
 
     /// Lets it go on by itself; what comes of it is dropped.
@@ -458,13 +488,12 @@ impl Pending {
     }
 
     fn run_here(&self) {
-        if !self.shared.is_kernel {
+        if !self.shared.is_kernel || !self.shared.process.is_here() {
             return;
         }
         let Some(Request { work: Work::Op(mut op), .. }) = self.cell.take() else { return };
         let outcome = crate::perform(&mut op);
-        self.shared.run_by_waiter.fetch_add(1, Ordering::Relaxed);
-        self.shared.count_end();
+        self.shared.count_help();
         // The one who would be woken is here.
         let _ = self.cell.end(Done::new(outcome, Some(op)));
     }
@@ -509,17 +538,17 @@ struct Progress {
 
 impl Progress {
     fn run(mut self, spin: Duration) {
-        let mut patience = Patience::new(spin, Instant::now());
+        let mut patience = Patience::new(spin, Duration::ZERO, Instant::now());
         loop {
             let began = Instant::now();
             let (had_mail, had_ends) = (self.read(), self.advance(Some(Duration::ZERO)));
-            if had_mail || had_ends {
+            if had_mail || had_ends.is_some() {
                 patience.was_busy(began, Instant::now());
                 continue;
             }
             if self.is_closing && self.proactor.pending() == 0 {
                 // Who submits after this sees it, and ends what nobody else will.
-                self.shared.sleep.go();
+                self.shared.sleep.0.go();
                 return self.shared.refuse();
             }
             if patience.is_left(began) {
@@ -527,32 +556,37 @@ impl Progress {
                 std::thread::yield_now();
                 continue;
             }
-            self.shared.sleep.lie_down();
-            if self.shared.inbox.0.is_empty() && self.advance(None) {
-                let now = Instant::now();
-                patience.was_busy(now, now);
+            self.shared.sleep.0.lie_down();
+            if self.shared.inbox.0.is_empty()
+                && let Some(began) = self.advance(None)
+            {
+                patience.was_busy(began, Instant::now());
             }
-            self.shared.sleep.get_up();
+            self.shared.sleep.0.get_up();
         }
     }
 
-    /// Goes on with operations. Whether some have ended.
-    fn advance(&mut self, at_most: Option<Duration>) -> bool {
+    /// Goes on with operations. When it found some that have ended, if it did.
+    fn advance(&mut self, at_most: Option<Duration>) -> Option<Instant> {
         let Self { shared, proactor, executor, waiters, .. } = self;
-        let mut ended = 0;
+        let mut began = None;
         proactor.advance(at_most, |claim, done| {
-            ended += 1;
+            began.get_or_insert_with(Instant::now);
             // Before anybody hears of it, who may submit the next one at once.
             shared.count_end();
             match claim {
                 Claim::Cell(cell) => waiters.extend(cell.end(done)),
-                Claim::Apart(then) => executor.push(then, done),
-                Claim::Inline(then) => executor::run(move || then(done)),
+                Claim::Apart(then) if !executor.is_inline() => executor.push(then, done),
+                Claim::Apart(then) | Claim::Inline(then) => {
+                    // It may take long, or even wait for one of them.
+                    waiters.drain(..).for_each(wake);
+                    executor::run(move || then(done));
+                }
             }
         });
         // Whoever waits for several finds all of them, and is not woken for each.
-        waiters.drain(..).for_each(Waiter::wake);
-        ended > 0
+        waiters.drain(..).for_each(wake);
+        began
     }
 
     /// Takes what was submitted. Whether there was anything.
@@ -579,6 +613,11 @@ impl Progress {
         });
         true
     }
+}
+
+/// Wakes somebody. What a program's own waker does in a panic is its own affair.
+fn wake(waiter: Waiter) {
+    executor::run(|| waiter.wake());
 }
 
 /// Submits what was in a cell.

@@ -534,7 +534,7 @@ fn stop_at_any_turn_leaves_nothing() {
 }
 
 #[test]
-fn dropped_proactor_closes_all() {
+fn dropped_proactor_closes_all_and_leaves_no_temporary_file() {
     let _alone = alone();
     let scratch = Scratch::new("compound").unwrap();
     let before = descriptors();
@@ -545,6 +545,8 @@ fn dropped_proactor_closes_all() {
             for _ in 0..turns {
                 proactor.advance(Some(Duration::from_millis(1)), |(), done| drop(done));
             }
+            drop(proactor);
+            assert_eq!(temporaries(scratch.path()), 0, "{turns} turns");
         }
     }
     // Threads end a moment after their driver.

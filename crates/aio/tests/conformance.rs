@@ -174,6 +174,9 @@ fn files_are_written_and_read() {
         assert_eq!(bench.read(&file, 100, 0), b"0123");
         assert_eq!(bench.run(allocate(0, 6)), Ok(0));
         assert_eq!(bench.read(&file, 100, 0), b"0123\0\0");
+        let shorten = allocate(libc::FALLOC_FL_COLLAPSE_RANGE, 4096);
+        assert_eq!(bench.run(shorten), Err(Errno(libc::EOPNOTSUPP)));
+        assert_eq!(bench.read(&file, 100, 0), b"0123\0\0");
         for what in [Sync::All, Sync::Data] {
             assert_eq!(bench.run(Op::Sync { fd: (&file).into(), what }), Ok(0));
         }

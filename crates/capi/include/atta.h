@@ -43,7 +43,7 @@ struct atta_options {
     uint32_t depth;                /* operations that run on the ring at a time (256) */
     uint32_t continuation_threads; /* threads that run continuations (2) */
     uint32_t kernel_threads;       /* kernel threads of the ring, at most (what the kernel chooses) */
-    uint32_t spin_us;              /* how long the progress thread looks around before it sleeps (20 us) */
+    uint32_t spin_us;              /* how long the progress thread looks around before it sleeps, at most (100 us) */
     uint32_t grace_ms;             /* how long what was cancelled may go on, unless it uses memory of the program (1 s) */
     uint64_t pending;              /* operations under way, at most; more are refused with EAGAIN (any number) */
 };

@@ -54,13 +54,11 @@ impl Answer {
     }
 
     /// It ended with an error: nothing is stored. What was given up has no operation any more.
-    pub(crate) fn failed(&self, errno: Errno, op: Option<&Op>) {
-        match (self, errno.0, op) {
+    pub(crate) fn failed(&self, was_cut: bool) {
+        match self {
             // A close that was not begun: the file is still open, and where it was.
-            (Self::Closed(fd, known), libc::ECANCELED | libc::ETIMEDOUT, Some(_)) => {
-                face::keep_position(*fd, *known);
-            }
-            (Self::Closed(_, known), ..) => face::end_position(*known),
+            Self::Closed(fd, known) if was_cut => face::keep_position(*fd, *known),
+            Self::Closed(_, known) => face::end_position(*known),
             _ => {}
         }
     }

@@ -164,8 +164,9 @@ impl Operation {
 /// Stores results. Zero, or what went wrong.
 fn status_of(answer: &Answer, done: Done) -> c_int {
     let stored = catch_unwind(AssertUnwindSafe(|| {
+        let was_cut = done.was_cut();
         let (outcome, op) = done.into_parts();
-        let number = outcome.inspect_err(|errno| answer.failed(*errno, op.as_deref()))?;
+        let number = outcome.inspect_err(|_| answer.failed(was_cut))?;
         answer.store(number, op.as_deref())
     }));
     match stored {

@@ -1,5 +1,5 @@
-//! A driver on the kernel's ring (io_uring). What the running kernel has no opcode for goes to threads of its own, and both
-//! end at the same place. One thread makes it and uses it.
+//! A driver on the kernel's ring (io_uring). What the running kernel has no opcode for goes to threads of its own, long reads of
+//! files beside others to more of them, and all end at the same place. One thread makes it and uses it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -23,8 +23,9 @@ const SILENT: u64 = u64::MAX - 1;
 /// The kernel moves no more than this at a time, whatever is asked for.
 const TRANSFER_MOST: usize = 0x7fff_f000;
 
-/// Reads of at least so many bytes go to threads while others run: what is in memory already would else be copied by the thread
-/// that submits, one read after the other. Threads of the kernel would do it too, but often only one of them at a time.
+/// Reads at an offset of at least so many bytes go to threads while others run: what is in memory already would else be copied by
+/// the thread that submits, one read after the other. Threads of the kernel would do it too, but often only one of them at a
+/// time.
 const COPIED_APART: usize = 128 << 10;
 
 /// How a ring is made.
@@ -32,7 +33,7 @@ const COPIED_APART: usize = 128 << 10;
 pub struct RingOptions {
     /// Operations that run at a time; also the room of the queue of submissions.
     pub depth: u32,
-    /// Threads for what has no opcode, at most.
+    /// Threads for what has no opcode, at most. Long reads have others, as many or four for each processor, whichever is more.
     pub threads: usize,
     /// Kernel threads for operations that would block, at most: on regular files, and on anything else. Zero leaves what
     /// the kernel chooses, four times the number of processors.
@@ -55,8 +56,11 @@ pub struct Ring {
     /// What the kernel works on, by the number that its entry carries.
     slots: Vec<Option<(Token, Box<Op>)>>,
     free: Vec<usize>,
+    /// For what has no opcode.
     threads: Threads,
-    /// Operations that the threads have.
+    /// For long reads: apart, so that a file that hangs holds up nothing else.
+    readers: Threads,
+    /// Operations that either of them has.
     on_threads: usize,
     bell: Arc<Bell>,
     /// What the kernel reads from the bell.
@@ -94,13 +98,15 @@ impl Ring {
             ring.submitter().register_iowq_max_workers(&mut options.kernel_threads.clone())?;
         }
         let bell = Arc::new(Bell(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?));
-        let threads = Threads::with_bell(options.threads, Some(Arc::clone(&bell) as Arc<dyn Wake>));
+        let threads = |most| Threads::with_bell(most, Some(Arc::clone(&bell) as Arc<dyn Wake>));
+        let readers = 4 * std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             ring,
             known,
             slots: Vec::new(),
             free: Vec::new(),
-            threads,
+            threads: threads(options.threads),
+            readers: threads(readers.max(options.threads)),
             on_threads: 0,
             bell,
             rung: Box::new([0; 8]),
@@ -110,7 +116,7 @@ impl Ring {
         })
     }
 
-    /// Whether the kernel carries out this operation itself, as far as is known before it is tried.
+    /// Whether the kernel has an opcode for this operation, as far as is known before it is tried.
     #[must_use]
     pub fn takes(&self, op: &Op) -> bool {
         code(op).is_some_and(|code| self.known[usize::from(code)])
@@ -164,6 +170,7 @@ impl Ring {
         if self.on_threads > 0 {
             let before = ended.len();
             self.threads.reap(ended);
+            self.readers.reap(ended);
             self.on_threads -= ended.len() - before;
         }
         has_rung
@@ -210,10 +217,15 @@ fn errno_of(error: &io::Error) -> Errno {
 
 impl Driver for Ring {
     fn start(&mut self, token: Token, op: Box<Op>) {
-        let is_long = matches!(&*op, Op::Read { buffer, .. } if buffer.len() >= COPIED_APART);
-        if !self.takes(&op) || is_long && self.running() > 0 {
+        if !self.takes(&op) {
             self.on_threads += 1;
             return self.threads.start(token, op);
+        }
+        let is_long =
+            matches!(&*op, Op::Read { buffer, at: At::Offset(_), .. } if buffer.len() >= COPIED_APART);
+        if is_long && self.running() > 0 {
+            self.on_threads += 1;
+            return self.readers.start(token, op);
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -236,7 +248,10 @@ impl Driver for Ring {
                 // Where it cannot be asked for, the operation ends by itself.
                 let _ = self.push(&entry);
             }
-            None => self.threads.cancel(token),
+            None => {
+                self.threads.cancel(token);
+                self.readers.cancel(token);
+            }
         }
     }
 
@@ -246,7 +261,8 @@ impl Driver for Ring {
         let mut is_done = ended.len() > before || has_rung || at_most == Some(Duration::ZERO);
         if !is_done {
             self.arm_bell();
-            is_done = self.on_threads > 0 && !self.threads.will_wait();
+            let nothing_ended = |ring: &Self| ring.threads.will_wait() && ring.readers.will_wait();
+            is_done = self.on_threads > 0 && !nothing_ended(self);
         }
         self.enter(if is_done { Some(Duration::ZERO) } else { at_most });
         self.reap(ended);
@@ -289,6 +305,7 @@ impl Drop for Ring {
     /// What the kernel still works on must outlive the ring: it is cancelled and waited for a little; what hangs all the
     /// same is leaked.
     fn drop(&mut self) {
+        self.readers.forget_queued();
         let running: Vec<usize> = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_some()).collect();
         for &slot in &running {
             let entry = opcode::AsyncCancel::new(slot as u64).build().user_data(SILENT);
@@ -344,6 +361,8 @@ fn code(op: &Op) -> Option<u8> {
         // The ring has but 32 bits for how many bytes are meant.
         Op::SyncRange { bytes, .. } if fits(*bytes) => opcode::SyncFileRange::CODE,
         Op::Advise { bytes, .. } if fits(*bytes) => opcode::Fadvise::CODE,
+        // No file gets shorter by it: see `perform`.
+        Op::Allocate { mode, .. } if *mode & libc::FALLOC_FL_COLLAPSE_RANGE != 0 => return None,
         Op::Allocate { .. } => opcode::Fallocate::CODE,
         Op::Truncate { .. } => opcode::Ftruncate::CODE,
         Op::Rename { .. } => opcode::RenameAt::CODE,

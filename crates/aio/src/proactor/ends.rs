@@ -88,4 +88,18 @@ impl<D: Driver, C> Proactor<D, C> {
         self.given_up += 1;
         self.told.push_back((handle, claim, Done::new(Err(stop.errno()), None)));
     }
+
+    /// Cancels compound operations, and carries on until they have cleaned up: for the grace at most, or a second.
+    pub(super) fn end_machines(&mut self) {
+        let runs = |proactor: &Self| proactor.blocks.iter().any(|block| block.machine.is_some());
+        if !runs(self) {
+            return;
+        }
+        self.cancel_all();
+        let until = self.driver.now() + self.limits.grace.unwrap_or(Duration::from_secs(1));
+        while runs(self) && self.driver.now() < until {
+            self.step(Some(until.saturating_sub(self.driver.now())));
+            self.told.clear();
+        }
+    }
 }

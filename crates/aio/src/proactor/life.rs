@@ -141,12 +141,16 @@ impl<D: Driver, C> Proactor<D, C> {
             }
             return;
         }
-        let was_cut = matches!(outcome, Err(Errno(libc::ECANCELED | libc::EINTR)));
-        let outcome = match stop {
-            Some(stop) if was_cut => Err(stop),
-            _ => outcome,
+        let was_cut = match outcome {
+            Err(Errno(libc::ECANCELED)) => true,
+            // A close that was interrupted has closed.
+            Err(Errno(libc::EINTR)) => !matches!(*op, Op::Close { .. }),
+            _ => false,
         };
-        let done = self.done(outcome, Some(op));
+        let done = match stop {
+            Some(stop) if was_cut => self.done(Err(stop), Some(op)).cut(),
+            _ => self.done(outcome, Some(op)),
+        };
         self.tell(handle, done);
     }
 }

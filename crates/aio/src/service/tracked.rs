@@ -2,7 +2,6 @@
 //! made of. How a result is kept for a waiter is not known here; [`Pending`](super::Pending) does that.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::{Call, Refused, Service, Shared};
 use crate::cell::{Cell, Message};
@@ -52,8 +51,7 @@ impl Tracked {
         }
         let Work::Op(mut op) = self.cell.take()?.work else { return None };
         let outcome = crate::perform(&mut op);
-        self.shared.run_by_waiter.fetch_add(1, Ordering::Relaxed);
-        self.shared.count_end();
+        self.shared.count_help();
         Some(Done::new(outcome, Some(op)))
     }
 }
