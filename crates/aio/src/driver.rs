@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::{Done, Op, Outcome};
 
+mod cached;
 pub mod ring;
 pub mod simulated;
 pub mod threads;

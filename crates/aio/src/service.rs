@@ -137,20 +137,28 @@ enum Claim {
     Inline(Continuation),
 }
 
-/// On cache lines of its own: others write to it while whoever submits writes to its neighbour.
-#[repr(align(128))]
-struct Apart<T>(T);
+/// Keeps what some write off the cache lines that others use.
+struct Gap {
+    _bytes: [u8; 128],
+}
 
+const GAP: Gap = Gap { _bytes: [0; 128] };
+
+/// In this order, so that a submission finds what it needs on few cache lines, which are cold after long transfers.
+#[repr(C)]
 struct Shared {
+    /// Written by whoever submits, as is the count of references in front of it.
+    submitted: AtomicU64,
+    _submitters: Gap,
     /// Written by whoever submits, and read by the progress thread all the time.
-    inbox: Apart<Inbox<Cell>>,
-    /// Written by whoever submits.
-    submitted: Apart<AtomicU64>,
-    /// Written by whoever ends operations: mostly the progress thread. How many ended, and how many of them by their waiter.
-    ended: Apart<[AtomicU64; 2]>,
-    /// Written when the progress thread falls asleep or is woken.
-    sleep: Apart<Sleep>,
-    // Hardly ever written, like what follows.
+    inbox: Inbox<Cell>,
+    _inbox: Gap,
+    /// Written by whoever ends operations: mostly the progress thread.
+    ended: AtomicU64,
+    run_by_waiter: AtomicU64,
+    _enders: Gap,
+    /// Written when the progress thread falls asleep or is woken; what follows, hardly ever.
+    sleep: Sleep,
     is_closed: AtomicBool,
     /// Whoever waits may carry an operation out.
     is_kernel: bool,
@@ -177,8 +185,8 @@ impl Shared {
     }
 
     fn send(&self, letter: Letter<Cell>) {
-        self.inbox.0.push(letter);
-        match self.sleep.0.duty() {
+        self.inbox.push(letter);
+        match self.sleep.duty() {
             Duty::None => {}
             Duty::Wake => {
                 self.woken.fetch_add(1, Ordering::Relaxed);
@@ -190,7 +198,7 @@ impl Shared {
 
     /// Ends what came after the progress thread had ended.
     fn refuse(&self) {
-        self.inbox.0.take(|cell| {
+        self.inbox.take(|cell| {
             let Some(Message::Submit(Request { work, then, .. })) = cell.begin() else { return };
             let op = match work {
                 Work::Op(op) => Some(op),
@@ -210,14 +218,14 @@ impl Shared {
     }
 
     fn ended(&self) -> u64 {
-        self.ended.0[0].load(Ordering::Acquire)
+        self.ended.load(Ordering::Acquire)
     }
 
     fn pending(&self) -> u64 {
         loop {
             // Both from the same moment: what ends in between was pending or not, but is not counted as one more.
             let ended = self.ended();
-            let submitted = self.submitted.0.load(Ordering::Acquire);
+            let submitted = self.submitted.load(Ordering::Acquire);
             if self.ended() == ended {
                 return submitted.saturating_sub(ended);
             }
@@ -225,12 +233,12 @@ impl Shared {
     }
 
     fn count_end(&self) {
-        self.ended.0[0].fetch_add(1, Ordering::Release);
+        self.ended.fetch_add(1, Ordering::Release);
     }
 
     /// The same, by whoever waits.
     fn count_help(&self) {
-        self.ended.0[1].fetch_add(1, Ordering::Relaxed);
+        self.run_by_waiter.fetch_add(1, Ordering::Relaxed);
         self.count_end();
     }
 
@@ -242,11 +250,11 @@ impl Shared {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Refused::Closed(work));
         }
-        let before = self.submitted.0.fetch_add(1, Ordering::Relaxed);
+        let before = self.submitted.fetch_add(1, Ordering::Relaxed);
         if let Some(most) = self.pending_most
             && before.saturating_sub(self.ended()) >= most
         {
-            self.submitted.0.fetch_sub(1, Ordering::Relaxed);
+            self.submitted.fetch_sub(1, Ordering::Relaxed);
             return Err(Refused::Full(work));
         }
         Ok(work)
@@ -290,10 +298,14 @@ impl Service {
                 Err(error) => return drop(told.send(Err(error))),
             };
             let shared = Arc::new(Shared {
-                inbox: Apart(Inbox::new()),
-                submitted: Apart(AtomicU64::new(0)),
-                ended: Apart([const { AtomicU64::new(0) }; 2]),
-                sleep: Apart(Sleep::new()),
+                submitted: AtomicU64::new(0),
+                _submitters: GAP,
+                inbox: Inbox::new(),
+                _inbox: GAP,
+                ended: AtomicU64::new(0),
+                run_by_waiter: AtomicU64::new(0),
+                _enders: GAP,
+                sleep: Sleep::new(),
                 is_closed: AtomicBool::new(false),
                 is_kernel: driver.is_kernel(),
                 waker: driver.waker(),
@@ -394,9 +406,9 @@ impl Service {
     #[must_use]
     pub fn counts(&self) -> ServiceCounts {
         ServiceCounts {
-            submitted: self.shared.submitted.0.load(Ordering::Relaxed),
+            submitted: self.shared.submitted.load(Ordering::Relaxed),
             woken: self.shared.woken.load(Ordering::Relaxed),
-            run_by_waiter: self.shared.ended.0[1].load(Ordering::Relaxed),
+            run_by_waiter: self.shared.run_by_waiter.load(Ordering::Relaxed),
         }
     }
 
@@ -548,7 +560,7 @@ impl Progress {
             }
             if self.is_closing && self.proactor.pending() == 0 {
                 // Who submits after this sees it, and ends what nobody else will.
-                self.shared.sleep.0.go();
+                self.shared.sleep.go();
                 return self.shared.refuse();
             }
             if patience.is_left(began) {
@@ -556,13 +568,13 @@ impl Progress {
                 std::thread::yield_now();
                 continue;
             }
-            self.shared.sleep.0.lie_down();
-            if self.shared.inbox.0.is_empty()
+            self.shared.sleep.lie_down();
+            if self.shared.inbox.is_empty()
                 && let Some(began) = self.advance(None)
             {
                 patience.was_busy(began, Instant::now());
             }
-            self.shared.sleep.0.get_up();
+            self.shared.sleep.get_up();
         }
     }
 
@@ -592,10 +604,10 @@ impl Progress {
     /// Takes what was submitted. Whether there was anything.
     fn read(&mut self) -> bool {
         let Self { shared, proactor, is_closing, .. } = self;
-        if shared.inbox.0.is_empty() {
+        if shared.inbox.is_empty() {
             return false;
         }
-        shared.inbox.0.take(|cell| {
+        shared.inbox.take(|cell| {
             // None: whoever waits for it has taken it.
             let Some(message) = cell.begin() else { return };
             match message {

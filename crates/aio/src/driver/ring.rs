@@ -1,5 +1,5 @@
 //! A driver on the kernel's ring (io_uring). What the running kernel has no opcode for goes to threads of its own, long reads of
-//! files beside others to more of them, and all end at the same place. One thread makes it and uses it.
+//! what is in memory to others, and all end at the same place. One thread makes it and uses it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -11,6 +11,7 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::event::EventfdFlags;
 
+use super::cached::is_cached;
 use super::threads::Threads;
 use super::{Driver, Ended, Token, Wake};
 use crate::op::{At, Op, Sync};
@@ -23,9 +24,8 @@ const SILENT: u64 = u64::MAX - 1;
 /// The kernel moves no more than this at a time, whatever is asked for.
 const TRANSFER_MOST: usize = 0x7fff_f000;
 
-/// Reads at an offset of at least so many bytes go to threads while others run: what is in memory already would else be copied by
-/// the thread that submits, one read after the other. Threads of the kernel would do it too, but often only one of them at a
-/// time.
+/// Reads of at least so many bytes that are in memory already go to threads while others run: they would else be copied by the
+/// thread that submits, one read after the other. Threads of the kernel would do it too, but often only one of them at a time.
 const COPIED_APART: usize = 128 << 10;
 
 /// How a ring is made.
@@ -211,6 +211,16 @@ fn build(depth: u32) -> io::Result<IoUring> {
     }
 }
 
+/// Whether to carry it out is to copy much of what is in memory.
+fn is_copied_apart(op: &Op) -> bool {
+    match op {
+        Op::Read { fd, buffer, at: At::Offset(offset) } if buffer.len() >= COPIED_APART => {
+            is_cached(fd.raw(), *offset, buffer.len())
+        }
+        _ => false,
+    }
+}
+
 fn errno_of(error: &io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(libc::EIO))
 }
@@ -221,9 +231,7 @@ impl Driver for Ring {
             self.on_threads += 1;
             return self.threads.start(token, op);
         }
-        let is_long =
-            matches!(&*op, Op::Read { buffer, at: At::Offset(_), .. } if buffer.len() >= COPIED_APART);
-        if is_long && self.running() > 0 {
+        if self.running() > 0 && is_copied_apart(&op) {
             self.on_threads += 1;
             return self.readers.start(token, op);
         }

@@ -1,0 +1,98 @@
+//! Whether bytes of a file are in memory already, as far as the kernel tells. It starts no reading.
+
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+
+/// The number of `cachestat` (Linux 6.5), on every architecture.
+const CACHESTAT: libc::c_long = 451;
+
+#[repr(C)]
+struct Range {
+    offset: u64,
+    bytes: u64,
+}
+
+/// What the kernel writes: counts of pages.
+#[repr(C)]
+#[derive(Default)]
+struct Counts {
+    cached: u64,
+    dirty: u64,
+    written_back: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// How far ahead of a read the file must be in memory, too: else it is on its way there, read ahead.
+const AHEAD: u64 = 4 << 20;
+
+/// Whether all of these bytes are in memory, and more of the file behind them. False also where the kernel does not know the
+/// question, or refuses it: for files that the caller neither owns nor may write.
+pub(super) fn is_cached(fd: RawFd, offset: u64, bytes: usize) -> bool {
+    let Some(length) = length(fd) else { return false };
+    let (end, far) = ((offset + bytes as u64).min(length), (offset + bytes as u64 + AHEAD).min(length));
+    // What is being read from the disk counts as cached, too, but cannot be read at once.
+    offset < end
+        && are_there(fd, offset, end - offset)
+        && are_there(fd, far - 1, 1)
+        && can_be_read_at_once(fd, end - 1)
+        && can_be_read_at_once(fd, far - 1)
+}
+
+fn length(fd: RawFd) -> Option<u64> {
+    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the call fills the structure.
+    let status = unsafe { libc::fstat(fd, found.as_mut_ptr()) };
+    // SAFETY: any bits are a value of it, and these are zero or what the call wrote.
+    let found = unsafe { found.assume_init() };
+    if status == 0 { u64::try_from(found.st_size).ok() } else { None }
+}
+
+/// Whether there is a page in memory for each of these bytes.
+fn are_there(fd: RawFd, offset: u64, bytes: u64) -> bool {
+    let range = Range { offset, bytes };
+    let mut counts = Counts::default();
+    // SAFETY: both structures are this function's, and laid out as the kernel has them.
+    let status = unsafe { libc::syscall(CACHESTAT, fd, &raw const range, &raw mut counts, 0) };
+    let page = rustix::param::page_size() as u64;
+    status == 0 && counts.cached.saturating_mul(page) >= bytes
+}
+
+/// Whether a byte can be read without waiting for the disk. File systems that do not tell, in memory or of a server, are taken
+/// to have what they have a page for.
+fn can_be_read_at_once(fd: RawFd, offset: u64) -> bool {
+    let mut byte = [0_u8; 1];
+    let vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    let Ok(offset) = i64::try_from(offset) else { return false };
+    // SAFETY: the vector is one byte of this function's.
+    let read = unsafe { libc::preadv2(fd, &raw const vector, 1, offset, libc::RWF_NOWAIT) };
+    read == 1 || read == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn what_was_written_is_in_memory_and_what_is_not_there_is_not() {
+        // SAFETY: takes a name and a number.
+        let fd = unsafe { libc::memfd_create(c"atta-cached".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: the descriptor is new, and nobody else's.
+        let mut file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+        file.write_all(&vec![1; 1 << 20]).unwrap();
+        let fd = file.as_raw_fd();
+        if !is_cached(fd, 0, 1 << 20) {
+            // SAFETY: a question with nothing to answer to.
+            let status = unsafe { libc::syscall(CACHESTAT, fd, 0, 0, 0) };
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            assert!(status == -1 && errno == Some(libc::ENOSYS), "{errno:?}");
+            return;
+        }
+        // The rest of a file may be short.
+        assert!(is_cached(fd, (1 << 20) - 10, 1 << 20));
+        assert!(!is_cached(fd, 1 << 20, 1 << 20) && !is_cached(fd, u64::MAX >> 1, 1 << 20));
+        assert!(!is_cached(-1, 0, 1 << 20));
+    }
+}
