@@ -17,7 +17,7 @@ pub enum Step {
 }
 
 /// Several operations, one after the other, that look like one. Its states are its own; a proactor calls it between two
-/// operations.
+/// operations. It must not panic: that would end whoever runs it, and all that is pending there.
 pub trait Machine: Send {
     /// The next step, after what the last operation led to; none at the start.
     ///
