@@ -220,6 +220,8 @@ impl Which {
             Self::Overlap => overlap::run(place, scale, case),
             Self::Apparent => overlap::apparent(place, scale, case),
             Self::Continuations => continuations::run(place, scale, case),
+            // What a server takes would hide it.
+            Self::Registered if place.is_remote() => Ok(()),
             Self::Registered => registered::run(place, scale, case),
         }
     }
