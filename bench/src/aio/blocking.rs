@@ -41,7 +41,7 @@ struct Submitter<'run> {
 /// Runs the case in one place.
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
     let note = "Times of single submissions in ns; the clock's own cost is in them. `awake`: the progress thread never \
-                sleeps; else it sleeps after 20 us without work. `woken`: wake-ups (one system call each) for 1000 \
+                sleeps; else it sleeps after at most 100 us without work. `woken`: wake-ups (one system call each) for 1000 \
                 submissions. `later`: without the first of each burst of 4, which follows a sleep of the caller. Others than the service and plain calls only from one thread.";
     let heads = [
         "what",

@@ -39,7 +39,8 @@ struct atta_options {
     size_t size;                   /* sizeof(struct atta_options) */
     uint32_t backend;              /* ATTA_BEST, ATTA_RING, ATTA_THREADS */
     uint32_t flags;
-    uint32_t threads;              /* of ATTA_THREADS, and for what the ring cannot do (16) */
+    uint32_t threads;              /* of ATTA_THREADS, and for what the ring cannot do (16); long reads beside a
+                                      ring have others, as many or four for each processor */
     uint32_t depth;                /* operations that run on the ring at a time (256) */
     uint32_t continuation_threads; /* threads that run continuations (2) */
     uint32_t kernel_threads;       /* kernel threads of the ring, at most (what the kernel chooses) */
