@@ -3,12 +3,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::place::Place;
-use super::port::{Direction, Plain, Port, ServicePort, Transfer, service};
+use super::port::{Direction, Plain, Port, ServicePort, Transfer, by_threads, service};
 use super::raw_ring::RawRing;
 use super::sheet::{Goal, Sheet, number};
 use super::turns::{Contender, hold};
@@ -96,21 +95,8 @@ impl Job {
     /// Threads that each take the next block and write it.
     fn by_threads(&self) -> Told<Vec<f64>> {
         let transfers: Vec<_> = self.transfers().map(|transfer| Mutex::new(Some(transfer))).collect();
-        let next = AtomicUsize::new(0);
         let start = Instant::now();
-        let work = || -> Told<()> {
-            while let Some(slot) = transfers.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let transfer = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-                transfer.ok_or("a block was taken twice")?.perform()?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let started: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-            started
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
-        })?;
+        by_threads(THREADS, &transfers, drop)?;
         Ok(self.mib_per_second(start))
     }
 }

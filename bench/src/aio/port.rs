@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use atta_aio::driver::ring::{Ring, RingOptions};
@@ -313,4 +314,30 @@ pub(crate) fn service(threads: Option<usize>, change: impl FnOnce(&mut Options))
     let mut options = Options { backend, ..Options::default() };
     change(&mut options);
     Service::new(&options).map(Arc::new).map_err(|error| format!("service: {error}"))
+}
+
+/// Threads that each take the next block and move it by plain calls; `give_back` gets its buffer.
+///
+/// # Errors
+///
+/// A transfer failed.
+pub(crate) fn by_threads(
+    threads: usize,
+    transfers: &[Mutex<Option<Transfer>>],
+    give_back: impl Fn(Vec<u8>) + Sync,
+) -> Told<()> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Told<()> {
+        while let Some(slot) = transfers.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let transfer = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            give_back(transfer.ok_or("a block was taken twice")?.perform()?);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        started
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
+    })
 }

@@ -2,7 +2,6 @@
 //! and 4.4). Each block has memory of its own, for everybody.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -11,7 +10,8 @@ use rustix::fs::Advice;
 
 use super::place::Place;
 use super::port::{
-    Direction, Plain, Port, ProactorPort, ServicePort, ThenPort, Tokio, Transfer, service, tokio_runtime,
+    Direction, Plain, Port, ProactorPort, ServicePort, ThenPort, Tokio, Transfer, by_threads, service,
+    tokio_runtime,
 };
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
@@ -205,21 +205,8 @@ impl Job<'_> {
     fn by_threads(&self) -> Told<Vec<f64>> {
         let transfers: Vec<_> =
             self.transfers()?.into_iter().map(|transfer| Mutex::new(Some(transfer))).collect();
-        let next = AtomicUsize::new(0);
         let start = Instant::now();
-        let work = || -> Told<()> {
-            while let Some(slot) = transfers.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let transfer = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-                self.give_back(transfer.ok_or("a block was taken twice")?.perform()?);
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let started: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-            started
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
-        })?;
+        by_threads(THREADS, &transfers, |buffer| self.give_back(buffer))?;
         Ok(self.mib_per_second(start))
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::cell::{Cell, Continuation, Message, Request, Waiter};
+use crate::cell::{Cell, Continuation, Message, Request};
 use crate::crew;
 use crate::done::Done;
 use crate::driver::ring::{Ring, RingOptions};
@@ -27,11 +27,14 @@ use crate::driver::{Driver, Wake};
 use crate::executor::{self, Executor};
 use crate::fork::Process;
 use crate::inbox::{Inbox, Letter, Node};
-use crate::patience::Patience;
-use crate::proactor::{Limits, Proactor, Work};
+use crate::proactor::{Limits, Work};
 use crate::sleep::{Duty, Sleep};
 
+mod pending;
+mod progress;
 mod tracked;
+pub use pending::Pending;
+use progress::{Progress, wake};
 pub use tracked::Tracked;
 
 /// What carries operations out.
@@ -127,15 +130,6 @@ pub struct ServiceCounts {
 
 /// For how long somebody who waits for an operation looks around before they sleep, at most: it is not their only work.
 const WAITER_SPIN: Duration = Duration::from_micros(100);
-
-/// Who is told when an operation has ended.
-enum Claim {
-    Cell(Arc<Node<Cell>>),
-    /// On the executor.
-    Apart(Continuation),
-    /// On the progress thread.
-    Inline(Continuation),
-}
 
 /// Keeps what some write off the cache lines that others use.
 struct Gap {
@@ -317,8 +311,7 @@ impl Service {
                 executor: executor.identity(),
             });
             if told.send(Ok(Arc::clone(&shared))).is_ok() {
-                let proactor = Proactor::new(driver, limits);
-                Progress { shared, proactor, executor, waiters: Vec::new(), is_closing: false }.run(spin);
+                Progress::new(shared, driver, limits, executor).run(spin);
             }
         })?;
         let shared = made.recv().unwrap_or_else(|_| Err(io::Error::other("the progress thread ended")))?;
@@ -453,196 +446,5 @@ impl Drop for Service {
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service").field("counts", &self.counts()).finish_non_exhaustive()
-    }
-}
-
-/// An operation that was submitted. It is a future; who has no executor of futures calls [`wait`](Self::wait). Dropped, it
-/// cancels the operation, whose buffers live as long as the kernel uses them.
-pub struct Pending {
-    cell: Arc<Node<Cell>>,
-    shared: Arc<Shared>,
-    is_detached: bool,
-}
-
-impl Pending {
-    /// Blocks until the operation has ended. If nobody has begun with it, this thread carries it out.
-    #[must_use]
-    pub fn wait(self) -> Done {
-        self.run_here();
-        self.cell.wait(None, self.shared.spin).unwrap_or_else(gone)
-    }
-
-    /// Blocks until the operation has ended, at most so long; else it goes on, and can be waited for again.
-    ///
-    /// # Errors
-    /// It has not ended.
-    pub fn wait_timeout(self, at_most: Duration) -> Result<Done, Self> {
-        self.cell.wait(Some(Instant::now() + at_most), self.shared.spin).ok_or(self)
-    }
-
-    /// Ends the operation with `ECANCELED`, if it has not ended yet.
-    pub fn cancel(&self) {
-        if self.shared.process.is_here() {
-            self.cell.cancel();
-            self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
-        }
-    }
-
-    /// Lets it go on by itself; what comes of it is dropped.
-    pub fn detach(mut self) {
-        self.is_detached = true;
-    }
-
-    /// Whether it has ended.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.cell.has_ended()
-    }
-
-    fn run_here(&self) {
-        if !self.shared.is_kernel || !self.shared.process.is_here() {
-            return;
-        }
-        let Some(Request { work: Work::Op(mut op), .. }) = self.cell.take() else { return };
-        let outcome = crate::perform(&mut op);
-        self.shared.count_help();
-        // The one who would be woken is here.
-        let _ = self.cell.end(Done::new(outcome, Some(op)));
-    }
-}
-
-/// A result that was taken before: nobody gets it twice.
-fn gone() -> Done {
-    Done::new(Err(atta_entry::Errno::INVAL), None)
-}
-
-impl Future for Pending {
-    type Output = Done;
-
-    fn poll(self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<Done> {
-        self.cell.poll(context.waker()).map(|done| done.unwrap_or_else(gone))
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if !self.is_detached && self.cell.leave() && self.shared.process.is_here() {
-            self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
-        }
-    }
-}
-
-impl std::fmt::Debug for Pending {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pending").field("has_ended", &self.has_ended()).finish_non_exhaustive()
-    }
-}
-
-/// The progress thread's side.
-struct Progress {
-    shared: Arc<Shared>,
-    proactor: Proactor<Box<dyn Driver>, Claim>,
-    executor: Executor<Done>,
-    /// Who is to be woken once all that have ended are known to have.
-    waiters: Vec<Waiter>,
-    is_closing: bool,
-}
-
-impl Progress {
-    fn run(mut self, spin: Duration) {
-        let mut patience = Patience::new(spin, Duration::ZERO, Instant::now());
-        loop {
-            let began = Instant::now();
-            let (had_mail, had_ends) = (self.read(), self.advance(Some(Duration::ZERO)));
-            if had_mail || had_ends.is_some() {
-                patience.was_busy(began, Instant::now());
-                continue;
-            }
-            if self.is_closing && self.proactor.pending() == 0 {
-                // Who submits after this sees it, and ends what nobody else will.
-                self.shared.sleep.go();
-                return self.shared.refuse();
-            }
-            if patience.is_left(began) {
-                // Whoever copies for it in the kernel may need this core.
-                std::thread::yield_now();
-                continue;
-            }
-            self.shared.sleep.lie_down();
-            if self.shared.inbox.is_empty()
-                && let Some(began) = self.advance(None)
-            {
-                patience.was_busy(began, Instant::now());
-            }
-            self.shared.sleep.get_up();
-        }
-    }
-
-    /// Goes on with operations. When it found some that have ended, if it did.
-    fn advance(&mut self, at_most: Option<Duration>) -> Option<Instant> {
-        let Self { shared, proactor, executor, waiters, .. } = self;
-        let mut began = None;
-        proactor.advance(at_most, |claim, done| {
-            began.get_or_insert_with(Instant::now);
-            // Before anybody hears of it, who may submit the next one at once.
-            shared.count_end();
-            match claim {
-                Claim::Cell(cell) => waiters.extend(cell.end(done)),
-                Claim::Apart(then) if !executor.is_inline() => executor.push(then, done),
-                Claim::Apart(then) | Claim::Inline(then) => {
-                    // It may take long, or even wait for one of them.
-                    waiters.drain(..).for_each(wake);
-                    executor::run(move || then(done));
-                }
-            }
-        });
-        // Whoever waits for several finds all of them, and is not woken for each.
-        waiters.drain(..).for_each(wake);
-        began
-    }
-
-    /// Takes what was submitted. Whether there was anything.
-    fn read(&mut self) -> bool {
-        let Self { shared, proactor, is_closing, .. } = self;
-        if shared.inbox.is_empty() {
-            return false;
-        }
-        shared.inbox.take(|cell| {
-            // None: whoever waits for it has taken it.
-            let Some(message) = cell.begin() else { return };
-            match message {
-                Message::Submit(request) => submit(proactor, &cell, request),
-                Message::Cancel(cell) => {
-                    if let Some(handle) = cell.handle() {
-                        proactor.cancel(handle);
-                    }
-                }
-                Message::AddPosition(id, offset) => proactor.put_position(id, offset),
-                Message::RemovePosition(id) => proactor.remove_position(id),
-                Message::CancelAll => proactor.cancel_all(),
-                Message::Close => *is_closing = true,
-            }
-        });
-        true
-    }
-}
-
-/// Wakes somebody. What a program's own waker does in a panic is its own affair.
-fn wake(waiter: Waiter) {
-    executor::run(|| waiter.wake());
-}
-
-/// Submits what was in a cell.
-fn submit(proactor: &mut Proactor<Box<dyn Driver>, Claim>, cell: &Arc<Node<Cell>>, request: Request) {
-    let terms = request.terms(|| proactor.driver().now());
-    let claim = match (request.then, request.is_inline) {
-        (None, _) => Claim::Cell(Arc::clone(cell)),
-        (Some(then), false) => Claim::Apart(then),
-        (Some(then), true) => Claim::Inline(then),
-    };
-    let handle = proactor.submit_unbounded(request.work, terms, claim);
-    cell.set_handle(handle);
-    if request.is_cancelled {
-        proactor.cancel(handle);
     }
 }
