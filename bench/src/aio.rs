@@ -4,7 +4,7 @@
 //! ```text
 //!   cases   blocking, metadata, threads (case 1), sequential (case 2), overlap (case 3, figure 4.9), continuations (4.12),
 //!           answered (writes that a server has answered), registered (what the ring knows beforehand)
-//!     |  port        who moves bytes, behind one face; posix, raw_ring: two of them
+//!     |  port        who moves bytes, behind one face; posix, raw_ring, spinning: three of them
 //!     |  turns       all in turns within this process
 //!     +-> sheet, figures   tables, goals, files
 //! ```
@@ -26,6 +26,7 @@ mod raw_ring;
 mod registered;
 mod sequential;
 mod sheet;
+mod spinning;
 mod threads;
 mod turns;
 mod work;

@@ -25,18 +25,39 @@ struct Counts {
 
 /// How far ahead of a read the file must be in memory, too: else it is on its way there, read ahead.
 const AHEAD: u64 = 4 << 20;
+/// How far apart the pages are that are asked for. To ask for all takes some 10 ns for each: a thirtieth of the time to copy them.
+const STEP: usize = 512 << 10;
 
-/// Whether all of these bytes are in memory, and more of the file behind them. False also where the kernel does not know the
-/// question, or refuses it: for files that the caller neither owns nor may write.
-pub(super) fn is_cached(fd: RawFd, offset: u64, bytes: usize) -> bool {
-    let Some(length) = length(fd) else { return false };
-    let (end, far) = ((offset + bytes as u64).min(length), (offset + bytes as u64 + AHEAD).min(length));
-    // What is being read from the disk counts as cached, too, but cannot be read at once.
-    offset < end
-        && are_there(fd, offset, end - offset)
-        && are_there(fd, far - 1, 1)
-        && can_be_read_at_once(fd, end - 1)
-        && can_be_read_at_once(fd, far - 1)
+/// What was found in memory last, so that reads in sequence ask once for many. That it has left memory since, or that the number
+/// is another file's, does no harm: such reads are carried out by threads.
+#[derive(Default)]
+pub(super) struct Cached {
+    fd: RawFd,
+    from: u64,
+    until: u64,
+}
+
+impl Cached {
+    /// Whether these bytes are in memory, by samples, and more of the file behind them. False also where the kernel does not know the
+    /// question, or refuses it: for files that the caller neither owns nor may write.
+    pub(super) fn has(&mut self, fd: RawFd, offset: u64, bytes: usize) -> bool {
+        let end = offset.saturating_add(bytes as u64);
+        if self.fd == fd && self.from <= offset && end <= self.until {
+            return true;
+        }
+        let Some(length) = length(fd) else { return false };
+        let (end, far) = (end.min(length), end.saturating_add(AHEAD).min(length));
+        // What is being read from the disk counts as cached, too, but cannot be read at once.
+        let are_there = offset < end
+            && (offset..far).step_by(STEP).all(|at| is_there(fd, at))
+            && is_there(fd, far - 1)
+            && can_be_read_at_once(fd, end - 1)
+            && can_be_read_at_once(fd, far - 1);
+        if are_there {
+            *self = Self { fd, from: offset, until: far };
+        }
+        are_there
+    }
 }
 
 fn length(fd: RawFd) -> Option<u64> {
@@ -48,14 +69,13 @@ fn length(fd: RawFd) -> Option<u64> {
     if status == 0 { u64::try_from(found.st_size).ok() } else { None }
 }
 
-/// Whether there is a page in memory for each of these bytes.
-fn are_there(fd: RawFd, offset: u64, bytes: u64) -> bool {
-    let range = Range { offset, bytes };
+/// Whether there is a page in memory for this byte.
+fn is_there(fd: RawFd, offset: u64) -> bool {
+    let range = Range { offset, bytes: 1 };
     let mut counts = Counts::default();
     // SAFETY: both structures are this function's, and laid out as the kernel has them.
     let status = unsafe { libc::syscall(CACHESTAT, fd, &raw const range, &raw mut counts, 0) };
-    let page = rustix::param::page_size() as u64;
-    status == 0 && counts.cached.saturating_mul(page) >= bytes
+    status == 0 && counts.cached > 0
 }
 
 /// Whether a byte can be read without waiting for the disk. File systems that do not tell, in memory or of a server, are taken
@@ -83,6 +103,7 @@ mod tests {
         let mut file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
         file.write_all(&vec![1; 1 << 20]).unwrap();
         let fd = file.as_raw_fd();
+        let is_cached = |fd, offset, bytes| Cached::default().has(fd, offset, bytes);
         if !is_cached(fd, 0, 1 << 20) {
             // SAFETY: a question with nothing to answer to.
             let status = unsafe { libc::syscall(CACHESTAT, fd, 0, 0, 0) };

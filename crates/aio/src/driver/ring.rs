@@ -11,7 +11,8 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::event::EventfdFlags;
 
-use super::cached::is_cached;
+use super::cached::Cached;
+use super::registered::Registered;
 use super::threads::Threads;
 use super::{Driver, Ended, Token, Wake};
 use crate::op::{At, Op, Sync};
@@ -62,6 +63,10 @@ pub struct Ring {
     readers: Threads,
     /// Operations that either of them has.
     on_threads: usize,
+    /// What is known to be in memory.
+    cached: Cached,
+    /// Files that the kernel has at hand.
+    registered: Registered,
     bell: Arc<Bell>,
     /// What the kernel reads from the bell.
     rung: Box<[u8; 8]>,
@@ -108,6 +113,8 @@ impl Ring {
             threads: threads(options.threads),
             readers: threads(readers.max(options.threads)),
             on_threads: 0,
+            cached: Cached::default(),
+            registered: Registered::default(),
             bell,
             rung: Box::new([0; 8]),
             is_bell_armed: false,
@@ -211,16 +218,6 @@ fn build(depth: u32) -> io::Result<IoUring> {
     }
 }
 
-/// Whether to carry it out is to copy much of what is in memory.
-fn is_copied_apart(op: &Op) -> bool {
-    match op {
-        Op::Read { fd, buffer, at: At::Offset(offset) } if buffer.len() >= COPIED_APART => {
-            is_cached(fd.raw(), *offset, buffer.len())
-        }
-        _ => false,
-    }
-}
-
 fn errno_of(error: &io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(libc::EIO))
 }
@@ -231,7 +228,11 @@ impl Driver for Ring {
             self.on_threads += 1;
             return self.threads.start(token, op);
         }
-        if self.running() > 0 && is_copied_apart(&op) {
+        if let Op::Close { fd } = &*op {
+            // Another file may get its number.
+            self.unregister(*fd);
+        }
+        if self.running() > 0 && self.is_copied_apart(&op) {
             self.on_threads += 1;
             return self.readers.start(token, op);
         }
@@ -241,7 +242,12 @@ impl Driver for Ring {
         });
         // In its slot before the kernel hears of it: it does not move from there.
         let (_, op) = self.slots[slot].insert((token, op));
-        let pushed = entry(op).is_some_and(|entry| self.push(&entry.user_data(slot as u64)).is_ok());
+        let file = file(op).and_then(|fd| self.registered.slot(fd));
+        let entry = match file {
+            Some(slot) => transfer(op, Fd(slot)).map(|entry| entry.flags(squeue::Flags::FIXED_FILE)),
+            None => entry(op),
+        };
+        let pushed = entry.is_some_and(|entry| self.push(&entry.user_data(slot as u64)).is_ok());
         if !pushed {
             self.hand_to_threads(slot);
         }
@@ -276,6 +282,14 @@ impl Driver for Ring {
         self.reap(ended);
     }
 
+    fn register(&mut self, file: crate::Fd) {
+        self.registered.add(&self.ring.submitter(), file);
+    }
+
+    fn unregister(&mut self, fd: RawFd) {
+        self.registered.remove(&self.ring.submitter(), fd);
+    }
+
     fn is_kernel(&self) -> bool {
         true
     }
@@ -297,6 +311,16 @@ impl Ring {
     /// How many operations have begun and not ended.
     fn running(&self) -> usize {
         self.slots.len() - self.free.len() + self.on_threads
+    }
+
+    /// Whether to carry it out is to copy much of what is in memory.
+    fn is_copied_apart(&mut self, op: &Op) -> bool {
+        match op {
+            Op::Read { fd, buffer, at: At::Offset(offset) } if buffer.len() >= COPIED_APART => {
+                self.cached.has(fd.raw(), *offset, buffer.len())
+            }
+            _ => false,
+        }
     }
 
     /// Moves an operation that the ring cannot take to the threads.
@@ -401,7 +425,7 @@ fn entry(op: &mut Op) -> Option<squeue::Entry> {
         }
         Op::Close { fd } => opcode::Close::new(Fd(*fd)).build(),
         Op::Read { .. } | Op::Write { .. } | Op::ReadVectors { .. } | Op::WriteVectors { .. } => {
-            transfer(op)?
+            transfer(op, Fd(file(op)?))?
         }
         Op::Stat { place, flags, mask, out } => {
             let out = (&raw mut **out).cast();
@@ -428,28 +452,40 @@ fn entry(op: &mut Op) -> Option<squeue::Entry> {
     })
 }
 
-fn transfer(op: &mut Op) -> Option<squeue::Entry> {
+/// The file that a transfer is of.
+fn file(op: &Op) -> Option<RawFd> {
+    match op {
+        Op::Read { fd, .. }
+        | Op::Write { fd, .. }
+        | Op::ReadVectors { fd, .. }
+        | Op::WriteVectors { fd, .. } => Some(fd.raw()),
+        _ => None,
+    }
+}
+
+/// Reads and writes, of a file by its number or by its place among those that are registered.
+fn transfer(op: &mut Op, file: Fd) -> Option<squeue::Entry> {
     let place = |at: &At| match at {
         At::Offset(offset) => *offset,
         At::Position => u64::MAX,
     };
     let length = |bytes: usize| bytes.min(TRANSFER_MOST) as u32;
     Some(match op {
-        Op::Read { fd, buffer, at } => {
+        Op::Read { buffer, at, .. } => {
             let bytes = length(buffer.len());
-            opcode::Read::new(Fd(fd.raw()), buffer.as_mut_ptr(), bytes).offset(place(at)).build()
+            opcode::Read::new(file, buffer.as_mut_ptr(), bytes).offset(place(at)).build()
         }
-        Op::Write { fd, buffer, at } => {
+        Op::Write { buffer, at, .. } => {
             let bytes = length(buffer.len());
-            opcode::Write::new(Fd(fd.raw()), buffer.as_ptr(), bytes).offset(place(at)).build()
+            opcode::Write::new(file, buffer.as_ptr(), bytes).offset(place(at)).build()
         }
-        Op::ReadVectors { fd, vectors, at } => {
+        Op::ReadVectors { vectors, at, .. } => {
             let (table, count) = (vectors.table().as_ptr(), u32::try_from(vectors.table().len()).ok()?);
-            opcode::Readv::new(Fd(fd.raw()), table, count).offset(place(at)).build()
+            opcode::Readv::new(file, table, count).offset(place(at)).build()
         }
-        Op::WriteVectors { fd, vectors, at } => {
+        Op::WriteVectors { vectors, at, .. } => {
             let (table, count) = (vectors.table().as_ptr(), u32::try_from(vectors.table().len()).ok()?);
-            opcode::Writev::new(Fd(fd.raw()), table, count).offset(place(at)).build()
+            opcode::Writev::new(file, table, count).offset(place(at)).build()
         }
         _ => return None,
     })
