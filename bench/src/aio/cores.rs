@@ -1,7 +1,17 @@
 //! Keeps threads on cores, as the thesis did for its case 3: the library's threads on one, the caller on another. Nothing here
 //! needs rights.
 
+use std::sync::OnceLock;
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The cores that the program had before a thread of it stayed on one.
+static ALL: OnceLock<Vec<usize>> = OnceLock::new();
+
+fn all() -> Vec<usize> {
+    let Ok(cores) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core)).collect()
+}
 
 /// The calling thread stays on one core until this is dropped; threads that it starts meanwhile stay there for good.
 pub(crate) struct Stay(Option<CpuSet>);
@@ -18,10 +28,10 @@ impl Stay {
     }
 
     fn on(choose: impl Fn(&[usize]) -> Option<usize>) -> Self {
+        let cores = ALL.get_or_init(all);
         let Ok(before) = sched_getaffinity(None) else { return Self(None) };
-        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| before.is_set(*core)).collect();
         let mut one = CpuSet::new();
-        if let Some(core) = choose(&cores) {
+        if let Some(core) = choose(cores) {
             one.set(core);
         }
         // Where it may not, it goes where the kernel puts it.

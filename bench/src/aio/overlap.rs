@@ -27,7 +27,7 @@ const PASSES: u64 = 6;
 /// Pairs that the confidence interval needs.
 const PAIRS_LEAST: usize = 30;
 /// Pairs of whom the goal is about, which are to show a percent: after those with all the others, and alone.
-const PAIRS_ALONE: usize = 150;
+const PAIRS_ALONE: usize = 100;
 
 /// A way to move bytes, made anew for each run.
 type Way<'run> = (&'static str, Box<dyn Fn() -> Told<Box<dyn Port>> + 'run>);
