@@ -236,7 +236,7 @@ impl Job<'_> {
 }
 
 const AWAKE: &str = "service, awake";
-/// The standard library's channel to a thread that does nothing but look into it: what handing over takes at least.
+/// The standard library's channel to a thread that does nothing but look into it: a simple way to hand over.
 const CHANNEL: &str = "a channel to a thread that spins";
 
 fn submitters<'run>(threads: usize) -> Told<Vec<Submitter<'run>>> {

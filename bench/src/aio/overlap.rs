@@ -35,7 +35,7 @@ type Way<'run> = (&'static str, Box<dyn Fn() -> Told<Box<dyn Port>> + 'run>);
 /// The service whose threads have one core, and the caller another, as the thesis did it.
 const APART: &str = "service, cores apart";
 
-/// The same by the quickest way to hand over: what of a loss is the machine's.
+/// The same by handing over to a thread that does nothing else: what of a loss is the machine's.
 const LIMIT: &str = "a thread that spins, cores apart";
 
 /// Runs case 3 in one place.
@@ -49,7 +49,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
          interval, and the median. The computation after each submission is {COMPUTATION_PART} of the time of a plain call \
          at 512 KiB, whatever the block size. `service, future` never lets the waiter carry out the transfer; nor does \
          `cores apart`, whose waiter blocks, on one core while the service has another, as in the thesis: the goal is its. It has \
-         {alone} pairs again, beside the quickest way there is to hand over, which takes both cores whole."
+         {alone} pairs again, beside a thread that does nothing but move the block, which takes both cores whole."
     );
     let heads = ["what", "block KiB", "who", "without", "with", "loss %, mean", "+-", "loss %, median"];
     let mut sheet = Sheet::new(format!("Case 3: computation overlapped, {}", place.kind), &note, 3, &heads);
@@ -65,7 +65,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
             ways.retain(|(name, _)| *name == APART);
             ways.push((LIMIT, Box::new(|| Ok(Box::new(spinning_apart())))));
             let lost = job.pairs(scale, alone, length, &ways, &mut sheet);
-            if worst.as_ref().is_none_or(|(worst, _)| lost[0].mean > worst[0].mean) {
+            if worst.as_ref().is_none_or(|(worst, _)| lost[0].mean.is_nan() || lost[0].mean > worst[0].mean) {
                 worst = Some((lost, format!("{} {} KiB", direction.name(), block >> 10)));
             }
         }
@@ -124,11 +124,16 @@ pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Tol
 }
 
 /// Throughput lost, in percent: mean of all pairs, half of its interval, median.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Loss {
     mean: f64,
     half: f64,
     median: f64,
+}
+
+impl Loss {
+    /// Who failed has no number, and meets no goal.
+    const UNKNOWN: Self = Self { mean: f64::NAN, half: f64::NAN, median: f64::NAN };
 }
 
 impl std::fmt::Display for Loss {
@@ -237,7 +242,7 @@ impl Job<'_> {
         });
         let outcomes = hold(Turns { rounds, ..scale.turns }, contenders.collect());
         sheet.note_left_out(&outcomes);
-        let mut lost = [Loss::default(); 2];
+        let mut lost = [Loss::UNKNOWN; 2];
         for outcome in &outcomes {
             let Ok(values) = &outcome.values else { continue };
             let losses: Vec<f64> = values[0]

@@ -1,5 +1,5 @@
-//! What it is worth to register files and buffers with the ring beforehand: raw io_uring with and without, and the service with a
-//! file at hand and without, 64 transfers at a time.
+//! What it is worth to register files and buffers with the ring beforehand: raw io_uring with and without, 64 transfers at a time.
+//! atta-aio registers neither, for what this says.
 
 #![expect(unsafe_code, reason = "the kernel uses buffers by their addresses")]
 
@@ -8,22 +8,18 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use atta_aio::{Fd, Service};
 use io_uring::squeue::Entry;
-use io_uring::types::{Fd as RingFd, Fixed};
+use io_uring::types::{Fd, Fixed};
 use io_uring::{IoUring, opcode};
 
 use super::place::Place;
-use super::port::{Direction, Port, ServicePort, Transfer, service};
+use super::port::Direction;
 use super::sheet::Sheet;
 use super::turns::{Contender, hold};
 use super::{Case, Scale, Told};
 
 const DEPTH: u32 = 64;
 const BLOCKS: [usize; 4] = [512, 4 << 10, 64 << 10, 512 << 10];
-
-const PLAIN_SERVICE: &str = "service";
-const AT_HAND: &str = "service, file at hand";
 
 /// Runs the case in one place.
 pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
@@ -33,8 +29,6 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
                 into or from the same memory.";
     let title = format!("Files and buffers registered beforehand, {}", place.kind);
     let mut sheet = Sheet::comparison(title, note);
-    let (plain, at_hand) = (service(None, |_| {})?, service(None, |_| {})?);
-    at_hand.register(Fd::Raw(file.as_raw_fd()));
     for direction in Direction::BOTH {
         for block in BLOCKS {
             (case.tell)(&format!("registered: {} {block} B", direction.name()));
@@ -48,13 +42,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
                 let job = Job { file: Arc::clone(&file), bytes, direction, block, files, buffers };
                 Contender::new(name, move || job.speed())
             });
-            let mut contenders = Vec::from(contenders);
-            for (name, service) in [(PLAIN_SERVICE, &plain), (AT_HAND, &at_hand)] {
-                let job =
-                    Job { file: Arc::clone(&file), bytes, direction, block, files: false, buffers: false };
-                contenders.push(Contender::new(name, move || job.speed_of(service)));
-            }
-            let outcomes = hold(scale.turns, contenders);
+            let outcomes = hold(scale.turns, contenders.into());
             sheet.compare(&[format!("{}, {block} B", direction.name())], &outcomes, "neither");
         }
     }
@@ -74,11 +62,13 @@ struct Job {
 }
 
 impl Job {
+    #[expect(clippy::cast_precision_loss, reason = "a count of transfers")]
     fn speed(&self) -> Told<Vec<f64>> {
         let mut memory: Vec<Vec<u8>> = (0..DEPTH).map(|_| vec![b'r'; self.block]).collect();
         let mut ring = self.ring(&mut memory)?;
+        let batches = (self.bytes / (self.block as u64 * u64::from(DEPTH))).clamp(1, 1000);
         let start = Instant::now();
-        for batch in 0..self.batches() {
+        for batch in 0..batches {
             for (index, buffer) in (0_u16..).zip(&mut memory) {
                 let offset = (batch * u64::from(DEPTH) + u64::from(index)) * self.block as u64 % self.bytes;
                 let entry = self.entry(buffer, index, offset);
@@ -93,34 +83,7 @@ impl Job {
             }
         }
         drop(ring);
-        Ok(vec![self.thousands_per_second(start)])
-    }
-
-    /// The same through a service.
-    fn speed_of(&self, service: &Arc<Service>) -> Told<Vec<f64>> {
-        let mut memory: Vec<Vec<u8>> = (0..DEPTH).map(|_| vec![b'r'; self.block]).collect();
-        let mut port = ServicePort::futures(service);
-        let start = Instant::now();
-        for batch in 0..self.batches() {
-            for (index, buffer) in (0..).zip(memory.drain(..)) {
-                let offset = (batch * u64::from(DEPTH) + index) * self.block as u64 % self.bytes;
-                let (file, direction) = (Arc::clone(&self.file), self.direction);
-                port.submit(Transfer { file, direction, offset, buffer })?;
-            }
-            for _ in 0..DEPTH {
-                memory.push(port.wait()?);
-            }
-        }
-        Ok(vec![self.thousands_per_second(start)])
-    }
-
-    fn batches(&self) -> u64 {
-        (self.bytes / (self.block as u64 * u64::from(DEPTH))).clamp(1, 1000)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a count of transfers")]
-    fn thousands_per_second(&self, start: Instant) -> f64 {
-        (self.batches() * u64::from(DEPTH)) as f64 / start.elapsed().as_secs_f64() / 1e3
+        Ok(vec![(batches * u64::from(DEPTH)) as f64 / start.elapsed().as_secs_f64() / 1e3])
     }
 
     fn ring(&self, memory: &mut [Vec<u8>]) -> Told<IoUring> {
@@ -144,7 +107,7 @@ impl Job {
 
     fn entry(&self, buffer: &mut [u8], index: u16, offset: u64) -> Entry {
         let (start, bytes) = (buffer.as_mut_ptr(), u32::try_from(buffer.len()).unwrap_or(u32::MAX));
-        let fd = RingFd(self.file.as_raw_fd());
+        let fd = Fd(self.file.as_raw_fd());
         match (self.direction, self.buffers, self.files) {
             (Direction::Read, false, false) => opcode::Read::new(fd, start, bytes).offset(offset).build(),
             (Direction::Read, false, true) => {

@@ -1,5 +1,5 @@
-//! The limit of handing over: a thread that does nothing but look for the next transfer and move it by a plain call, and a caller
-//! that does nothing but look for the end. It takes two cores whole, which a library must not.
+//! The simplest way to hand over, to compare with: a thread that does nothing but look for the next transfer and move it by a plain
+//! call, and a caller that does nothing but look for the end. It takes two cores whole, which a library must not.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;

@@ -3,13 +3,11 @@
 //! Other messages to the progress thread travel in the same way.
 
 use std::num::NonZero;
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use crate::Fd;
 use crate::done::Done;
 use crate::inbox::{Letter, Node};
 use crate::patience::Patience;
@@ -56,8 +54,6 @@ pub(crate) enum Message {
     Cancel(Arc<Node<Cell>>),
     AddPosition(u64, u64),
     RemovePosition(u64),
-    Register(Fd),
-    Unregister(RawFd),
     CancelAll,
     Close,
 }

@@ -5,10 +5,9 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Done, Fd, Op, Outcome};
+use crate::{Done, Op, Outcome};
 
 mod cached;
-mod registered;
 pub mod ring;
 pub mod simulated;
 pub mod threads;
@@ -66,17 +65,6 @@ pub trait Driver {
     /// Returns early, with nothing, when it was woken.
     fn wait(&mut self, at_most: Option<Duration>, ended: &mut Vec<Ended>);
 
-    /// Has a file at hand, until [`unregister`](Self::unregister) or an operation that closes it: transfers by its number begin a little
-    /// sooner then, where the driver can do that. Nothing else changes.
-    fn register(&mut self, file: Fd) {
-        drop(file);
-    }
-
-    /// Lets go of a file, so that its number may be another one's.
-    fn unregister(&mut self, fd: RawFd) {
-        let _ = fd;
-    }
-
     /// Whether its files are those of the kernel, so that a caller who would only wait may carry an operation out by
     /// [`perform`](crate::perform).
     fn is_kernel(&self) -> bool;
@@ -107,14 +95,6 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
 
     fn wait(&mut self, at_most: Option<Duration>, ended: &mut Vec<Ended>) {
         (**self).wait(at_most, ended);
-    }
-
-    fn register(&mut self, file: Fd) {
-        (**self).register(file);
-    }
-
-    fn unregister(&mut self, fd: RawFd) {
-        (**self).unregister(fd);
     }
 
     fn is_kernel(&self) -> bool {

@@ -13,13 +13,11 @@
 //! `sleep.rs` why no wake-up is lost.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::Fd;
 use crate::cell::{Cell, Continuation, Message, Request};
 use crate::crew;
 use crate::done::Done;
@@ -382,18 +380,6 @@ impl Service {
     /// Forgets a position, once those who use it have ended; later ones end in `EBADF`.
     pub fn remove_position(&self, position: u64) {
         self.tell(Message::RemovePosition(position));
-    }
-
-    /// Has a file at hand for transfers that are submitted later, until [`unregister`](Self::unregister) or an operation that
-    /// closes it: small ones then take less of the kernel's time, where it has rings. What is given by its number must stay open,
-    /// and the number that file's, until then: transfers go to the file that it was.
-    pub fn register(&self, file: impl Into<Fd>) {
-        self.tell(Message::Register(file.into()));
-    }
-
-    /// Lets go of a file. What was submitted before may still use it; wait for that before the file is closed.
-    pub fn unregister(&self, fd: RawFd) {
-        self.tell(Message::Unregister(fd));
     }
 
     /// Tells the progress thread, if it is in this process.

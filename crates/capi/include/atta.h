@@ -109,14 +109,6 @@ int atta_release(atta_op op);
  * interrupted takes longer, as with atta_cancel. */
 int atta_deadline(int timeout_ms);
 
-/* Has the file fd at hand, so that the kernel begins small reads and writes of it a little sooner: worth some 5 % where they are
- * cached and on the ring, nothing else. Until atta_unregister, pxfs_close or atta_shutdown fd must stay open; after a plain close(2)
- * operations on fd would still go to the file that it was. EBADF: negative. A wrong fd is no error here, but for its operations. */
-int atta_register(int fd);
-
-/* Lets go of fd. Operations that were submitted before may still use it: wait for them before a plain close(2). */
-int atta_unregister(int fd);
-
 /* Fills counts: zeros where the library does not run. */
 int atta_counts(struct atta_counts *counts);
 

@@ -3,7 +3,6 @@
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
-use atta_aio::Fd;
 use atta_entry::Errno;
 
 use crate::arguments::{Given, Out};
@@ -57,37 +56,6 @@ pub extern "C" fn atta_deadline(timeout_ms: c_int) -> c_int {
         set_deadline(within(timeout_ms));
         Ok(())
     })
-}
-
-/// Has a file at hand for transfers.
-// SAFETY: no other library of the program has a symbol of this name.
-#[unsafe(no_mangle)]
-pub extern "C" fn atta_register(fd: c_int) -> c_int {
-    told(|| {
-        let fd = descriptor(fd)?;
-        face::with(|face| {
-            face.service.register(Fd::Raw(fd));
-            Ok(())
-        })
-    })
-}
-
-/// Lets go of a file.
-// SAFETY: no other library of the program has a symbol of this name.
-#[unsafe(no_mangle)]
-pub extern "C" fn atta_unregister(fd: c_int) -> c_int {
-    told(|| {
-        let fd = descriptor(fd)?;
-        face::at_home()?;
-        // Where nothing runs, nothing is at hand.
-        face::with_running(|face| face.service.unregister(fd));
-        Ok(())
-    })
-}
-
-/// A number that can be a file's; whether it is one, the kernel says.
-fn descriptor(fd: c_int) -> Result<c_int, Errno> {
-    if fd < 0 { Err(Errno(libc::EBADF)) } else { Ok(fd) }
 }
 
 /// Tells how often things happened.

@@ -116,4 +116,30 @@ mod tests {
         assert!(!is_cached(fd, 1 << 20, 1 << 20) && !is_cached(fd, u64::MAX >> 1, 1 << 20));
         assert!(!is_cached(-1, 0, 1 << 20));
     }
+
+    #[test]
+    fn what_is_not_there_further_on_counts_and_what_was_found_is_remembered() {
+        // SAFETY: takes a name and a number.
+        let fd = unsafe { libc::memfd_create(c"atta-ahead".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: the descriptor is new, and nobody else's.
+        let mut file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+        file.write_all(&vec![1; 6 << 20]).unwrap();
+        let fd = file.as_raw_fd();
+        let mut cached = Cached::default();
+        if !cached.has(fd, 0, 1 << 20) {
+            return;
+        }
+        // It was asked for 4 MiB more, and is not asked again for those, whatever becomes of them.
+        file.set_len(0).unwrap();
+        assert!(cached.has(fd, 3 << 20, 1 << 20) && !cached.has(fd, 5 << 20, 1 << 20));
+        // Holes in the middle of what is read, and of what lies ahead.
+        for hole in [1 << 20, 4 << 20] {
+            file.set_len(0).unwrap();
+            file.set_len(8 << 20).unwrap();
+            for at in (0..8 << 20).step_by(1 << 20).filter(|at| *at != hole) {
+                std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; 1 << 20], at).unwrap();
+            }
+            assert!(!Cached::default().has(fd, 0, 2 << 20), "{hole}");
+        }
+    }
 }

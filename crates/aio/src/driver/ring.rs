@@ -12,7 +12,6 @@ use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::event::EventfdFlags;
 
 use super::cached::Cached;
-use super::registered::Registered;
 use super::threads::Threads;
 use super::{Driver, Ended, Token, Wake};
 use crate::op::{At, Op, Sync};
@@ -65,8 +64,6 @@ pub struct Ring {
     on_threads: usize,
     /// What is known to be in memory.
     cached: Cached,
-    /// Files that the kernel has at hand.
-    registered: Registered,
     bell: Arc<Bell>,
     /// What the kernel reads from the bell.
     rung: Box<[u8; 8]>,
@@ -114,7 +111,6 @@ impl Ring {
             readers: threads(readers.max(options.threads)),
             on_threads: 0,
             cached: Cached::default(),
-            registered: Registered::default(),
             bell,
             rung: Box::new([0; 8]),
             is_bell_armed: false,
@@ -228,10 +224,6 @@ impl Driver for Ring {
             self.on_threads += 1;
             return self.threads.start(token, op);
         }
-        if let Op::Close { fd } = &*op {
-            // Another file may get its number.
-            self.unregister(*fd);
-        }
         if self.running() > 0 && self.is_copied_apart(&op) {
             self.on_threads += 1;
             return self.readers.start(token, op);
@@ -242,12 +234,7 @@ impl Driver for Ring {
         });
         // In its slot before the kernel hears of it: it does not move from there.
         let (_, op) = self.slots[slot].insert((token, op));
-        let file = file(op).and_then(|fd| self.registered.slot(fd));
-        let entry = match file {
-            Some(slot) => transfer(op, Fd(slot)).map(|entry| entry.flags(squeue::Flags::FIXED_FILE)),
-            None => entry(op),
-        };
-        let pushed = entry.is_some_and(|entry| self.push(&entry.user_data(slot as u64)).is_ok());
+        let pushed = entry(op).is_some_and(|entry| self.push(&entry.user_data(slot as u64)).is_ok());
         if !pushed {
             self.hand_to_threads(slot);
         }
@@ -280,14 +267,6 @@ impl Driver for Ring {
         }
         self.enter(if is_done { Some(Duration::ZERO) } else { at_most });
         self.reap(ended);
-    }
-
-    fn register(&mut self, file: crate::Fd) {
-        self.registered.add(&self.ring.submitter(), file);
-    }
-
-    fn unregister(&mut self, fd: RawFd) {
-        self.registered.remove(&self.ring.submitter(), fd);
     }
 
     fn is_kernel(&self) -> bool {
@@ -425,7 +404,7 @@ fn entry(op: &mut Op) -> Option<squeue::Entry> {
         }
         Op::Close { fd } => opcode::Close::new(Fd(*fd)).build(),
         Op::Read { .. } | Op::Write { .. } | Op::ReadVectors { .. } | Op::WriteVectors { .. } => {
-            transfer(op, Fd(file(op)?))?
+            transfer(op)?
         }
         Op::Stat { place, flags, mask, out } => {
             let out = (&raw mut **out).cast();
@@ -452,40 +431,28 @@ fn entry(op: &mut Op) -> Option<squeue::Entry> {
     })
 }
 
-/// The file that a transfer is of.
-fn file(op: &Op) -> Option<RawFd> {
-    match op {
-        Op::Read { fd, .. }
-        | Op::Write { fd, .. }
-        | Op::ReadVectors { fd, .. }
-        | Op::WriteVectors { fd, .. } => Some(fd.raw()),
-        _ => None,
-    }
-}
-
-/// Reads and writes, of a file by its number or by its place among those that are registered.
-fn transfer(op: &mut Op, file: Fd) -> Option<squeue::Entry> {
+fn transfer(op: &mut Op) -> Option<squeue::Entry> {
     let place = |at: &At| match at {
         At::Offset(offset) => *offset,
         At::Position => u64::MAX,
     };
     let length = |bytes: usize| bytes.min(TRANSFER_MOST) as u32;
     Some(match op {
-        Op::Read { buffer, at, .. } => {
+        Op::Read { fd, buffer, at } => {
             let bytes = length(buffer.len());
-            opcode::Read::new(file, buffer.as_mut_ptr(), bytes).offset(place(at)).build()
+            opcode::Read::new(Fd(fd.raw()), buffer.as_mut_ptr(), bytes).offset(place(at)).build()
         }
-        Op::Write { buffer, at, .. } => {
+        Op::Write { fd, buffer, at } => {
             let bytes = length(buffer.len());
-            opcode::Write::new(file, buffer.as_ptr(), bytes).offset(place(at)).build()
+            opcode::Write::new(Fd(fd.raw()), buffer.as_ptr(), bytes).offset(place(at)).build()
         }
-        Op::ReadVectors { vectors, at, .. } => {
+        Op::ReadVectors { fd, vectors, at } => {
             let (table, count) = (vectors.table().as_ptr(), u32::try_from(vectors.table().len()).ok()?);
-            opcode::Readv::new(file, table, count).offset(place(at)).build()
+            opcode::Readv::new(Fd(fd.raw()), table, count).offset(place(at)).build()
         }
-        Op::WriteVectors { vectors, at, .. } => {
+        Op::WriteVectors { fd, vectors, at } => {
             let (table, count) = (vectors.table().as_ptr(), u32::try_from(vectors.table().len()).ok()?);
-            opcode::Writev::new(file, table, count).offset(place(at)).build()
+            opcode::Writev::new(Fd(fd.raw()), table, count).offset(place(at)).build()
         }
         _ => return None,
     })

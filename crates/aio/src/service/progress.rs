@@ -113,8 +113,6 @@ impl Progress {
                 }
                 Message::AddPosition(id, offset) => proactor.put_position(id, offset),
                 Message::RemovePosition(id) => proactor.remove_position(id),
-                Message::Register(file) => proactor.driver_mut().register(file),
-                Message::Unregister(fd) => proactor.driver_mut().unregister(fd),
                 Message::CancelAll => proactor.cancel_all(),
                 Message::Close => *is_closing = true,
             }

@@ -50,24 +50,6 @@ static void read_by_threads(const char *path)
     CHECK(ended(pxfs_read(file, &number, BYTES, &counts[0][0], NULL, NULL)) == 0 && counts[0][0] == 0);
 }
 
-/* At hand, a file is read as before; its number is another one's after pxfs_close. */
-static void at_hand(const char *path)
-{
-    char text[8] = "";
-    ssize_t n = -1;
-    int one, two;
-    CHECK(atta_unregister(7) == 0 && atta_register(-1) == -1 && errno == EBADF);
-    CHECK(atta_unregister(-1) == -1 && errno == EBADF);
-    CHECK((one = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600)) >= 0 && write(one, "first", 5) == 5);
-    CHECK(atta_register(one) == 0);
-    CHECK(ended(pxfs_pread(one, text, sizeof text, 0, &n, NULL, NULL)) == 0 && n == 5);
-    CHECK(ended(pxfs_close(one, NULL, NULL)) == 0);
-    CHECK((two = open("/dev/null", O_RDWR)) == one);
-    CHECK(ended(pxfs_pread(two, text, sizeof text, 0, &n, NULL, NULL)) == 0 && n == 0);
-    CHECK(atta_register(two) == 0 && atta_unregister(two) == 0 && close(two) == 0);
-    CHECK(ended(pxfs_pread(two, text, sizeof text, 0, &n, NULL, NULL)) == EBADF);
-}
-
 static void seek(void)
 {
     off_t at = -1;
@@ -147,8 +129,6 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/lines", argv[1]);
     append(path);
     read_pipe();
-    snprintf(path, sizeof path, "%s/at-hand", argv[1]);
-    at_hand(path);
     CHECK(atta_shutdown(ATTA_DRAIN, -1) == 0);
     return 0;
 }
