@@ -1,5 +1,6 @@
 //! The program `atta`: reads arguments, runs an operation, renders what it says. The only place that prints and exits.
 
+mod copy;
 mod fatal;
 mod figures;
 mod file;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use atta_mpi_loader::Launcher;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Walks file trees of millions to billions of files.
+/// Walks and copies file trees of millions to billions of files.
 #[derive(Debug, Parser)]
 #[command(name = "atta", version, max_term_width = 100)]
 #[command(
@@ -32,6 +33,8 @@ struct Arguments {
 enum Command {
     /// List and record file trees
     Walk(Box<walk::WalkArguments>),
+    /// Copy file trees
+    Copy(Box<copy::CopyArguments>),
     /// Make a reproducible random tree
     Generate(generate::GenerateArgs),
     /// Simulate how ranks share a walk, on a virtual clock
@@ -73,6 +76,17 @@ fn main() -> ExitCode {
                 walk.take_rules(matches);
             }
             walk::run(&walk, &signals, launcher.as_ref())
+        }
+        Command::Copy(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun; it takes all cores of one host";
+            once(launcher.as_ref(), || complain("atta copy runs on one rank", Some(hint)));
+            exit::USAGE
+        }
+        Command::Copy(mut copy) => {
+            if let Some(matches) = matches.subcommand_matches("copy") {
+                copy.take_rules(matches);
+            }
+            copy::run(&copy, &signals)
         }
         Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";

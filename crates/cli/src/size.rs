@@ -54,6 +54,21 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     u64::try_from(bytes).map_err(|_| too_large())
 }
 
+/// Least memory that can be asked for: below it there would be a system call for every few names.
+const MEMORY_MIN: u64 = 1 << 20;
+
+/// A size of memory.
+///
+/// # Errors
+/// As [`parse_size`], and that it is too little.
+pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < MEMORY_MIN {
+        return Err("less than 1M".to_owned());
+    }
+    Ok(bytes)
+}
+
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -16,12 +16,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atta_entry::Timestamp;
 use atta_mpi_loader::Launcher;
-use atta_ops::walk::{self, BadRule, Features, Options, Progress, Rules, Summary, Totals};
+use atta_ops::walk::{self, BadRule, Features, Options, Progress, Rule, Rules, Summary, Totals};
 use atta_runtime::{Rate, Stop};
 
-pub(crate) use arguments::WalkArguments;
-use failures::Failures;
+pub(crate) use arguments::{ProgressWhen, WalkArguments, in_order};
+pub(crate) use failures::Failures;
 use progress::Display;
+pub(crate) use progress::bar;
 use report::{Report, Whole};
 use sink::Sink;
 use starts::Starts;
@@ -52,7 +53,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn usage(what: String, hint: &str) -> Self {
+    pub(crate) fn usage(what: String, hint: &str) -> Self {
         Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
     }
 
@@ -61,7 +62,7 @@ impl Refused {
     }
 
     /// Says why; returns the exit code.
-    fn tell(self) -> u8 {
+    pub(crate) fn tell(self) -> u8 {
         complain(&self.what, self.hint.as_deref());
         self.code
     }
@@ -83,10 +84,11 @@ impl<'a> Run<'a> {
     /// What this process needs, the first of so many ranks.
     fn new(arguments: &'a WalkArguments, ranks: usize) -> Result<Self, Refused> {
         let stop = Stop::new();
-        let rules = compile(arguments)?;
+        let rules = compile(&arguments.rules)?;
         let starts = Starts::new(arguments, stop.clone())?;
         let summary = Summary::new(arguments.memory / 4, spill_directory(), arguments.follow);
-        let failures = Failures::new(arguments)?;
+        let list = arguments.from_list.as_deref();
+        let failures = Failures::new(arguments.verbose, arguments.errors.as_deref(), list)?;
         let sink = Sink::new(arguments, summary, failures, stop.clone(), ranks)?;
         let display = Display::new(arguments)?;
         let rate = arguments.iops.map(Rate::new);
@@ -212,19 +214,19 @@ fn conclude(
     interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }
 
-fn compile(arguments: &WalkArguments) -> Result<Option<Rules>, Refused> {
-    if arguments.rules.is_empty() {
+pub(crate) fn compile(rules: &[Rule]) -> Result<Option<Rules>, Refused> {
+    if rules.is_empty() {
         return Ok(None);
     }
     let refuse = |bad: BadRule| {
         let hint = "patterns have gitignore syntax, as in '*.o', '/top', 'cache/' or 'a/**/z'";
         Refused::usage(bad.to_string(), hint)
     };
-    Rules::new(&arguments.rules).map(Some).map_err(refuse)
+    Rules::new(rules).map(Some).map_err(refuse)
 }
 
 /// Where files without a name are made when memory runs out.
-fn spill_directory() -> PathBuf {
+pub(crate) fn spill_directory() -> PathBuf {
     atta_runtime::Options::default().spill_directory
 }
 

@@ -15,8 +15,12 @@ impl Errno {
     pub const NOENT: Self = Self(2);
     /// Input/output error.
     pub const IO: Self = Self(5);
+    /// Resource temporarily unavailable; here also: a file that changes while it is read.
+    pub const AGAIN: Self = Self(11);
     /// Permission denied.
     pub const ACCES: Self = Self(13);
+    /// File exists.
+    pub const EXIST: Self = Self(17);
     /// Invalid cross-device link; here: a link that leads out of the tree.
     pub const XDEV: Self = Self(18);
     /// Not a directory.

@@ -18,6 +18,8 @@ pub enum Operation {
     ReadLink,
     /// Following a symbolic link.
     FollowLink,
+    /// Reading a file from its beginning to its end while nobody changes it.
+    ReadUnchanged,
     /// A task that the caller's own operation gave.
     Custom(&'static str),
 }
@@ -32,6 +34,7 @@ impl Operation {
             Self::ReadDirectory => "read directory",
             Self::ReadLink => "read link",
             Self::FollowLink => "follow link",
+            Self::ReadUnchanged => "copy",
             Self::Custom(name) => name,
         }
     }
@@ -42,6 +45,8 @@ impl Operation {
 pub enum Class {
     /// It was there when the directory was read and is gone now, or another server forgot it.
     Vanished,
+    /// It was another one after it had been read than before.
+    Changed,
     /// Not allowed.
     Permission,
     /// A link that leads out of the tree, in a loop, or nowhere.
@@ -62,6 +67,7 @@ impl Class {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vanished => "vanished",
+            Self::Changed => "changed",
             Self::Permission => "permission",
             Self::Link => "link",
             Self::Name => "name",
@@ -89,10 +95,11 @@ impl Failure<'_> {
     /// What kind of trouble it is.
     #[must_use]
     pub const fn class(&self) -> Class {
-        if matches!(self.operation, Operation::FollowLink) {
-            return Class::Link;
+        match self.operation {
+            Operation::FollowLink => Class::Link,
+            Operation::ReadUnchanged => Class::Changed,
+            _ => self.errno.class(),
         }
-        self.errno.class()
     }
 }
 
@@ -103,6 +110,7 @@ impl Failure<'_> {
         match (self.operation, self.errno) {
             (Operation::FollowLink, Errno::XDEV) => "it leads out of the tree",
             (Operation::FollowLink, Errno::LOOP) => "it leads back to a directory above it, or in a loop",
+            (Operation::ReadUnchanged, _) => "it changed each time it was read",
             (_, errno) => errno.message(),
         }
     }

@@ -28,20 +28,20 @@
 //! not decide to follow (see `link.rs`).
 
 mod begin;
-mod directory;
+pub(crate) mod directory;
 mod hard_links;
-mod job;
-mod kernel;
+pub(crate) mod job;
+pub(crate) mod kernel;
 mod link;
-mod look;
-mod names;
+pub(crate) mod look;
+pub(crate) mod names;
 mod profile;
 mod read;
 mod roots;
 mod rules;
 mod summary;
-mod task;
-mod visit;
+pub(crate) mod task;
+pub(crate) mod visit;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,6 +59,7 @@ pub use visit::{Each, Tasks, Visit, each};
 
 use job::WalkJob;
 use task::Task;
+use visit::Handler;
 
 /// Where a walk starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +183,16 @@ pub fn run<'a, V: Visit>(
     visit: &'a V,
     starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
+    observe: impl FnMut(&Progress),
+) -> Outcome<V::Worker> {
+    run_handler(visit, starts, options, observe)
+}
+
+/// The same for an operation of this crate.
+pub(crate) fn run_handler<'a, V: Handler>(
+    visit: &'a V,
+    starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
+    options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
     let job = WalkJob::new(visit, Box::new(starts.into_iter()), options);
@@ -242,7 +253,7 @@ fn runtime_options<'a>(options: &Options<'a>) -> atta_runtime::Options<'a> {
     }
 }
 
-fn progress<V: Visit>(job: &WalkJob<'_, V>, status: &Status) -> Progress {
+fn progress<V: Handler>(job: &WalkJob<'_, V>, status: &Status) -> Progress {
     Progress {
         elapsed: status.elapsed,
         threads: status.threads,
@@ -251,7 +262,7 @@ fn progress<V: Visit>(job: &WalkJob<'_, V>, status: &Status) -> Progress {
     }
 }
 
-fn gathered<V: Visit>(
+fn gathered<V: Handler>(
     job: &WalkJob<'_, V>,
     outcome: atta_runtime::Outcome<job::WalkWorker<V>>,
 ) -> Outcome<V::Worker> {

@@ -64,6 +64,9 @@ pub trait Job: Sync + Sized {
         false
     }
 
+    /// Told that a task that was packed has left: for another rank, or for the spill file, from where others come back in its place.
+    fn gone(&self, _task: &Self::Task) {}
+
     /// The tasks that `bytes` hold, in the order in which they were packed; an error says that the bytes are damaged.
     ///
     /// # Errors

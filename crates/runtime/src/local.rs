@@ -189,6 +189,7 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
             }
         }
         give_back(shared, back);
+        tasks.iter().for_each(|task| shared.job.gone(task));
         let freed: usize = tasks.iter().map(|task| shared.job.weigh(task)).sum();
         shared.outside().hold(-i64::try_from(freed).unwrap_or(i64::MAX));
         let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);

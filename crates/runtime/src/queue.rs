@@ -114,6 +114,7 @@ impl<J: Job> Queue<'_, J> {
             return;
         }
         if self.shared.spill.push(&bytes, tasks.len() as u64) {
+            tasks.iter().for_each(|task| job.gone(task));
             let freed: usize = tasks.iter().map(|task| job.weigh(task)).sum();
             self.shared.meter(self.index).hold(-i64::try_from(freed).unwrap_or(i64::MAX));
         } else {

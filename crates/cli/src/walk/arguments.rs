@@ -9,7 +9,7 @@ use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
 
 use crate::schedule::RankArguments;
-use crate::size::parse_size;
+use crate::size::parse_memory;
 use crate::threads::parse_threads;
 
 /// What is written for each entry.
@@ -174,13 +174,7 @@ pub(crate) struct WalkArguments {
 impl WalkArguments {
     /// Puts --exclude and --include together in the order of the command line, which decides between them.
     pub(crate) fn take_rules(&mut self, matches: &ArgMatches) {
-        let indices = |name| matches.indices_of(name).into_iter().flatten();
-        let mut rules: Vec<_> = indices("exclude")
-            .zip(self.exclude.iter().cloned().map(Rule::Exclude))
-            .chain(indices("include").zip(self.include.iter().cloned().map(Rule::Include)))
-            .collect();
-        rules.sort_by_key(|(index, _)| *index);
-        self.rules = rules.into_iter().map(|(_, rule)| rule).collect();
+        self.rules = in_order(matches, &self.exclude, &self.include);
     }
 
     /// The format of the rows on standard output, if there are to be any.
@@ -211,13 +205,13 @@ impl WalkArguments {
     }
 }
 
-/// Least memory that can be asked for: below it there would be a system call for every few names.
-const MEMORY_MIN: u64 = 1 << 20;
-
-fn parse_memory(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
-    if bytes < MEMORY_MIN {
-        return Err("less than 1M".to_owned());
-    }
-    Ok(bytes)
+/// Rules in the order of the command line, which decides between them.
+pub(crate) fn in_order(matches: &ArgMatches, exclude: &[String], include: &[String]) -> Vec<Rule> {
+    let indices = |name| matches.indices_of(name).into_iter().flatten();
+    let mut rules: Vec<_> = indices("exclude")
+        .zip(exclude.iter().cloned().map(Rule::Exclude))
+        .chain(indices("include").zip(include.iter().cloned().map(Rule::Include)))
+        .collect();
+    rules.sort_by_key(|(index, _)| *index);
+    rules.into_iter().map(|(_, rule)| rule).collect()
 }

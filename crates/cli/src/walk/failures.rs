@@ -3,13 +3,13 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Failure;
 use atta_runtime::Outbox;
 
 use super::Refused;
-use super::arguments::WalkArguments;
 use super::ranks::FAILURES;
 use crate::fatal::Fatal;
 use crate::file::{create, describe, printable};
@@ -33,18 +33,19 @@ pub(crate) struct Inner {
 }
 
 impl Failures {
-    pub(crate) fn new(arguments: &WalkArguments) -> Result<Self, Refused> {
+    /// All lines of them, or the first ones; to a file, which must not be the list that the run starts from.
+    pub(crate) fn new(verbose: bool, errors: Option<&Path>, list: Option<&Path>) -> Result<Self, Refused> {
         let mut inner = Inner {
-            lines_max: if arguments.verbose { u64::MAX } else { LINES_MAX },
+            lines_max: if verbose { u64::MAX } else { LINES_MAX },
             lines: 0,
             file: None,
             file_name: String::new(),
             catalog: None,
             error: None,
         };
-        if let Some(path) = &arguments.errors {
+        if let Some(path) = errors {
             inner.file_name = printable(path);
-            if arguments.from_list.as_ref().is_some_and(|list| is_same_file(list, path)) {
+            if list.is_some_and(|list| is_same_file(list, path)) {
                 let what = format!("--errors and --from-list are the same file: {}", inner.file_name);
                 return Err(Refused::usage(what, "the list would be lost; write the errors to a new file"));
             }
@@ -143,9 +144,8 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 }
 
 /// Whether two paths lead to the same file that exists.
-fn is_same_file(one: &std::path::Path, other: &std::path::Path) -> bool {
+fn is_same_file(one: &Path, other: &Path) -> bool {
     // Asked by path, not by opening: a list may be a pipe.
-    let identity =
-        |path: &std::path::Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
     matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
 }

@@ -11,6 +11,7 @@
 mod support;
 
 mod catalog;
+mod copy;
 mod errors;
 mod hostile;
 mod interrupts;

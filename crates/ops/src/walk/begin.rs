@@ -12,13 +12,13 @@ use super::job::{WalkJob, WalkWorker};
 use super::names::Names;
 use super::profile::Phase;
 use super::task::{self, Task};
-use super::visit::Visit;
+use super::visit::Handler;
 use super::{Start, kernel, link};
 
 /// Starts that are taken from the caller's list at a time: a long list never is in memory as a whole.
 const FEED_STARTS: usize = 256;
 
-impl<V: Visit> WalkJob<'_, V> {
+impl<V: Handler> WalkJob<'_, V> {
     /// Takes some more of what the caller wants walked.
     pub(crate) fn feed(&self, queue: &mut Queue<'_, Self>) {
         let starts: Vec<_> = {
@@ -112,6 +112,7 @@ impl<V: Visit> WalkJob<'_, V> {
         if !root.is_same(place) {
             return Err(Errno::STALE);
         }
+        self.visit.root(&directory);
         self.roots.keep(&root, &directory);
         Ok(directory)
     }

@@ -12,8 +12,10 @@
 //! closed is opened again name by name from the nearest directory above that has one, no link is followed on the way,
 //! and device and inode must be what they were.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use atta_entry::Errno;
@@ -40,6 +42,18 @@ pub(crate) struct Directory {
     place: OnceLock<Place>,
     /// The inode that another rank found it to have, which alone is the same on all hosts; 0 if none did.
     inode: u64,
+    /// The name that it has until it gets its own.
+    alias: Option<Alias>,
+    /// What an operation keeps with it. Dropped with the directory, when nothing below it is left to do here.
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// Another name for a directory that is being made.
+#[derive(Debug)]
+struct Alias {
+    name: CString,
+    /// It has its own name by now.
+    is_over: AtomicBool,
 }
 
 impl Directory {
@@ -55,6 +69,8 @@ impl Directory {
             descriptor: Mutex::new(Some(descriptor)),
             place: OnceLock::from(place),
             inode: 0,
+            alias: None,
+            attached: OnceLock::new(),
         })
     }
 
@@ -71,6 +87,8 @@ impl Directory {
             descriptor: Mutex::new(None),
             place: OnceLock::new(),
             inode: 0,
+            alias: None,
+            attached: OnceLock::new(),
         }))
     }
 
@@ -87,6 +105,8 @@ impl Directory {
             descriptor: Mutex::new(None),
             place: OnceLock::new(),
             inode: 0,
+            alias: None,
+            attached: OnceLock::new(),
         }
     }
 
@@ -105,6 +125,25 @@ impl Directory {
     pub(crate) fn with_inode(mut self, inode: Option<u64>) -> Self {
         self.inode = inode.unwrap_or(0);
         self
+    }
+
+    /// It may still have another name, which is tried first.
+    pub(crate) fn with_alias(mut self, name: CString) -> Self {
+        self.alias = Some(Alias { name, is_over: AtomicBool::new(false) });
+        self
+    }
+
+    /// The other name, unless it is known to have its own.
+    pub(crate) fn alias(&self) -> Option<&CStr> {
+        let alias = self.alias.as_ref()?;
+        (!alias.is_over.load(Ordering::Acquire)).then_some(alias.name.as_c_str())
+    }
+
+    /// Notes that it has its own name now.
+    pub(crate) fn end_alias(&self) {
+        if let Some(alias) = &self.alias {
+            alias.is_over.store(true, Ordering::Release);
+        }
     }
 
     pub(crate) fn root_index(&self) -> u32 {
@@ -126,6 +165,16 @@ impl Directory {
     /// Where a followed link led, as names below the root.
     pub(crate) fn link_target(&self) -> Option<&[u8]> {
         self.target.as_deref()
+    }
+
+    /// What an operation keeps with it, if that is a `T`.
+    pub(crate) fn attached<T: Any>(&self) -> Option<&T> {
+        self.attached.get()?.downcast_ref()
+    }
+
+    /// Keeps something with it, unless there is something already.
+    pub(crate) fn attach(&self, what: impl Any + Send + Sync) {
+        let _ = self.attached.set(Box::new(what));
     }
 
     pub(crate) fn known_place(&self) -> Option<Place> {
@@ -208,7 +257,7 @@ impl Directory {
 
     fn reopen(self: &Arc<Self>, parent: &Arc<OwnedFd>, features: Features) -> Result<Arc<OwnedFd>, Errno> {
         let opened = match &self.target {
-            None => kernel::open_directory_at(parent, &self.name)?,
+            None => self.open_by_name(parent)?,
             Some(target) => {
                 let root = self.lineage().last().and_then(|root| root.slot().clone()).ok_or(Errno::STALE)?;
                 link::reopen(&root, target)?
@@ -223,6 +272,18 @@ impl Directory {
             return Err(Errno::STALE);
         }
         Ok(Arc::new(opened))
+    }
+
+    fn open_by_name(&self, parent: &OwnedFd) -> Result<OwnedFd, Errno> {
+        if let Some(alias) = self.alias() {
+            match kernel::open_directory_at(parent, alias) {
+                Err(Errno::NOENT) => {}
+                opened => return opened,
+            }
+        }
+        let opened = kernel::open_directory_at(parent, &self.name)?;
+        self.end_alias();
+        Ok(opened)
     }
 
     /// Finds out which directory it is while it is open, so that it can be told again.

@@ -27,14 +27,14 @@ use super::names::Names;
 use super::profile::{Counters, Phase, Profile, Stopwatch};
 use super::roots::Roots;
 use super::task::{self, FindRoot, PackedBy, Task};
-use super::visit::{Tasks, Visit};
+use super::visit::{Handler, Here, Own, Tasks};
 use super::{Options, Start, link};
 
 /// Descriptors kept free for the rest of the program.
 const DESCRIPTORS_RESERVED: u64 = 128;
 
 /// A walk, as the runtime runs it.
-pub(crate) struct WalkJob<'a, V: Visit> {
+pub(crate) struct WalkJob<'a, V: Handler> {
     pub(crate) visit: &'a V,
     pub(crate) options: &'a Options<'a>,
     pub(crate) roots: Roots,
@@ -50,7 +50,7 @@ pub(crate) struct WalkJob<'a, V: Visit> {
 }
 
 /// What one thread of a walk keeps.
-pub(crate) struct WalkWorker<V: Visit> {
+pub(crate) struct WalkWorker<V: Handler> {
     pub(crate) visit: V::Worker,
     pub(crate) index: usize,
     pub(crate) held: Held,
@@ -63,7 +63,7 @@ pub(crate) struct WalkWorker<V: Visit> {
     pub(crate) names: Names,
 }
 
-impl<'a, V: Visit> WalkJob<'a, V> {
+impl<'a, V: Handler> WalkJob<'a, V> {
     pub(crate) fn new(
         visit: &'a V,
         starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
@@ -152,11 +152,15 @@ impl<'a, V: Visit> WalkJob<'a, V> {
     ) {
         self.throttle(1);
         match self.open(worker, parent, name, target) {
-            Ok(Some(directory)) => self.read(worker, &directory, queue),
+            Ok(Some(directory)) => return self.read(worker, &directory, queue),
             Ok(None) => {}
             Err(errno) => {
                 self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
             }
+        }
+        if let Ok(descriptor) = parent.descriptor(&mut worker.held, self.features()) {
+            let here = Here { directory: parent, descriptor: &descriptor };
+            self.visit.not_entered(&mut worker.visit, here, name);
         }
     }
 
@@ -202,7 +206,25 @@ impl<'a, V: Visit> WalkJob<'a, V> {
     }
 }
 
-impl<V: Visit> Job for WalkJob<'_, V> {
+impl<V: Handler> WalkJob<'_, V> {
+    /// Does a task of the caller's own.
+    fn own(&self, worker: &mut WalkWorker<V>, own: &Own, queue: &mut Queue<'_, Self>) {
+        let directory = own.directory.as_ref();
+        let open = directory.map(|directory| directory.descriptor(&mut worker.held, self.features()));
+        let here = open.transpose().map(|descriptor| descriptor.zip(directory));
+        let here = match &here {
+            Ok(here) => Ok(here.as_ref().map(|(descriptor, directory)| Here { directory, descriptor })),
+            Err(errno) => Err(*errno),
+        };
+        self.visit.task(&mut worker.visit, here, &own.bytes, &mut worker.tasks);
+        // A task has no directory to leave out; the next entry must not inherit the wish.
+        worker.tasks.pruned = false;
+        push_own(&mut worker.tasks, queue);
+        worker.watch.book(Phase::Callback, &self.counters[worker.index]);
+    }
+}
+
+impl<V: Handler> Job for WalkJob<'_, V> {
     type Task = Task;
     type Worker = WalkWorker<V>;
 
@@ -232,14 +254,9 @@ impl<V: Visit> Job for WalkJob<'_, V> {
                 self.read_on(worker, &directory, &descriptor, queue);
             }
             Task::Look { directory, names } => drop(self.look(worker, &directory, names, queue)),
-            Task::Own(bytes) => {
-                self.visit.task(&mut worker.visit, &bytes, &mut worker.tasks);
-                // A task has no directory to leave out; the next entry must not inherit the wish.
-                worker.tasks.pruned = false;
-                push_own(&mut worker.tasks, queue);
-                worker.watch.book(Phase::Callback, &self.counters[worker.index]);
-            }
+            Task::Own(own) => self.own(worker, &own, queue),
         }
+        self.visit.between(&mut worker.visit);
     }
 
     fn finish(&self, worker: &mut Self::Worker) {
@@ -248,7 +265,7 @@ impl<V: Visit> Job for WalkJob<'_, V> {
 
     fn progress(&self) -> u64 {
         let profile = self.profile();
-        profile.entries + profile.directories
+        profile.entries + profile.directories + self.visit.progress()
     }
 
     fn weigh(&self, task: &Task) -> usize {
@@ -257,6 +274,12 @@ impl<V: Visit> Job for WalkJob<'_, V> {
 
     fn pack(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
         task::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
+    }
+
+    fn gone(&self, task: &Task) {
+        if let Some(directory) = task.directory() {
+            self.visit.packed(directory, matches!(task, Task::Look { .. }));
+        }
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
@@ -273,7 +296,7 @@ impl<V: Visit> Job for WalkJob<'_, V> {
     }
 }
 
-impl<V: Visit> FindRoot for WalkJob<'_, V> {
+impl<V: Handler> FindRoot for WalkJob<'_, V> {
     fn intern(&self, path: &[u8]) -> Result<u32, &'static str> {
         Ok(self.roots.intern(path.to_vec()))
     }
@@ -287,6 +310,6 @@ impl<V: Visit> FindRoot for WalkJob<'_, V> {
 }
 
 /// Moves the tasks that the caller gave back to the pool.
-pub(crate) fn push_own<V: Visit>(tasks: &mut Tasks, queue: &mut Queue<'_, WalkJob<'_, V>>) {
-    tasks.pushed.drain(..).for_each(|bytes| queue.push(Task::Own(bytes)));
+pub(crate) fn push_own<V: Handler>(tasks: &mut Tasks, queue: &mut Queue<'_, WalkJob<'_, V>>) {
+    tasks.pushed.drain(..).for_each(|own| queue.push(Task::Own(own)));
 }

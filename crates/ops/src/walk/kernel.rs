@@ -40,7 +40,7 @@ fn errno(error: rustix::io::Errno) -> Errno {
 
 /// Repeats a call that a signal interrupted: file systems in user space and NFS may return so.
 #[inline]
-fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(rustix::io::Errno::INTR) => {}
@@ -74,6 +74,29 @@ pub(crate) fn stat_path(path: &[u8], follow: bool) -> Result<Metadata, Errno> {
     retry(|| rustix::fs::statx(CWD, path, flags, STAT_MASK)).map(|statx| metadata(&statx))
 }
 
+/// The metadata of what a descriptor refers to, without the birth time.
+pub(crate) fn stat_descriptor(descriptor: impl AsFd) -> Result<Metadata, Errno> {
+    retry(|| rustix::fs::fstat(&descriptor)).map(|stat| metadata_of_stat(&stat))
+}
+
+/// Sets the mode of what a descriptor of [`open_name_at`] refers to: the kernel follows its link to just that.
+pub(crate) fn set_mode_of_name(descriptor: impl AsFd, mode: Mode) -> Result<(), Errno> {
+    let link = format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd());
+    retry(|| rustix::fs::chmodat(CWD, link.as_str(), mode, AtFlags::empty()))
+}
+
+/// Gives the file that a descriptor refers to another name.
+pub(crate) fn link_of(file: impl AsFd, directory: impl AsFd, name: &CStr) -> Result<(), Errno> {
+    let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    retry(|| rustix::fs::linkat(CWD, link.as_str(), &directory, name, AtFlags::SYMLINK_FOLLOW))
+}
+
+/// Opens a directory to look at, as `..` is one that may not be readable.
+pub(crate) fn open_path_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    retry(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))
+}
+
 /// Opens a directory for reading by its name in another; a link is refused.
 pub(crate) fn open_directory_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
     retry(|| rustix::fs::openat(&directory, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()))
@@ -84,6 +107,16 @@ pub(crate) fn open_directory_path(path: &[u8], follow: bool) -> Result<OwnedFd, 
     let flags = if follow { DIRECTORY } else { DIRECTORY | OFlags::NOFOLLOW };
     let path = if path.is_empty() { b"." } else { path };
     retry(|| rustix::fs::open(path, flags, Mode::empty()))
+}
+
+/// The first names in a directory that is open, so many at most.
+pub(crate) fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<std::ffi::CString>, Errno> {
+    let read = rustix::fs::Dir::read_from(directory).map_err(errno)?;
+    let names = read.map(|entry| entry.map(|entry| entry.file_name().to_owned()).map_err(errno));
+    names
+        .filter(|name| !matches!(name, Ok(name) if name.as_c_str() == c"." || name.as_c_str() == c".."))
+        .take(most)
+        .collect()
 }
 
 /// Opens a name without touching what it is: no device is opened, no pipe blocks, a link is itself.

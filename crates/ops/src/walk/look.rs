@@ -19,7 +19,7 @@ use super::names::{Name, Names};
 use super::profile::Phase;
 use super::rules::Rules;
 use super::task::Task;
-use super::visit::Visit;
+use super::visit::{Handler, Here};
 
 /// Names in a block.
 const BLOCK: usize = 32;
@@ -71,7 +71,7 @@ pub(crate) fn is_excluded(rules: &Rules, current: &mut CurrentPath, name: &[u8],
     excluded
 }
 
-impl<V: Visit> WalkJob<'_, V> {
+impl<V: Handler> WalkJob<'_, V> {
     /// Looks at all names of a batch. Gives the batch back for its memory.
     pub(crate) fn look(
         &self,
@@ -84,6 +84,7 @@ impl<V: Visit> WalkJob<'_, V> {
             Ok(descriptor) => descriptor,
             Err(errno) => {
                 self.fail_all(worker, directory, &names, errno);
+                self.visit.looked(&mut worker.visit, directory);
                 return names;
             }
         };
@@ -99,12 +100,21 @@ impl<V: Visit> WalkJob<'_, V> {
                 break;
             }
             self.ask(worker, directory, &descriptor, &block[..count], &mut facts);
-            entered |= self.show(worker, directory, &block[..count], &mut facts, queue);
+            let here = Here { directory, descriptor: &descriptor };
+            entered |= self.show(worker, here, &block[..count], &mut facts, queue);
+            if V::IS_SLOW && queue.is_wanted() && !rest.is_empty() {
+                // Whoever has nothing to do takes what is left.
+                self.visit.split(directory);
+                queue.push(Task::Look { directory: Arc::clone(directory), names: rest.into_names() });
+                entered = true;
+                break;
+            }
         }
         if entered {
             worker.held.keep(directory, self.features());
         }
         worker.look.facts = facts;
+        self.visit.looked(&mut worker.visit, directory);
         names
     }
 
@@ -203,11 +213,12 @@ impl<V: Visit> WalkJob<'_, V> {
     fn show(
         &self,
         worker: &mut WalkWorker<V>,
-        directory: &Arc<Directory>,
+        here: Here<'_>,
         block: &[Name<'_>],
         facts: &mut [Fact],
         queue: &mut Queue<'_, Self>,
     ) -> bool {
+        let directory = here.directory;
         let depth = directory.depth() + 1;
         let descend = self.options.max_depth.is_none_or(|most| depth < most);
         let (mut entries, mut bytes, mut entered) = (0, 0, false);
@@ -229,7 +240,7 @@ impl<V: Visit> WalkJob<'_, V> {
                 metadata: fact.metadata.as_ref(),
                 target: fact.link.as_deref(),
             };
-            self.visit.entry(&mut worker.visit, &entry, &mut worker.tasks);
+            self.visit.entry(&mut worker.visit, Some(here), &entry, &mut worker.tasks);
             entries += 1;
             bytes = u64::saturating_add(bytes, if kind == Kind::File { entry.size() } else { 0 });
             push_own(&mut worker.tasks, queue);
@@ -267,7 +278,7 @@ impl<V: Visit> WalkJob<'_, V> {
             metadata: Some(metadata),
             target: target.as_deref(),
         };
-        self.visit.entry(&mut worker.visit, &entry, &mut worker.tasks);
+        self.visit.entry(&mut worker.visit, None, &entry, &mut worker.tasks);
         self.counters[worker.index].entries(1, if kind == Kind::File { metadata.size } else { 0 });
         push_own(&mut worker.tasks, queue);
         let pruned = std::mem::take(&mut worker.tasks.pruned);

@@ -92,6 +92,16 @@ impl<'a> Iter<'a> {
         }
         count
     }
+
+    /// Whether it has given all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// A batch of those that it has not given yet.
+    pub(crate) fn into_names(self) -> Names {
+        Names { bytes: self.rest.to_vec(), count: self.count() }
+    }
 }
 
 /// Goes through a batch.

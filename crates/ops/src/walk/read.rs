@@ -16,7 +16,7 @@ use super::look::is_excluded;
 use super::names::{Name, Names};
 use super::profile::Phase;
 use super::task::Task;
-use super::visit::Visit;
+use super::visit::{Handler, Here};
 
 /// The buffer for `getdents64`. Larger ones no longer help; it holds some 8,000 short names.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -24,10 +24,12 @@ const BUFFER_BYTES: usize = 256 << 10;
 const BATCH_NS: u64 = 2_000_000;
 /// Names in a batch, at most: bounds what one batch holds in memory.
 const BATCH_NAMES_MAX: usize = 4096;
+/// With so many names at hand, a directory is one with many.
+const NAMES_AT_HAND: usize = 4096;
 /// Names in a batch, at least, when threads are idle and asking is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
-impl<V: Visit> WalkJob<'_, V> {
+impl<V: Handler> WalkJob<'_, V> {
     /// Reads a directory that is open.
     pub(crate) fn read(
         &self,
@@ -37,7 +39,10 @@ impl<V: Visit> WalkJob<'_, V> {
     ) {
         self.counters[worker.index].directory();
         match directory.descriptor(&mut worker.held, self.features()) {
-            Ok(descriptor) => self.read_on(worker, directory, &descriptor, queue),
+            Ok(descriptor) => {
+                self.visit.entered(&mut worker.visit, Here { directory, descriptor: &descriptor });
+                self.read_from(worker, directory, &descriptor, true, queue);
+            }
             Err(errno) => self.fail_at(worker, Operation::OpenDirectory, directory, None, errno),
         }
     }
@@ -50,6 +55,17 @@ impl<V: Visit> WalkJob<'_, V> {
         descriptor: &Arc<OwnedFd>,
         queue: &mut Queue<'_, Self>,
     ) {
+        self.read_from(worker, directory, descriptor, false, queue);
+    }
+
+    fn read_from(
+        &self,
+        worker: &mut WalkWorker<V>,
+        directory: &Arc<Directory>,
+        descriptor: &Arc<OwnedFd>,
+        mut is_start: bool,
+        queue: &mut Queue<'_, Self>,
+    ) {
         let mut buffer = std::mem::take(&mut worker.buffer);
         let mut more = true;
         while more && !queue.is_stopping() {
@@ -57,9 +73,18 @@ impl<V: Visit> WalkJob<'_, V> {
             let mut names = std::mem::take(&mut worker.names);
             names.clear();
             more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
+            // Whoever is slow is told how many names there are, if these are few.
+            while V::IS_SLOW && more && names.len() < NAMES_AT_HAND {
+                more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
+            }
             worker.watch.book(Phase::Readdir, &self.counters[worker.index]);
             let batch = self.batch_names(names.len(), queue);
-            if names.len() > 2 * batch {
+            let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
+            if std::mem::take(&mut is_start) {
+                let here = Here { directory, descriptor };
+                self.visit.listed(&mut worker.visit, here, (!more).then_some(parts));
+            }
+            if parts > 1 {
                 if more && self.reading.fetch_add(1, Ordering::Relaxed) < self.reading_max {
                     // Pushed before the names, so it is older than they: the next idle thread reads on.
                     let (directory, descriptor) = (Arc::clone(directory), Arc::clone(descriptor));

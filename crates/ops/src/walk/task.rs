@@ -9,6 +9,7 @@
 //! N  ... holds names to look at: length: u32, packed names
 //! S  the last root to be looked at: listed name below it + 1: u32, name
 //! U  a task of the caller's own: length: u32, bytes
+//! O  ... that belongs to the directory that the last D named
 //! ```
 //!
 //! Roots are named by their paths: each rank numbers them for itself. Devices and mounts have other numbers on other hosts,
@@ -22,6 +23,7 @@ use rustix::fd::OwnedFd;
 use super::directory::Directory;
 use super::kernel::{Features, Place};
 use super::names::Names;
+use super::visit::Own;
 
 /// One unit of work of a walk.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ pub(crate) enum Task {
     /// Look at some names of a directory.
     Look { directory: Arc<Directory>, names: Names },
     /// A task of the caller's own.
-    Own(Vec<u8>),
+    Own(Own),
 }
 
 /// What a waiting task's share in its directory and the allocator's overhead come to, about.
@@ -51,7 +53,7 @@ impl Task {
             Self::Start { below, .. } => below.as_ref().map_or(0, Vec::len),
             Self::Enter { name, target, .. } => name.as_bytes().len() + target.as_ref().map_or(0, Vec::len),
             Self::Look { names, .. } => names.bytes().len(),
-            Self::Own(bytes) => bytes.len(),
+            Self::Own(own) => own.bytes.len(),
         };
         size_of::<Self>() + OVERHEAD_BYTES + own
     }
@@ -59,10 +61,11 @@ impl Task {
 
 impl Task {
     /// The directory that the task belongs to.
-    fn directory(&self) -> Option<&Arc<Directory>> {
+    pub(crate) fn directory(&self) -> Option<&Arc<Directory>> {
         match self {
             Self::Enter { parent: directory, .. } | Self::Look { directory, .. } => Some(directory),
-            Self::ReadOn { .. } | Self::Feed | Self::Start { .. } | Self::Own(_) => None,
+            Self::Own(own) => own.directory.as_ref(),
+            Self::ReadOn { .. } | Self::Feed | Self::Start { .. } => None,
         }
     }
 
@@ -125,9 +128,9 @@ pub(crate) fn pack(
             out.push(b'N');
             put(names.bytes(), out);
         }
-        Task::Own(bytes) => {
-            out.push(b'U');
-            put(bytes, out);
+        Task::Own(own) => {
+            out.push(if own.directory.is_some() { b'O' } else { b'U' });
+            put(&own.bytes, out);
         }
         Task::Start { below, .. } => {
             out.push(b'S');
@@ -231,7 +234,10 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
                 tasks.push(Task::Look { directory: here()?, names });
             }
             b'S' => tasks.push(Task::Start { root: root.ok_or(no_root)?, below: reader.target()? }),
-            b'U' => tasks.push(Task::Own(reader.bytes()?.to_vec())),
+            b'U' => tasks.push(Task::Own(Own { directory: None, bytes: reader.bytes()?.to_vec() })),
+            b'O' => {
+                tasks.push(Task::Own(Own { directory: Some(here()?), bytes: reader.bytes()?.to_vec() }));
+            }
             _ => return Err("an unknown task"),
         }
     }
@@ -344,7 +350,8 @@ mod tests {
         vec![
             Task::Enter { parent: below.clone(), name: c"c".into(), target: Some(b"really/here".to_vec()) },
             Task::Look { directory: below, names },
-            Task::Own(b"own".to_vec()),
+            Task::Own(Own { directory: None, bytes: b"own".to_vec() }),
+            Task::Own(Own { directory: Some(root.clone()), bytes: b"within".to_vec() }),
             Task::Enter { parent: root.clone(), name: c"d".into(), target: None },
         ]
     }
@@ -411,6 +418,7 @@ mod tests {
             Task::Enter { parent, name, target },
             Task::Look { names, .. },
             Task::Own(own),
+            Task::Own(within),
             Task::Enter { .. },
         ] = back.as_slice()
         else {
@@ -419,7 +427,8 @@ mod tests {
         assert_eq!(parent.path_into(&mut path), 6);
         assert_eq!((path.as_slice(), name.as_c_str()), (b"/given/a/b\n".as_slice(), c"c"));
         assert_eq!(target.as_deref(), Some(b"really/here".as_slice()));
-        assert_eq!((names.len(), own.as_slice()), (1, b"own".as_slice()));
+        assert_eq!((names.len(), own.bytes.as_slice()), (1, b"own".as_slice()));
+        assert!(own.directory.is_none() && within.directory.is_some() && within.bytes == b"within");
     }
 
     #[test]
@@ -429,7 +438,7 @@ mod tests {
         pack_all(&tasks(&root), &mut bytes);
         let gone = Directory::closed_root(b"/given", 7).unwrap();
         let back = unpack(&bytes, PackedBy::Itself, &One(gone.clone())).unwrap();
-        assert_eq!(back.len(), 4);
+        assert_eq!(back.len(), 5);
         let mut held = crate::walk::directory::Held::new(4);
         let mut path = Vec::new();
         for directory in back.iter().filter_map(Task::directory) {

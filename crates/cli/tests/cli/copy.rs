@@ -1,0 +1,145 @@
+//! `atta copy` as a program: what it prints, how it ends, and what is left when it is killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{atta, make_directory, scratch};
+
+/// `atta copy` with these arguments.
+fn copy(arguments: &[&Path]) -> std::process::Command {
+    let mut command = atta();
+    command.arg("copy").args(arguments);
+    command
+}
+
+/// Files of one size, in some directories, and one that is copied in chunks.
+fn tree(below: &Path) -> PathBuf {
+    let tree = make_directory(below.join("tree"));
+    for directory in 0..10 {
+        let directory = make_directory(tree.join(directory.to_string()));
+        for file in 0..100 {
+            fs::write(directory.join(file.to_string()), format!("{file:05}").repeat(4_000)).unwrap();
+        }
+    }
+    fs::write(tree.join("large"), vec![b'x'; 48 << 20]).unwrap();
+    tree
+}
+
+/// How many files there are under names of their own; each of them is whole.
+fn whole_files(directory: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let mut count = 0;
+    for entry in entries {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with(".atta.") {
+            continue;
+        }
+        if path.is_dir() {
+            count += whole_files(&path);
+            continue;
+        }
+        let content = fs::read(&path).unwrap();
+        let expected = match name.as_str() {
+            "large" => vec![b'x'; 48 << 20],
+            _ => format!("{:05}", name.parse::<u32>().unwrap()).repeat(4_000).into_bytes(),
+        };
+        assert!(content == expected, "{}: {} bytes", path.display(), content.len());
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn killed_at_any_moment_it_leaves_whole_files_alone_and_can_be_run_again() {
+    let scratch = scratch("copy-killed");
+    let tree = tree(scratch.path());
+    let target = scratch.join("target");
+    let started = Instant::now();
+    assert_eq!(copy(&[&tree, &scratch.join("warm")]).stdout(Stdio::null()).status().unwrap().code(), Some(0));
+    let whole = started.elapsed();
+    let mut counts = Vec::new();
+    for step in 0..12_u32 {
+        let target = scratch.join(format!("target-{}", step % 3));
+        let command = &mut copy(&[&tree, &target]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole * (step + 1) / 14);
+        // It may have ended.
+        let _ = child.kill();
+        child.wait().unwrap();
+        counts.push(whole_files(scratch.path()));
+    }
+    let ran = copy(&[&tree.join("."), &make_directory(target.clone())]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(whole_files(&target), 1001, "{counts:?}");
+}
+
+#[test]
+fn what_was_copied_is_told_to_people_and_to_machines() {
+    let scratch = scratch("copy-told");
+    let tree = tree(scratch.path());
+    std::os::unix::fs::symlink("0", tree.join("link")).unwrap();
+    let ran = copy(&[&tree, &scratch.join("one")]).output().unwrap();
+    assert_eq!((ran.status.code(), ran.stderr.as_slice()), (Some(0), &b""[..]));
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.starts_with("1,001 files, 11 directories, 1 symlink copied, 67.1 MiB in "), "{text}");
+    let signature = text.lines().find_map(|line| line.strip_prefix("signature ")).unwrap().to_owned();
+    assert_eq!(signature.len(), 64);
+    let ran = copy(&[Path::new("--json"), &scratch.join("one"), &scratch.join("two")]).output().unwrap();
+    let summary: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    // A copy of the copy has the same signature.
+    assert_eq!(summary["signature"], signature.as_str());
+    assert_eq!((&summary["files"], &summary["bytes"]), (&Value::from(1001), &Value::from(70_331_648)));
+    assert_eq!(summary["failed"], 0);
+}
+
+#[test]
+fn what_was_not_copied_is_listed_and_sets_the_exit_code() {
+    let scratch = scratch("copy-failed");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("file"), "content").unwrap();
+    fs::write(tree.join("other"), "content").unwrap();
+    let target = make_directory(scratch.join("target"));
+    make_directory(target.join("tree"));
+    make_directory(target.join("tree/file"));
+    fs::write(target.join("tree/file/in"), "").unwrap();
+    let errors = scratch.join("errors");
+    let ran = copy(&[Path::new("--errors"), &errors, &tree, &target]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(3));
+    let told = String::from_utf8(ran.stderr).unwrap();
+    let file = tree.join("file");
+    assert!(told.contains(&format!("cannot give the copy its name: {}: ", file.display())), "{told}");
+    assert!(String::from_utf8(ran.stdout).unwrap().contains("not copied: 1 entry"));
+    let row: Value = serde_json::from_str(fs::read_to_string(&errors).unwrap().trim()).unwrap();
+    assert_eq!(row["path"], file.display().to_string().as_str());
+    // Arguments that make no sense, and things that are not there.
+    for (arguments, code) in [
+        (vec![tree.as_path(), tree.as_path()], 2),
+        (vec![tree.as_path()], 2),
+        (vec![Path::new("nothing-here"), target.as_path()], 4),
+        (vec![Path::new(""), target.as_path()], 2),
+    ] {
+        let ran = copy(&arguments).output().unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{arguments:?}");
+        assert!(!ran.stderr.is_empty() && ran.stdout.is_empty());
+    }
+}
+
+#[test]
+fn an_interrupted_copy_says_so() {
+    let scratch = scratch("copy-interrupted");
+    let tree = tree(scratch.path());
+    let mut command = copy(&[Path::new("--iops"), Path::new("20"), &tree, &scratch.join("target")]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ran = child.wait_with_output().unwrap();
+    assert_eq!(ran.status.code(), Some(130));
+    assert!(String::from_utf8(ran.stdout).unwrap().starts_with("interrupted: this is not all\n"));
+    whole_files(&scratch.join("target"));
+}

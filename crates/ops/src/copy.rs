@@ -1,0 +1,249 @@
+//! Copies file trees: everything that is there, with everything it has, on many threads.
+//!
+//! ```no_run
+//! use atta_entry::{Failure, Kind};
+//! use atta_ops::copy::{self, Options, Watch};
+//!
+//! struct Print;
+//!
+//! impl Watch for Print {
+//!     fn failure(&self, failure: &Failure<'_>) {
+//!         eprintln!("{failure}");
+//!     }
+//! }
+//!
+//! let outcome = copy::run(&[b"src".to_vec()], b"/backup/src", &Options::default(), &Print, |_| {});
+//! println!("{:?}", outcome.map(|outcome| outcome.totals.files));
+//! ```
+//!
+//! What it promises: whoever looks at the target sees an old file, a new one, or none, never a part of one. Nothing outside of
+//! TARGET is touched, whatever somebody swaps meanwhile. A file that changed while it was read is no copy.
+//!
+//! What it does not do: it prints nothing, and does not go on where another run was ended.
+
+mod attributes;
+mod data;
+mod file;
+mod handler;
+mod large;
+mod links;
+mod mirror;
+mod names;
+mod publish;
+mod roots;
+mod special;
+mod totals;
+mod trouble;
+
+use std::ffi::CStr;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use atta_entry::{Failure, Kind};
+
+pub use attributes::NotKept;
+pub use roots::Refused;
+pub use totals::Totals;
+
+use crate::digest::Signature;
+use crate::walk::{self, Start};
+use handler::{CopyWorker, Copying, Live, Where};
+use links::Deferred;
+use mirror::Shared;
+use names::Namer;
+use publish::Batch;
+use roots::Target;
+use trouble::{Doing, Trouble};
+
+/// When what was copied is made durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// Before it gets its name: many at a time, by `syncfs`.
+    #[default]
+    Batch,
+    /// Before it gets its name: each file by itself.
+    File,
+    /// When the kernel likes.
+    None,
+}
+
+/// How a copy is done.
+#[derive(Debug, Default)]
+pub struct Options<'a> {
+    /// How the sources are walked; what it says of links and metadata is not used.
+    pub walk: walk::Options<'a>,
+    /// When what was copied is made durable.
+    pub fsync: Fsync,
+    /// Whether files get a digest while they are copied.
+    pub digest: bool,
+    /// Bytes that one thread copies of a large file at a time, a power of two; none: by its size and the number of threads.
+    pub chunk: Option<u64>,
+}
+
+impl Options<'_> {
+    /// Whether an extended attribute is copied.
+    fn wants_extended(&self, name: &CStr) -> bool {
+        let name = name.to_bytes();
+        let is_root = rustix::process::geteuid().is_root();
+        !name.starts_with(b"lustre.") && (is_root || !name.starts_with(b"trusted."))
+    }
+}
+
+/// Hears of what happens, on any thread.
+pub trait Watch: Sync {
+    /// An entry was not copied. Its path is the source's.
+    fn failure(&self, failure: &Failure<'_>);
+}
+
+/// How a copy stands.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// What the walk of the sources has found.
+    pub walk: walk::Progress,
+    /// Files whose bytes were copied.
+    pub files: u64,
+    /// Bytes that were copied.
+    pub bytes: u64,
+}
+
+/// What a copy left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was copied.
+    pub totals: Totals,
+    /// Of what was copied, if files got digests and nothing failed.
+    pub signature: Option<Signature>,
+    /// What the walk of the sources did.
+    pub threads: Vec<walk::ThreadReport>,
+    /// From start to end.
+    pub elapsed: Duration,
+    /// Whether it ended early because it was asked to.
+    pub stopped: bool,
+}
+
+/// Copies all `sources` to `target`, as `cp -a` does. Returns when all is done, and durable if that was asked for, or
+/// `options.walk.stop` was set.
+///
+/// `observe` is called on the calling thread some 40 times a second.
+///
+/// # Errors
+/// Nothing was copied: the arguments make no sense, or a source or the target is not there.
+pub fn run(
+    sources: &[Vec<u8>],
+    target: &[u8],
+    options: &Options<'_>,
+    watch: &dyn Watch,
+    mut observe: impl FnMut(&Progress),
+) -> Result<Outcome, Refused> {
+    let features = options.walk.features;
+    let target = Target::open(target)?;
+    let shared = Shared::new(Namer::new(RandomState::new().hash_one(std::process::id())));
+    let roots = target.roots(sources, &shared, features)?;
+    let top = target.top;
+    let (is_volatile, is_served) = (is_one_of(&top, &[TMPFS, RAMFS]), is_one_of(&top, &[FUSE]));
+    let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
+    let (links, large) = (links::Links::default(), large::LargeFiles::default());
+    let (batch, live) = (Batch::default(), Live::default());
+    let mut copying = Copying {
+        options,
+        watch,
+        roots,
+        shared,
+        links,
+        large,
+        batch,
+        top,
+        is_volatile,
+        is_served,
+        top_identity,
+        features,
+        live,
+    };
+    let starts = sources.iter().map(|source| Start::new(source.clone())).collect::<Vec<_>>();
+    let began = std::time::Instant::now();
+    let walked = walk::run_handler(&copying, starts, &options.walk, |progress| {
+        observe(&Progress {
+            walk: progress.clone(),
+            files: copying.live.files.load(Ordering::Relaxed),
+            bytes: copying.live.bytes.load(Ordering::Relaxed),
+        });
+    });
+    let mut last = CopyWorker::new(walked.workers.len() as u64);
+    copying.conclude(&mut last, walked.stopped);
+    let (mut totals, mut signature) = (last.totals, last.signature);
+    for worker in &walked.workers {
+        totals += &worker.totals;
+        signature.merge(&worker.signature);
+    }
+    // It would be that of a whole copy.
+    let is_whole = totals.failed() == 0 && !walked.stopped;
+    let signature = (options.digest && is_whole).then_some(signature);
+    Ok(Outcome {
+        totals,
+        signature,
+        threads: walked.threads,
+        elapsed: began.elapsed(),
+        stopped: walked.stopped,
+    })
+}
+
+impl Copying<'_> {
+    /// Makes a name whose file somebody else was copying.
+    fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
+        let made = match self.link_deferred(worker, deferred) {
+            Ok(made) => made,
+            Err(trouble) => return self.fail(worker, &deferred.at, trouble),
+        };
+        if self.options.digest {
+            let (root, path) = deferred.at.told();
+            let path = handler::below(&path, root.len());
+            self.sign(worker, path, Kind::File, deferred.metadata.size, &made);
+        }
+        let name = deferred.name();
+        let to = self.place(worker, &deferred.mirror, &name);
+        match to {
+            Ok(to) => self.complete(worker, &deferred.at, &to, Kind::File, made),
+            Err(trouble) => self.fail(worker, &deferred.at, trouble),
+        }
+    }
+
+    /// Does what can be done only when everything else is.
+    fn conclude(&mut self, worker: &mut CopyWorker, was_stopped: bool) {
+        let deferred = self.links.take_deferred();
+        if !was_stopped {
+            deferred.iter().for_each(|deferred| self.make_deferred(worker, deferred));
+        }
+        drop(deferred);
+        // While the directory that it is in has not got its times.
+        let ended = self.forget_links();
+        self.publish_rest(worker);
+        self.forget_large(worker);
+        for mirror in self.roots.mirrors() {
+            // A directory that could not be read has its name all the same.
+            self.name_root(worker, mirror);
+        }
+        // They hold the directories of the roots.
+        self.roots.clear();
+        let complete = self.shared.take_complete();
+        self.close(worker, complete);
+        let late = self.shared.take_late();
+        self.close(worker, late);
+        let is_durable = self.is_volatile || self.options.fsync == Fsync::None;
+        let synced = if is_durable { Ok(()) } else { self.sync() };
+        if let Err(errno) = ended.and(synced) {
+            self.fail(worker, &Where::Root(b"TARGET".to_vec()), Trouble::new(Doing::Sync, errno));
+        }
+    }
+}
+
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+const FUSE: i64 = 0x6573_5546;
+
+/// Whether a file system is one of these.
+fn is_one_of(directory: impl rustix::fd::AsFd, magics: &[i64]) -> bool {
+    #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
+    let magic = |found: rustix::fs::StatFs| i64::from(found.f_type);
+    rustix::fs::fstatfs(directory).is_ok_and(|found| magics.contains(&magic(found)))
+}

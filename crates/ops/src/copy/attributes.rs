@@ -1,0 +1,208 @@
+//! What a copy has beside its bytes: owner, mode, times, extended attributes with ACLs and capabilities. Read from the source,
+//! given to the target by descriptor. In this order: owner, extended attributes, mode, times, since a change of owner takes
+//! set-id bits and capabilities away.
+
+use std::ffi::{CStr, CString};
+
+use atta_entry::{Errno, Metadata, Timestamp};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+
+use super::trouble::{Doing, Trouble};
+use crate::walk::kernel::retry;
+
+/// What a directory is to have when it is complete.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attributes {
+    pub(crate) metadata: Metadata,
+    pub(crate) extended: Extended,
+}
+
+/// Extended attributes: names and values, in the order in which the source lists them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extended(Vec<(CString, Vec<u8>)>);
+
+/// What could not be kept although the copy is there; counted, and said once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotKept {
+    /// Owners or groups that this user may not give away.
+    pub owners: u64,
+    /// Set-id bits, where the owner could not be set: they would have given the rights of another user.
+    pub set_id_bits: u64,
+    /// Extended attributes, ACLs among them, that the target does not take.
+    pub extended: u64,
+    /// Hard links that had to become files of their own.
+    pub hard_links: u64,
+}
+
+impl std::ops::AddAssign for NotKept {
+    fn add_assign(&mut self, other: Self) {
+        self.owners += other.owners;
+        self.set_id_bits += other.set_id_bits;
+        self.extended += other.extended;
+        self.hard_links += other.hard_links;
+    }
+}
+
+/// The bits that give rights of others.
+const SET_ID: u32 = 0o6000;
+/// Room for the names of extended attributes, mostly enough.
+const NAMES_ROOM: usize = 256;
+/// More than the kernel gives of a list, or of a value.
+const EXTENDED_MOST: usize = 64 << 10;
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
+
+impl Extended {
+    /// What an open file has.
+    pub(crate) fn read(
+        file: impl AsFd,
+        room: &mut Vec<u8>,
+        wanted: impl Fn(&CStr) -> bool,
+    ) -> Result<Self, Errno> {
+        let fd = file.as_fd();
+        let Some(length) = list(fd, room)? else { return Ok(Self::default()) };
+        let mut found = Vec::new();
+        let mut value = Vec::new();
+        for name in room[..length].split_inclusive(|byte| *byte == 0) {
+            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            if !wanted(name) {
+                continue;
+            }
+            value.resize(EXTENDED_MOST, 0);
+            match retry(|| rustix::fs::fgetxattr(fd, name, &mut value[..])) {
+                Ok(bytes) => found.push((name.to_owned(), value[..bytes].to_vec())),
+                // It went away meanwhile.
+                Err(Errno(NODATA)) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(Self(found))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn has_access_list(&self) -> bool {
+        self.0.iter().any(|(name, _)| name.as_c_str() == ACCESS_LIST)
+    }
+
+    /// Gives them to an open file.
+    fn give(&self, file: BorrowedFd<'_>, not_kept: &mut NotKept) -> Result<(), Errno> {
+        for (name, value) in &self.0 {
+            match retry(|| rustix::fs::fsetxattr(file, name.as_c_str(), value, XattrFlags::empty())) {
+                Ok(()) => {}
+                // Not on this file system, not by this user, or no room: EOPNOTSUPP, EPERM, EACCES, EINVAL, E2BIG, ENOSPC, ERANGE.
+                Err(Errno(95 | 1 | 13 | 22 | 7 | 28 | 34)) => not_kept.extended += 1,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+const NODATA: i32 = 61;
+const RANGE: i32 = 34;
+const NOT_SUPPORTED: i32 = 95;
+
+/// The list of names, in `room`; none: there are none, or the file system has no such thing.
+fn list(fd: BorrowedFd<'_>, room: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+    if room.is_empty() {
+        room.resize(NAMES_ROOM, 0);
+    }
+    loop {
+        match retry(|| rustix::fs::flistxattr(fd, &mut room[..])) {
+            Ok(0) | Err(Errno(NOT_SUPPORTED)) => return Ok(None),
+            Ok(length) => return Ok(Some(length)),
+            Err(Errno(RANGE)) if room.len() < EXTENDED_MOST => room.resize(EXTENDED_MOST, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Gives an open file that this process made what the source has.
+pub(crate) fn give(
+    file: impl AsFd,
+    from: &Metadata,
+    extended: &Extended,
+    inherits: bool,
+    not_kept: &mut NotKept,
+) -> Result<(), Trouble> {
+    let fd = file.as_fd();
+    let (owner, group) = (Some(Uid::from_raw(from.uid)), Some(Gid::from_raw(from.gid)));
+    let owned = match retry(|| rustix::fs::fchown(fd, owner, group)) {
+        Ok(()) => true,
+        Err(errno) if may_not(errno) => {
+            not_kept.owners += 1;
+            // The group alone may be one of this user's.
+            let _ = retry(|| rustix::fs::fchown(fd, None, group));
+            false
+        }
+        Err(errno) => return Err(Trouble::new(Doing::SetOwner, errno)),
+    };
+    if !extended.is_empty() {
+        extended.give(fd, not_kept).map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
+    }
+    if inherits && !extended.has_access_list() {
+        // The directory gave it an access list of its own, which the source does not have.
+        match retry(|| rustix::fs::fremovexattr(fd, ACCESS_LIST)) {
+            Ok(()) | Err(Errno(NODATA | NOT_SUPPORTED)) => {}
+            Err(errno) => return Err(Trouble::new(Doing::SetExtended, errno)),
+        }
+    }
+    let mut mode = from.mode & 0o7777;
+    if !owned && mode & SET_ID != 0 {
+        mode &= !SET_ID;
+        not_kept.set_id_bits += 1;
+    }
+    retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)))
+        .map_err(|errno| Trouble::new(Doing::SetMode, errno))?;
+    let times = times(from);
+    retry(|| rustix::fs::futimens(fd, &times)).map_err(|errno| Trouble::new(Doing::SetTimes, errno))
+}
+
+/// Takes away access lists that a directory of the target has and the source has not.
+pub(crate) fn take_lists(directory: impl AsFd, extended: &Extended) -> Result<(), Trouble> {
+    for name in [ACCESS_LIST, DEFAULT_LIST] {
+        if extended.0.iter().any(|(known, _)| known.as_c_str() == name) {
+            continue;
+        }
+        match retry(|| rustix::fs::fremovexattr(&directory, name)) {
+            Ok(()) | Err(Errno(NODATA | NOT_SUPPORTED)) => {}
+            Err(errno) => return Err(Trouble::new(Doing::SetExtended, errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Gives a name that this process made, and that is not to be opened, its owner and times.
+pub(crate) fn give_name(
+    directory: impl AsFd,
+    name: &CStr,
+    from: &Metadata,
+    not_kept: &mut NotKept,
+) -> Result<(), Trouble> {
+    let fd = directory.as_fd();
+    let (owner, group) = (Some(Uid::from_raw(from.uid)), Some(Gid::from_raw(from.gid)));
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    match retry(|| rustix::fs::chownat(fd, name, owner, group, flags)) {
+        Ok(()) => {}
+        Err(errno) if may_not(errno) => not_kept.owners += 1,
+        Err(errno) => return Err(Trouble::new(Doing::SetOwner, errno)),
+    }
+    let times = times(from);
+    retry(|| rustix::fs::utimensat(fd, name, &times, flags))
+        .map_err(|errno| Trouble::new(Doing::SetTimes, errno))
+}
+
+/// Whether an owner was refused for who asks, or by a file system that has none.
+fn may_not(errno: Errno) -> bool {
+    // EPERM, EINVAL (an identity that the user namespace does not have), EOPNOTSUPP.
+    matches!(errno, Errno(1 | 22 | 95))
+}
+
+fn times(from: &Metadata) -> Timestamps {
+    let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    Timestamps { last_access: time(from.atime), last_modification: time(from.mtime) }
+}

@@ -1,0 +1,150 @@
+//! Moves the bytes of one file, range by range, and keeps its holes. What a file is called and what else it has, is not known here.
+
+use std::ops::Range;
+
+use atta_aio::{At, Buffer, Fd, Op, perform};
+use atta_entry::Errno;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fs::SeekFrom;
+
+use super::trouble::{Doing, Trouble};
+use crate::walk::kernel::retry;
+
+/// Bytes that are moved at a time: more would push each other out of the caches.
+const BLOCK: usize = 256 << 10;
+
+/// What one thread moves bytes with.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    buffer: Buffer,
+}
+
+/// How the bytes of a file are to be moved.
+pub(crate) struct Way<'a> {
+    /// The file has fewer blocks than bytes: holes are looked for.
+    pub(crate) has_holes: bool,
+    /// Takes each byte, also those of holes.
+    pub(crate) hasher: Option<&'a mut blake3::Hasher>,
+}
+
+impl Default for Mover {
+    fn default() -> Self {
+        Self { buffer: Buffer::zeroed(BLOCK) }
+    }
+}
+
+impl Mover {
+    /// Moves a range; returns how far it came: not to its end only if the source ends before.
+    pub(crate) fn copy(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: Range<u64>,
+        mut way: Way<'_>,
+    ) -> Result<u64, Trouble> {
+        if !way.has_holes {
+            return self.copy_data(from, to, range, &mut way);
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let Some(data) = seek(from, SeekFrom::Data(at))? else { break };
+            let data = data.min(range.end);
+            way.hash_zeros(data - at);
+            at = data;
+            let hole = seek(from, SeekFrom::Hole(at))?.unwrap_or(at).min(range.end);
+            if hole <= at && at < range.end {
+                // There was data here a moment ago.
+                return Err(Trouble::Changed);
+            }
+            let end = self.copy_data(from, to, at..hole, &mut way)?;
+            if end < hole {
+                return Ok(end);
+            }
+            at = end;
+        }
+        way.hash_zeros(range.end - at);
+        Ok(range.end)
+    }
+
+    fn copy_data(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: Range<u64>,
+        way: &mut Way<'_>,
+    ) -> Result<u64, Trouble> {
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
+            let read = self.read(from, at, wanted)?;
+            if read == 0 {
+                break;
+            }
+            if let Some(hasher) = &mut way.hasher {
+                hasher.update(self.buffer.as_slice());
+            }
+            self.write(to, at, read)?;
+            at += read as u64;
+        }
+        Ok(at)
+    }
+
+    /// Reads so many bytes, or fewer; the buffer shows them.
+    fn read(&mut self, from: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<usize, Trouble> {
+        self.buffer.show(0..bytes);
+        let read = self.perform(|buffer| Op::Read { fd: raw(from), buffer, at: At::Offset(offset) });
+        let read = read.map_err(|errno| Trouble::new(Doing::Read, errno))?;
+        self.buffer.show(0..read);
+        Ok(read)
+    }
+
+    /// Writes the first so many bytes of the buffer, all of them.
+    fn write(&mut self, to: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<(), Trouble> {
+        let mut done = 0;
+        while done < bytes {
+            self.buffer.show(done..bytes);
+            let at = At::Offset(offset + done as u64);
+            let written = self.perform(|buffer| Op::Write { fd: raw(to), buffer, at });
+            match written.map_err(|errno| Trouble::new(Doing::Write, errno))? {
+                // No file system says so and goes on.
+                0 => return Err(Trouble::new(Doing::Write, Errno::IO)),
+                written => done += written,
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, op: impl FnOnce(Buffer) -> Op) -> Result<usize, Errno> {
+        let mut op = op(std::mem::take(&mut self.buffer));
+        let outcome = perform(&mut op);
+        self.buffer = op.into_buffer().unwrap_or_default();
+        outcome.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+}
+
+impl Way<'_> {
+    fn hash_zeros(&mut self, bytes: u64) {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        let Some(hasher) = &mut self.hasher else { return };
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(ZEROS.len() as u64);
+            hasher.update(&ZEROS[..usize::try_from(part).unwrap_or(ZEROS.len())]);
+            left -= part;
+        }
+    }
+}
+
+fn raw(fd: BorrowedFd<'_>) -> Fd {
+    Fd::Raw(fd.as_raw_fd())
+}
+
+/// Where the next data or hole begins; none: there is no more data.
+fn seek(fd: impl AsFd, to: SeekFrom) -> Result<Option<u64>, Trouble> {
+    match retry(|| rustix::fs::seek(&fd, to)) {
+        Ok(at) => Ok(Some(at)),
+        // ENXIO
+        Err(Errno(6)) => Ok(None),
+        Err(errno) => Err(Trouble::new(Doing::Read, errno)),
+    }
+}

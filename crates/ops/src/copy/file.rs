@@ -1,0 +1,215 @@
+//! Copies one regular file as a whole: open, bytes, attributes, and proof that the source did not change meanwhile. Its name it
+//! gets here only if nobody sees it before all is well; else see `publish.rs`.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use atta_entry::{Errno, Kind, Metadata};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use super::attributes::{self, Extended};
+use super::data::Way;
+use super::handler::{CopyWorker, Copying};
+use super::mirror::Mirror;
+use super::trouble::{Doing, Trouble};
+use crate::digest::Hash;
+use crate::walk::kernel::{self, retry};
+
+/// A name on the source's side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) directory: BorrowedFd<'a>,
+    pub(crate) name: &'a CStr,
+}
+
+/// A name on the target's side.
+#[derive(Clone, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) mirror: &'a Arc<Mirror>,
+    pub(crate) directory: Arc<OwnedFd>,
+    pub(crate) name: &'a CStr,
+}
+
+/// Something that is there as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// The name that it has, if that is not its own.
+    pub(crate) temporary: Option<CString>,
+    pub(crate) bytes: u64,
+    pub(crate) digest: Option<Hash>,
+    /// Where it leads, if it is a symbolic link.
+    pub(crate) target: Option<Vec<u8>>,
+    /// The copy, open, and which file it is of: for whoever makes links of it.
+    pub(crate) file: Option<(OwnedFd, (u64, u64))>,
+    /// It is another name of a copy that was made before.
+    pub(crate) is_link: bool,
+}
+
+impl Made {
+    pub(crate) fn temporary(name: CString) -> Self {
+        Self { temporary: Some(name), ..Self::default() }
+    }
+}
+
+/// Longer than the clock of file times stands still.
+const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
+/// How often a source that changes is read.
+const TRIES: u32 = 2;
+/// Nobody but the owner sees what is not complete.
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+impl Copying<'_> {
+    /// Makes a copy of a regular file, with all it has.
+    pub(crate) fn file(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+    ) -> Result<Made, Trouble> {
+        for _ in 0..TRIES {
+            let source = open(from)?;
+            let before = settled(&source)?;
+            if before.kind() != Kind::File {
+                // It was one when it was listed.
+                continue;
+            }
+            let made = self.make(worker, source.as_fd(), &before, to)?;
+            if is_same(&before, &look(&source)?) && made.bytes == before.size {
+                return Ok(made);
+            }
+            remove(to, &made);
+        }
+        Err(Trouble::Changed)
+    }
+
+    fn make(
+        &self,
+        worker: &mut CopyWorker,
+        source: BorrowedFd<'_>,
+        metadata: &Metadata,
+        to: &Place<'_>,
+    ) -> Result<Made, Trouble> {
+        let (file, temporary) = self.create(worker, to)?;
+        let mut made = Made { temporary, ..Made::default() };
+        let filled = self.fill(worker, source, metadata, &file, &mut made, to);
+        if filled.is_err() {
+            remove(to, &made);
+        }
+        filled?;
+        made.file = Some((file, (metadata.device, metadata.inode)));
+        Ok(made)
+    }
+
+    /// A new file: under its own name, where nobody sees it yet, or under another one, which comes with it.
+    fn create(&self, worker: &CopyWorker, to: &Place<'_>) -> Result<(OwnedFd, Option<CString>), Trouble> {
+        if to.mirror.is_direct() {
+            match create(to, to.name) {
+                Ok(file) => return Ok((file, None)),
+                // A directory that tells a name twice, or names that are one to the target.
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
+            }
+        }
+        self.create_temporary(worker, to).map(|(file, name)| (file, Some(name)))
+    }
+
+    /// A new file under a name that nobody looks for.
+    pub(crate) fn create_temporary(
+        &self,
+        worker: &CopyWorker,
+        to: &Place<'_>,
+    ) -> Result<(OwnedFd, CString), Trouble> {
+        loop {
+            let name = self.shared.namer.of_file(worker.index);
+            match create(to, &name) {
+                Ok(file) => return Ok((file, name)),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
+            }
+        }
+    }
+
+    fn fill(
+        &self,
+        worker: &mut CopyWorker,
+        source: BorrowedFd<'_>,
+        metadata: &Metadata,
+        file: &OwnedFd,
+        made: &mut Made,
+        to: &Place<'_>,
+    ) -> Result<(), Trouble> {
+        let has_holes = metadata.allocated_bytes() < metadata.size;
+        let mut hasher = self.options.digest.then(blake3::Hasher::new);
+        let way = Way { has_holes, hasher: hasher.as_mut() };
+        made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
+        made.digest = hasher.map(|hasher| hasher.finalize());
+        if has_holes {
+            let cut = retry(|| rustix::fs::ftruncate(file, made.bytes));
+            cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
+        }
+        let extended = self.extended(worker, source)?;
+        let inherits = self.inherits(to);
+        attributes::give(file, metadata, &extended, inherits, &mut worker.totals.not_kept)?;
+        if self.syncs_each() {
+            retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+        }
+        Ok(())
+    }
+
+    /// What extended attributes the source has.
+    pub(crate) fn extended(&self, worker: &mut CopyWorker, source: impl AsFd) -> Result<Extended, Trouble> {
+        let read = Extended::read(source, &mut worker.room, |name| self.options.wants_extended(name));
+        read.map_err(|errno| Trouble::new(Doing::ReadExtended, errno))
+    }
+
+    /// Whether what is made there gets an access list from its directory.
+    pub(crate) fn inherits(&self, to: &Place<'_>) -> bool {
+        let ask = || {
+            let mut nothing = [0_u8; 0];
+            let name = c"system.posix_acl_default";
+            rustix::fs::fgetxattr(&to.directory, name, &mut nothing[..]).is_ok()
+        };
+        !to.mirror.is_new() && *to.mirror.inherits.get_or_init(ask)
+    }
+}
+
+fn create(to: &Place<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    retry(|| rustix::fs::openat(&to.directory, name, flags, PRIVATE))
+}
+
+/// Takes back what was made.
+pub(crate) fn remove(to: &Place<'_>, made: &Made) {
+    let name = made.temporary.as_deref().unwrap_or(to.name);
+    // What cannot be removed has a name that says whose it is, or is in a directory that nobody sees.
+    let _ = rustix::fs::unlinkat(&to.directory, name, AtFlags::empty());
+}
+
+/// Opens a file to read it, and nothing that would block or that a link leads to.
+pub(crate) fn open(from: Source<'_>) -> Result<OwnedFd, Trouble> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    retry(|| rustix::fs::openat(from.directory, from.name, flags, Mode::empty()))
+        .map_err(|errno| Trouble::new(Doing::Open, errno))
+}
+
+pub(crate) fn look(source: &OwnedFd) -> Result<Metadata, Trouble> {
+    kernel::stat_descriptor(source).map_err(|errno| Trouble::new(Doing::Read, errno))
+}
+
+/// Looks at a file that nobody has changed within the last ticks of the clock: a change right after that would get the same time.
+pub(crate) fn settled(source: &OwnedFd) -> Result<Metadata, Trouble> {
+    let found = look(source)?;
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let age = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec) - found.ctime.as_nanoseconds();
+    if (0..TICKS.as_nanos().cast_signed()).contains(&age) {
+        std::thread::sleep(TICKS);
+        return look(source);
+    }
+    Ok(found)
+}
+
+/// Whether nothing has happened to a file.
+pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.size, one.mtime, one.ctime, one.mode) == (other.size, other.mtime, other.ctime, other.mode)
+}

@@ -1,0 +1,455 @@
+//! The copy as what a walk does with entries: directories are made before they are entered, small files copied where they are
+//! found, everything else as `file.rs`, `special.rs`, `links.rs` and `publish.rs` say.
+//!
+//! ```text
+//!   entry ─▶ directory: made under another name ─▶ entered ─▶ its files, by one or more threads ─▶ gets its name
+//!        ├─▶ file, link, special ─▶ under its own name where nobody sees it yet, else under another one
+//!        └─▶ one of several names of a file ─▶ links.rs
+//!   nothing left below a directory ─▶ its attributes
+//! ```
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use atta_entry::{Entry, Errno, Failure, Kind, Operation};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, Mode};
+
+use super::attributes::{self, Attributes, Extended};
+use super::data::Mover;
+use super::file::{Made, Place, Source};
+use super::large::LargeFiles;
+use super::links::Links;
+use super::mirror::{Complete, Mirror, Shared};
+use super::publish::{Batch, Ready};
+use super::roots::Roots;
+use super::totals::Totals;
+use super::trouble::{Doing, Trouble};
+use super::{Fsync, Options, Watch};
+use crate::digest::{Element, Signature};
+use crate::walk::directory::{Directory, Held};
+use crate::walk::kernel::{self, Features, retry};
+use crate::walk::visit::{Handler, Here, Tasks};
+
+/// Descriptors of target directories that one thread holds open.
+const HELD: usize = 64;
+
+/// A copy, as a walk's handler.
+pub(crate) struct Copying<'a> {
+    pub(crate) options: &'a Options<'a>,
+    pub(crate) watch: &'a dyn Watch,
+    pub(crate) roots: Roots,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) links: Links,
+    pub(crate) large: LargeFiles,
+    pub(crate) batch: Batch,
+    /// TARGET, or where it is made.
+    pub(crate) top: Arc<OwnedFd>,
+    /// The target keeps nothing when the machine goes down.
+    pub(crate) is_volatile: bool,
+    /// The target is a file system in user space.
+    pub(crate) is_served: bool,
+    /// Device and inode of TARGET, which is not to be copied into itself.
+    pub(crate) top_identity: (u64, u64),
+    pub(crate) features: Features,
+    pub(crate) live: Live,
+}
+
+/// What is counted while it runs, for who watches.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) files: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+/// What one thread of a copy keeps.
+pub(crate) struct CopyWorker {
+    pub(crate) index: u64,
+    pub(crate) held: Held,
+    pub(crate) mover: Mover,
+    /// For names of extended attributes.
+    pub(crate) room: Vec<u8>,
+    pub(crate) totals: Totals,
+    /// Of what was copied, where that is wanted.
+    pub(crate) signature: Signature,
+}
+
+/// What of a path is below its root.
+pub(crate) fn below(path: &[u8], root_bytes: usize) -> &[u8] {
+    let below = path.get(root_bytes..).unwrap_or_default();
+    below.strip_prefix(b"/").unwrap_or(below)
+}
+
+/// Where something was found, for messages.
+#[derive(Clone, Debug)]
+pub(crate) enum Where {
+    Root(Vec<u8>),
+    In(Arc<Directory>, CString),
+    Itself(Arc<Directory>),
+}
+
+impl Where {
+    /// Its root and its path.
+    pub(crate) fn told(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut path = Vec::new();
+        let root = match self {
+            Self::Root(path) => return (path.clone(), path.clone()),
+            Self::In(directory, name) => {
+                let root = directory.path_into(&mut path);
+                let root = path[..root].to_vec();
+                crate::walk::look::join(&mut path, name.as_bytes());
+                return (root, path);
+            }
+            Self::Itself(directory) => directory.path_into(&mut path),
+        };
+        (path[..root].to_vec(), path)
+    }
+}
+
+impl CopyWorker {
+    pub(crate) fn new(index: u64) -> Self {
+        let (held, mover) = (Held::new(HELD), Mover::default());
+        let (totals, signature) = (Totals::default(), Signature::default());
+        Self { index, held, mover, room: Vec::new(), totals, signature }
+    }
+}
+
+impl Copying<'_> {
+    /// Whether nothing gets its name before it is durable.
+    pub(crate) fn waits(&self) -> bool {
+        self.options.fsync == Fsync::Batch && !self.is_volatile
+    }
+
+    /// Whether each file is synced by itself: where that was asked for, and where a sync of all does not reach the server.
+    pub(crate) fn syncs_each(&self) -> bool {
+        let is_wanted = self.options.fsync == Fsync::File;
+        !self.is_volatile && (is_wanted || self.is_served && self.options.fsync == Fsync::Batch)
+    }
+
+    pub(crate) fn fail(&self, worker: &mut CopyWorker, at: &Where, trouble: Trouble) {
+        let (operation, errno) = trouble.told();
+        let (root, path) = at.told();
+        if trouble == Trouble::Changed {
+            worker.totals.changed += 1;
+        }
+        self.tell(worker, operation, &root, &path, errno);
+    }
+
+    fn tell(&self, worker: &mut CopyWorker, operation: Operation, root: &[u8], path: &[u8], errno: Errno) {
+        *worker.totals.failures.entry(errno).or_default() += 1;
+        self.watch.failure(&Failure { operation, root: root.into(), path: path.into(), errno });
+    }
+
+    /// Where a name goes.
+    pub(crate) fn place<'a>(
+        &self,
+        worker: &mut CopyWorker,
+        mirror: &'a Arc<Mirror>,
+        name: &'a CStr,
+    ) -> Result<Place<'a>, Trouble> {
+        let directory = mirror.target.descriptor(&mut worker.held, self.features);
+        let directory = directory.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        Ok(Place { mirror, directory, name })
+    }
+
+    /// Copies one entry, but not what is below it.
+    fn copy(
+        &self,
+        worker: &mut CopyWorker,
+        at: &Where,
+        from: Source<'_>,
+        to: &Place<'_>,
+        entry: &Entry<'_>,
+    ) -> Result<(), Trouble> {
+        let metadata = &entry.metadata.copied().unwrap_or_default();
+        let made = match metadata.kind() {
+            Kind::Directory => {
+                self.make_directory(worker, to)?;
+                if self.options.digest {
+                    let path = entry.path();
+                    let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
+                    self.sign(worker, below(&path, root), entry.kind, 0, &Made::default());
+                }
+                return Ok(());
+            }
+            Kind::File if metadata.nlink > 1 => {
+                let Some(made) = self.linked(worker, at, from, to, metadata)? else { return Ok(()) };
+                made
+            }
+            Kind::File => self.file(worker, from, to)?,
+            Kind::Symlink => {
+                let made = self.symlink(worker, from, to, metadata)?;
+                worker.totals.symlinks += 1;
+                made
+            }
+            _ => {
+                let made = self.special(worker, from, to, metadata)?;
+                worker.totals.specials += 1;
+                made
+            }
+        };
+        if self.options.digest {
+            let path = entry.path();
+            let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
+            self.sign(worker, below(&path, root), entry.kind, entry.size(), &made);
+        }
+        self.complete(worker, at, to, metadata.kind(), made);
+        Ok(())
+    }
+
+    /// Counts what was made, and gives it its name when that may be.
+    pub(crate) fn complete(
+        &self,
+        worker: &mut CopyWorker,
+        at: &Where,
+        to: &Place<'_>,
+        kind: Kind,
+        made: Made,
+    ) {
+        if kind == Kind::File && !made.is_link {
+            worker.totals.files += 1;
+            worker.totals.bytes += made.bytes;
+            self.live.files.fetch_add(1, Ordering::Relaxed);
+            self.live.bytes.fetch_add(made.bytes, Ordering::Relaxed);
+        }
+        match made.temporary {
+            None => self.add_bytes(worker, made.bytes),
+            Some(temporary) => {
+                let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
+                let names = Some((temporary, to.name.to_owned()));
+                self.publish(worker, Ready { origin, mirror, names, bytes: made.bytes });
+            }
+        }
+    }
+
+    /// Adds what is at a path below its root to the signature. What was not read has the size that it was listed with.
+    pub(crate) fn sign(
+        &self,
+        worker: &mut CopyWorker,
+        path: &[u8],
+        kind: Kind,
+        listed_size: u64,
+        made: &Made,
+    ) {
+        let size = match (kind, made.is_link) {
+            (Kind::File, false) => made.bytes,
+            (Kind::File, true) => listed_size,
+            _ => 0,
+        };
+        let (digest, target) = (made.digest.as_ref(), made.target.as_deref());
+        worker.signature.add(&Element { path, kind, size, digest, target });
+    }
+
+    /// Makes a directory, under another name, unless it is there.
+    fn make_directory(&self, worker: &mut CopyWorker, to: &Place<'_>) -> Result<(), Trouble> {
+        let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
+        worker.totals.directories += 1;
+        if to.name == c"." {
+            return Ok(());
+        }
+        if !to.mirror.is_new() {
+            match kernel::open_directory_at(&to.directory, to.name) {
+                Ok(_) => return Ok(()),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        let alias = to.mirror.alias(to.name);
+        match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
+            Ok(()) if self.inherits(to) => self.disinherit(to, &alias).map_err(failed),
+            // A directory that tells a name twice.
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Takes away the access lists that a new directory got from the one it is in.
+    fn disinherit(&self, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
+        let made = kernel::open_directory_at(&to.directory, alias)?;
+        for name in [c"system.posix_acl_access", c"system.posix_acl_default"] {
+            match retry(|| rustix::fs::fremovexattr(&made, name)) {
+                // ENODATA, EOPNOTSUPP
+                Ok(()) | Err(Errno(61 | 95)) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what an opened directory is to have, and whether this job made its copy.
+    fn enter(&self, worker: &mut CopyWorker, here: Here<'_>) -> Result<(), Trouble> {
+        let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
+        let opened = mirror.target.descriptor(&mut worker.held, self.features);
+        opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        if mirror.target.alias().is_some() {
+            mirror.set_new();
+        }
+        let metadata = kernel::stat_descriptor(here.descriptor);
+        let metadata = metadata.map_err(|errno| Trouble::new(Doing::Read, errno))?;
+        let extended = self.extended(worker, here.descriptor)?;
+        mirror.will_have(Attributes { metadata, extended });
+        Ok(())
+    }
+
+    /// Gives a directory its name.
+    fn name_directory(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
+        let Some(mirror) = Mirror::of(directory) else { return };
+        if mirror.target.alias().is_some() {
+            let origin = Where::Itself(Arc::clone(directory));
+            self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 });
+        }
+    }
+
+    /// Gives complete directories their attributes.
+    pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
+        for Complete { target, attributes } in complete {
+            let Attributes { metadata, extended } = &attributes;
+            let opened = target.descriptor(&mut worker.held, self.features);
+            let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno));
+            let not_kept = &mut worker.totals.not_kept;
+            let given = opened.and_then(|fd| {
+                attributes::take_lists(&fd, extended)?;
+                attributes::give(fd.as_fd(), metadata, extended, false, not_kept)
+            });
+            if let Err(trouble) = given {
+                self.fail(worker, &Where::Itself(target), trouble);
+            }
+        }
+    }
+
+    fn handle(
+        &self,
+        worker: &mut CopyWorker,
+        here: Option<Here<'_>>,
+        entry: &Entry<'_>,
+    ) -> Result<(), (Where, Trouble)> {
+        let name = CString::new(entry.name).unwrap_or_default();
+        let identity = entry.metadata.map(|metadata| (metadata.device, metadata.inode));
+        if entry.kind == Kind::Directory && entry.depth > 0 && identity == Some(self.top_identity) {
+            // By a way that nobody saw beforehand, as a bind mount.
+            let at = here.map_or(Where::Root(entry.name.to_vec()), |here| {
+                Where::In(Arc::clone(here.directory), name.clone())
+            });
+            return Err((at, Trouble::new(Doing::MakeDirectory, Errno::LOOP)));
+        }
+        let Some(here) = here else {
+            let at = Where::Root(entry.name.to_vec());
+            let Some(root) = self.roots.find(entry.name) else { return Ok(()) };
+            let from = Source { directory: CWD, name: &name };
+            let to = self.place(worker, &root.parent, &root.name);
+            let copied = to.and_then(|to| self.copy(worker, &at, from, &to, entry));
+            return copied.map_err(|trouble| (at, trouble));
+        };
+        let at = Where::In(Arc::clone(here.directory), name.clone());
+        let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
+        let from = Source { directory: here.descriptor.as_fd(), name: &name };
+        let to = self.place(worker, &mirror, &name);
+        to.and_then(|to| self.copy(worker, &at, from, &to, entry)).map_err(|trouble| (at, trouble))
+    }
+}
+
+impl Handler for Copying<'_> {
+    type Worker = CopyWorker;
+
+    const IS_SLOW: bool = true;
+
+    fn worker(&self, index: usize) -> CopyWorker {
+        CopyWorker::new(index as u64)
+    }
+
+    fn root(&self, directory: &Arc<Directory>) {
+        if let Some(root) = self.roots.find(directory.name().to_bytes()) {
+            directory.attach(Arc::clone(&root.mirror));
+        }
+    }
+
+    fn entered(&self, worker: &mut CopyWorker, here: Here<'_>) {
+        if let Err(trouble) = self.enter(worker, here) {
+            self.fail(worker, &Where::Itself(Arc::clone(here.directory)), trouble);
+        }
+    }
+
+    fn not_entered(&self, worker: &mut CopyWorker, parent: Here<'_>, name: &CStr) {
+        let Some(above) = Mirror::of(parent.directory) else { return };
+        let mirror = above.below(name);
+        // It may be something else by now.
+        if let Ok(metadata) = kernel::stat_at(parent.descriptor, name, false)
+            && metadata.kind() == Kind::Directory
+        {
+            mirror.will_have(Attributes { metadata, extended: Extended::default() });
+        }
+        let origin = Where::In(Arc::clone(parent.directory), name.to_owned());
+        self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 });
+    }
+
+    fn listed(&self, worker: &mut CopyWorker, here: Here<'_>, parts: Option<usize>) {
+        let Some(mirror) = Mirror::of(here.directory) else { return };
+        match parts {
+            Some(parts) if mirror.is_new() => mirror.set_parts(parts),
+            _ => self.name_directory(worker, here.directory),
+        }
+    }
+
+    fn split(&self, directory: &Arc<Directory>) {
+        if let Some(mirror) = directory.attached::<Arc<Mirror>>() {
+            mirror.add_part();
+        }
+    }
+
+    fn looked(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
+        if directory.attached::<Arc<Mirror>>().is_some_and(|mirror| mirror.end_part()) {
+            self.name_directory(worker, directory);
+        }
+    }
+
+    fn packed(&self, directory: &Arc<Directory>, is_part: bool) {
+        let Some(mirror) = directory.attached::<Arc<Mirror>>() else { return };
+        mirror.set_left();
+        if is_part && mirror.end_part() {
+            // Whoever gets it finds the directory by either name, and makes its files under temporary ones.
+            self.shared.add_nameless(directory);
+        }
+    }
+
+    fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+        if entry.kind == Kind::File && entry.metadata.is_some_and(|metadata| self.is_large(metadata)) {
+            return self.plan_later(here, entry.name, tasks);
+        }
+        if let Err((at, trouble)) = self.handle(worker, here, entry) {
+            self.fail(worker, &at, trouble);
+            if entry.kind == Kind::Directory {
+                tasks.prune();
+            }
+        }
+    }
+
+    fn task(
+        &self,
+        worker: &mut CopyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        task: &[u8],
+        tasks: &mut Tasks,
+    ) {
+        self.large_task(worker, here, task, tasks);
+    }
+
+    fn failure(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
+        self.tell(worker, failure.operation, &failure.root, &failure.path, failure.errno);
+    }
+
+    fn between(&self, worker: &mut CopyWorker) {
+        for directory in self.shared.take_nameless() {
+            self.name_directory(worker, &directory);
+        }
+        let complete = self.shared.take_complete();
+        self.close(worker, complete);
+    }
+
+    fn finish(&self, _worker: &mut CopyWorker) {}
+
+    fn progress(&self) -> u64 {
+        // A MiB is worth a file.
+        self.live.bytes.load(Ordering::Relaxed) >> 20
+    }
+}

@@ -1,0 +1,222 @@
+//! Names of one file: the first one that is met is copied, the others become links of that copy.
+//!
+//! Which names belong together the target's file system knows, not this process: a directory of the job's own has a link of each
+//! such copy under the source's device and inode. So it takes no memory however many there are, any rank finds it, and it is
+//! still there when the job was killed. It is removed in the end.
+//!
+//! ```text
+//!   TARGET/.atta.JOB/DEVICE-INODE     the copy, as soon as it is complete
+//!   TARGET/.atta.JOB/DEVICE-INODE.c   somebody makes it; the digest of its bytes, when it is complete
+//! ```
+
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use atta_entry::{Errno, Metadata};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use super::file::{Made, Place, Source};
+use super::handler::{CopyWorker, Copying, Where};
+use super::mirror::Mirror;
+use super::trouble::{Doing, Trouble};
+use crate::digest::Hash;
+use crate::walk::kernel::{self, retry};
+
+/// Names of links that are in memory when they are removed.
+const NAMES_AT_ONCE: usize = 4096;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    directory: OnceLock<Result<OwnedFd, Errno>>,
+    deferred: Mutex<Vec<Deferred>>,
+}
+
+/// A name whose file somebody else was copying.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    pub(crate) at: Where,
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) metadata: Metadata,
+    name: CString,
+}
+
+impl Deferred {
+    /// The name that it is to have.
+    pub(crate) fn name(&self) -> CString {
+        self.name.clone()
+    }
+}
+
+impl Links {
+    /// What waited for others.
+    pub(crate) fn take_deferred(&self) -> Vec<Deferred> {
+        std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What came of a try to link.
+enum Linked {
+    Made(Made),
+    /// There is no copy yet.
+    NotYet,
+    /// It cannot be linked there.
+    Never,
+}
+
+impl Copying<'_> {
+    /// Makes one of several names of a file. None: it is somebody else's turn, and it is done later.
+    pub(crate) fn linked(
+        &self,
+        worker: &mut CopyWorker,
+        at: &Where,
+        from: Source<'_>,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<Option<Made>, Trouble> {
+        let Ok(known) = self.private() else {
+            worker.totals.not_kept.hard_links += 1;
+            return self.file(worker, from, to).map(Some);
+        };
+        let key = key(metadata, "");
+        match self.link(worker, known, &key, to)? {
+            Linked::Made(made) => return Ok(Some(made)),
+            Linked::Never => {
+                worker.totals.not_kept.hard_links += 1;
+                return self.file(worker, from, to).map(Some);
+            }
+            Linked::NotYet => {}
+        }
+        let Some(claim) = self.claim(known, metadata)? else {
+            let (at, mirror) = (at.clone(), Arc::clone(to.mirror));
+            let deferred = Deferred { at, mirror, metadata: *metadata, name: to.name.to_owned() };
+            self.links.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+            return Ok(None);
+        };
+        let made = self.file(worker, from, to)?;
+        if let Some(digest) = &made.digest {
+            let written = retry(|| rustix::io::pwrite(&claim, digest.as_bytes(), 0));
+            written.map_err(|errno| Trouble::new(Doing::Link, errno))?;
+        }
+        // By descriptor: the name may be another file's by now. And not if the source's name was.
+        let linked = match &made.file {
+            Some((file, source)) if *source == (metadata.device, metadata.inode) => {
+                kernel::link_of(file, known, &key)
+            }
+            _ => Err(Errno::STALE),
+        };
+        if linked.is_err() {
+            worker.totals.not_kept.hard_links += 1;
+        }
+        Ok(Some(made))
+    }
+
+    /// Links a copy that is complete.
+    fn link(
+        &self,
+        worker: &mut CopyWorker,
+        known: &OwnedFd,
+        key: &CStr,
+        to: &Place<'_>,
+    ) -> Result<Linked, Trouble> {
+        let temporary = (!to.mirror.is_direct()).then(|| self.shared.namer.of_file(worker.index));
+        let name = temporary.as_deref().unwrap_or(to.name);
+        match retry(|| rustix::fs::linkat(known, key, &to.directory, name, AtFlags::empty())) {
+            Ok(()) => {
+                worker.totals.hard_links += 1;
+                let digest = if self.options.digest { self.known_digest(known, key)? } else { None };
+                Ok(Linked::Made(Made { temporary, digest, is_link: true, ..Made::default() }))
+            }
+            Err(Errno::NOENT) => Ok(Linked::NotYet),
+            // A directory that tells a name twice.
+            Err(Errno::EXIST) => Ok(Linked::Never),
+            // EMLINK, EXDEV, EPERM, EOPNOTSUPP
+            Err(Errno(31 | 18 | 1 | 95)) => Ok(Linked::Never),
+            Err(errno) => Err(Trouble::new(Doing::Link, errno)),
+        }
+    }
+
+    /// The digest of a copy that is complete.
+    fn known_digest(&self, known: &OwnedFd, key: &CStr) -> Result<Option<Hash>, Trouble> {
+        let failed = |errno| Trouble::new(Doing::Link, errno);
+        let name = CString::new([key.to_bytes(), b".c"].concat()).unwrap_or_default();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let claim = retry(|| rustix::fs::openat(known, &name, flags, Mode::empty())).map_err(failed)?;
+        let mut bytes = [0_u8; 32];
+        let read = retry(|| rustix::io::pread(&claim, &mut bytes[..], 0)).map_err(failed)?;
+        Ok((read == bytes.len()).then(|| Hash::from_bytes(bytes)))
+    }
+
+    /// Says that this thread copies a file; none: another one does.
+    fn claim(&self, known: &OwnedFd, metadata: &Metadata) -> Result<Option<OwnedFd>, Trouble> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = key(metadata, ".c");
+        match retry(|| rustix::fs::openat(known, &name, flags, Mode::RUSR | Mode::WUSR)) {
+            Ok(claim) => Ok(Some(claim)),
+            Err(Errno::EXIST) => Ok(None),
+            Err(errno) => Err(Trouble::new(Doing::Create, errno)),
+        }
+    }
+
+    /// Links what had to wait; whoever was to copy it may have failed.
+    pub(crate) fn link_deferred(
+        &self,
+        worker: &mut CopyWorker,
+        deferred: &Deferred,
+    ) -> Result<Made, Trouble> {
+        let Deferred { at, mirror, metadata, name } = deferred;
+        let directory = mirror.target.descriptor(&mut worker.held, self.features);
+        let directory = directory.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        let to = Place { mirror, directory, name };
+        if let Some(Ok(known)) = self.links.directory.get()
+            && let Linked::Made(made) = self.link(worker, known, &key(metadata, ""), &to)?
+        {
+            return Ok(made);
+        }
+        worker.totals.not_kept.hard_links += 1;
+        let (directory, name) = match at {
+            Where::In(directory, name) => (directory, name),
+            Where::Root(path) => {
+                let name = CString::new(path.as_slice()).unwrap_or_default();
+                return self.file(worker, Source { directory: rustix::fs::CWD, name: &name }, &to);
+            }
+            Where::Itself(_) => return Err(Trouble::new(Doing::Open, Errno::STALE)),
+        };
+        let opened = directory.descriptor(&mut worker.held, self.features);
+        let opened = opened.map_err(|errno| Trouble::new(Doing::Open, errno))?;
+        let from = Source { directory: rustix::fd::AsFd::as_fd(&opened), name };
+        self.file(worker, from, &to)
+    }
+
+    /// A directory that nobody else can do anything in.
+    pub(crate) fn private(&self) -> Result<&OwnedFd, Errno> {
+        self.links.directory.get_or_init(|| self.links_directory()).as_ref().map_err(|errno| *errno)
+    }
+
+    fn links_directory(&self) -> Result<OwnedFd, Errno> {
+        let name = self.shared.namer.of_directory(c"");
+        retry(|| rustix::fs::mkdirat(&self.top, &name, Mode::RWXU))?;
+        kernel::open_directory_at(&self.top, &name)
+    }
+
+    /// Removes the links' directory.
+    pub(crate) fn forget_links(&self) -> Result<(), Errno> {
+        let Some(Ok(known)) = self.links.directory.get() else { return Ok(()) };
+        loop {
+            let names = kernel::names_of(known, NAMES_AT_ONCE)?;
+            if names.is_empty() {
+                break;
+            }
+            for name in names {
+                retry(|| rustix::fs::unlinkat(known, &name, AtFlags::empty()))?;
+            }
+        }
+        let name = self.shared.namer.of_directory(c"");
+        retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR))
+    }
+}
+
+fn key(metadata: &Metadata, end: &str) -> CString {
+    CString::new(format!("{:x}-{:x}{end}", metadata.device, metadata.inode)).unwrap_or_default()
+}

@@ -1,0 +1,268 @@
+//! The target's side of a directory: where its entries are made, and what it is given when the last of them is there.
+//!
+//! A new directory is made under another name. While that is so, and all who put files there are known (its *parts*), files get
+//! their own names at once: nobody sees them before the directory has its name, which it gets when the last part is done. In
+//! any other directory each file is made under a temporary name first.
+//!
+//! A mirror lives as long as something is left to do in its directory: it is attached to the source's directory, which tasks
+//! hold, as do files that wait for their names. When it is dropped, nothing more will be made there by this process, and the
+//! directory gets its owner, attributes, mode and times.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::attributes::Attributes;
+use super::names::Namer;
+use crate::walk::directory::Directory;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    /// The directory on the target's side, opened as it is needed.
+    pub(crate) target: Arc<Directory>,
+    /// It was made by this job.
+    is_new: AtomicBool,
+    /// Who puts files there, of those that were counted beforehand.
+    parts: AtomicUsize,
+    /// Something to be done there has become bytes: this process does not know when the last of it is done.
+    has_left: AtomicBool,
+    /// Whether new files get an access list from it.
+    pub(crate) inherits: OnceLock<bool>,
+    /// What it is to have; none: it is left as it is.
+    attributes: OnceLock<Attributes>,
+    shared: Arc<Shared>,
+}
+
+/// What all mirrors of a job share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) namer: Namer,
+    complete: Mutex<Vec<Complete>>,
+    late: Mutex<Vec<Complete>>,
+    /// Source directories whose copies are to get their names, now that their last part has left.
+    nameless: Mutex<Vec<Arc<Directory>>>,
+}
+
+/// A directory that has all its entries.
+#[derive(Debug)]
+pub(crate) struct Complete {
+    pub(crate) target: Arc<Directory>,
+    pub(crate) attributes: Attributes,
+}
+
+impl Mirror {
+    /// Of a directory that keeps its name.
+    pub(crate) fn new(target: Arc<Directory>, shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            target,
+            is_new: AtomicBool::new(false),
+            parts: AtomicUsize::new(0),
+            has_left: AtomicBool::new(false),
+            inherits: OnceLock::new(),
+            attributes: OnceLock::new(),
+            shared: Arc::clone(shared),
+        })
+    }
+
+    /// Of a directory below, which may have another name as yet.
+    pub(crate) fn below(&self, name: &std::ffi::CStr) -> Arc<Self> {
+        let alias = self.shared.namer.of_directory(name);
+        let target = Directory::below(&self.target, name, None).with_alias(alias);
+        Self::new(Arc::new(target), &self.shared)
+    }
+
+    /// The mirror of a source's directory. None: its root has none.
+    pub(crate) fn of(directory: &Arc<Directory>) -> Option<Arc<Self>> {
+        if let Some(mirror) = directory.attached::<Arc<Self>>() {
+            return Some(Arc::clone(mirror));
+        }
+        // Without recursion: the chain may be 10^5 levels long.
+        let mut without = vec![directory];
+        let mut mirror = loop {
+            let last: &Arc<Directory> = without.last()?;
+            let parent = last.parent()?;
+            match parent.attached::<Arc<Self>>() {
+                Some(mirror) => break Arc::clone(mirror),
+                None => without.push(parent),
+            }
+        };
+        for directory in without.into_iter().rev() {
+            directory.attach(mirror.below(directory.name()));
+            // Another thread may have been quicker.
+            mirror = Arc::clone(directory.attached::<Arc<Self>>()?);
+        }
+        Some(mirror)
+    }
+
+    /// The name that it has until it gets its own.
+    pub(crate) fn alias(&self, name: &std::ffi::CStr) -> CString {
+        self.shared.namer.of_directory(name)
+    }
+
+    /// Says what the directory is to have in the end; the first word counts.
+    pub(crate) fn will_have(&self, attributes: Attributes) {
+        let _ = self.attributes.set(attributes);
+    }
+
+    /// Says that this job made it, so that nothing is there but what the job put there.
+    pub(crate) fn set_new(&self) {
+        self.is_new.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new.load(Ordering::Relaxed)
+    }
+
+    /// Says who will put files there: so many.
+    pub(crate) fn set_parts(&self, parts: usize) {
+        self.parts.store(parts, Ordering::Release);
+    }
+
+    /// One more, besides those that are there.
+    pub(crate) fn add_part(&self) {
+        let more = |parts: usize| (parts > 0).then_some(parts + 1);
+        let _ = self.parts.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    }
+
+    /// One less. Whether it was the last one.
+    pub(crate) fn end_part(&self) -> bool {
+        let less = |parts: usize| parts.checked_sub(1);
+        self.parts.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
+    }
+
+    /// Whether files get their own names there at once, by whoever is one of its parts.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.parts.load(Ordering::Acquire) > 0 && self.target.alias().is_some()
+    }
+
+    /// Notes that something to be done there has become bytes.
+    pub(crate) fn set_left(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        let Some(attributes) = self.attributes.take() else { return };
+        let complete = Complete { target: Arc::clone(&self.target), attributes };
+        // Without these rights nobody but root could do anything below it, nor could whoever still has something to do here.
+        let is_restrictive = complete.attributes.metadata.mode & 0o700 != 0o700;
+        if is_restrictive || *self.has_left.get_mut() {
+            lock(&self.shared.late).push(complete);
+        } else {
+            lock(&self.shared.complete).push(complete);
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(namer: Namer) -> Arc<Self> {
+        Arc::new(Self {
+            namer,
+            complete: Mutex::default(),
+            late: Mutex::default(),
+            nameless: Mutex::default(),
+        })
+    }
+
+    /// Takes the directories that are complete.
+    pub(crate) fn take_complete(&self) -> Vec<Complete> {
+        let mut complete = lock(&self.complete);
+        if complete.is_empty() { Vec::new() } else { std::mem::take(&mut *complete) }
+    }
+
+    /// Notes that the last part of a directory has left this process.
+    pub(crate) fn add_nameless(&self, source: &Arc<Directory>) {
+        lock(&self.nameless).push(Arc::clone(source));
+    }
+
+    /// Takes the directories of which that was noted.
+    pub(crate) fn take_nameless(&self) -> Vec<Arc<Directory>> {
+        let mut nameless = lock(&self.nameless);
+        if nameless.is_empty() { Vec::new() } else { std::mem::take(&mut *nameless) }
+    }
+
+    /// Takes those that are complete only when all is done, the deepest first: one without rights bars what is below it.
+    pub(crate) fn take_late(&self) -> Vec<Complete> {
+        let mut late = std::mem::take(&mut *lock(&self.late));
+        late.sort_by_key(|complete| std::cmp::Reverse(complete.target.depth()));
+        late
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::walk::kernel::Place;
+    use crate::walk::task::chain_to;
+
+    fn root(path: &std::ffi::CStr) -> Arc<Directory> {
+        let descriptor: rustix::fd::OwnedFd = std::fs::File::open("/").unwrap().into();
+        Directory::root(path.into(), 0, Arc::new(descriptor), Place { device: 1, inode: 1, mount: 1 })
+    }
+
+    fn open() -> Attributes {
+        let metadata = atta_entry::Metadata { mode: 0o40755, ..Default::default() };
+        Attributes { metadata, ..Attributes::default() }
+    }
+
+    #[test]
+    fn a_directory_is_complete_when_nobody_holds_it_or_its_mirror_and_children_come_first() {
+        let shared = Shared::new(Namer::new(1));
+        let source = root(c"/from");
+        source.attach(Mirror::new(root(c"/to"), &shared));
+        let below = chain_to(&source, &[c"a", c"b"]);
+        let mirror = Mirror::of(&below).unwrap();
+        let mut path = Vec::new();
+        mirror.target.path_into(&mut path);
+        assert_eq!(path, b"/to/a/b");
+        assert!(Arc::ptr_eq(&mirror, &Mirror::of(&below).unwrap()));
+        mirror.will_have(open());
+        let parent = Mirror::of(below.parent().unwrap()).unwrap();
+        parent.will_have(Attributes::default());
+        drop(parent);
+        // A task is left below it, then a file that waits.
+        let task = chain_to(&below, &[c"c"]);
+        drop(below);
+        assert!(shared.take_complete().is_empty());
+        drop(task);
+        assert!(shared.take_complete().is_empty(), "a has no rights, b is held by the file");
+        drop(mirror);
+        assert_eq!((shared.take_complete().len(), shared.take_late().len()), (1, 1));
+        assert!(Mirror::of(&root(c"/other")).is_none());
+    }
+
+    #[test]
+    fn files_have_their_names_at_once_while_all_who_make_them_are_known_and_the_directory_has_not_its_own() {
+        let top = Mirror::new(root(c"/to"), &Shared::new(Namer::new(1)));
+        let mirror = top.below(c"new");
+        assert!(!mirror.is_direct() && !top.is_direct());
+        mirror.set_parts(2);
+        mirror.add_part();
+        assert!(mirror.is_direct());
+        assert_eq!([(); 4].map(|()| mirror.end_part()), [false, false, true, false]);
+        assert!(!mirror.is_direct());
+        mirror.add_part();
+        assert!(!mirror.is_direct(), "nobody comes after the last one");
+        mirror.set_parts(1);
+        mirror.target.end_alias();
+        assert!(!mirror.is_direct());
+    }
+
+    #[test]
+    fn a_chain_of_a_hundred_thousand_levels_is_mirrored_and_dropped_without_recursion() {
+        let shared = Shared::new(Namer::new(1));
+        let source = root(c"/from");
+        source.attach(Mirror::new(root(c"/to"), &shared));
+        let deep = chain_to(&source, &vec![c"level"; 100_000]);
+        let mirror = Mirror::of(&deep).unwrap();
+        mirror.will_have(open());
+        drop((source, deep, mirror));
+        assert_eq!(shared.take_complete().len(), 1);
+    }
+}

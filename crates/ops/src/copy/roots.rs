@@ -1,0 +1,257 @@
+//! What SOURCE... and TARGET mean: where each root goes, as `cp -a SOURCE... TARGET` has it; and what is refused. Directories are
+//! told by what they are, never by their paths.
+//!
+//! | | TARGET is a directory | there is nothing at TARGET | TARGET is something else |
+//! | --- | --- | --- | --- |
+//! | one SOURCE | TARGET/NAME | TARGET | TARGET, replaced; not by a directory |
+//! | several | TARGET/NAME each | refused | refused |
+//!
+//! NAME is the last name of SOURCE; that of `SOURCE/.`, of `.` and of `/` is none: what is below goes to TARGET itself. A slash
+//! behind SOURCE means what it means to the kernel: a link is followed.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use atta_entry::{Errno, Kind, Metadata, escape};
+use rustix::fd::{AsFd, OwnedFd};
+
+use super::mirror::{Mirror, Shared};
+use crate::walk::directory::Directory;
+use crate::walk::kernel::{self, Features, Place};
+
+/// One SOURCE.
+#[derive(Debug)]
+pub(crate) struct Root {
+    /// The directory that gets it.
+    pub(crate) parent: Arc<Mirror>,
+    /// The name that it gets there; `.` for what is below it alone.
+    pub(crate) name: CString,
+    /// Its own copy, should it be a directory.
+    pub(crate) mirror: Arc<Mirror>,
+}
+
+/// All of them, by their paths as they were given.
+#[derive(Debug)]
+pub(crate) struct Roots(HashMap<Vec<u8>, Arc<Root>>);
+
+/// Why a copy does not start.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub hint: &'static str,
+    /// The arguments are wrong, whatever there is; else it is what there is.
+    pub is_usage: bool,
+}
+
+impl Refused {
+    fn usage(what: String, hint: &'static str) -> Self {
+        Self { what, hint, is_usage: true }
+    }
+
+    fn failed(doing: &str, path: &[u8], errno: Errno, hint: &'static str) -> Self {
+        Self { what: format!("cannot {doing}: {}: {errno}", escape(path)), hint, is_usage: false }
+    }
+}
+
+impl Roots {
+    /// The directories that they become.
+    pub(crate) fn mirrors(&self) -> Vec<Arc<Mirror>> {
+        self.0.values().map(|root| Arc::clone(&root.mirror)).collect()
+    }
+
+    /// Forgets all: nothing will be made any more.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Which root has this path.
+    pub(crate) fn find(&self, path: &[u8]) -> Option<&Arc<Root>> {
+        self.0.get(path)
+    }
+}
+
+/// TARGET, opened: the directory that things are put into, and the name that a single one gets there.
+pub(crate) struct Target {
+    pub(crate) top: Arc<OwnedFd>,
+    path: Vec<u8>,
+    name: Option<CString>,
+}
+
+impl Target {
+    /// Looks at TARGET.
+    pub(crate) fn open(path: &[u8]) -> Result<Self, Refused> {
+        let hint = "TARGET must be a directory, or a new name in one";
+        let opened = |path: &[u8]| kernel::open_directory_path(path, true).map(Arc::new);
+        match opened(path) {
+            Ok(top) => return Ok(Self { top, path: path.to_vec(), name: None }),
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(errno) => return Err(Refused::failed("open TARGET", path, errno, hint)),
+        }
+        let bare = trimmed(path);
+        if bare.len() < path.len() && kernel::stat_path(bare, true).is_ok() {
+            return Err(Refused::failed("open TARGET", path, Errno::NOTDIR, hint));
+        }
+        let (parent, name) = split(bare);
+        let Some(name) = name.and_then(|name| CString::new(name).ok()) else {
+            return Err(Refused::failed("open TARGET", path, Errno::NOENT, hint));
+        };
+        let top = opened(parent)
+            .map_err(|errno| Refused::failed("open the directory of TARGET", path, errno, "make it first"))?;
+        Ok(Self { top, path: parent.to_vec(), name: Some(name) })
+    }
+
+    /// Says where each source goes.
+    pub(crate) fn roots(
+        &self,
+        sources: &[Vec<u8>],
+        shared: &Arc<Shared>,
+        features: Features,
+    ) -> Result<Roots, Refused> {
+        if self.name.is_some() && sources.len() > 1 {
+            let what = "several SOURCEs, and TARGET is no directory".to_owned();
+            return Err(Refused::usage(what, "make the directory first"));
+        }
+        let cannot = |errno| Refused::failed("open TARGET", &self.path, errno, "see the error above");
+        let place = kernel::place_of(&self.top, features).map_err(cannot)?;
+        let path = CString::new(self.path.clone()).unwrap_or_default();
+        let top = Mirror::new(Directory::root(path, 0, Arc::clone(&self.top), place), shared);
+        let mut roots = HashMap::new();
+        for source in sources {
+            let root = self.root(source, &top, features)?;
+            let same = roots.values().any(|other: &Arc<Root>| other.name == root.name);
+            if same {
+                let what = format!("two SOURCEs would become {}", escape(root.name.as_bytes()));
+                return Err(Refused::usage(what, "copy them to directories of their own"));
+            }
+            roots.insert(source.clone(), Arc::new(root));
+        }
+        Ok(Roots(roots))
+    }
+
+    fn root(&self, source: &[u8], top: &Arc<Mirror>, features: Features) -> Result<Root, Refused> {
+        let follow = source.ends_with(b"/");
+        let found = kernel::stat_path(source, follow).map_err(|errno| {
+            Refused::failed("stat SOURCE", source, errno, "every SOURCE must be there; nothing was copied")
+        })?;
+        let own = split(trimmed(source)).1.and_then(|name| CString::new(name).ok());
+        let name = match (&self.name, own) {
+            (Some(name), _) => name.clone(),
+            (None, Some(name)) => name,
+            (None, None) => c".".to_owned(),
+        };
+        self.refuse(source, &found, &name, features)?;
+        let mirror = if name.as_c_str() == c"." { Arc::clone(top) } else { top.below(&name) };
+        Ok(Root { parent: Arc::clone(top), name, mirror })
+    }
+
+    /// Refuses what would copy a thing to itself, or into itself without end.
+    fn refuse(
+        &self,
+        source: &[u8],
+        found: &Metadata,
+        name: &CStr,
+        features: Features,
+    ) -> Result<(), Refused> {
+        let refused = |why: &str| {
+            let what = format!("SOURCE {}: {why}", escape(source));
+            Err(Refused::usage(what, "nothing was copied; choose another TARGET"))
+        };
+        let identity = (found.device, found.inode);
+        let there = if name == c"." {
+            kernel::stat_of(&self.top).ok()
+        } else {
+            kernel::stat_at(&self.top, name, false).ok()
+        };
+        if there.is_some_and(|there| (there.device, there.inode) == identity) {
+            return refused("it is the same file as its copy would be");
+        }
+        if found.kind() != Kind::Directory {
+            return match there {
+                Some(there) if there.kind() == Kind::Directory => {
+                    refused("it is no directory, and a directory is where its copy would be")
+                }
+                _ => Ok(()),
+            };
+        }
+        if let Some(there) = there
+            && there.kind() != Kind::Directory
+        {
+            return refused("it is a directory, and something else is where its copy would be");
+        }
+        match above(&self.top, features, identity) {
+            Some(false) => {}
+            Some(true) => return refused("TARGET is in it"),
+            None => return refused("whether TARGET is in it cannot be found out"),
+        }
+        let within = |there: Metadata| {
+            let opened = kernel::open_directory_path(source, true).ok()?;
+            above(&opened, features, (there.device, there.inode))
+        };
+        if there.and_then(within).unwrap_or(false) {
+            return refused("it is in the directory that its copy would be");
+        }
+        Ok(())
+    }
+}
+
+/// Whether a directory is this one or below it. None: that cannot be found out.
+fn above(directory: &OwnedFd, features: Features, identity: (u64, u64)) -> Option<bool> {
+    let is_it = |place: Place| (place.device, place.inode) == identity;
+    let mut here = rustix::io::dup(directory.as_fd()).ok()?;
+    let mut place = kernel::place_of(&here, features).ok()?;
+    loop {
+        if is_it(place) {
+            return Some(true);
+        }
+        here = kernel::open_path_at(&here, c"..").ok()?;
+        let parent = kernel::place_of(&here, features).ok()?;
+        if parent == place {
+            return Some(false);
+        }
+        place = parent;
+    }
+}
+
+/// A path without slashes at its end, but for the root.
+fn trimmed(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
+    &path[..end]
+}
+
+/// A path's directory, and its last name if it has one.
+fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => (&path[..1], &path[1..]),
+        Some(at) => (trimmed(&path[..at]), &path[at + 1..]),
+        None => (&b"."[..], path),
+    };
+    let is_name = !matches!(name, b"" | b"." | b"..");
+    (parent, is_name.then_some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_split_as_the_kernel_would() {
+        type Case<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
+        let cases: [Case<'_>; 9] = [
+            (b"a", b".", Some(b"a")),
+            (b"a/b", b"a", Some(b"b")),
+            (b"a//b//", b"a", Some(b"b")),
+            (b"/a", b"/", Some(b"a")),
+            (b"/", b"/", None),
+            (b"//", b"/", None),
+            (b".", b".", None),
+            (b"a/.", b"a", None),
+            (b"a/..", b"a", None),
+        ];
+        for (path, parent, name) in cases {
+            assert_eq!(split(trimmed(path)), (parent, name), "{}", escape(path));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Copies what is neither a file nor a directory: symbolic links as links, FIFOs, sockets and devices without opening them.
+
+use std::ffi::CStr;
+
+use atta_entry::{Errno, Kind, Metadata};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Mode};
+
+use super::attributes;
+use super::file::{Made, Place, Source};
+use super::handler::{CopyWorker, Copying};
+use super::trouble::{Doing, Trouble};
+use crate::walk::kernel::{self, retry};
+
+impl Copying<'_> {
+    /// Makes a link that says what the source's says.
+    pub(crate) fn symlink(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<Made, Trouble> {
+        let target = kernel::read_link_at(from.directory, from.name);
+        let target = target.map_err(|errno| Trouble::new(Doing::ReadLink, errno))?;
+        let mut not_kept = std::mem::take(&mut worker.totals.not_kept);
+        let made = self.under_a_name(worker, to, Doing::MakeLink, |directory, name| {
+            retry(|| rustix::fs::symlinkat(target.as_slice(), directory, name))
+                .map_err(|errno| Trouble::new(Doing::MakeLink, errno))?;
+            attributes::give_name(directory, name, metadata, &mut not_kept)
+        });
+        worker.totals.not_kept = not_kept;
+        let mut made = made?;
+        made.target = Some(target);
+        Ok(made)
+    }
+
+    /// Makes a FIFO, a socket or a device.
+    pub(crate) fn special(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<Made, Trouble> {
+        let (kind, device) = match metadata.kind() {
+            Kind::Fifo => (FileType::Fifo, 0),
+            Kind::Socket => (FileType::Socket, 0),
+            Kind::CharDevice => (FileType::CharacterDevice, device(from)?),
+            Kind::BlockDevice => (FileType::BlockDevice, device(from)?),
+            _ => return Err(Trouble::Changed),
+        };
+        let private = Mode::RUSR | Mode::WUSR;
+        let mut not_kept = std::mem::take(&mut worker.totals.not_kept);
+        let made = self.under_a_name(worker, to, Doing::MakeSpecial, |directory, name| {
+            retry(|| rustix::fs::mknodat(directory, name, kind, private, device))
+                .map_err(|errno| Trouble::new(Doing::MakeSpecial, errno))?;
+            attributes::give_name(directory, name, metadata, &mut not_kept)?;
+            give_mode(directory, name, metadata)
+        });
+        worker.totals.not_kept = not_kept;
+        made
+    }
+
+    /// Makes something that cannot be opened, and so gets what it has by its name: under its own where nobody else can be, else in a
+    /// private directory, from where it is moved to another name beside its own.
+    fn under_a_name(
+        &self,
+        worker: &CopyWorker,
+        to: &Place<'_>,
+        doing: Doing,
+        mut make: impl FnMut(&OwnedFd, &CStr) -> Result<(), Trouble>,
+    ) -> Result<Made, Trouble> {
+        if to.mirror.is_direct() {
+            match make(&to.directory, to.name) {
+                Ok(()) => return Ok(Made::default()),
+                // A directory that tells a name twice.
+                Err(Trouble::Failed(_, Errno::EXIST)) => {}
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        let failed = |errno| Trouble::new(doing, errno);
+        let private = self.private().map_err(failed)?;
+        let name = self.shared.namer.of_file(worker.index);
+        let made = make(private, &name).and_then(|()| {
+            // It replaces nothing: the name is of this job alone.
+            retry(|| rustix::fs::renameat(private, &name, &to.directory, &name)).map_err(failed)
+        });
+        if made.is_err() {
+            let _ = rustix::fs::unlinkat(private, &name, AtFlags::empty());
+        }
+        made.map(|()| Made::temporary(name))
+    }
+}
+
+/// Sets the mode of what was made in a directory of this job's own: by a descriptor that opens nothing.
+fn give_mode(directory: &OwnedFd, name: &CStr, metadata: &Metadata) -> Result<(), Trouble> {
+    let failed = |errno| Trouble::new(Doing::SetMode, errno);
+    let opened = kernel::open_name_at(directory, name).map_err(failed)?;
+    let mode = Mode::from_raw_mode(metadata.mode & 0o7777);
+    kernel::set_mode_of_name(&opened, mode).map_err(failed)
+}
+
+/// Which device a name stands for.
+fn device(from: Source<'_>) -> Result<u64, Trouble> {
+    let stat = retry(|| rustix::fs::statat(from.directory, from.name, AtFlags::SYMLINK_NOFOLLOW));
+    stat.map(|stat| stat.st_rdev).map_err(|errno| Trouble::new(Doing::Read, errno))
+}

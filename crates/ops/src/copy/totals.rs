@@ -1,0 +1,57 @@
+//! What a copy counts. No I/O.
+
+use std::collections::BTreeMap;
+
+use atta_entry::Errno;
+
+use super::attributes::NotKept;
+
+/// What was copied, and what was not: of one thread, or of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Regular files whose bytes were copied.
+    pub files: u64,
+    /// Bytes of these files, holes included.
+    pub bytes: u64,
+    /// Directories, those that were there before included.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// FIFOs, sockets and devices.
+    pub specials: u64,
+    /// Names that became hard links of files that were copied under another name.
+    pub hard_links: u64,
+    /// What was left as it is, since it is there already.
+    pub skipped: u64,
+    /// What the target does not have although it was copied.
+    pub not_kept: NotKept,
+    /// Entries that changed each time they were read, and so were not copied.
+    pub changed: u64,
+    /// Entries that were not copied, by error; those that changed included.
+    pub failures: BTreeMap<Errno, u64>,
+}
+
+impl Totals {
+    /// Entries that were not copied.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failures.values().sum()
+    }
+}
+
+impl std::ops::AddAssign<&Self> for Totals {
+    fn add_assign(&mut self, other: &Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.directories += other.directories;
+        self.symlinks += other.symlinks;
+        self.specials += other.specials;
+        self.hard_links += other.hard_links;
+        self.skipped += other.skipped;
+        self.not_kept += other.not_kept;
+        self.changed += other.changed;
+        for (errno, count) in &other.failures {
+            *self.failures.entry(*errno).or_default() += count;
+        }
+    }
+}

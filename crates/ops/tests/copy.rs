@@ -1,0 +1,551 @@
+//! Copies of hostile trees are what their sources are, to the last attribute; what cannot be copied is told, and what is in the
+//! way is replaced or refused, never written through.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use atta_entry::{Class, Failure};
+use atta_ops::copy::{self, Fsync, Options, Outcome, Refused, Watch};
+use atta_ops::walk;
+use atta_runtime::Threads;
+use atta_testkit::oracle::{self, Record};
+use atta_testkit::scratch::Scratch;
+use atta_testkit::{skip, trees};
+
+#[derive(Default)]
+struct Failures(Mutex<Vec<Failed>>);
+
+impl Watch for Failures {
+    fn failure(&self, failure: &Failure<'_>) {
+        let path = OsStr::from_bytes(&failure.path).into();
+        self.0.lock().unwrap().push((failure.class(), path, failure.to_string()));
+    }
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+/// Something that was not copied: of which class, where, and as it is told.
+type Failed = (Class, PathBuf, String);
+
+/// What came of a copy, and what failed.
+fn try_copy(
+    sources: &[&Path],
+    target: &Path,
+    options: &Options<'_>,
+) -> Result<(Outcome, Vec<Failed>), Refused> {
+    let sources: Vec<_> = sources.iter().map(|path| bytes(path)).collect();
+    let failures = Failures::default();
+    let outcome = copy::run(&sources, &bytes(target), options, &failures, |_| {})?;
+    Ok((outcome, failures.0.into_inner().unwrap()))
+}
+
+/// A copy in which nothing fails.
+fn copy(sources: &[&Path], target: &Path, options: &Options<'_>) -> Outcome {
+    let (outcome, failures) = try_copy(sources, target, options).unwrap();
+    assert_eq!(failures, []);
+    assert!(!outcome.stopped);
+    outcome
+}
+
+fn threads(count: usize) -> Options<'static> {
+    let threads = Threads::Fixed(NonZeroUsize::new(count).unwrap());
+    Options { walk: walk::Options { threads, ..walk::Options::default() }, ..Options::default() }
+}
+
+/// All that a copy must have of an entry: no inode, no device, and of links only which names belong together.
+#[derive(Debug, PartialEq, Eq)]
+struct Facts {
+    kind: char,
+    mode: u32,
+    owner: (u32, u32),
+    size: u64,
+    rdev: u64,
+    mtime: (i64, u32),
+    target: Option<Vec<u8>>,
+    /// The first name of the same file.
+    first: Vec<u8>,
+    extended: BTreeMap<Vec<u8>, Vec<u8>>,
+    digest: Option<blake3::Hash>,
+    has_holes: bool,
+}
+
+fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
+    let mut firsts: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let mut all = BTreeMap::new();
+    let start = bytes(root).len();
+    for (path, record) in oracle::list(root).unwrap() {
+        let below = path[start..].to_vec();
+        let Record { kind, mode, uid, gid, size, blocks, ino, rdev, mtime_sec, mtime_nsec, target, .. } =
+            record;
+        let first = firsts.entry(ino).or_insert_with(|| below.clone()).clone();
+        let path = Path::new(OsStr::from_bytes(&path));
+        let is_data = matches!(kind, 'f' | 'd') && path.as_os_str().len() < 4000;
+        let extended = if is_data { extended(path) } else { BTreeMap::new() };
+        let digest =
+            (kind == 'f' && size < 64 << 20 && is_data).then(|| blake3::hash(&fs::read(path).unwrap()));
+        // What a directory takes is the file system's affair.
+        let size = if kind == 'd' { 0 } else { size };
+        let has_holes = kind == 'f' && blocks * 512 < size;
+        let (owner, mtime) = ((uid, gid), (mtime_sec, mtime_nsec));
+        let facts =
+            Facts { kind, mode, owner, size, rdev, mtime, target, first, extended, digest, has_holes };
+        all.insert(below, facts);
+    }
+    all
+}
+
+fn extended(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let (mut names, mut value) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
+    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names
+        .map(|name| {
+            let bytes = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
+            (name.to_vec(), value[..bytes].to_vec())
+        })
+        .collect()
+}
+
+/// Both trees are the same in everything.
+fn assert_same(source: &Path, target: &Path) {
+    let (one, other) = (facts(source), facts(target));
+    let names = |all: &BTreeMap<Vec<u8>, Facts>| {
+        all.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&one), names(&other));
+    for (name, facts) in &one {
+        assert_eq!(facts, &other[name], "{}", String::from_utf8_lossy(name));
+    }
+}
+
+/// Hostile names, odd times, all kinds, attributes, and some depth.
+fn hostile(scratch: &Scratch) -> PathBuf {
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    trees::kinds(&tree.join("kinds"), &scratch.join("outside")).unwrap();
+    trees::hostile_names(&tree.join("names")).unwrap();
+    trees::times(&tree.join("times")).unwrap();
+    trees::random(&tree.join("random"), 7, 400).unwrap();
+    trees::chain(&tree.join("deep"), 300, b"0123456789").unwrap();
+    trees::flat(&tree.join("flat"), 500).unwrap();
+    fs::create_dir(tree.join("attributes")).unwrap();
+    for (name, attribute, length) in
+        [("one", "user.one", 1), ("large", "user.large", 3000), ("none", "user.none", 0)]
+    {
+        let path = tree.join("attributes").join(name);
+        fs::write(&path, name).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&path, attribute, &vec![7; length], flags).unwrap();
+        rustix::fs::setxattr(path.parent().unwrap(), attribute, b"directory", flags).unwrap();
+    }
+    if skip::is_root() {
+        std::os::unix::fs::chown(tree.join("attributes/one"), Some(12345), Some(54321)).unwrap();
+        fs::set_permissions(tree.join("attributes/one"), fs::Permissions::from_mode(0o6751)).unwrap();
+        trees::unreadable(&tree.join("unreadable")).unwrap();
+    }
+    tree
+}
+
+#[test]
+fn a_copy_is_what_its_source_is() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = hostile(&scratch);
+    for (number, count) in [1, 2, 8].into_iter().enumerate() {
+        for fsync in [Fsync::Batch, Fsync::File, Fsync::None] {
+            let target = scratch.join(format!("copy-{number}-{fsync:?}"));
+            let outcome = copy(&[&tree], &target, &Options { fsync, ..threads(count) });
+            assert_same(&tree, &target);
+            assert_eq!(outcome.totals.not_kept, copy::NotKept::default());
+            let kinds: u64 = [
+                outcome.totals.files,
+                outcome.totals.directories,
+                outcome.totals.symlinks,
+                outcome.totals.specials,
+                outcome.totals.hard_links,
+            ]
+            .iter()
+            .sum();
+            assert_eq!(kinds as usize, facts(&tree).len());
+        }
+    }
+}
+
+#[test]
+fn a_second_copy_replaces_the_first() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = hostile(&scratch);
+    let target = scratch.join("target");
+    copy(&[&tree], &target, &threads(2));
+    // Other bytes, other modes, things of another kind in the way.
+    fs::write(target.join("attributes/large"), "other").unwrap();
+    fs::remove_file(target.join("kinds/file")).unwrap();
+    symlink(scratch.join("outside/secret"), target.join("kinds/file")).unwrap();
+    fs::set_permissions(target.join("flat"), fs::Permissions::from_mode(0o700)).unwrap();
+    copy(&[&tree.join(".")], &target, &threads(2));
+    assert_same(&tree, &target);
+    assert_eq!(fs::read(scratch.join("outside/secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn what_is_below_goes_where_cp_puts_it() {
+    let scratch = Scratch::new("copy").unwrap();
+    let (a, b) = (scratch.join("a"), scratch.join("b"));
+    for root in [&a, &b] {
+        fs::create_dir(root).unwrap();
+        fs::write(root.join("file"), root.as_os_str().as_bytes()).unwrap();
+    }
+    symlink("a", scratch.join("link")).unwrap();
+    let target = scratch.join("target");
+    fs::create_dir(&target).unwrap();
+    copy(&[&a, &b, &a.join("file"), &scratch.join("link")], &target, &threads(2));
+    assert_same(&a, &target.join("a"));
+    assert_same(&b, &target.join("b"));
+    assert_eq!(fs::read(target.join("file")).unwrap(), bytes(&a));
+    assert_eq!(fs::read_link(target.join("link")).unwrap(), Path::new("a"));
+    // One becomes TARGET, also a file, which replaces a file.
+    copy(&[&a], &scratch.join("new"), &threads(2));
+    assert_same(&a, &scratch.join("new"));
+    copy(&[&a.join("file")], &scratch.join("single"), &threads(2));
+    copy(&[&b.join("file")], &scratch.join("single"), &threads(2));
+    assert_eq!(fs::read(scratch.join("single")).unwrap(), bytes(&b));
+    // A slash at the end follows a link.
+    let slashed = PathBuf::from(format!("{}/", scratch.join("link").display()));
+    copy(&[&slashed], &scratch.join("followed"), &threads(2));
+    assert_same(&a, &scratch.join("followed"));
+}
+
+#[test]
+fn a_copy_to_itself_or_into_itself_is_refused_whatever_the_paths_are() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir_all(tree.join("x/tree")).unwrap();
+    fs::write(tree.join("file"), "content").unwrap();
+    symlink("tree/x", scratch.join("way")).unwrap();
+    fs::hard_link(tree.join("file"), scratch.join("other")).unwrap();
+    let refused = |source: &Path, target: &Path| {
+        let refused = try_copy(&[source], target, &threads(1)).unwrap_err();
+        assert!(refused.is_usage, "{refused:?}");
+    };
+    refused(&tree, &tree.join("x"));
+    refused(&tree, &scratch.join("way"));
+    refused(&tree, &scratch.join("way/new"));
+    refused(&tree, scratch.path());
+    refused(&tree.join("."), &tree);
+    refused(&tree.join("file"), &tree);
+    refused(&tree.join("file"), &scratch.join("other"));
+    refused(&tree.join("x/tree"), scratch.path());
+    refused(&tree, &tree.join("file"));
+    assert!(!try_copy(&[&scratch.join("none")], &scratch.join("new"), &threads(1)).unwrap_err().is_usage);
+    assert!(!try_copy(&[&tree], &scratch.join("no/new"), &threads(1)).unwrap_err().is_usage);
+    let several = try_copy(&[&tree, &scratch.join("other")], &scratch.join("new"), &threads(1));
+    assert!(several.unwrap_err().is_usage);
+    let alike = [tree.join("file"), scratch.join("file")];
+    fs::write(&alike[1], "another").unwrap();
+    let target = scratch.join("target");
+    fs::create_dir(&target).unwrap();
+    assert!(try_copy(&[&alike[0], &alike[1]], &target, &threads(1)).unwrap_err().is_usage);
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    // Beside it, it may go.
+    copy(&[&tree], &scratch.join("beside"), &threads(1));
+    assert_same(&tree, &scratch.join("beside"));
+}
+
+#[test]
+fn what_waits_in_a_file_is_copied_all_the_same() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for number in 0..300 {
+        let directory = tree.join(format!("{number}/below/it"));
+        fs::create_dir_all(&directory).unwrap();
+        for name in ["a", "b"] {
+            fs::write(directory.join(name), number.to_string()).unwrap();
+        }
+    }
+    trees::flat(&tree.join("flat"), 30_000).unwrap();
+    for count in [1, 4] {
+        let target = scratch.join(format!("target-{count}"));
+        let mut options = threads(count);
+        options.walk.memory_bytes = 4096;
+        copy(&[&tree], &target, &options);
+        assert_same(&tree, &target);
+    }
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_no_copy() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    let log = tree.join("log");
+    fs::write(&log, vec![b'a'; 32 << 20]).unwrap();
+    fs::write(tree.join("still"), "still").unwrap();
+    let target = scratch.join("target");
+    let ended = AtomicBool::new(false);
+    let failures = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
+            while !ended.load(Ordering::Relaxed) {
+                file.write_all_at(b"b", 5).unwrap();
+            }
+        });
+        let (_, failures) = try_copy(&[&tree], &target, &threads(2)).unwrap();
+        ended.store(true, Ordering::Relaxed);
+        failures
+    });
+    let [(class, path, text)] = failures.as_slice() else { panic!("{failures:?}") };
+    assert_eq!((*class, path), (Class::Changed, &log));
+    assert!(text.contains("it changed each time it was read"), "{text}");
+    let names: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["still"]);
+    copy(&[&tree.join(".")], &target, &threads(2));
+    assert_same(&tree, &target);
+}
+
+#[test]
+fn names_of_one_file_are_one_file_in_the_copy_however_many_threads_meet_them() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for directory in 0..20 {
+        fs::create_dir(tree.join(directory.to_string())).unwrap();
+    }
+    for file in 0..30 {
+        let first = tree.join(format!("0/{file}"));
+        fs::write(&first, vec![b'x'; 100_000]).unwrap();
+        for directory in 1..20 {
+            fs::hard_link(&first, tree.join(format!("{directory}/{file}"))).unwrap();
+        }
+    }
+    for count in [1, 8] {
+        let target = scratch.join(format!("target-{count}"));
+        let outcome = copy(&[&tree], &target, &threads(count));
+        assert_same(&tree, &target);
+        assert_eq!((outcome.totals.files, outcome.totals.hard_links), (30, 570));
+        assert_eq!(fs::metadata(target.join("7/7")).unwrap().nlink(), 20);
+    }
+}
+
+#[test]
+fn large_files_are_copied_in_chunks_with_their_holes_and_digests() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    let megabyte = 1 << 20;
+    for (name, bytes) in [("even", 16 * megabyte), ("odd", 11 * megabyte + 12_345), ("two", 2 * megabyte)] {
+        let content: Vec<u8> = (0..bytes).map(|at: usize| (at * 31 / 7) as u8).collect();
+        fs::write(tree.join(name), content).unwrap();
+    }
+    let sparse = fs::File::create(tree.join("sparse")).unwrap();
+    sparse.write_all_at(b"begin", 3 * megabyte as u64).unwrap();
+    sparse.write_all_at(b"end", 40 * megabyte as u64).unwrap();
+    sparse.set_len(50 * megabyte as u64 + 1).unwrap();
+    let mut signatures = Vec::new();
+    for (number, (count, chunk)) in
+        [(1, None), (2, Some(megabyte)), (8, Some(4 * megabyte))].into_iter().enumerate()
+    {
+        let target = scratch.join(format!("target-{number}"));
+        let chunk = chunk.map(|chunk| chunk as u64);
+        let outcome = copy(&[&tree], &target, &Options { chunk, digest: true, ..threads(count) });
+        assert_same(&tree, &target);
+        assert_eq!(
+            (outcome.totals.files, outcome.totals.bytes),
+            (4, (16 + 11 + 2 + 50) * megabyte as u64 + 12_346)
+        );
+        signatures.push(outcome.signature.unwrap().digest());
+        // A file that is a root by itself.
+        let single = scratch.join(format!("single-{number}"));
+        copy(&[&tree.join("odd")], &single, &Options { chunk, digest: true, ..threads(count) });
+        assert_eq!(fs::read(&single).unwrap(), fs::read(tree.join("odd")).unwrap());
+    }
+    assert!(signatures.iter().all(|signature| *signature == signatures[0]), "{signatures:?}");
+    fs::File::options().write(true).open(tree.join("odd")).unwrap().write_all_at(b"?", 7).unwrap();
+    let outcome = copy(&[&tree], &scratch.join("changed"), &Options { digest: true, ..threads(2) });
+    assert_ne!(outcome.signature.unwrap().digest(), signatures[0]);
+}
+
+#[test]
+fn nobody_sees_a_part_of_a_file_under_its_name() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir_all(tree.join("below")).unwrap();
+    for number in 0..400 {
+        let content = format!("{number:07}").repeat(20_000);
+        fs::write(tree.join(number.to_string()), &content).unwrap();
+        fs::write(tree.join("below").join(number.to_string()), &content).unwrap();
+    }
+    fs::write(tree.join("large"), "1234567".repeat(3 << 20)).unwrap();
+    let target = scratch.join("target");
+    for round in 0..4 {
+        let (ended, seen) = (AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    look_for_parts(&target, &seen);
+                }
+            });
+            copy(&[&tree.join(".")], &make(&target), &threads(2));
+            ended.store(true, Ordering::Relaxed);
+        });
+        look_for_parts(&target, &seen);
+        assert!(seen.load(Ordering::Relaxed) > 0);
+        if round == 1 {
+            // From here on into new directories.
+            fs::remove_dir_all(&target).unwrap();
+        }
+    }
+    assert_same(&tree, &target);
+}
+
+fn make(target: &Path) -> PathBuf {
+    fs::create_dir_all(target).unwrap();
+    target.to_path_buf()
+}
+
+/// Each file under a name of its own is whole, at any moment.
+fn look_for_parts(directory: &Path, seen: &std::sync::atomic::AtomicU64) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(b".atta.") {
+            continue;
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            look_for_parts(&entry.path(), seen);
+            continue;
+        }
+        let Ok(file) = fs::File::open(entry.path()) else { continue };
+        let expected = if name == "large" { 7 * (3 << 20) } else { 140_000 };
+        assert_eq!(file.metadata().unwrap().len(), expected, "{}", entry.path().display());
+        let mut last = [0; 7];
+        file.read_exact_at(&mut last, expected - 7).unwrap();
+        assert!(last.iter().all(u8::is_ascii_digit), "{}", entry.path().display());
+        seen.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_replaced_is_told_and_nothing_else_fails() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir_all(tree.join("directory")).unwrap();
+    fs::write(tree.join("directory/file"), "1").unwrap();
+    fs::write(tree.join("file"), "2").unwrap();
+    fs::write(tree.join("other"), "3").unwrap();
+    let target = scratch.join("target");
+    // A file where a directory must go, a directory where a file must go, a link where a directory must go.
+    fs::create_dir_all(target.join("file/in")).unwrap();
+    let outside = scratch.join("outside");
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, target.join("directory")).unwrap();
+    let (outcome, failures) = try_copy(&[&tree.join(".")], &target, &threads(2)).unwrap();
+    let paths: std::collections::BTreeSet<_> = failures.iter().map(|(_, path, _)| path.clone()).collect();
+    let root = tree.join(".");
+    assert_eq!(paths, [root.join("directory"), root.join("file")].into_iter().collect(), "{failures:?}");
+    assert_eq!(outcome.totals.failed(), 2);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert_eq!(fs::read(target.join("other")).unwrap(), b"3");
+    let left: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.as_bytes().starts_with(b".atta.")), "{left:?}");
+}
+
+/// How long somebody keeps swapping things, for each side.
+const RACE: std::time::Duration = std::time::Duration::from_secs(4);
+
+#[test]
+fn nothing_outside_is_read_or_written_whatever_is_swapped_meanwhile() {
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    for directory in ["a/victim/deep", "b/victim/deep"] {
+        fs::create_dir_all(tree.join(directory)).unwrap();
+        for number in 0..40 {
+            fs::write(tree.join(directory).join(number.to_string()), "inside").unwrap();
+        }
+    }
+    let outside = scratch.join("outside");
+    fs::create_dir_all(outside.join("deep")).unwrap();
+    for number in 0..40 {
+        fs::write(outside.join("deep").join(number.to_string()), "SECRET").unwrap();
+    }
+    fs::write(outside.join("deep/only-here"), "SECRET").unwrap();
+    let before = facts(&outside);
+    for (name, is_source) in [("first", true), ("second", false)] {
+        let target = scratch.join(name);
+        // Directories that are there already, so that their names are known beforehand.
+        copy(&[&tree], &target, &threads(2));
+        let side = if is_source { &tree } else { &target };
+        let swapped =
+            atta_testkit::churn::Churn::swap_directory_with_symlink(&side.join("a/victim"), &outside);
+        let Some(churn) = skip::unless_available("races of a copy", swapped) else { return };
+        let until = std::time::Instant::now() + RACE;
+        let (mut copies, mut refused) = (0, 0);
+        while std::time::Instant::now() < until {
+            let (_, failures) = try_copy(&[&tree.join(".")], &target, &threads(2)).unwrap();
+            copies += 1;
+            refused += failures.len();
+        }
+        churn.finish().unwrap();
+        assert!(copies > 3 && refused > 0, "{copies} copies, {refused} refusals: nobody raced");
+        assert_eq!(facts(&outside), before, "after {copies} copies");
+        for (path, facts) in facts(&target) {
+            assert!(facts.kind != 'd' || facts.mode == 0o755, "a link's mode on a directory");
+            let told = String::from_utf8_lossy(&path).into_owned();
+            assert!(!told.ends_with("only-here"), "{told}");
+            let secret = facts.digest == Some(blake3::hash(b"SECRET"));
+            assert!(!secret, "{told}");
+        }
+    }
+}
+
+#[test]
+fn directories_that_cannot_be_read_are_there_and_are_told_once() {
+    if !skip::is_root() {
+        return skip::skipped("directories that cannot be read", "it needs two users");
+    }
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir_all(tree.join("closed/in")).unwrap();
+    fs::write(tree.join("open"), "open").unwrap();
+    fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0o0)).unwrap();
+    let nobody = Some(65534);
+    for path in [&tree, &tree.join("open"), &tree.join("closed"), &scratch.join("")] {
+        std::os::unix::fs::chown(path, nobody, nobody).unwrap();
+    }
+    let (first, again) = (scratch.join("first"), scratch.join("first"));
+    for target in [first, again] {
+        let failures = as_nobody(|| try_copy(&[&tree.join(".")], &make(&target), &threads(2)).unwrap().1);
+        let [(class, path, text)] = failures.as_slice() else { panic!("{failures:?}") };
+        assert_eq!((*class, path), (Class::Permission, &tree.join("./closed")), "{text}");
+        let mode = fs::symlink_metadata(target.join("closed")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0);
+        assert_eq!(fs::read(target.join("open")).unwrap(), b"open");
+        let left: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+}
+
+/// Runs something with the rights of a user who has none. The threads that it starts have them, too.
+fn as_nobody<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let ran = scope.spawn(|| {
+            let nobody = rustix::process::Gid::from_raw(65534);
+            rustix::thread::set_thread_groups(&[nobody]).unwrap();
+            rustix::thread::set_thread_gid(nobody).unwrap();
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
+            run()
+        });
+        ran.join().unwrap()
+    })
+}
