@@ -145,6 +145,7 @@ pub fn run(
     let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
     let (links, large) = (links::Links::default(), large::LargeFiles::default());
     let (batch, live) = (Batch::default(), Live::default());
+    let held = handler::held_by_each(options.walk.threads.max(options.walk.cores));
     let mut copying = Copying {
         options,
         watch,
@@ -158,6 +159,7 @@ pub fn run(
         is_served,
         top_identity,
         features,
+        held,
         live,
     };
     let starts = sources.iter().map(|source| Start::new(source.clone())).collect::<Vec<_>>();
@@ -169,7 +171,7 @@ pub fn run(
             bytes: copying.live.bytes.load(Ordering::Relaxed),
         });
     });
-    let mut last = CopyWorker::new(walked.workers.len() as u64);
+    let mut last = CopyWorker::new(walked.workers.len() as u64, held);
     copying.conclude(&mut last, walked.stopped);
     let (mut totals, mut signature) = (last.totals, last.signature);
     for worker in &walked.workers {

@@ -59,6 +59,7 @@ impl Extended {
         file: impl AsFd,
         room: &mut Vec<u8>,
         wanted: impl Fn(&CStr) -> bool,
+        not_kept: &mut NotKept,
     ) -> Result<Self, Errno> {
         let fd = file.as_fd();
         let Some(length) = list(fd, room)? else { return Ok(Self::default()) };
@@ -74,6 +75,8 @@ impl Extended {
                 Ok(bytes) => found.push((name.to_owned(), value[..bytes].to_vec())),
                 // It went away meanwhile.
                 Err(Errno(NODATA)) => {}
+                // Its name may be told, and what it says not: EPERM, EACCES, EOPNOTSUPP.
+                Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += 1,
                 Err(errno) => return Err(errno),
             }
         }

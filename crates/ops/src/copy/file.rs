@@ -159,7 +159,9 @@ impl Copying<'_> {
 
     /// What extended attributes the source has.
     pub(crate) fn extended(&self, worker: &mut CopyWorker, source: impl AsFd) -> Result<Extended, Trouble> {
-        let read = Extended::read(source, &mut worker.room, |name| self.options.wants_extended(name));
+        let CopyWorker { room, totals, .. } = worker;
+        let wanted = |name: &CStr| self.options.wants_extended(name);
+        let read = Extended::read(source, room, wanted, &mut totals.not_kept);
         read.map_err(|errno| Trouble::new(Doing::ReadExtended, errno))
     }
 

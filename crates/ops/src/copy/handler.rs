@@ -32,8 +32,16 @@ use crate::walk::directory::{Directory, Held};
 use crate::walk::kernel::{self, Features, retry};
 use crate::walk::visit::{Handler, Here, Tasks};
 
-/// Descriptors of target directories that one thread holds open.
-const HELD: usize = 64;
+/// Descriptors of target directories that one thread holds open, at most.
+const HELD_MOST: usize = 64;
+/// The part of all descriptors that those of all threads are; most of the others are the walk's.
+const HELD_PART: u64 = 8;
+
+/// Descriptors of target directories that each of so many threads holds open.
+pub(crate) fn held_by_each(threads: usize) -> usize {
+    let all = kernel::raise_descriptor_limit() / HELD_PART / threads.max(1) as u64;
+    usize::try_from(all).unwrap_or(HELD_MOST).min(HELD_MOST)
+}
 
 /// A copy, as a walk's handler.
 pub(crate) struct Copying<'a> {
@@ -53,6 +61,8 @@ pub(crate) struct Copying<'a> {
     /// Device and inode of TARGET, which is not to be copied into itself.
     pub(crate) top_identity: (u64, u64),
     pub(crate) features: Features,
+    /// Descriptors that each thread holds open.
+    pub(crate) held: usize,
     pub(crate) live: Live,
 }
 
@@ -108,8 +118,9 @@ impl Where {
 }
 
 impl CopyWorker {
-    pub(crate) fn new(index: u64) -> Self {
-        let (held, mover) = (Held::new(HELD), Mover::default());
+    /// Holds so many descriptors open.
+    pub(crate) fn new(index: u64, held: usize) -> Self {
+        let (held, mover) = (Held::new(held), Mover::default());
         let (totals, signature) = (Totals::default(), Signature::default());
         Self { index, held, mover, room: Vec::new(), totals, signature }
     }
@@ -355,7 +366,7 @@ impl Handler for Copying<'_> {
     const IS_SLOW: bool = true;
 
     fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(index as u64)
+        CopyWorker::new(index as u64, self.held)
     }
 
     fn root(&self, directory: &Arc<Directory>) {
