@@ -1,7 +1,7 @@
 //! Copies file trees: everything that is there, with everything it has, on many threads.
 //!
 //! ```no_run
-//! use atta_entry::{Failure, Kind};
+//! use atta_entry::Failure;
 //! use atta_ops::copy::{self, Options, Watch};
 //!
 //! struct Print;
@@ -41,6 +41,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use atta_entry::{Failure, Kind};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 pub use attributes::NotKept;
 pub use roots::Refused;
@@ -145,6 +146,7 @@ pub fn run(
     let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
     let (links, large) = (links::Links::default(), large::LargeFiles::default());
     let (batch, live) = (Batch::default(), Live::default());
+    let own_uid = own_uid(&top, &shared);
     let held = handler::held_by_each(options.walk.threads.max(options.walk.cores));
     let mut copying = Copying {
         options,
@@ -159,6 +161,7 @@ pub fn run(
         is_served,
         top_identity,
         features,
+        own_uid,
         held,
         live,
     };
@@ -237,6 +240,16 @@ impl Copying<'_> {
             self.fail(worker, &Where::Root(b"TARGET".to_vec()), Trouble::new(Doing::Sync, errno));
         }
     }
+}
+
+/// Whose what this process makes in a directory is, by a file that nobody can replace before it is looked at.
+fn own_uid(directory: &rustix::fd::OwnedFd, shared: &Shared) -> Option<u32> {
+    let name = shared.namer.of_file(u64::MAX);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR).ok()?;
+    // What cannot be removed is found by its name.
+    let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
+    walk::kernel::stat_descriptor(&file).ok().map(|found| found.uid)
 }
 
 const TMPFS: i64 = 0x0102_1994;

@@ -549,3 +549,66 @@ fn as_nobody<T: Send>(run: impl FnOnce() -> T + Send) -> T {
         ran.join().unwrap()
     })
 }
+
+#[test]
+fn a_directory_that_somebody_puts_in_the_place_of_a_new_one_gets_nothing() {
+    if !skip::is_root() {
+        return skip::skipped("directories put in the place of new ones", "it needs two users");
+    }
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = scratch.join("tree");
+    for number in 0..200 {
+        let directory = tree.join(number.to_string());
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("secret"), "SECRET").unwrap();
+    }
+    let (target, planted) = (scratch.join("target"), scratch.join("planted"));
+    fs::create_dir(&planted).unwrap();
+    let until = std::time::Instant::now() + RACE;
+    let (mut swaps, mut told) = (0, 0);
+    while std::time::Instant::now() < until || told == 0 {
+        assert!(until.elapsed() < 20 * RACE, "nobody raced: {swaps} swaps");
+        let ended = AtomicBool::new(false);
+        swaps += std::thread::scope(|scope| {
+            let target = make(&target);
+            let (ended, planted) = (&ended, &planted);
+            let swapper = scope.spawn(move || {
+                let mut swaps = 0;
+                while !ended.load(Ordering::Relaxed) {
+                    swaps += swap_new_directories(&target, planted);
+                }
+                swaps
+            });
+            let (_, failures) = try_copy(&[&tree.join(".")], &scratch.join("target"), &threads(2)).unwrap();
+            told += failures.len();
+            ended.store(true, Ordering::Relaxed);
+            swapper.join().unwrap()
+        });
+        for directory in [&target, &planted] {
+            for entry in fs::read_dir(directory).unwrap().flatten() {
+                if entry.metadata().is_ok_and(|found| found.uid() == 65534) {
+                    assert_eq!(fs::read_dir(entry.path()).unwrap().count(), 0, "{:?}", entry.path());
+                }
+            }
+            fs::remove_dir_all(directory).unwrap();
+            fs::create_dir(directory).unwrap();
+        }
+    }
+}
+
+/// Puts directories of another user in the place of those that have not got their names yet.
+fn swap_new_directories(target: &Path, planted: &Path) -> u32 {
+    let mut swaps = 0;
+    for entry in fs::read_dir(target).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let own = planted.join(&name);
+        if !name.as_bytes().starts_with(b".atta.") || fs::create_dir(&own).is_err() {
+            continue;
+        }
+        let flags = rustix::fs::RenameFlags::EXCHANGE;
+        let is_swapped = std::os::unix::fs::chown(&own, Some(65534), Some(65534)).is_ok()
+            && rustix::fs::renameat_with(rustix::fs::CWD, &own, rustix::fs::CWD, entry.path(), flags).is_ok();
+        swaps += u32::from(is_swapped);
+    }
+    swaps
+}

@@ -61,6 +61,8 @@ pub(crate) struct Copying<'a> {
     /// Device and inode of TARGET, which is not to be copied into itself.
     pub(crate) top_identity: (u64, u64),
     pub(crate) features: Features,
+    /// The owner of what this process makes there: on a server not always this user.
+    pub(crate) own_uid: Option<u32>,
     /// Descriptors that each thread holds open.
     pub(crate) held: usize,
     pub(crate) live: Live,
@@ -161,6 +163,9 @@ impl Copying<'_> {
     ) -> Result<Place<'a>, Trouble> {
         let directory = mirror.target.descriptor(&mut worker.held, self.features);
         let directory = directory.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        if mirror.is_foreign() {
+            return Err(Trouble::new(Doing::OpenDirectory, Errno::STALE));
+        }
         Ok(Place { mirror, directory, name })
     }
 
@@ -291,9 +296,15 @@ impl Copying<'_> {
     /// Notes what an opened directory is to have, and whether this job made its copy.
     fn enter(&self, worker: &mut CopyWorker, here: Here<'_>) -> Result<(), Trouble> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
-        let opened = mirror.target.descriptor(&mut worker.held, self.features);
-        opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        let failed = |errno| Trouble::new(Doing::OpenDirectory, errno);
+        let opened = mirror.target.descriptor(&mut worker.held, self.features).map_err(failed)?;
         if mirror.target.alias().is_some() {
+            let owner = kernel::stat_descriptor(&opened).map_err(failed)?.uid;
+            if self.own_uid.is_some_and(|own| own != owner) {
+                // Where others may make names, they may put a directory of theirs in the place of a new one.
+                mirror.set_foreign();
+                return Err(failed(Errno::STALE));
+            }
             mirror.set_new();
         }
         let metadata = kernel::stat_descriptor(here.descriptor);
@@ -306,7 +317,7 @@ impl Copying<'_> {
     /// Gives a directory its name.
     fn name_directory(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
         let Some(mirror) = Mirror::of(directory) else { return };
-        if mirror.target.alias().is_some() {
+        if mirror.target.alias().is_some() && !mirror.is_foreign() {
             let origin = Where::Itself(Arc::clone(directory));
             self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 });
         }

@@ -23,6 +23,8 @@ pub(crate) struct Mirror {
     pub(crate) target: Arc<Directory>,
     /// It was made by this job.
     is_new: AtomicBool,
+    /// Somebody has put another one in its place: nothing is to be done there.
+    is_foreign: AtomicBool,
     /// Who puts files there, of those that were counted beforehand.
     parts: AtomicUsize,
     /// Something to be done there has become bytes: this process does not know when the last of it is done.
@@ -57,6 +59,7 @@ impl Mirror {
         Arc::new(Self {
             target,
             is_new: AtomicBool::new(false),
+            is_foreign: AtomicBool::new(false),
             parts: AtomicUsize::new(0),
             has_left: AtomicBool::new(false),
             inherits: OnceLock::new(),
@@ -112,6 +115,15 @@ impl Mirror {
 
     pub(crate) fn is_new(&self) -> bool {
         self.is_new.load(Ordering::Relaxed)
+    }
+
+    /// Says that it is not the directory that this job made.
+    pub(crate) fn set_foreign(&self) {
+        self.is_foreign.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.is_foreign.load(Ordering::Acquire)
     }
 
     /// Says who will put files there: so many.
