@@ -569,24 +569,26 @@ fn a_directory_that_somebody_puts_in_the_place_of_a_new_one_gets_nothing() {
     while std::time::Instant::now() < until || told == 0 {
         assert!(until.elapsed() < 20 * RACE, "nobody raced: {swaps} swaps");
         let ended = AtomicBool::new(false);
-        swaps += std::thread::scope(|scope| {
+        let swapped = std::thread::scope(|scope| {
             let target = make(&target);
             let (ended, planted) = (&ended, &planted);
             let swapper = scope.spawn(move || {
-                let mut swaps = 0;
+                let mut swapped = Vec::new();
                 while !ended.load(Ordering::Relaxed) {
-                    swaps += swap_new_directories(&target, planted);
+                    swap_new_directories(&target, planted, &mut swapped);
                 }
-                swaps
+                swapped
             });
             let (_, failures) = try_copy(&[&tree.join(".")], &scratch.join("target"), &threads(2)).unwrap();
             told += failures.len();
             ended.store(true, Ordering::Relaxed);
             swapper.join().unwrap()
         });
+        swaps += swapped.len();
         for directory in [&target, &planted] {
             for entry in fs::read_dir(directory).unwrap().flatten() {
-                if entry.metadata().is_ok_and(|found| found.uid() == 65534) {
+                // By what it is: whoever took it for a new one has given it another owner.
+                if entry.metadata().is_ok_and(|found| swapped.contains(&found.ino())) {
                     assert_eq!(fs::read_dir(entry.path()).unwrap().count(), 0, "{:?}", entry.path());
                 }
             }
@@ -597,18 +599,19 @@ fn a_directory_that_somebody_puts_in_the_place_of_a_new_one_gets_nothing() {
 }
 
 /// Puts directories of another user in the place of those that have not got their names yet.
-fn swap_new_directories(target: &Path, planted: &Path) -> u32 {
-    let mut swaps = 0;
+fn swap_new_directories(target: &Path, planted: &Path, swapped: &mut Vec<u64>) {
     for entry in fs::read_dir(target).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let own = planted.join(&name);
         if !name.as_bytes().starts_with(b".atta.") || fs::create_dir(&own).is_err() {
             continue;
         }
+        let inode = fs::symlink_metadata(&own).unwrap().ino();
         let flags = rustix::fs::RenameFlags::EXCHANGE;
         let is_swapped = std::os::unix::fs::chown(&own, Some(65534), Some(65534)).is_ok()
             && rustix::fs::renameat_with(rustix::fs::CWD, &own, rustix::fs::CWD, entry.path(), flags).is_ok();
-        swaps += u32::from(is_swapped);
+        if is_swapped {
+            swapped.push(inode);
+        }
     }
-    swaps
 }

@@ -12,7 +12,7 @@ use rustix::fd::OwnedFd;
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
 use super::trouble::{Doing, Trouble};
-use crate::walk::kernel::retry;
+use crate::walk::kernel::{self, retry};
 
 /// Bytes in a batch.
 const BATCH_BYTES: u64 = 512 << 20;
@@ -150,12 +150,18 @@ impl Copying<'_> {
             }
             None => {
                 // It may have been there before this job, or have got its name: then it has no other one.
-                open(target)?;
+                let opened = open(target)?;
                 let (Some(alias), Some(parent)) = (target.alias(), target.parent()) else { return Ok(()) };
                 let parent = open(parent)?;
                 // It replaces nothing but an empty directory.
                 retry(|| rustix::fs::renameat(&parent, alias, &parent, target.name())).map_err(failed)?;
                 target.end_alias();
+                // Somebody may have put another one in its place after it was opened.
+                let own = kernel::stat_descriptor(&opened).map_err(failed)?;
+                let named = kernel::stat_at(&parent, target.name(), false).map_err(failed)?;
+                if (own.device, own.inode) != (named.device, named.inode) {
+                    return Err(failed(Errno::STALE));
+                }
                 Ok(())
             }
         }
