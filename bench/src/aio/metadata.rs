@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Barrier};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use atta_aio::driver::ring::{Ring, RingOptions};
 use atta_aio::{Call, Fd, Limits, Op, Outcome, Place as Where, Proactor, Service, Terms, Work, perform};
@@ -24,6 +24,8 @@ use crate::statistics::median_ratio;
 const DEPTH: usize = 64;
 /// Threads of plain calls that they are compared with.
 const THREADS: usize = 16;
+/// Longer than what clients of servers remember of a name (1 s): else it is luck whether an action asks the servers for it.
+const FORGOTTEN: Duration = Duration::from_millis(1300);
 
 /// What is done, in this order, to each name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,20 +244,23 @@ fn by_service(service: &Service, op: Op, is_helping: bool) -> Outcome {
 
 fn many_at_a_time(place: &Place, directory: &File, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
     let names = names(scale.many_names(place));
+    let pause = if place.is_remote() { FORGOTTEN } else { Duration::ZERO };
     let limits = Limits { running: Some(DEPTH), ..Limits::default() };
     let on_ring = service(None, |options| options.limits = limits)?;
     let on_threads = service(Some(THREADS), |options| options.limits = limits)?;
     let ring = Ring::new(&RingOptions::default()).map_err(|error| format!("io_uring: {error}"))?;
     let mut proactor: Proactor<Ring, usize> = Proactor::new(ring, limits);
     let contenders = vec![
-        Contender::new("16 threads", || all(directory, &names, |ops| by_threads(ops, THREADS))),
-        Contender::new("1 thread", || all(directory, &names, |ops| by_threads(ops, 1))),
+        Contender::new("16 threads", || all(directory, &names, pause, |ops| by_threads(ops, THREADS))),
+        Contender::new("1 thread", || all(directory, &names, pause, |ops| by_threads(ops, 1))),
         Contender::new("proactor, depth 64", || {
-            all(directory, &names, |ops| many_by_proactor(&mut proactor, ops))
+            all(directory, &names, pause, |ops| many_by_proactor(&mut proactor, ops))
         }),
-        Contender::new("service, depth 64", || all(directory, &names, |ops| many_by_service(&on_ring, ops))),
+        Contender::new("service, depth 64", || {
+            all(directory, &names, pause, |ops| many_by_service(&on_ring, ops))
+        }),
         Contender::new("service on 16 threads", || {
-            all(directory, &names, |ops| many_by_service(&on_threads, ops))
+            all(directory, &names, pause, |ops| many_by_service(&on_threads, ops))
         }),
     ];
     let outcomes = hold(scale.turns, contenders);
@@ -283,15 +288,20 @@ fn depth_goal(place: &Place, outcomes: &[Run]) -> Option<Goal> {
     })
 }
 
-/// Does all actions to all names; thousands a second for each action.
+/// Does all actions to all names; thousands a second for each action. Names are forgotten for `pause` before those that look
+/// them up.
 fn all(
     directory: &File,
     names: &[CString],
+    pause: Duration,
     mut batch: impl FnMut(Vec<Op>) -> Told<(f64, Vec<Outcome>)>,
 ) -> Told<Vec<f64>> {
     let mut fds = vec![-1; names.len()];
     let mut rates = Vec::new();
     for action in ACTIONS {
+        if matches!(action, Open | Stat | Remove) {
+            std::thread::sleep(pause);
+        }
         let op = |(name, fd): (&CString, &RawFd)| action.op(directory.as_raw_fd(), name.clone(), *fd);
         let ops: Vec<Op> = names.iter().zip(&fds).map(op).collect();
         let (seconds, outcomes) = batch(ops)?;

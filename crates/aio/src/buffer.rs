@@ -186,7 +186,7 @@ impl fmt::Debug for Buffer {
 pub struct Vectors {
     // The kernel's table of the buffers. It points into `buffers`, whose memory does not move with them.
     table: Box<[libc::iovec]>,
-    buffers: Vec<Buffer>,
+    buffers: Box<[Buffer]>,
 }
 
 // SAFETY: the table points into the buffers, which may be sent; nothing else does.
@@ -198,7 +198,7 @@ impl Vectors {
     pub fn new(mut buffers: Vec<Buffer>) -> Self {
         let entry =
             |buffer: &mut Buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        Self { table: buffers.iter_mut().map(entry).collect(), buffers }
+        Self { table: buffers.iter_mut().map(entry).collect(), buffers: buffers.into() }
     }
 
     /// The kernel's table.
@@ -233,7 +233,7 @@ impl Vectors {
     /// Gives the buffers back.
     #[must_use]
     pub fn into_buffers(self) -> Vec<Buffer> {
-        self.buffers
+        self.buffers.into()
     }
 }
 

@@ -17,28 +17,39 @@ use crate::service::Call;
 /// What is called with what came of an operation.
 pub(crate) type Continuation = Box<dyn FnOnce(Done) + Send>;
 
+/// Who is told what came of an operation.
+pub(crate) enum Then {
+    /// Whoever has the cell.
+    Cell,
+    /// On the executor.
+    Apart(Continuation),
+    /// On the progress thread.
+    Inline(Continuation),
+}
+
 /// What was submitted. Small: there may be millions.
 pub(crate) struct Request {
     pub(crate) work: Work,
     /// Nanoseconds from when the progress thread has it.
     within: Option<NonZero<u64>>,
     position: Option<NonZero<u64>>,
-    /// None: whoever has the cell is told.
-    pub(crate) then: Option<Continuation>,
-    /// The continuation is called on the progress thread.
-    pub(crate) is_inline: bool,
     /// It was cancelled before the proactor had it.
     pub(crate) is_cancelled: bool,
 }
 
 impl Request {
-    pub(crate) fn new(work: Work, call: Call, then: Option<Continuation>, is_inline: bool) -> Self {
+    pub(crate) fn new(work: Work, call: Call) -> Self {
         let nanoseconds = |within: Duration| u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
         let within =
             call.within.map(|within| NonZero::new(nanoseconds(within)).unwrap_or(NonZero::<u64>::MIN));
         // No position has the number 0, nor ever the highest.
         let position = call.position.map(|position| NonZero::new(position).unwrap_or(NonZero::<u64>::MAX));
-        Self { work, within, position, then, is_inline, is_cancelled: false }
+        Self { work, within, position, is_cancelled: false }
+    }
+
+    /// Whether it matters little when the proactor gets it: no position has its turn by it, and no deadline runs.
+    fn may_stay(&self) -> bool {
+        self.position.is_none() && self.within.is_none()
     }
 
     /// How it is to be treated, from `now` on.
@@ -90,9 +101,50 @@ enum State {
     Gone,
 }
 
+/// Who is to be told, or woken.
+enum To {
+    Nobody,
+    Waiter(Waiter),
+    Apart(Continuation),
+    Inline(Continuation),
+}
+
+impl To {
+    fn take_waiter(&mut self) -> Option<Waiter> {
+        match std::mem::replace(self, Self::Nobody) {
+            Self::Waiter(waiter) => Some(waiter),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    fn take_then(&mut self) -> Then {
+        match std::mem::replace(self, Self::Nobody) {
+            Self::Apart(then) => Then::Apart(then),
+            Self::Inline(then) => Then::Inline(then),
+            other => {
+                *self = other;
+                Then::Cell
+            }
+        }
+    }
+}
+
 struct Inside {
     state: State,
-    waiter: Option<Waiter>,
+    to: To,
+}
+
+/// What the progress thread does with a cell.
+pub(crate) enum Begun {
+    /// It has this message now.
+    Message(Message, Then),
+    /// It is an operation that may stay where it is.
+    Stays,
+    /// Whoever waits has it, or it has ended.
+    Gone,
 }
 
 /// See the head of this file.
@@ -100,32 +152,53 @@ pub(crate) struct Cell(Mutex<Inside>);
 
 impl Cell {
     /// One that can be asked, and the letter to be sent.
-    pub(crate) fn new(request: Request) -> (Arc<Node<Self>>, Letter<Self>) {
-        Node::new(Self::of(Message::Submit(request)))
+    pub(crate) fn new(request: Request, then: Then) -> (Arc<Node<Self>>, Letter<Self>) {
+        let to = match then {
+            Then::Cell => To::Nobody,
+            Then::Apart(then) => To::Apart(then),
+            Then::Inline(then) => To::Inline(then),
+        };
+        Node::new(Self::of(Message::Submit(request), to))
     }
 
     /// One that only the progress thread sees.
     pub(crate) fn letter(message: Message) -> Letter<Self> {
-        Node::letter(Self::of(message))
+        Node::letter(Self::of(message, To::Nobody))
     }
 
-    fn of(message: Message) -> Self {
-        Self(Mutex::new(Inside { state: State::Queued(message), waiter: None }))
+    fn of(message: Message, to: To) -> Self {
+        Self(Mutex::new(Inside { state: State::Queued(message), to }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the message for the progress thread; none if a waiter has it.
-    pub(crate) fn begin(&self) -> Option<Message> {
+    /// Takes the message for the progress thread, but for an operation that may stay, if it wants none (`is_full`).
+    pub(crate) fn begin(&self, is_full: bool) -> Begun {
         let mut inside = self.lock();
+        if is_full
+            && let State::Queued(Message::Submit(request)) = &inside.state
+            && request.may_stay()
+        {
+            return Begun::Stays;
+        }
         match std::mem::replace(&mut inside.state, State::Running(None)) {
-            State::Queued(message) => Some(message),
+            State::Queued(message) => Begun::Message(message, inside.to.take_then()),
             other => {
                 inside.state = other;
-                None
+                Begun::Gone
             }
+        }
+    }
+
+    /// Takes an operation that nobody has begun with and somebody has cancelled, to be ended.
+    pub(crate) fn begin_cancelled(&self) -> Option<(Work, Then)> {
+        let is_cancelled =
+            matches!(&self.lock().state, State::Queued(Message::Submit(request)) if request.is_cancelled);
+        match is_cancelled.then(|| self.begin(false))? {
+            Begun::Message(Message::Submit(request), then) => Some((request.work, then)),
+            _ => None,
         }
     }
 
@@ -149,14 +222,23 @@ impl Cell {
         let mut inside = self.lock();
         let State::Queued(Message::Submit(request)) = &inside.state else { return None };
         // Whoever carries out what has a deadline could not be stopped by it.
-        let is_plain = request.position.is_none() && request.within.is_none() && !request.is_cancelled;
-        if !is_plain || matches!(request.work, Work::Machine(_)) {
+        if !request.may_stay() || request.is_cancelled || matches!(request.work, Work::Machine(_)) {
             return None;
         }
-        match std::mem::replace(&mut inside.state, State::Taken) {
-            State::Queued(Message::Submit(request)) => Some(request),
-            _ => None,
-        }
+        let State::Queued(Message::Submit(request)) = std::mem::replace(&mut inside.state, State::Taken)
+        else {
+            return None;
+        };
+        let then = inside.to.take_then();
+        drop(inside);
+        // Whoever takes it is told here; what a continuation holds is dropped outside the lock.
+        drop(then);
+        Some(request)
+    }
+
+    /// Whether nobody has begun with it.
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.lock().state, State::Queued(_))
     }
 
     /// Remembers that it is to be cancelled.
@@ -178,7 +260,7 @@ impl Cell {
                 None
             }
         };
-        let waiter = inside.waiter.take();
+        let waiter = inside.to.take_waiter();
         drop(inside);
         drop(dropped);
         waiter
@@ -244,26 +326,26 @@ impl Cell {
             State::Gone => Poll::Ready(None),
             other => {
                 inside.state = other;
-                let known = inside.waiter.take();
-                inside.waiter = Some(waiter(known));
+                let known = inside.to.take_waiter();
+                inside.to = To::Waiter(waiter(known));
                 Poll::Pending
             }
         }
     }
 
-    /// Nobody will ask what came of it. Whether it has not ended yet.
+    /// Nobody will ask what came of it. Whether the progress thread is to hear that it is cancelled.
     pub(crate) fn leave(&self) -> bool {
         let mut inside = self.lock();
         let (is_pending, dropped) = match std::mem::replace(&mut inside.state, State::Gone) {
             State::Ended(done) => (false, Some(done)),
             State::Gone => (false, None),
             State::Queued(mut message) => {
-                // The progress thread will find it, and see that it is cancelled.
+                // The progress thread may have left it in its queue, with its buffers.
                 if let Message::Submit(request) = &mut message {
                     request.is_cancelled = true;
                 }
                 inside.state = State::Queued(message);
-                (false, None)
+                (true, None)
             }
             State::Running(handle) => {
                 inside.state = State::Running(handle);

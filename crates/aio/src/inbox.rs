@@ -4,10 +4,10 @@
 //! # Why it is right
 //! A node is added by making it point to the head of the list and then putting it in the head's place, if that is still the
 //! same one. The taker puts nothing in the head's place, and so owns all that the old head leads to. A node is in a list once
-//! at most: the right to add it is a [`Letter`], which is made with the node and used up. It leaves the list for good, so a
-//! head that was seen before is the same node with the same rest below it: the usual danger of such lists, a node that left
-//! and came back, would need a pusher to hold on to a head that was taken and freed and allocated anew. Then the new node is
-//! the head again, and what the pusher's node points to is right: the pusher has not read anything through the old head.
+//! at most: the right to its link is a [`Letter`], which is made with the node, used up when it is added, and made again for
+//! whoever takes it. The usual danger of such lists is a node that left and came back while a pusher held on to it as the head.
+//! Here it is none: then that node is the head again, and what the pusher's node points to is right, since the pusher has not
+//! read anything through the old head.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -30,8 +30,15 @@ pub(crate) struct Node<T> {
     below: Cell<*mut Self>,
 }
 
-/// The right to add a node to an inbox.
+/// The right to add a node to an inbox or to a queue.
 pub(crate) struct Letter<T>(Arc<Node<T>>);
+
+impl<T> Letter<T> {
+    /// The node.
+    pub(crate) fn node(&self) -> &Arc<Node<T>> {
+        &self.0
+    }
+}
 
 impl<T> Node<T> {
     /// A node, and the right to add it.
@@ -85,7 +92,7 @@ impl<T> Inbox<T> {
     }
 
     /// Takes all, and calls `f` with each in the order in which they were added.
-    pub(crate) fn take(&self, mut f: impl FnMut(Arc<Node<T>>)) {
+    pub(crate) fn take(&self, mut f: impl FnMut(Letter<T>)) {
         let mut newest = self.head.swap(ptr::null_mut(), Ordering::Acquire);
         // Turn the list around.
         let mut oldest: *mut Node<T> = ptr::null_mut();
@@ -99,7 +106,7 @@ impl<T> Inbox<T> {
             // SAFETY: as above.
             let next = unsafe { &*oldest }.below.get();
             // SAFETY: it came from an `Arc`, and is turned back into it once.
-            f(unsafe { Arc::from_raw(oldest) });
+            f(Letter(unsafe { Arc::from_raw(oldest) }));
             oldest = next;
         }
     }
@@ -108,6 +115,63 @@ impl<T> Inbox<T> {
 impl<T> Drop for Inbox<T> {
     fn drop(&mut self) {
         self.take(drop);
+    }
+}
+
+/// Nodes that were taken from an inbox, one behind the other, by the links that they have anyway: a queue that takes no memory.
+/// Of one thread.
+pub(crate) struct Queue<T> {
+    first: *mut Node<T>,
+    last: *mut Node<T>,
+    len: usize,
+}
+
+// SAFETY: it owns a reference to each of its nodes, as a list of `Arc<Node<T>>` would.
+unsafe impl<T: Send + Sync> Send for Queue<T> {}
+
+impl<T> Queue<T> {
+    pub(crate) fn new() -> Self {
+        Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a node behind all others.
+    pub(crate) fn push(&mut self, letter: Letter<T>) {
+        let node = Arc::into_raw(letter.0).cast_mut();
+        // SAFETY: the letter was the one right to the link.
+        unsafe { &*node }.below.set(ptr::null_mut());
+        match self.last.is_null() {
+            true => self.first = node,
+            // SAFETY: a node of this queue, which keeps it alive and has its link.
+            false => unsafe { &*self.last }.below.set(node),
+        }
+        self.last = node;
+        self.len += 1;
+    }
+
+    /// Takes the first node.
+    pub(crate) fn pop(&mut self) -> Option<Letter<T>> {
+        let node = self.first;
+        if node.is_null() {
+            return None;
+        }
+        // SAFETY: a node of this queue, which keeps it alive and has its link.
+        self.first = unsafe { &*node }.below.replace(ptr::null_mut());
+        if self.first.is_null() {
+            self.last = ptr::null_mut();
+        }
+        self.len -= 1;
+        // SAFETY: it came from an `Arc`, and is turned back into it once.
+        Some(Letter(unsafe { Arc::from_raw(node) }))
+    }
+}
+
+impl<T> Drop for Queue<T> {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
     }
 }
 
@@ -122,7 +186,7 @@ mod tests {
         assert!(inbox.is_empty() && inbox.push(Node::letter(1)));
         assert!(!inbox.push(Node::letter(2)) && !inbox.push(Node::letter(3)));
         let mut taken = Vec::new();
-        inbox.take(|node| taken.push(**node));
+        inbox.take(|letter| taken.push(***letter.node()));
         assert_eq!(taken, [1, 2, 3]);
         assert!(inbox.is_empty() && inbox.push(Node::letter(4)));
     }
@@ -142,14 +206,36 @@ mod tests {
             .collect();
         let mut next = [0; 4];
         while next != [10_000; 4] {
-            inbox.take(|node| {
-                let (thread, number) = **node;
+            inbox.take(|letter| {
+                let (thread, number) = ***letter.node();
                 assert_eq!(next[thread as usize], number);
                 next[thread as usize] += 1;
             });
         }
         adders.into_iter().for_each(|adder| adder.join().unwrap());
         assert!(inbox.is_empty());
+    }
+
+    #[test]
+    fn a_queue_gives_nodes_in_order_and_drops_the_rest() {
+        let inbox = Inbox::new();
+        let content = Arc::new(());
+        for number in 0..5 {
+            inbox.push(Node::letter((number, Arc::clone(&content))));
+        }
+        let mut queue = Queue::new();
+        assert!(queue.pop().is_none());
+        inbox.take(|letter| queue.push(letter));
+        assert_eq!(queue.len(), 5);
+        for number in 0..3 {
+            let letter = queue.pop().unwrap();
+            assert_eq!(letter.node().0, number);
+            queue.push(letter);
+        }
+        let order: Vec<_> = (0..4).map(|_| queue.pop().unwrap().node().0).collect();
+        assert_eq!((order, queue.len()), (vec![3, 4, 0, 1], 1));
+        drop(queue);
+        assert_eq!(Arc::strong_count(&content), 1);
     }
 
     #[test]

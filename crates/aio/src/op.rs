@@ -154,9 +154,10 @@ pub enum Op {
     /// `utimensat`: access and modification.
     SetTimes { place: Place, times: Box<[libc::timespec; 2]>, flags: i32 },
     /// `fgetxattr`, `getxattr`, `lgetxattr` with `AT_SYMLINK_NOFOLLOW`: bytes of the value; an empty buffer asks how many.
-    GetAttribute { place: Place, name: CString, buffer: Buffer, flags: i32 },
+    /// (Places of attributes are in boxes, so that millions of other operations take less.)
+    GetAttribute { place: Box<Place>, name: CString, buffer: Buffer, flags: i32 },
     /// `fsetxattr`, `setxattr`, `lsetxattr`; `create` is `XATTR_CREATE` or `XATTR_REPLACE`.
-    SetAttribute { place: Place, name: CString, value: Buffer, create: i32, flags: i32 },
+    SetAttribute { place: Box<Place>, name: CString, value: Buffer, create: i32, flags: i32 },
     /// `flistxattr`, `listxattr`, `llistxattr`: bytes of the names, each ended by NUL; an empty buffer asks how many.
     ListAttributes { place: Place, buffer: Buffer, flags: i32 },
     /// `fremovexattr`, `removexattr`, `lremovexattr`.

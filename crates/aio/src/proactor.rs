@@ -205,6 +205,11 @@ impl<D: Driver, C> Proactor<D, C> {
         self.held - self.given_up + self.told.len()
     }
 
+    /// Whether it wants more operations: as many wait already as can run, so that it does not idle while it gets more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.running + self.waits >= 2 * self.most_running()
+    }
+
     /// How many of them run.
     #[must_use]
     pub fn running(&self) -> usize {

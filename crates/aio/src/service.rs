@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::cell::{Cell, Continuation, Message, Request};
+use crate::cell::{Begun, Cell, Message, Request, Then};
 use crate::crew;
 use crate::done::Done;
 use crate::driver::ring::{Ring, RingOptions};
@@ -192,23 +192,30 @@ impl Shared {
 
     /// Ends what came after the progress thread had ended.
     fn refuse(&self) {
-        self.inbox.take(|cell| {
-            let Some(Message::Submit(Request { work, then, .. })) = cell.begin() else { return };
-            let op = match work {
-                Work::Op(op) => Some(op),
-                Work::Machine(_) => None,
-            };
-            self.count_end();
-            let done = Done::new(Err(atta_entry::Errno(libc::ESHUTDOWN)), op);
-            match then {
-                Some(then) => executor::run(move || then(done)),
-                None => {
-                    if let Some(waiter) = cell.end(done) {
-                        wake(waiter);
-                    }
-                }
+        self.inbox.take(|letter| {
+            let cell = letter.node();
+            if let Begun::Message(Message::Submit(Request { work, .. }), then) = cell.begin(false) {
+                self.end_unbegun(cell, work, then, libc::ESHUTDOWN);
             }
         });
+    }
+
+    /// Ends an operation that nobody has begun with.
+    fn end_unbegun(&self, cell: &Cell, work: Work, then: Then, errno: i32) {
+        let op = match work {
+            Work::Op(op) => Some(op),
+            Work::Machine(_) => None,
+        };
+        self.count_end();
+        let done = Done::new(Err(atta_entry::Errno(errno)), op);
+        match then {
+            Then::Apart(then) | Then::Inline(then) => executor::run(move || then(done)),
+            Then::Cell => {
+                if let Some(waiter) = cell.end(done) {
+                    wake(waiter);
+                }
+            }
+        }
     }
 
     fn ended(&self) -> u64 {
@@ -323,7 +330,7 @@ impl Service {
     /// # Errors
     /// Nothing was submitted: see [`Refused`].
     pub fn submit(&self, work: impl Into<Work>, call: Call) -> Result<Pending, Refused> {
-        let (cell, shared) = self.submit_request(work.into(), call, None, false)?;
+        let (cell, shared) = self.submit_request(work.into(), call, Then::Cell)?;
         Ok(Pending { cell, shared, is_detached: false })
     }
 
@@ -359,11 +366,10 @@ impl Service {
         &self,
         work: Work,
         call: Call,
-        then: Option<Continuation>,
-        is_inline: bool,
+        then: Then,
     ) -> Result<(Arc<Node<Cell>>, Arc<Shared>), Refused> {
         let work = self.shared.admit(work)?;
-        let (cell, letter) = Cell::new(Request::new(work, call, then, is_inline));
+        let (cell, letter) = Cell::new(Request::new(work, call), then);
         self.shared.send(letter);
         Ok((cell, Arc::clone(&self.shared)))
     }

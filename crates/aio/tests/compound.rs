@@ -333,7 +333,8 @@ fn dress(path: &Path) -> bool {
     let times = fs::FileTimes::new();
     let at = |seconds| UNIX_EPOCH + Duration::new(seconds, 123_456_789);
     let value: Buffer = b"value".to_vec().into();
-    let mut set = Op::SetAttribute { place: place(path), name: c("user.name"), value, create: 0, flags: 0 };
+    let mut set =
+        Op::SetAttribute { place: Box::new(place(path)), name: c("user.name"), value, create: 0, flags: 0 };
     let has_attributes = perform(&mut set).is_ok();
     fs::set_permissions(path, fs::Permissions::from_mode(0o4751)).unwrap();
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
@@ -361,7 +362,7 @@ fn files_go_to_another_file_system() {
             assert_eq!((is.mode(), is.uid(), is.gid()), (was.mode(), was.uid(), was.gid()));
             assert_eq!((is.atime(), is.mtime(), is.mtime_nsec()), (1_000, 2_000, 123_456_789));
             let (name, buffer) = (c("user.name"), Buffer::zeroed(10));
-            let mut get = Op::GetAttribute { place: place(&new), name, buffer, flags: 0 };
+            let mut get = Op::GetAttribute { place: Box::new(place(&new)), name, buffer, flags: 0 };
             assert_eq!(perform(&mut get).is_ok(), has_attributes);
             assert!(fs::read(&new).unwrap() == bytes && !old.exists());
         }

@@ -271,15 +271,20 @@ fn attributes_are_set_and_read() {
             assert_eq!(bench.run(Op::Access { place: place.clone(), mode: libc::R_OK, flags: 0 }), Ok(0));
             let name = || c(format!("user.n{number}"));
             let value = || vec![number as u8; 3].into();
-            let set =
-                Op::SetAttribute { place: place.clone(), name: name(), value: value(), create: 0, flags: 0 };
+            let set = Op::SetAttribute {
+                place: Box::new(place.clone()),
+                name: name(),
+                value: value(),
+                create: 0,
+                flags: 0,
+            };
             if bench.run(set) == Err(Errno(libc::EOPNOTSUPP)) {
                 atta_testkit::skip::skipped("attributes_are_set_and_read", "no extended attributes here");
                 return;
             }
             for (room, told) in [(0, Ok(3)), (3, Ok(3)), (2, Err(Errno(libc::ERANGE)))] {
                 let buffer = Buffer::zeroed(room);
-                let get = Op::GetAttribute { place: place.clone(), name: name(), buffer, flags: 0 };
+                let get = Op::GetAttribute { place: Box::new(place.clone()), name: name(), buffer, flags: 0 };
                 assert_eq!(bench.run(get), told);
             }
             let list = Op::ListAttributes { place: place.clone(), buffer: Buffer::zeroed(100), flags: 0 };

@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use atta_aio::driver::ring::{Ring, RingOptions};
-use atta_aio::{At, Backend, Buffer, Call, Errno, Fd, Op, Options, Pending, Service};
+use atta_aio::{At, Backend, Buffer, Call, Errno, Fd, Limits, Op, Options, Pending, Service};
 use atta_testkit::scratch::Scratch;
 
 /// Longer than anything here takes, and shorter than anybody's patience.
@@ -151,4 +151,86 @@ fn what_is_pending_is_never_said_to_be_more_than_may_be() {
         }
     });
     assert_eq!(service.pending(), 0);
+}
+
+/// A service with one place that is taken by a read of an empty pipe: whatever else is submitted waits. It ends with the writer.
+fn held_up() -> (Service, Pending, std::io::PipeWriter, Arc<OwnedFd>) {
+    let limits = Limits { running: Some(1), ..Limits::default() };
+    let service = Service::new(&Options { limits, ..Options::default() }).unwrap();
+    let (reader, writer) = pipe();
+    let first = service.submit(read(&reader, 1, At::Position), Call::default()).unwrap();
+    // Another one that waits: what comes after both is what the proactor has no use for yet.
+    let second = service.submit(read(&reader, 1, At::Position), Call::default()).unwrap();
+    second.detach();
+    (service, first, writer, reader)
+}
+
+/// Tells when it is dropped, or how often it is held.
+fn watched(held: &Arc<OwnedFd>) -> Op {
+    Op::Sync { fd: held.into(), what: atta_aio::Sync::Data }
+}
+
+#[test]
+fn what_waits_behind_others_ends_at_once_when_it_is_cancelled_or_dropped() {
+    let (service, first, writer, _reader) = held_up();
+    let (held, _held_writer) = pipe();
+    let mut pending: Vec<Pending> =
+        (0..100).map(|_| service.submit(watched(&held), Call::default()).unwrap()).collect();
+    let (told, hears) = mpsc::channel();
+    let with_continuation = {
+        let told = told.clone();
+        let then = move |done: atta_aio::Done| told.send(done.outcome()).unwrap();
+        service.submit_tracked(watched(&held), Call::default(), false, then).unwrap()
+    };
+    assert_eq!(Arc::strong_count(&held), 102);
+    with_continuation.cancel();
+    assert_eq!(hears.recv_timeout(LONG), Ok(Err(Errno(libc::ECANCELED))));
+    for pending in pending.drain(..50) {
+        pending.cancel();
+        let done = pending.wait_timeout(LONG).unwrap();
+        assert_eq!((done.outcome(), done.op().is_some()), (Err(Errno(libc::ECANCELED)), true));
+    }
+    // Those that are dropped let go of what they hold, though the first one has not ended.
+    drop(pending);
+    let until = Instant::now() + LONG;
+    while Arc::strong_count(&held) > 1 {
+        assert!(Instant::now() < until, "{} hold it", Arc::strong_count(&held));
+        std::thread::yield_now();
+    }
+    assert!(!first.has_ended());
+    drop(writer);
+    assert_eq!(first.wait_timeout(LONG).unwrap().outcome(), Ok(0));
+    assert!(service.shutdown(Some(LONG)));
+}
+
+#[test]
+fn whoever_waits_carries_out_what_waits_behind_others() {
+    let (service, first, writer, _reader) = held_up();
+    let scratch = Scratch::new("aio-behind").unwrap();
+    let file = Arc::new(OwnedFd::from(std::fs::File::create(scratch.join("f")).unwrap()));
+    let pending: Vec<_> = (0..10).map(|_| service.submit(watched(&file), Call::default()).unwrap()).collect();
+    for pending in pending {
+        assert_eq!(pending.wait().outcome(), Ok(0));
+    }
+    assert_eq!(service.counts().run_by_waiter, 10);
+    assert!(!first.has_ended());
+    drop(writer);
+    assert!(service.shutdown(Some(LONG)));
+}
+
+#[test]
+fn a_shutdown_and_a_deadline_reach_what_waits_behind_others() {
+    let (service, first, writer, _reader) = held_up();
+    let (held, _held_writer) = pipe();
+    let behind = service.submit(watched(&held), Call::default()).unwrap();
+    // It goes to the proactor, with all before it.
+    let late = Call { within: Some(Duration::from_millis(5)), position: None };
+    let done = service.submit(watched(&held), late).unwrap().wait_timeout(LONG).unwrap();
+    assert_eq!(done.outcome(), Err(Errno(libc::ETIMEDOUT)));
+    let last = service.submit(watched(&held), Call::default()).unwrap();
+    drop(service);
+    for pending in [behind, last, first] {
+        assert_eq!(pending.wait_timeout(LONG).unwrap().outcome(), Err(Errno(libc::ECANCELED)));
+    }
+    drop(writer);
 }

@@ -20,7 +20,8 @@ fn get(
     bcnt: Out<isize>,
     flags: c_int,
 ) -> Result<Ask, Errno> {
-    let op = Op::GetAttribute { place, name: name.copy()?, buffer: value.buffer(size)?, flags };
+    let op =
+        Op::GetAttribute { place: Box::new(place), name: name.copy()?, buffer: value.buffer(size)?, flags };
     Ok(Ask::new(op).answer(Answer::Count(bcnt.there()?)))
 }
 
@@ -32,7 +33,13 @@ fn set(
     create: c_int,
     flags: c_int,
 ) -> Result<Ask, Errno> {
-    let op = Op::SetAttribute { place, name: name.copy()?, value: value.buffer(size)?, create, flags };
+    let op = Op::SetAttribute {
+        place: Box::new(place),
+        name: name.copy()?,
+        value: value.buffer(size)?,
+        create,
+        flags,
+    };
     Ok(Ask::new(op))
 }
 

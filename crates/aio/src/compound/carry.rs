@@ -99,14 +99,25 @@ impl Carry {
         let Some(name) = self.names.last().cloned() else { return self.set_mode(held) };
         self.state = State::Getting;
         let buffer = Buffer::zeroed(ATTRIBUTE_BYTES);
-        Next::Do(Op::GetAttribute { place: Place::file(held.fd(self.from)), name, buffer, flags: 0 })
+        Next::Do(Op::GetAttribute {
+            place: Box::new(Place::file(held.fd(self.from))),
+            name,
+            buffer,
+            flags: 0,
+        })
     }
 
     fn set(&mut self, mut value: Buffer, bytes: u64, held: &Held) -> Next {
         let Some(name) = self.names.pop() else { return self.set_mode(held) };
         self.state = State::Setting;
         value.show(0..bytes as usize);
-        Next::Do(Op::SetAttribute { place: Place::file(held.fd(self.to)), name, value, create: 0, flags: 0 })
+        Next::Do(Op::SetAttribute {
+            place: Box::new(Place::file(held.fd(self.to))),
+            name,
+            value,
+            create: 0,
+            flags: 0,
+        })
     }
 
     fn set_mode(&mut self, held: &Held) -> Next {

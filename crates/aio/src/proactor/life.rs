@@ -58,9 +58,14 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
+    /// How many operations run at a time, at most.
+    pub(super) fn most_running(&self) -> usize {
+        self.limits.running.unwrap_or_else(|| self.driver.depth()).max(1)
+    }
+
     /// Starts what waits, up to the bound.
     pub(super) fn fill(&mut self) {
-        let most = self.limits.running.unwrap_or_else(|| self.driver.depth()).max(1);
+        let most = self.most_running();
         while self.running < most
             && let Some(handle) = self.waiting.pop_front()
         {

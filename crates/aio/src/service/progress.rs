@@ -1,14 +1,16 @@
 //! The progress thread: takes what was submitted, runs its proactor, and tells who is to be told. Who submits is in `service.rs`.
+//! What the proactor has no use for yet stays in the cells that it came in, one behind the other: so it takes no memory besides,
+//! and whoever waits for it may still carry it out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use crate::cell::{Cell, Continuation, Message, Request, Waiter};
+use crate::cell::{Begun, Cell, Continuation, Message, Request, Then, Waiter};
 use crate::done::Done;
 use crate::driver::Driver;
 use crate::executor::{self, Executor};
-use crate::inbox::Node;
+use crate::inbox::{Letter, Node, Queue};
 use crate::patience::Patience;
 use crate::proactor::{Limits, Proactor};
 
@@ -26,6 +28,10 @@ pub(super) struct Progress {
     shared: Arc<Shared>,
     proactor: Proactor<Box<dyn Driver>, Claim>,
     executor: Executor<Done>,
+    /// Operations that the proactor has not been given yet.
+    queue: Queue<Cell>,
+    /// How many cells of the queue were cancelled since it was last swept.
+    cancelled: usize,
     /// Who is to be woken once all that have ended are known to have.
     waiters: Vec<Waiter>,
     is_closing: bool,
@@ -39,7 +45,8 @@ impl Progress {
         executor: Executor<Done>,
     ) -> Self {
         let proactor = Proactor::new(driver, limits);
-        Self { shared, proactor, executor, waiters: Vec::new(), is_closing: false }
+        let (queue, waiters) = (Queue::new(), Vec::new());
+        Self { shared, proactor, executor, queue, cancelled: 0, waiters, is_closing: false }
     }
 
     /// Until the service is closed and nothing is pending.
@@ -52,7 +59,7 @@ impl Progress {
                 patience.was_busy(began, Instant::now());
                 continue;
             }
-            if self.is_closing && self.proactor.pending() == 0 {
+            if self.is_closing && self.proactor.pending() == 0 && self.queue.len() == 0 {
                 // Who submits after this sees it, and ends what nobody else will.
                 self.shared.sleep.go();
                 return self.shared.refuse();
@@ -92,51 +99,111 @@ impl Progress {
         });
         // Whoever waits for several finds all of them, and is not woken for each.
         waiters.drain(..).for_each(wake);
+        self.refill();
         began
+    }
+
+    /// Gives the proactor what waits in the queue, as long as it wants more.
+    fn refill(&mut self) {
+        while !self.proactor.is_full()
+            && let Some(letter) = self.queue.pop()
+        {
+            self.begin(&letter);
+        }
+    }
+
+    /// Gives the proactor an operation of the queue, if nobody else has begun with it.
+    fn begin(&mut self, letter: &Letter<Cell>) {
+        if let Begun::Message(Message::Submit(request), then) = letter.node().begin(false) {
+            self.submit(letter.node(), request, then);
+        }
     }
 
     /// Takes what was submitted. Whether there was anything.
     fn read(&mut self) -> bool {
-        let Self { shared, proactor, is_closing, .. } = self;
+        let shared = Arc::clone(&self.shared);
         if shared.inbox.is_empty() {
             return false;
         }
-        shared.inbox.take(|cell| {
-            // None: whoever waits for it has taken it.
-            let Some(message) = cell.begin() else { return };
-            match message {
-                Message::Submit(request) => submit(proactor, &cell, request),
-                Message::Cancel(cell) => {
-                    if let Some(handle) = cell.handle() {
-                        proactor.cancel(handle);
-                    }
-                }
-                Message::AddPosition(id, offset) => proactor.put_position(id, offset),
-                Message::RemovePosition(id) => proactor.remove_position(id),
-                Message::CancelAll => proactor.cancel_all(),
-                Message::Close => *is_closing = true,
+        shared.inbox.take(|letter| {
+            let is_full = self.queue.len() > 0 || self.proactor.is_full();
+            match letter.node().begin(is_full) {
+                Begun::Message(message, then) => self.heed(letter.node(), message, then),
+                Begun::Stays => self.queue.push(letter),
+                Begun::Gone => {}
             }
         });
+        self.refill();
         true
+    }
+
+    /// Does what a message says.
+    fn heed(&mut self, cell: &Arc<Node<Cell>>, message: Message, then: Then) {
+        match message {
+            Message::Submit(request) => {
+                // Those before it start before it.
+                while let Some(letter) = self.queue.pop() {
+                    self.begin(&letter);
+                }
+                self.submit(cell, request, then);
+            }
+            Message::Cancel(cell) => self.cancel(&cell),
+            Message::AddPosition(id, offset) => self.proactor.put_position(id, offset),
+            Message::RemovePosition(id) => self.proactor.remove_position(id),
+            Message::CancelAll => {
+                while let Some(letter) = self.queue.pop() {
+                    letter.node().cancel();
+                    self.cancel(letter.node());
+                }
+                self.proactor.cancel_all();
+            }
+            Message::Close => self.is_closing = true,
+        }
+    }
+
+    /// Ends an operation before its time.
+    fn cancel(&mut self, cell: &Cell) {
+        if let Some(handle) = cell.handle() {
+            self.proactor.cancel(handle);
+        } else if let Some((work, then)) = cell.begin_cancelled() {
+            self.shared.end_unbegun(cell, work, then, libc::ECANCELED);
+            self.cancelled += 1;
+            self.sweep();
+        }
+    }
+
+    /// Drops what was cancelled from the queue, once that is half of it.
+    fn sweep(&mut self) {
+        if 2 * self.cancelled <= self.queue.len() {
+            return;
+        }
+        for _ in 0..self.queue.len() {
+            if let Some(letter) = self.queue.pop()
+                && letter.node().is_queued()
+            {
+                self.queue.push(letter);
+            }
+        }
+        self.cancelled = 0;
+    }
+
+    /// Submits what was in a cell.
+    fn submit(&mut self, cell: &Arc<Node<Cell>>, request: Request, then: Then) {
+        let terms = request.terms(|| self.proactor.driver().now());
+        let claim = match then {
+            Then::Cell => Claim::Cell(Arc::clone(cell)),
+            Then::Apart(then) => Claim::Apart(then),
+            Then::Inline(then) => Claim::Inline(then),
+        };
+        let handle = self.proactor.submit_unbounded(request.work, terms, claim);
+        cell.set_handle(handle);
+        if request.is_cancelled {
+            self.proactor.cancel(handle);
+        }
     }
 }
 
 /// Wakes somebody. What a program's own waker does in a panic is its own affair.
 pub(super) fn wake(waiter: Waiter) {
     executor::run(|| waiter.wake());
-}
-
-/// Submits what was in a cell.
-fn submit(proactor: &mut Proactor<Box<dyn Driver>, Claim>, cell: &Arc<Node<Cell>>, request: Request) {
-    let terms = request.terms(|| proactor.driver().now());
-    let claim = match (request.then, request.is_inline) {
-        (None, _) => Claim::Cell(Arc::clone(cell)),
-        (Some(then), false) => Claim::Apart(then),
-        (Some(then), true) => Claim::Inline(then),
-    };
-    let handle = proactor.submit_unbounded(request.work, terms, claim);
-    cell.set_handle(handle);
-    if request.is_cancelled {
-        proactor.cancel(handle);
-    }
 }

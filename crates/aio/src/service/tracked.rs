@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Call, Refused, Service, Shared};
-use crate::cell::{Cell, Message};
+use crate::cell::{Cell, Message, Then};
 use crate::done::Done;
 use crate::inbox::Node;
 use crate::proactor::Work;
@@ -28,7 +28,8 @@ impl Service {
         is_inline: bool,
         then: impl FnOnce(Done) + Send + 'static,
     ) -> Result<Tracked, Refused> {
-        let (cell, shared) = self.submit_request(work.into(), call, Some(Box::new(then)), is_inline)?;
+        let to = if is_inline { Then::Inline } else { Then::Apart };
+        let (cell, shared) = self.submit_request(work.into(), call, to(Box::new(then)))?;
         Ok(Tracked { cell, shared })
     }
 }

@@ -277,12 +277,17 @@ impl Site {
             Act::Access { what, mode } => Op::Access { place: self.place(what).0, mode: *mode, flags: 0 },
             Act::GetAttribute { what, name, room } => {
                 let (place, flags) = self.place(what);
-                Op::GetAttribute { place, name: c(name), buffer: Buffer::zeroed(*room), flags }
+                Op::GetAttribute {
+                    place: Box::new(place),
+                    name: c(name),
+                    buffer: Buffer::zeroed(*room),
+                    flags,
+                }
             }
             Act::SetAttribute { what, name, value, create } => {
                 let (place, flags) = self.place(what);
                 let value = value.clone().into();
-                Op::SetAttribute { place, name: c(name), value, create: *create, flags }
+                Op::SetAttribute { place: Box::new(place), name: c(name), value, create: *create, flags }
             }
             Act::ListAttributes { what } => {
                 let (place, flags) = self.place(what);
