@@ -23,6 +23,7 @@
 
 mod attributes;
 mod data;
+mod ending;
 mod file;
 mod handler;
 mod large;
@@ -38,24 +39,25 @@ mod trouble;
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use atta_entry::{Failure, Kind};
+use atta_engine::Reduce;
+use atta_entry::Failure;
+use atta_runtime::{Member, RankError};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 pub use attributes::NotKept;
+pub use ending::Ending;
 pub use roots::Refused;
 pub use totals::Totals;
 
 use crate::digest::Signature;
 use crate::walk::{self, Start};
-use handler::{CopyWorker, Copying, Live, Where};
-use links::Deferred;
+use handler::{CopyWorker, Copying, Live};
 use mirror::Shared;
 use names::Namer;
 use publish::Batch;
 use roots::Target;
-use trouble::{Doing, Trouble};
 
 /// When what was copied is made durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,6 +125,30 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
+/// A rank's place in a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Which it is.
+    pub rank: u32,
+    /// How many there are.
+    pub ranks: u32,
+    /// A number that all ranks of the copy have and no other copy has.
+    pub job: u64,
+}
+
+impl Seat {
+    /// That of a copy on one rank.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self { rank: 0, ranks: 1, job: RandomState::new().hash_one(std::process::id()) }
+    }
+
+    /// A number for a thread that no other one has.
+    fn of_worker(self, index: usize) -> u64 {
+        u64::from(self.rank) << 32 | index as u64
+    }
+}
+
 /// Copies all `sources` to `target`, as `cp -a` does. Returns when all is done, and durable if that was asked for, or
 /// `options.walk.stop` was set.
 ///
@@ -135,116 +161,141 @@ pub fn run(
     target: &[u8],
     options: &Options<'_>,
     watch: &dyn Watch,
-    mut observe: impl FnMut(&Progress),
+    observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
-    let features = options.walk.features;
-    let target = Target::open(target)?;
-    let shared = Shared::new(Namer::new(RandomState::new().hash_one(std::process::id())));
-    let roots = target.roots(sources, &shared, features)?;
-    let top = target.top;
-    let (is_volatile, is_served) = (is_one_of(&top, &[TMPFS, RAMFS]), is_one_of(&top, &[FUSE]));
-    let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
-    let (links, large) = (links::Links::default(), large::LargeFiles::default());
-    let (batch, live) = (Batch::default(), Live::default());
-    let own_uid = own_uid(&top, &shared);
-    let held = handler::held_by_each(options.walk.threads.max(options.walk.cores));
-    let mut copying = Copying {
-        options,
-        watch,
-        roots,
-        shared,
-        links,
-        large,
-        batch,
-        top,
-        is_volatile,
-        is_served,
-        top_identity,
-        features,
-        own_uid,
-        held,
-        live,
-    };
-    let starts = sources.iter().map(|source| Start::new(source.clone())).collect::<Vec<_>>();
-    let began = std::time::Instant::now();
-    let walked = walk::run_handler(&copying, starts, &options.walk, |progress| {
-        observe(&Progress {
-            walk: progress.clone(),
-            files: copying.live.files.load(Ordering::Relaxed),
-            bytes: copying.live.bytes.load(Ordering::Relaxed),
-        });
-    });
-    let mut last = CopyWorker::new(walked.workers.len() as u64, held);
-    copying.conclude(&mut last, walked.stopped);
-    let (mut totals, mut signature) = (last.totals, last.signature);
-    for worker in &walked.workers {
-        totals += &worker.totals;
-        signature.merge(&worker.signature);
+    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.run(observe))
+}
+
+/// A copy that is set up: it is known where everything goes, and nothing has been copied.
+pub struct Copy<'a> {
+    copying: Copying<'a>,
+    sources: &'a [Vec<u8>],
+}
+
+impl<'a> Copy<'a> {
+    /// Looks at SOURCE... and TARGET. On several ranks each does that before any goes on.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn prepare(
+        sources: &'a [Vec<u8>],
+        target: &[u8],
+        options: &'a Options<'a>,
+        watch: &'a dyn Watch,
+        seat: Seat,
+    ) -> Result<Self, Refused> {
+        let features = options.walk.features;
+        let target = Target::open(target)?;
+        let shared = Shared::new(Namer::new(seat.job));
+        let roots = target.roots(sources, &shared, features)?;
+        let (top, path) = (target.top, target.path);
+        let (is_volatile, is_served) = (is_one_of(&top, &[TMPFS, RAMFS]), is_one_of(&top, &[FUSE]));
+        let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
+        let (links, large) = (links::Links::default(), large::LargeFiles::default());
+        let (batch, live) = (Batch::default(), Live::default());
+        let own_uid = own_uid(&top, &shared, seat);
+        let held = handler::held_by_each(options.walk.threads.max(options.walk.cores));
+        let copying = Copying {
+            options,
+            watch,
+            seat,
+            roots,
+            shared,
+            links,
+            large,
+            batch,
+            top,
+            target: path,
+            is_volatile,
+            is_served,
+            top_identity,
+            features,
+            own_uid,
+            held,
+            live,
+        };
+        Ok(Self { copying, sources })
     }
-    // It would be that of a whole copy.
-    let is_whole = totals.failed() == 0 && !walked.stopped;
-    let signature = (options.digest && is_whole).then_some(signature);
-    Ok(Outcome {
-        totals,
-        signature,
-        threads: walked.threads,
-        elapsed: began.elapsed(),
-        stopped: walked.stopped,
-    })
+
+    /// The inode of the directory that everything is put into: the same on all ranks, if they see the same file system.
+    #[must_use]
+    pub fn target_inode(&self) -> u64 {
+        self.copying.top_identity.1
+    }
+
+    /// Runs it on this rank alone: see [`run`](fn@run).
+    pub fn run(self, mut observe: impl FnMut(&Progress)) -> Outcome {
+        let copying = &self.copying;
+        let options = &copying.options.walk;
+        let began = Instant::now();
+        let walked = walk::run_handler(copying, self.starts(), options, |progress| {
+            observe(&copying.progress(progress));
+        });
+        let mut ending = self.ending(walked, began);
+        ending.link_rest();
+        ending.clean();
+        while let Some(depth) = ending.deepest() {
+            ending.close(depth);
+        }
+        ending.end()
+    }
+
+    /// Runs it as one of several ranks, which copy what rank 0 was given. `totals` makes what ranks add up of what this one did
+    /// so far; `observe` also gets the newest sum, on the root. Then [`Member::close`] must be called, and
+    /// [`Ending::settle`].
+    ///
+    /// # Errors
+    /// The fabric or another rank fails.
+    pub fn run_on_ranks<R: Reduce>(
+        self,
+        member: &mut Member<'_, '_, R>,
+        totals: impl Fn(&Progress) -> R,
+        mut observe: impl FnMut(&Progress, Option<R>),
+    ) -> Result<Ending<'a>, RankError> {
+        let copying = &self.copying;
+        let options = &copying.options.walk;
+        let began = Instant::now();
+        let so_far = |profile: &walk::Profile| {
+            let elapsed = began.elapsed();
+            let walk = walk::Progress { elapsed, threads: 0, stopping: None, profile: *profile };
+            totals(&copying.progress(&walk))
+        };
+        let observed = |progress: &walk::Progress, sum| observe(&copying.progress(progress), sum);
+        let walked = walk::run_handler_on_ranks(copying, self.starts(), options, member, so_far, observed)?;
+        Ok(self.ending(walked, began))
+    }
+
+    fn starts(&self) -> Vec<Start> {
+        self.sources.iter().map(|source| Start::new(source.clone())).collect()
+    }
+
+    fn ending(self, walked: walk::Outcome<CopyWorker>, began: Instant) -> Ending<'a> {
+        let index = self.copying.seat.of_worker(walked.workers.len());
+        let worker = CopyWorker::new(index, self.copying.held);
+        Ending { copying: self.copying, walked, worker, began }
+    }
+}
+
+impl std::fmt::Debug for Copy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Copy").field("seat", &self.copying.seat).finish_non_exhaustive()
+    }
 }
 
 impl Copying<'_> {
-    /// Makes a name whose file somebody else was copying.
-    fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
-        let made = match self.link_deferred(worker, deferred) {
-            Ok(made) => made,
-            Err(trouble) => return self.fail(worker, &deferred.at, trouble),
-        };
-        if self.options.digest {
-            let (root, path) = deferred.at.told();
-            let path = handler::below(&path, root.len());
-            self.sign(worker, path, Kind::File, deferred.metadata.size, &made);
-        }
-        let name = deferred.name();
-        let to = self.place(worker, &deferred.mirror, &name);
-        match to {
-            Ok(to) => self.complete(worker, &deferred.at, &to, Kind::File, made),
-            Err(trouble) => self.fail(worker, &deferred.at, trouble),
-        }
-    }
-
-    /// Does what can be done only when everything else is.
-    fn conclude(&mut self, worker: &mut CopyWorker, was_stopped: bool) {
-        let deferred = self.links.take_deferred();
-        if !was_stopped {
-            deferred.iter().for_each(|deferred| self.make_deferred(worker, deferred));
-        }
-        drop(deferred);
-        // While the directory that it is in has not got its times.
-        let ended = self.forget_links();
-        self.publish_rest(worker);
-        self.forget_large(worker);
-        for mirror in self.roots.mirrors() {
-            // A directory that could not be read has its name all the same.
-            self.name_root(worker, mirror);
-        }
-        // They hold the directories of the roots.
-        self.roots.clear();
-        let complete = self.shared.take_complete();
-        self.close(worker, complete);
-        let late = self.shared.take_late();
-        self.close(worker, late);
-        let is_durable = self.is_volatile || self.options.fsync == Fsync::None;
-        let synced = if is_durable { Ok(()) } else { self.sync() };
-        if let Err(errno) = ended.and(synced) {
-            self.fail(worker, &Where::Root(b"TARGET".to_vec()), Trouble::new(Doing::Sync, errno));
+    fn progress(&self, walk: &walk::Progress) -> Progress {
+        Progress {
+            walk: walk.clone(),
+            files: self.live.files.load(Ordering::Relaxed),
+            bytes: self.live.bytes.load(Ordering::Relaxed),
         }
     }
 }
 
 /// Whose what this process makes in a directory is, by a file that nobody can replace before it is looked at.
-fn own_uid(directory: &rustix::fd::OwnedFd, shared: &Shared) -> Option<u32> {
-    let name = shared.namer.of_file(u64::MAX);
+fn own_uid(directory: &rustix::fd::OwnedFd, shared: &Shared, seat: Seat) -> Option<u32> {
+    // No thread has the number.
+    let name = shared.namer.of_file(seat.of_worker(u32::MAX as usize));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR).ok()?;
     // What cannot be removed is found by its name.

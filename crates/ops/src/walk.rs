@@ -195,7 +195,7 @@ pub(crate) fn run_handler<'a, V: Handler>(
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
-    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options);
+    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options, 0);
     let outcome = atta_runtime::run(&job, vec![Task::Feed], &runtime_options(options), |status| {
         observe(&progress(&job, status));
     });
@@ -218,9 +218,21 @@ pub fn run_on_ranks<'a, V: Visit, R: Reduce>(
     options: &'a Options<'a>,
     member: &mut Member<'_, '_, R>,
     totals: impl Fn(&Profile) -> R,
+    observe: impl FnMut(&Progress, Option<R>),
+) -> Result<Outcome<V::Worker>, RankError> {
+    run_handler_on_ranks(visit, starts, options, member, totals, observe)
+}
+
+/// The same for an operation of this crate.
+pub(crate) fn run_handler_on_ranks<'a, V: Handler, R: Reduce>(
+    visit: &'a V,
+    starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
+    options: &'a Options<'a>,
+    member: &mut Member<'_, '_, R>,
+    totals: impl Fn(&Profile) -> R,
     mut observe: impl FnMut(&Progress, Option<R>),
 ) -> Result<Outcome<V::Worker>, RankError> {
-    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options);
+    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options, member.rank());
     let seeds = match (member.rank(), member.runs_tasks()) {
         (0, true) => vec![Task::Feed],
         // Who only hands tasks out cannot take them from the list bit by bit.

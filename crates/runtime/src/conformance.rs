@@ -94,7 +94,7 @@ fn meet(endpoint: &mut dyn Endpoint) -> Result<Meeting<'_>, RankError> {
 
 /// Runs a job to its end; the root looks at what it led to.
 fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
-    let job = Twigs::new(config.seed, endpoint.rank() == Rank::ROOT.0 && endpoint.size() > 1);
+    let job = Twigs::new(config.seed, endpoint.rank(), endpoint.size());
     let seeds = if endpoint.rank() == Rank::ROOT.0 { vec![0] } else { Vec::new() };
     let options = options(&config, &Stop::new());
     let mut wrong = None;
@@ -115,6 +115,9 @@ fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), Str
     let (reason, sum) = closed.map_err(|error| error.to_string())?;
     if job.gave_up.load(Ordering::Relaxed) > 0 {
         return Err("nobody was given anything".to_owned());
+    }
+    if job.strayed.load(Ordering::Relaxed) > 0 {
+        return Err("a task for another rank was done here".to_owned());
     }
     if reason != Reason::Done {
         return Err(format!("it ended as {reason:?}"));
@@ -194,19 +197,24 @@ impl Job for Endless {
     }
 }
 
-/// A tree of tasks that a seed decides: some with many children, some in long chains, some that cannot leave their rank.
+/// A tree of tasks that a seed decides: some with many children, some in long chains, some that cannot leave their rank, and
+/// some that one rank alone is to do.
 struct Twigs {
     parents: Vec<u32>,
+    here: u32,
+    ranks: u32,
     /// Whether no task is over before this rank has given something away.
     waits: bool,
     given: AtomicU32,
     gave_up: AtomicU32,
+    /// Tasks for other ranks that were done here.
+    strayed: AtomicU32,
     /// How often each task was done on this rank.
     done: Vec<AtomicU32>,
 }
 
 impl Twigs {
-    fn new(seed: u64, waits: bool) -> Self {
+    fn new(seed: u64, here: u32, ranks: u32) -> Self {
         let mut random = Random::new(seed);
         let mut parent = |task: u32| match random.below(3) {
             0 => task - 1,
@@ -215,7 +223,9 @@ impl Twigs {
         };
         let parents = (0..TASKS).map(|task| if task < 5 { 0 } else { parent(task) }).collect();
         let done = (0..TASKS).map(|_| AtomicU32::new(0)).collect();
-        Self { parents, waits, given: AtomicU32::new(0), gave_up: AtomicU32::new(0), done }
+        let waits = here == Rank::ROOT.0 && ranks > 1;
+        let [given, gave_up, strayed] = [(); 3].map(|()| AtomicU32::new(0));
+        Self { parents, here, ranks, waits, given, gave_up, strayed, done }
     }
 
     fn children(&self, task: u32) -> impl Iterator<Item = u32> {
@@ -228,7 +238,15 @@ impl Twigs {
 
     /// Most tasks can leave, the first and its children for certain: more than there are threads to hold them.
     fn can_leave(&self, task: u32) -> bool {
-        task % 11 != 7 || self.parents[task as usize] == 0
+        let is_free = task % 11 != 7 && self.home(task) != Some(self.here);
+        is_free || self.parents[task as usize] == 0
+    }
+
+    /// The rank that alone is to do a task: never the first one, which may be one that does none.
+    fn home(&self, task: u32) -> Option<u32> {
+        let is_addressed =
+            task % 7 == 3 && task % 11 != 7 && self.parents[task as usize] != 0 && self.ranks > 1;
+        is_addressed.then(|| 1 + task % (self.ranks - 1))
     }
 
     fn so_far(&self) -> Tally {
@@ -271,7 +289,12 @@ impl Job for Twigs {
         tally.counts[task as usize] += 1;
         tally.deepest = tally.deepest.max(self.depth(task));
         self.done[task as usize].fetch_add(1, Ordering::Relaxed);
-        self.children(task).for_each(|child| queue.push(child));
+        let is_astray = self.home(task).is_some_and(|home| home != self.here);
+        self.strayed.fetch_add(u32::from(is_astray), Ordering::Relaxed);
+        self.children(task).for_each(|child| match self.home(child) {
+            Some(home) if home != self.here => queue.send(home, child),
+            _ => queue.push(child),
+        });
         if self.waits {
             self.wait_for_a_taker(queue);
         }
@@ -342,7 +365,7 @@ mod tests {
 
     #[test]
     fn totals_that_miss_or_repeat_a_task_are_found() {
-        let twigs = Twigs::new(3, false);
+        let twigs = Twigs::new(3, 0, 1);
         let deepest = (0..TASKS).map(|task| twigs.depth(task)).max().unwrap();
         let right = Tally { counts: vec![1; TASKS as usize], deepest };
         assert_eq!(twigs.compare(&right), None);
@@ -360,7 +383,7 @@ mod tests {
 
     #[test]
     fn every_task_has_a_way_from_the_first() {
-        let twigs = Twigs::new(5, false);
+        let twigs = Twigs::new(5, 0, 1);
         let mut seen = vec![0];
         let mut at = 0;
         while let Some(task) = seen.get(at) {

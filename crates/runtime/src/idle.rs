@@ -57,6 +57,11 @@ impl Idle {
         }
     }
 
+    /// Whether there are other ranks.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.has_peers
+    }
+
     /// Wakes the supervising thread.
     pub(crate) fn ring(&self) {
         self.bell.ring();

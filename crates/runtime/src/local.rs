@@ -52,6 +52,12 @@ pub(crate) trait Local {
     /// One must leave and cannot.
     fn take(&self, share: Share) -> Result<Tasks, &'static str>;
 
+    /// The next one that is for a certain rank, and which that is.
+    ///
+    /// # Errors
+    /// It cannot leave.
+    fn next_addressed(&self) -> Result<Option<(u32, Tasks)>, &'static str>;
+
     /// Adds some from another rank.
     ///
     /// # Errors
@@ -66,7 +72,8 @@ impl<J: Job> Local for Shared<'_, J> {
     fn load(&self) -> Load {
         let started = self.started.load(Ordering::Acquire);
         let slots = started.min(self.wanted.load(Ordering::Relaxed)) as u64;
-        let busy = self.idle.busy(|| self.is_empty() && self.outgoing.is_empty()) as u64;
+        let busy = self.idle.busy(|| self.is_empty() && self.outgoing.is_empty() && self.addressed.is_empty())
+            as u64;
         if started == 0 {
             // Nobody runs anything here: what there is waits for other ranks.
             return Load { waiting: self.seeds.len() as u64, running: 0, slots: 0 };
@@ -99,6 +106,17 @@ impl<J: Job> Local for Shared<'_, J> {
             );
         }
         Ok(parcel)
+    }
+
+    fn next_addressed(&self) -> Result<Option<(u32, Tasks)>, &'static str> {
+        let Some((rank, task)) = next(|| self.addressed.steal()) else { return Ok(None) };
+        let mut bytes = Vec::new();
+        if !self.job.pack(&task, None, &mut bytes) {
+            return Err("a task for another rank cannot become bytes (Job::pack)");
+        }
+        self.job.gone(&task);
+        self.outside().hold(-i64::try_from(self.job.weigh(&task)).unwrap_or(i64::MAX));
+        Ok(Some((rank, Tasks { count: 1, bytes: bytes.into() })))
     }
 
     fn accept(&self, tasks: &Tasks) -> Result<(), String> {

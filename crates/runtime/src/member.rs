@@ -271,6 +271,12 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
         while let Some(message) = self.outbox.next() {
             self.send(Rank::ROOT.0, message)?;
         }
+        while let Some((to, tasks)) = local.next_addressed().map_err(RankError::Stuck)? {
+            let now = self.now();
+            // Else the job ends, and nobody does them.
+            let _ = self.engine.address(now, Rank(to), tasks);
+            self.act(local, &totals)?;
+        }
         let now = self.now();
         self.engine.handle_load(now, local.load());
         self.act(local, &totals)?;
@@ -505,6 +511,10 @@ impl Local for Nothing {
 
     fn take(&self, _share: atta_engine::Share) -> Result<atta_engine::Tasks, &'static str> {
         Ok(atta_engine::Tasks { count: 0, bytes: Vec::new().into() })
+    }
+
+    fn next_addressed(&self) -> Result<Option<(u32, atta_engine::Tasks)>, &'static str> {
+        Ok(None)
     }
 
     fn accept(&self, _tasks: &atta_engine::Tasks) -> Result<(), String> {

@@ -111,6 +111,8 @@ pub(crate) struct Shared<'a, J: Job> {
     pub(crate) seeds: Injector<J::Task>,
     /// Tasks that are to leave this rank, where none may stay; the workers do not take them.
     pub(crate) outgoing: Injector<J::Task>,
+    /// Tasks for one rank each, none of them this one.
+    pub(crate) addressed: Injector<(u32, J::Task)>,
     /// Of what a task leads to, so many stay; none: all.
     pub(crate) kept: Option<usize>,
     /// While fewer tasks than this wait, about, workers take the oldest and not the newest.
@@ -201,6 +203,7 @@ impl<'a, J: Job> Shared<'a, J> {
             stealers: deques.iter().map(Worker::stealer).collect(),
             seeds: Injector::new(),
             outgoing: Injector::new(),
+            addressed: Injector::new(),
             kept: peer.and_then(Peer::kept),
             breadth: if peer.is_some() { BREADTH } else { 0 },
             is_wanted: AtomicBool::new(false),

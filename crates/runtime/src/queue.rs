@@ -49,6 +49,19 @@ impl<J: Job> Queue<'_, J> {
         }
     }
 
+    /// Sends a task to the rank that is to do it, which is another one of this job. There it is as any other task: whoever
+    /// wants it done on that rank alone says so by [`Job::pack`].
+    ///
+    /// # Panics
+    /// The job runs on one rank.
+    pub fn send(&mut self, rank: u32, task: J::Task) {
+        assert!(self.shared.idle.has_peers(), "a task for rank {rank}, and there is but one");
+        let bytes = self.shared.job.weigh(&task);
+        self.shared.meter(self.index).hold(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.shared.addressed.push((rank, task));
+        self.shared.idle.ring();
+    }
+
     /// Whether some thread, or another rank, has nothing to do: a reason to cut work finer.
     #[must_use]
     pub fn is_wanted(&self) -> bool {

@@ -13,12 +13,14 @@
 
 use std::time::Duration;
 
-use atta_engine::{Action, Load, Message, Rank, Share, Tasks};
+use atta_engine::{Action, Load, Message, Rank, ScheduleKind, Share, Tasks};
 
 use crate::check::Wrong;
 use crate::process::{NEVER, Process};
+use crate::setup::Setup;
 use crate::task::{self, Task};
 use crate::traffic;
+use crate::tree::{below, mix};
 use crate::work::{After, Running};
 use crate::world::{World, what};
 
@@ -162,12 +164,16 @@ impl World {
         atta_engine::Reduce::merge(&mut self.check.totals, &running.done);
         let (check, pool) = (&mut self.check, &mut process.pool);
         let finishing = process.finishing;
+        let mut addressed = Vec::new();
         let after = running.end(&self.setup, |task| {
             check.created(&task);
-            if !finishing {
-                pool.push_newest(task);
+            match addressee(&self.setup, rank, &task) {
+                _ if finishing => {}
+                Some(to) => addressed.push((to, task)),
+                None => pool.push_newest(task),
             }
         });
+        addressed.into_iter().for_each(|(to, task)| self.address(rank, to, task));
         match after {
             After::More(task) if !finishing => self.begin(rank, thread, task),
             After::More(_) => {}
@@ -178,6 +184,15 @@ impl World {
         if finishing {
             self.finish_engine(rank);
         }
+    }
+
+    /// Sends a task to the rank that is to do it.
+    fn address(&mut self, rank: u32, to: u32, task: Task) {
+        let (now, habits) = (Duration::from_nanos(self.now), self.setup.habits);
+        let count = u32::try_from(task.units(habits.batch_files)).unwrap_or(u32::MAX);
+        let bytes = task::encode(&[task], habits.full_paths).into();
+        self.process(rank).engine.address(now, Rank(to), Tasks { count, bytes });
+        self.act(rank);
     }
 
     fn tell_load(&mut self, rank: u32) {
@@ -316,4 +331,15 @@ impl World {
     pub(crate) fn process(&mut self, rank: u32) -> &mut Process {
         &mut self.processes[rank as usize]
     }
+}
+
+/// Another rank that is to do a new task, if there is one: never the one that hands out tasks and does none.
+fn addressee(setup: &Setup, here: u32, task: &Task) -> Option<u32> {
+    let draw = mix(setup.engine.seed ^ mix(task.seed ^ task.from));
+    let one_in = u64::from(setup.disturbance.addressed_one_in);
+    let to = below(mix(draw), u64::from(setup.ranks)) as u32;
+    let is_wanted = one_in > 0 && draw.is_multiple_of(one_in) && to != here;
+    let has_master =
+        matches!(setup.engine.schedule, ScheduleKind::Centralized | ScheduleKind::CentralizedKeep);
+    (is_wanted && !(has_master && to == 0)).then_some(to)
 }

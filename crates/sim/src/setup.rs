@@ -96,6 +96,8 @@ pub struct Disturbance {
     /// One parcel in so many is delivered twice; 0: none is. No network does that; a protocol that survives it
     /// survives a sender that is not sure.
     pub duplicate_one_in: u32,
+    /// One new task in so many is for a certain rank, which is sent it though it did not ask; 0: none is.
+    pub addressed_one_in: u32,
     /// At this time a rank wants the job to end.
     pub stop: Option<(u64, u32)>,
 }

@@ -45,8 +45,9 @@ impl Scenario {
             count_pairs: false,
             events_most: EVENTS_MOST,
         };
-        // The last to be drawn, since it came last: so older seeds mean what they meant.
+        // The last to be drawn, since they came last: so older seeds mean what they meant, but for these.
         setup.habits.breadth_units = pick(random, &[0, 0, 4, 64]);
+        setup.disturbance.addressed_one_in = pick(random, &[0, 0, 1, 2, 9]);
         Self { seed, setup }
     }
 
@@ -175,6 +176,7 @@ fn draw_disturbance(random: &mut Random, ranks: u32) -> Disturbance {
         slow_factor: 1 + draw(random, 10),
         random_costs: draw(random, 2) == 0,
         duplicate_one_in: 0,
+        addressed_one_in: 0,
         stop: (draw(random, 12) == 0).then_some(stop),
     }
 }

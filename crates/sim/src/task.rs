@@ -45,7 +45,7 @@ impl Task {
         Node { seed: self.seed, files: self.files, depth: self.depth }
     }
 
-    fn units(&self, batch: u64) -> u64 {
+    pub(crate) fn units(&self, batch: u64) -> u64 {
         match self.kind {
             Kind::Directory => 1,
             Kind::Files => self.files.div_ceil(batch),

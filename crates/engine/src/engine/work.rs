@@ -1,4 +1,4 @@
-//! Finding work and giving it: requests, parcels, and those who wait for some. Whom to ask is the schedule's choice, how
+//! Finding work and giving it: requests, parcels, those who wait for some, and tasks that one rank alone is to do. Whom to ask is the schedule's choice, how
 //! much to give the split's.
 
 use core::time::Duration;
@@ -23,11 +23,7 @@ impl<R: Reduce> Engine<R> {
         let tasks_none = tasks.count == 0;
         if !tasks_none && self.phase == Phase::Running {
             self.unregister(to);
-            self.counts.parcels_given += 1;
-            self.counts.tasks_given += u64::from(tasks.count);
-            self.detector.sent(to);
-            let sequence = self.parcels.give(to);
-            self.send(to, Message::Parcel { sequence, answer, tasks });
+            self.hand_over(to, answer, tasks);
         } else if answer {
             self.refuse(to, wait);
         }
@@ -37,6 +33,25 @@ impl<R: Reduce> Engine<R> {
             self.load = Load { waiting: 0, running: self.load.running.max(1), ..self.load };
         }
         self.react(now);
+    }
+
+    /// Gives another rank tasks that it is to do itself, though it did not ask. Until now the driver has counted them as
+    /// waiting. False: the job ends, and nobody does them.
+    pub fn address(&mut self, now: Duration, to: Rank, tasks: Tasks) -> bool {
+        if self.phase != Phase::Running {
+            return false;
+        }
+        self.hand_over(to, false, tasks);
+        self.react(now);
+        true
+    }
+
+    fn hand_over(&mut self, to: Rank, answer: bool, tasks: Tasks) {
+        self.counts.parcels_given += 1;
+        self.counts.tasks_given += u64::from(tasks.count);
+        self.detector.sent(to);
+        let sequence = self.parcels.give(to);
+        self.send(to, Message::Parcel { sequence, answer, tasks });
     }
 
     fn unregister(&mut self, rank: Rank) {

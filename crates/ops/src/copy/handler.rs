@@ -26,7 +26,7 @@ use super::publish::{Batch, Ready};
 use super::roots::Roots;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
-use super::{Fsync, Options, Watch};
+use super::{Fsync, Options, Seat, Watch};
 use crate::digest::{Element, Signature};
 use crate::walk::directory::{Directory, Held};
 use crate::walk::kernel::{self, Features, retry};
@@ -47,6 +47,7 @@ pub(crate) fn held_by_each(threads: usize) -> usize {
 pub(crate) struct Copying<'a> {
     pub(crate) options: &'a Options<'a>,
     pub(crate) watch: &'a dyn Watch,
+    pub(crate) seat: Seat,
     pub(crate) roots: Roots,
     pub(crate) shared: Arc<Shared>,
     pub(crate) links: Links,
@@ -54,6 +55,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) batch: Batch,
     /// TARGET, or where it is made.
     pub(crate) top: Arc<OwnedFd>,
+    /// Its path, for messages.
+    pub(crate) target: Vec<u8>,
     /// The target keeps nothing when the machine goes down.
     pub(crate) is_volatile: bool,
     /// The target is a file system in user space.
@@ -77,6 +80,7 @@ pub(crate) struct Live {
 
 /// What one thread of a copy keeps.
 pub(crate) struct CopyWorker {
+    /// Of all ranks' threads.
     pub(crate) index: u64,
     pub(crate) held: Held,
     pub(crate) mover: Mover,
@@ -377,7 +381,7 @@ impl Handler for Copying<'_> {
     const IS_SLOW: bool = true;
 
     fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(index as u64, self.held)
+        CopyWorker::new(self.seat.of_worker(index), self.held)
     }
 
     fn root(&self, directory: &Arc<Directory>) {

@@ -1,11 +1,15 @@
 //! Files so large that several threads copy parts of them. Whoever plans one opens it on both sides and cuts it into chunks; any
-//! thread may take one; the last one done looks whether the source is what it was, and completes the copy.
+//! thread of any rank may take some; on the rank that planned it, the last one done looks whether the source is what it was, and
+//! completes the copy.
 //!
 //! ```text
-//!   entry ─▶ plan: open, create, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? attributes, name
-//!                  ▲                                                    │ changed, for the first time
-//!                  └────────────────────────────────────────────────────┘
+//!   entry ─▶ plan: open, create, cut ─▶ chunks, halved until one is left ─▶ the last: unchanged? attributes, name
+//!                  ▲                          │ on another rank:    ▲              │
+//!                  │                          └─▶ copied, durable ──┘ ended        │
+//!                  └─────────────────────── changed, for the first time ───────────┘
 //! ```
+
+mod task;
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -13,9 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use atta_entry::{Errno, Metadata};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::CWD;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags};
 
+use super::Fsync;
 use super::attributes;
 use super::data::Way;
 use super::file::{Made, Place, Source, is_same, look, open, remove, settled};
@@ -24,8 +29,10 @@ use super::mirror::Mirror;
 use super::publish::Ready;
 use super::trouble::{Doing, Trouble};
 use crate::digest::{Element, Hash, Piece, PieceValue, merge};
-use crate::walk::kernel::retry;
+use crate::walk::directory::Directory;
+use crate::walk::kernel::{self, retry};
 use crate::walk::visit::{Here, Tasks};
+use task::{Came, Chunks, Task, Version};
 
 /// The smallest chunk: some milliseconds of work.
 const CHUNK_LEAST: u64 = 8 << 20;
@@ -33,9 +40,6 @@ const CHUNK_MOST: u64 = 1 << 30;
 // There are never more than 2^20 chunks.
 /// So many chunks of a file for each thread, about, so that all end at the same time.
 const CHUNKS_PER_THREAD: u64 = 4;
-/// What a task is, in its first byte.
-const PLAN: u8 = b'P';
-const CHUNK: u8 = b'C';
 
 /// Files that are being copied in chunks.
 #[derive(Debug, Default)]
@@ -54,7 +58,6 @@ struct Large {
     source: OwnedFd,
     file: OwnedFd,
     before: Metadata,
-    chunk: u64,
     /// Chunks that are not done.
     left: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
@@ -62,20 +65,6 @@ struct Large {
     values: Mutex<Vec<Option<PieceValue>>>,
     /// Whether it changed when it was copied the first time.
     is_again: bool,
-}
-
-/// A task, as bytes.
-struct Task;
-
-impl Task {
-    /// A file of a directory, or a root, by its whole path.
-    fn plan(name: &[u8], is_again: bool) -> Vec<u8> {
-        [&[PLAN, u8::from(is_again)], name].concat()
-    }
-
-    fn chunk(file: u64, index: u64) -> Vec<u8> {
-        [&[CHUNK][..], &file.to_le_bytes(), &index.to_le_bytes()].concat()
-    }
 }
 
 impl Copying<'_> {
@@ -90,7 +79,8 @@ impl Copying<'_> {
 
     /// Bytes in a chunk of a file: a power of two.
     fn chunk_of(&self, bytes: u64) -> u64 {
-        let threads = self.options.walk.threads.max(self.options.walk.cores) as u64;
+        let threads =
+            self.options.walk.threads.max(self.options.walk.cores) as u64 * u64::from(self.seat.ranks);
         let auto = (bytes / (CHUNKS_PER_THREAD * threads.max(1))).next_power_of_two();
         let chunk = self.options.chunk.unwrap_or(auto.clamp(CHUNK_LEAST, CHUNK_MOST));
         // A file may have any size, and hardly any bytes.
@@ -99,7 +89,8 @@ impl Copying<'_> {
 
     /// Leaves a large file to whoever has nothing else to do.
     pub(crate) fn plan_later(&self, here: Option<Here<'_>>, name: &[u8], tasks: &mut Tasks) {
-        push(here, Task::plan(name, false), tasks);
+        let name = CString::new(name).unwrap_or_default();
+        push(here.map(|here| here.directory), &Task::Plan { name, is_again: false }, tasks);
     }
 
     /// Does a task of a large file.
@@ -110,10 +101,8 @@ impl Copying<'_> {
         task: &[u8],
         tasks: &mut Tasks,
     ) {
-        match task.split_first() {
-            Some((&PLAN, rest)) => {
-                let Some((is_again, name)) = rest.split_first() else { return };
-                let (name, is_again) = (CString::new(name).unwrap_or_default(), *is_again != 0);
+        match Task::decode(task) {
+            Some(Task::Plan { name, is_again }) => {
                 let (at, here) = match here {
                     Ok(None) => (Where::Root(name.as_bytes().to_vec()), None),
                     Ok(Some(here)) => (Where::In(Arc::clone(here.directory), name.clone()), Some(here)),
@@ -127,12 +116,9 @@ impl Copying<'_> {
                     self.fail(worker, &at, trouble);
                 }
             }
-            Some((&CHUNK, rest)) => {
-                let (numbers, _) = rest.as_chunks::<8>();
-                let &[file, index] = numbers else { return };
-                self.chunk(worker, u64::from_le_bytes(file), u64::from_le_bytes(index), here, tasks);
-            }
-            _ => {}
+            Some(Task::Chunks(chunks)) => self.chunks(worker, here, chunks, tasks),
+            Some(Task::Ended { file, chunk, came }) => self.ended(worker, file, chunk, came, tasks),
+            None => {}
         }
     }
 
@@ -146,17 +132,7 @@ impl Copying<'_> {
         is_again: bool,
         tasks: &mut Tasks,
     ) -> Result<(), Trouble> {
-        let (from, mirror, own) = match here {
-            Some(here) => {
-                let mirror = Mirror::of(here.directory).ok_or(Trouble::new(Doing::Create, Errno::STALE))?;
-                (Source { directory: here.descriptor.as_fd(), name }, mirror, name.clone())
-            }
-            None => {
-                let root = self.roots.find(name.as_bytes());
-                let root = root.ok_or(Trouble::new(Doing::Create, Errno::STALE))?;
-                (Source { directory: CWD, name }, Arc::clone(&root.parent), root.name.clone())
-            }
-        };
+        let (from, mirror, own) = self.both_sides(here, name)?;
         let source = open(from)?;
         let before = settled(&source)?;
         if before.kind() != atta_entry::Kind::File {
@@ -183,7 +159,20 @@ impl Copying<'_> {
             remove(&to, &made);
             return Err(Trouble::new(Doing::Write, errno));
         }
+        let copy = kernel::stat_descriptor(&file).map_err(|errno| Trouble::new(Doing::Create, errno));
+        let copy = copy.inspect_err(|_| remove(&to, &made))?;
         let chunks = before.size.div_ceil(chunk).max(1);
+        let number = self.large.next.fetch_add(1, Ordering::Relaxed);
+        let all = Chunks {
+            rank: self.seat.rank,
+            file: number,
+            first: 0,
+            count: chunks,
+            bytes: chunk,
+            version: Version::new(&before, copy.inode),
+            name: name.clone(),
+            temporary: temporary.clone(),
+        };
         let large = Large {
             at: at.clone(),
             mirror: Arc::clone(&mirror),
@@ -192,66 +181,128 @@ impl Copying<'_> {
             source,
             file,
             before,
-            chunk,
             left: AtomicU64::new(chunks),
             trouble: Mutex::default(),
             values: Mutex::new(vec![None; usize::try_from(chunks).unwrap_or(usize::MAX)]),
             is_again,
         };
-        let number = self.large.next.fetch_add(1, Ordering::Relaxed);
         self.large.lock().insert(number, Arc::new(large));
-        // The newest is done first.
-        (0..chunks).rev().for_each(|index| push(here, Task::chunk(number, index), tasks));
+        push(here.map(|here| here.directory), &Task::Chunks(all), tasks);
         Ok(())
     }
 
-    fn chunk(
+    /// A file's source, where its copy goes, and the name that it gets there.
+    fn both_sides<'h>(
         &self,
-        worker: &mut CopyWorker,
-        number: u64,
-        index: u64,
-        here: Result<Option<Here<'_>>, Errno>,
-        tasks: &mut Tasks,
-    ) {
-        let Some(large) = self.large.lock().get(&number).cloned() else { return };
-        if large.trouble().is_none()
-            && let Err(trouble) = self.move_chunk(worker, &large, index)
-        {
-            large.set_trouble(trouble);
-        }
-        if large.left.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return;
-        }
-        self.large.lock().remove(&number);
-        match self.complete_large(worker, &large) {
-            Ok(()) => {}
-            Err(Trouble::Changed) if !large.is_again => {
-                let name = match &large.at {
-                    Where::Root(path) => path.as_slice(),
-                    Where::In(_, name) => name.as_bytes(),
-                    Where::Itself(_) => return,
-                };
-                push(here.ok().flatten(), Task::plan(name, true), tasks);
+        here: Option<Here<'h>>,
+        name: &'h CString,
+    ) -> Result<(Source<'h>, Arc<Mirror>, CString), Trouble> {
+        let unknown = Trouble::new(Doing::Create, Errno::STALE);
+        match here {
+            Some(here) => {
+                let mirror = Mirror::of(here.directory).ok_or(unknown)?;
+                Ok((Source { directory: here.descriptor.as_fd(), name }, mirror, name.clone()))
             }
-            Err(trouble) => self.fail(worker, &large.at, trouble),
+            None => {
+                let root = self.roots.find(name.as_bytes()).ok_or(unknown)?;
+                Ok((Source { directory: CWD, name }, Arc::clone(&root.parent), root.name.clone()))
+            }
         }
     }
 
-    fn move_chunk(&self, worker: &mut CopyWorker, large: &Large, index: u64) -> Result<(), Trouble> {
-        let start = index * large.chunk;
-        let end = (start + large.chunk).min(large.before.size);
-        let has_holes = large.before.allocated_bytes() < large.before.size;
+    /// Copies one chunk, and leaves the others to whoever is next.
+    fn chunks(
+        &self,
+        worker: &mut CopyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        mut chunks: Chunks,
+        tasks: &mut Tasks,
+    ) {
+        let directory = here.ok().flatten().map(|here| here.directory);
+        while let Some(rest) = chunks.split() {
+            // The newest is done first: the one that follows the chunk at hand.
+            push(directory, &Task::Chunks(rest), tasks);
+        }
+        let (file, chunk) = (chunks.file, chunks.first);
+        if chunks.rank != self.seat.rank {
+            let came = here
+                .map_err(|errno| Trouble::new(Doing::Open, errno))
+                .and_then(|here| self.chunk_for_another(worker, here, &chunks));
+            return tasks.push_to(chunks.rank, Task::Ended { file, chunk, came }.encode());
+        }
+        let Some(large) = self.large.lock().get(&file).cloned() else { return };
+        let came = match large.trouble() {
+            Some(trouble) => Err(trouble),
+            None => self.move_chunk(worker, large.source.as_fd(), large.file.as_fd(), &chunks),
+        };
+        self.ended(worker, file, chunk, came, tasks);
+    }
+
+    /// Copies a chunk of a file that another rank has planned. It is durable when that rank hears of it, whose own sync would
+    /// not reach it.
+    fn chunk_for_another(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, chunks: &Chunks) -> Came {
+        let (from, mirror, own) = self.both_sides(here, &chunks.name)?;
+        let source = open(from)?;
+        if !chunks.version.is_of(&look(&source)?) {
+            return Err(Trouble::Changed);
+        }
+        let to = self.place(worker, &mirror, &own)?;
+        let failed = |errno| Trouble::new(Doing::Write, errno);
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = retry(|| rustix::fs::openat(&to.directory, &chunks.temporary, flags, Mode::empty()));
+        let file = file.map_err(failed)?;
+        if kernel::stat_descriptor(&file).map_err(failed)?.inode != chunks.version.inode {
+            return Err(failed(Errno::STALE));
+        }
+        let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), chunks)?;
+        if self.options.fsync != Fsync::None && !self.is_volatile {
+            retry(|| rustix::fs::fdatasync(&file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+        }
+        Ok(value)
+    }
+
+    fn move_chunk(
+        &self,
+        worker: &mut CopyWorker,
+        source: BorrowedFd<'_>,
+        file: BorrowedFd<'_>,
+        chunks: &Chunks,
+    ) -> Came {
+        let range = chunks.range();
+        let (start, end) = (range.start, range.end);
         let mut piece = self.options.digest.then(|| Piece::at(start));
-        let way = Way { has_holes, hasher: piece.as_mut().map(Piece::hasher) };
-        let came = worker.mover.copy(large.source.as_fd(), large.file.as_fd(), start..end, way)?;
+        let way = Way { has_holes: chunks.version.has_holes, hasher: piece.as_mut().map(Piece::hasher) };
+        let came = worker.mover.copy(source, file, range, way)?;
         self.live.bytes.fetch_add(came - start, Ordering::Relaxed);
         if came < end {
             return Err(Trouble::Changed);
         }
-        if let Some(piece) = piece {
-            large.set_value(index, piece.value());
+        Ok(piece.and_then(|piece| piece.value()))
+    }
+
+    /// A chunk of a file of this rank has ended; the last one completes the copy.
+    fn ended(&self, worker: &mut CopyWorker, file: u64, chunk: u64, came: Came, tasks: &mut Tasks) {
+        let Some(large) = self.large.lock().get(&file).cloned() else { return };
+        match came {
+            Ok(value) => large.set_value(chunk, value),
+            Err(trouble) => large.set_trouble(trouble),
         }
-        Ok(())
+        if large.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        self.large.lock().remove(&file);
+        match self.complete_large(worker, &large) {
+            Ok(()) => {}
+            Err(Trouble::Changed) if !large.is_again => {
+                let (directory, name) = match &large.at {
+                    Where::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
+                    Where::In(directory, name) => (Some(directory), name.clone()),
+                    Where::Itself(_) => return,
+                };
+                push(directory, &Task::Plan { name, is_again: true }, tasks);
+            }
+            Err(trouble) => self.fail(worker, &large.at, trouble),
+        }
     }
 
     /// All chunks are done: looks whether it is a copy, and publishes it.
@@ -343,9 +394,9 @@ impl Large {
     }
 }
 
-fn push(here: Option<Here<'_>>, task: Vec<u8>, tasks: &mut Tasks) {
-    match here {
-        Some(here) => tasks.push_in(here.directory, task),
-        None => tasks.push(task),
+fn push(directory: Option<&Arc<Directory>>, task: &Task, tasks: &mut Tasks) {
+    match directory {
+        Some(directory) => tasks.push_in(directory, task.encode()),
+        None => tasks.push(task.encode()),
     }
 }

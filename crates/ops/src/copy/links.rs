@@ -196,13 +196,29 @@ impl Copying<'_> {
 
     fn links_directory(&self) -> Result<OwnedFd, Errno> {
         let name = self.shared.namer.of_directory(c"");
-        retry(|| rustix::fs::mkdirat(&self.top, &name, Mode::RWXU))?;
-        kernel::open_directory_at(&self.top, &name)
+        match retry(|| rustix::fs::mkdirat(&self.top, &name, Mode::RWXU)) {
+            // Another rank was quicker.
+            Err(Errno::EXIST) if self.seat.ranks > 1 => {}
+            made => made?,
+        }
+        let opened = kernel::open_directory_at(&self.top, &name)?;
+        let found = kernel::stat_descriptor(&opened)?;
+        let is_private = found.mode & 0o777 == 0o700 && self.own_uid.is_none_or(|own| own == found.uid);
+        if is_private { Ok(opened) } else { Err(Errno::STALE) }
     }
 
-    /// Removes the links' directory.
+    /// Removes the links' directory, whichever rank made it.
     pub(crate) fn forget_links(&self) -> Result<(), Errno> {
-        let Some(Ok(known)) = self.links.directory.get() else { return Ok(()) };
+        let others = || {
+            let name = self.shared.namer.of_directory(c"");
+            kernel::open_directory_at(&self.top, &name).ok().filter(|_| self.seat.ranks > 1)
+        };
+        let found = match self.links.directory.get() {
+            Some(Ok(_)) => None,
+            Some(Err(_)) | None => others(),
+        };
+        let own = self.links.directory.get().and_then(|directory| directory.as_ref().ok());
+        let Some(known) = own.or(found.as_ref()) else { return Ok(()) };
         loop {
             let names = kernel::names_of(known, NAMES_AT_ONCE)?;
             if names.is_empty() {

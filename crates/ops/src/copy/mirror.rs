@@ -195,11 +195,15 @@ impl Shared {
         if nameless.is_empty() { Vec::new() } else { std::mem::take(&mut *nameless) }
     }
 
-    /// Takes those that are complete only when all is done, the deepest first: one without rights bars what is below it.
-    pub(crate) fn take_late(&self) -> Vec<Complete> {
-        let mut late = std::mem::take(&mut *lock(&self.late));
-        late.sort_by_key(|complete| std::cmp::Reverse(complete.target.depth()));
-        late
+    /// Of those that are complete only when all is done, how deep the deepest is.
+    pub(crate) fn deepest_late(&self) -> Option<u32> {
+        lock(&self.late).iter().map(|complete| complete.target.depth()).max()
+    }
+
+    /// Takes those that are so deep or deeper. One without rights bars what is below it: so the deepest are to come first.
+    pub(crate) fn take_late(&self, depth: u32) -> Vec<Complete> {
+        let mut late = lock(&self.late);
+        late.extract_if(.., |complete| complete.target.depth() >= depth).collect()
     }
 }
 
@@ -245,7 +249,10 @@ mod tests {
         drop(task);
         assert!(shared.take_complete().is_empty(), "a has no rights, b is held by the file");
         drop(mirror);
-        assert_eq!((shared.take_complete().len(), shared.take_late().len()), (1, 1));
+        assert_eq!(
+            (shared.take_complete().len(), shared.deepest_late(), shared.take_late(1).len()),
+            (1, Some(1), 1)
+        );
         assert!(Mirror::of(&root(c"/other")).is_none());
     }
 

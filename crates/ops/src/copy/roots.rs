@@ -76,7 +76,7 @@ impl Roots {
 /// TARGET, opened: the directory that things are put into, and the name that a single one gets there.
 pub(crate) struct Target {
     pub(crate) top: Arc<OwnedFd>,
-    path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     name: Option<CString>,
 }
 

@@ -22,9 +22,43 @@ pub(crate) enum Doing {
     OpenDirectory,
     MakeLink,
     MakeSpecial,
+    Clean,
 }
 
+/// All of them: their places here are their numbers.
+const ALL: [Doing; 18] = [
+    Doing::Open,
+    Doing::Read,
+    Doing::ReadExtended,
+    Doing::ReadLink,
+    Doing::Create,
+    Doing::Write,
+    Doing::SetOwner,
+    Doing::SetExtended,
+    Doing::SetMode,
+    Doing::SetTimes,
+    Doing::Sync,
+    Doing::Rename,
+    Doing::Link,
+    Doing::MakeDirectory,
+    Doing::OpenDirectory,
+    Doing::MakeLink,
+    Doing::MakeSpecial,
+    Doing::Clean,
+];
+
 impl Doing {
+    /// For another rank.
+    pub(crate) fn number(self) -> u8 {
+        let at = ALL.iter().position(|doing| *doing == self);
+        at.and_then(|at| u8::try_from(at).ok()).unwrap_or_default()
+    }
+
+    /// From another rank.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        ALL.get(usize::from(number)).copied()
+    }
+
     /// The words for it, as in `cannot WORDS: PATH`: the path is the source's.
     pub(crate) const fn operation(self) -> Operation {
         Operation::Custom(match self {
@@ -45,6 +79,7 @@ impl Doing {
             Self::OpenDirectory => "open the copied directory",
             Self::MakeLink => "make the link",
             Self::MakeSpecial => "make the special file",
+            Self::Clean => "remove the job's own directory in",
         })
     }
 }
@@ -69,5 +104,19 @@ impl Trouble {
             Self::Failed(doing, errno) => (doing.operation(), errno),
             Self::Changed => (Operation::ReadUnchanged, Errno::AGAIN),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_tried_survives_being_a_number() {
+        for doing in ALL {
+            assert_eq!(Doing::of_number(doing.number()), Some(doing));
+        }
+        assert_eq!(ALL.len(), Doing::Clean as usize + 1, "each is there");
+        assert_eq!(Doing::of_number(ALL.len() as u8), None);
     }
 }

@@ -37,6 +37,8 @@ const DESCRIPTORS_RESERVED: u64 = 128;
 pub(crate) struct WalkJob<'a, V: Handler> {
     pub(crate) visit: &'a V,
     pub(crate) options: &'a Options<'a>,
+    /// This rank.
+    pub(crate) rank: u32,
     pub(crate) roots: Roots,
     /// What the caller wants walked, as far as it has not been taken.
     pub(crate) starts: Mutex<Box<dyn Iterator<Item = Start> + Send + 'a>>,
@@ -68,6 +70,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
         visit: &'a V,
         starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
         options: &'a Options<'a>,
+        rank: u32,
     ) -> Self {
         let threads_max = options.threads.max(options.cores);
         // Beside the reserve each thread has a watch on itself, and may write a shard under two descriptors.
@@ -77,6 +80,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
         Self {
             visit,
             options,
+            rank,
             roots: Roots::default(),
             starts: Mutex::new(starts),
             counters: (0..threads_max).map(|_| CachePadded::default()).collect(),
@@ -219,7 +223,7 @@ impl<V: Handler> WalkJob<'_, V> {
         self.visit.task(&mut worker.visit, here, &own.bytes, &mut worker.tasks);
         // A task has no directory to leave out; the next entry must not inherit the wish.
         worker.tasks.pruned = false;
-        push_own(&mut worker.tasks, queue);
+        push_own(self.rank, &mut worker.tasks, queue);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
     }
 }
@@ -273,6 +277,9 @@ impl<V: Handler> Job for WalkJob<'_, V> {
     }
 
     fn pack(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+        if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
+            return false;
+        }
         task::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
     }
 
@@ -309,7 +316,10 @@ impl<V: Handler> FindRoot for WalkJob<'_, V> {
     }
 }
 
-/// Moves the tasks that the caller gave back to the pool.
-pub(crate) fn push_own<V: Handler>(tasks: &mut Tasks, queue: &mut Queue<'_, WalkJob<'_, V>>) {
-    tasks.pushed.drain(..).for_each(|own| queue.push(Task::Own(own)));
+/// Moves the tasks that the caller gave back to the pool, or to the ranks that they are for.
+pub(crate) fn push_own<V: Handler>(here: u32, tasks: &mut Tasks, queue: &mut Queue<'_, WalkJob<'_, V>>) {
+    tasks.pushed.drain(..).for_each(|own| match own.to {
+        Some(to) if to != here => queue.send(to, Task::Own(own)),
+        _ => queue.push(Task::Own(own)),
+    });
 }

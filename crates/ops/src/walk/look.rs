@@ -243,7 +243,7 @@ impl<V: Handler> WalkJob<'_, V> {
             self.visit.entry(&mut worker.visit, Some(here), &entry, &mut worker.tasks);
             entries += 1;
             bytes = u64::saturating_add(bytes, if kind == Kind::File { entry.size() } else { 0 });
-            push_own(&mut worker.tasks, queue);
+            push_own(self.rank, &mut worker.tasks, queue);
             let pruned = std::mem::take(&mut worker.tasks.pruned);
             if kind == Kind::Directory && descend && !pruned {
                 let (parent, name) = (Arc::clone(directory), CString::from(name.name));
@@ -280,7 +280,7 @@ impl<V: Handler> WalkJob<'_, V> {
         };
         self.visit.entry(&mut worker.visit, None, &entry, &mut worker.tasks);
         self.counters[worker.index].entries(1, if kind == Kind::File { metadata.size } else { 0 });
-        push_own(&mut worker.tasks, queue);
+        push_own(self.rank, &mut worker.tasks, queue);
         let pruned = std::mem::take(&mut worker.tasks.pruned);
         kind == Kind::Directory && !pruned
     }

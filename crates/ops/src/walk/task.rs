@@ -10,6 +10,7 @@
 //! S  the last root to be looked at: listed name below it + 1: u32, name
 //! U  a task of the caller's own: length: u32, bytes
 //! O  ... that belongs to the directory that the last D named
+//! A  the next U or O is for one rank alone: u32
 //! ```
 //!
 //! Roots are named by their paths: each rank numbers them for itself. Devices and mounts have other numbers on other hosts,
@@ -129,6 +130,10 @@ pub(crate) fn pack(
             put(names.bytes(), out);
         }
         Task::Own(own) => {
+            if let Some(to) = own.to {
+                out.push(b'A');
+                out.extend_from_slice(&to.to_le_bytes());
+            }
             out.push(if own.directory.is_some() { b'O' } else { b'U' });
             put(&own.bytes, out);
         }
@@ -207,6 +212,7 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
     let mut tasks = Vec::new();
     let mut root: Option<u32> = None;
     let mut directory: Option<Arc<Directory>> = None;
+    let mut to: Option<u32> = None;
     while let Some(tag) = reader.byte() {
         let here = || directory.clone().ok_or("a task without a directory");
         let no_root = "a task without a root";
@@ -234,9 +240,10 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
                 tasks.push(Task::Look { directory: here()?, names });
             }
             b'S' => tasks.push(Task::Start { root: root.ok_or(no_root)?, below: reader.target()? }),
-            b'U' => tasks.push(Task::Own(Own { directory: None, bytes: reader.bytes()?.to_vec() })),
-            b'O' => {
-                tasks.push(Task::Own(Own { directory: Some(here()?), bytes: reader.bytes()?.to_vec() }));
+            b'A' => to = Some(reader.number()?),
+            b'U' | b'O' => {
+                let directory = if tag == b'O' { Some(here()?) } else { None };
+                tasks.push(Task::Own(Own { to: to.take(), directory, bytes: reader.bytes()?.to_vec() }));
             }
             _ => return Err("an unknown task"),
         }
@@ -350,8 +357,8 @@ mod tests {
         vec![
             Task::Enter { parent: below.clone(), name: c"c".into(), target: Some(b"really/here".to_vec()) },
             Task::Look { directory: below, names },
-            Task::Own(Own { directory: None, bytes: b"own".to_vec() }),
-            Task::Own(Own { directory: Some(root.clone()), bytes: b"within".to_vec() }),
+            Task::Own(Own { to: Some(3), directory: None, bytes: b"own".to_vec() }),
+            Task::Own(Own { to: None, directory: Some(root.clone()), bytes: b"within".to_vec() }),
             Task::Enter { parent: root.clone(), name: c"d".into(), target: None },
         ]
     }
@@ -429,6 +436,7 @@ mod tests {
         assert_eq!(target.as_deref(), Some(b"really/here".as_slice()));
         assert_eq!((names.len(), own.bytes.as_slice()), (1, b"own".as_slice()));
         assert!(own.directory.is_none() && within.directory.is_some() && within.bytes == b"within");
+        assert_eq!((own.to, within.to), (Some(3), None));
     }
 
     #[test]

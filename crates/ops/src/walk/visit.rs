@@ -147,6 +147,8 @@ pub struct Tasks {
 /// A task of the caller's own, and the directory that it belongs to, if it does.
 #[derive(Debug)]
 pub(crate) struct Own {
+    /// The rank that is to do it; none: any.
+    pub(crate) to: Option<u32>,
     pub(crate) directory: Option<Arc<Directory>>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -154,12 +156,17 @@ pub(crate) struct Own {
 impl Tasks {
     /// Adds a task: opaque bytes that [`Visit::task`] will get, on any thread.
     pub fn push(&mut self, task: impl Into<Vec<u8>>) {
-        self.pushed.push(Own { directory: None, bytes: task.into() });
+        self.pushed.push(Own { to: None, directory: None, bytes: task.into() });
     }
 
     /// The same, for a task that needs this directory.
     pub(crate) fn push_in(&mut self, directory: &Arc<Directory>, bytes: Vec<u8>) {
-        self.pushed.push(Own { directory: Some(Arc::clone(directory)), bytes });
+        self.pushed.push(Own { to: None, directory: Some(Arc::clone(directory)), bytes });
+    }
+
+    /// The same, for a task that this rank alone is to do, on any of its threads.
+    pub(crate) fn push_to(&mut self, rank: u32, bytes: Vec<u8>) {
+        self.pushed.push(Own { to: Some(rank), directory: None, bytes });
     }
 
     /// Says that the directory that was just given shall not be entered.

@@ -1,0 +1,146 @@
+//! What is done when no task is left on any rank: names that had to wait, the job's own directory, the last attributes, the last
+//! sync. It copies nothing by itself.
+//!
+//! ```text
+//!   all ranks: links that waited, what waits to be durable ─▶ the first: the job's directory goes, roots get their names
+//!     ─▶ all: directories that come late, the deepest of all ranks first ─▶ all: the last sync ─▶ the first: totals
+//! ```
+
+use std::time::Instant;
+
+use atta_entry::Kind;
+use atta_runtime::{Meeting, RankError};
+
+use super::handler::{CopyWorker, Copying, Where, below};
+use super::links::Deferred;
+use super::trouble::{Doing, Trouble};
+use super::{Fsync, Outcome};
+use crate::walk;
+
+/// A copy on one rank whose tasks are done.
+pub struct Ending<'a> {
+    pub(super) copying: Copying<'a>,
+    pub(super) walked: walk::Outcome<CopyWorker>,
+    /// What is done from here on.
+    pub(super) worker: CopyWorker,
+    pub(super) began: Instant,
+}
+
+impl std::fmt::Debug for Ending<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ending").field("seat", &self.copying.seat).finish_non_exhaustive()
+    }
+}
+
+impl Ending<'_> {
+    /// Does all of it together with the other ranks, up to [`end`](Self::end).
+    ///
+    /// # Errors
+    /// The fabric fails.
+    pub fn settle(&mut self, meeting: &mut Meeting<'_>) -> Result<(), RankError> {
+        self.link_rest();
+        meet(meeting)?;
+        if self.copying.seat.rank == 0 {
+            self.clean();
+        }
+        meet(meeting)?;
+        loop {
+            let own = self.deepest().map_or(0, |depth| depth + 1);
+            let deeper = |one: &[u8], other: &[u8]| one.max(other).to_vec();
+            let deepest = meeting.gather(own.to_be_bytes().to_vec(), deeper)?;
+            let said = meeting.tell(deepest)?;
+            let deepest = said.try_into().map_or(0, u32::from_be_bytes);
+            let Some(depth) = deepest.checked_sub(1) else { return Ok(()) };
+            self.close(depth);
+        }
+    }
+
+    /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
+    pub(super) fn link_rest(&mut self) {
+        let Self { copying, walked, worker, .. } = self;
+        let deferred = copying.links.take_deferred();
+        if !walked.stopped {
+            deferred.iter().for_each(|deferred| copying.make_deferred(worker, deferred));
+        }
+        drop(deferred);
+        copying.publish_rest(worker);
+        copying.forget_large(worker);
+    }
+
+    /// Removes what the job has made for itself, before the directory that it is in gets its times.
+    pub(super) fn clean(&mut self) {
+        let Self { copying, worker, .. } = self;
+        if let Err(errno) = copying.forget_links() {
+            copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
+        }
+        for mirror in copying.roots.mirrors() {
+            // A directory that could not be read has its name all the same.
+            copying.name_root(worker, mirror);
+        }
+    }
+
+    /// How deep the deepest directory is that waits for its attributes.
+    pub(super) fn deepest(&mut self) -> Option<u32> {
+        // They hold the directories of the roots.
+        self.copying.roots.clear();
+        let complete = self.copying.shared.take_complete();
+        self.copying.close(&mut self.worker, complete);
+        self.copying.shared.deepest_late()
+    }
+
+    /// Gives attributes to the directories that are so deep or deeper.
+    pub(super) fn close(&mut self, depth: u32) {
+        let late = self.copying.shared.take_late(depth);
+        self.copying.close(&mut self.worker, late);
+    }
+
+    /// Makes all of it durable, and says what there is: of this rank.
+    #[must_use]
+    pub fn end(mut self) -> Outcome {
+        let Self { copying, worker, .. } = &mut self;
+        let needs_none = copying.is_volatile || copying.options.fsync == Fsync::None;
+        let synced = if needs_none { Ok(()) } else { copying.sync() };
+        if let Err(errno) = synced {
+            copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Sync, errno));
+        }
+        let Self { copying, walked, worker, began } = self;
+        let (mut totals, mut signature) = (worker.totals, worker.signature);
+        for worker in &walked.workers {
+            totals += &worker.totals;
+            signature.merge(&worker.signature);
+        }
+        // It would be that of a whole copy.
+        let is_whole = totals.failed() == 0 && !walked.stopped;
+        let signature = (copying.options.digest && is_whole).then_some(signature);
+        let elapsed = began.elapsed();
+        Outcome { totals, signature, threads: walked.threads, elapsed, stopped: walked.stopped }
+    }
+}
+
+/// Returns when all ranks have come so far.
+fn meet(meeting: &mut Meeting<'_>) -> Result<(), RankError> {
+    let there = meeting.gather(Vec::new(), |_, _| Vec::new())?;
+    meeting.tell(there)?;
+    Ok(())
+}
+
+impl Copying<'_> {
+    /// Makes a name whose file somebody else was copying.
+    fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
+        let made = match self.link_deferred(worker, deferred) {
+            Ok(made) => made,
+            Err(trouble) => return self.fail(worker, &deferred.at, trouble),
+        };
+        if self.options.digest {
+            let (root, path) = deferred.at.told();
+            let path = below(&path, root.len());
+            self.sign(worker, path, Kind::File, deferred.metadata.size, &made);
+        }
+        let name = deferred.name();
+        let to = self.place(worker, &deferred.mirror, &name);
+        match to {
+            Ok(to) => self.complete(worker, &deferred.at, &to, Kind::File, made),
+            Err(trouble) => self.fail(worker, &deferred.at, trouble),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Trees to be copied, and whether a copy is what its source is: in everything that a copy keeps. It copies nothing.
+
+#![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use atta_testkit::oracle::{self, Record};
+use atta_testkit::scratch::Scratch;
+use atta_testkit::{skip, trees};
+
+/// All that a copy must have of an entry: no inode, no device, and of links only which names belong together.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) kind: char,
+    pub(crate) mode: u32,
+    pub(crate) owner: (u32, u32),
+    pub(crate) size: u64,
+    pub(crate) rdev: u64,
+    pub(crate) mtime: (i64, u32),
+    pub(crate) target: Option<Vec<u8>>,
+    /// The first name of the same file.
+    pub(crate) first: Vec<u8>,
+    pub(crate) extended: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) digest: Option<blake3::Hash>,
+    pub(crate) has_holes: bool,
+}
+
+pub(crate) fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
+    let mut firsts: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let mut all = BTreeMap::new();
+    let start = root.as_os_str().as_bytes().len();
+    for (path, record) in oracle::list(root).unwrap() {
+        let below = path[start..].to_vec();
+        let Record { kind, mode, uid, gid, size, blocks, ino, rdev, mtime_sec, mtime_nsec, target, .. } =
+            record;
+        let first = firsts.entry(ino).or_insert_with(|| below.clone()).clone();
+        let path = Path::new(OsStr::from_bytes(&path));
+        let is_data = matches!(kind, 'f' | 'd') && path.as_os_str().len() < 4000;
+        let extended = if is_data { extended(path) } else { BTreeMap::new() };
+        let digest =
+            (kind == 'f' && size < 64 << 20 && is_data).then(|| blake3::hash(&fs::read(path).unwrap()));
+        // What a directory takes is the file system's affair.
+        let size = if kind == 'd' { 0 } else { size };
+        let has_holes = kind == 'f' && blocks * 512 < size;
+        let (owner, mtime) = ((uid, gid), (mtime_sec, mtime_nsec));
+        let facts =
+            Facts { kind, mode, owner, size, rdev, mtime, target, first, extended, digest, has_holes };
+        all.insert(below, facts);
+    }
+    all
+}
+
+fn extended(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let (mut names, mut value) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
+    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names
+        .map(|name| {
+            let bytes = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
+            (name.to_vec(), value[..bytes].to_vec())
+        })
+        .collect()
+}
+
+/// Both trees are the same in everything.
+pub(crate) fn assert_same(source: &Path, target: &Path) {
+    let (one, other) = (facts(source), facts(target));
+    let names = |all: &BTreeMap<Vec<u8>, Facts>| {
+        all.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&one), names(&other));
+    for (name, facts) in &one {
+        assert_eq!(facts, &other[name], "{}", String::from_utf8_lossy(name));
+    }
+}
+
+/// Hostile names, odd times, all kinds, attributes, and some depth.
+pub(crate) fn hostile(scratch: &Scratch) -> PathBuf {
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    trees::kinds(&tree.join("kinds"), &scratch.join("outside")).unwrap();
+    trees::hostile_names(&tree.join("names")).unwrap();
+    trees::times(&tree.join("times")).unwrap();
+    trees::random(&tree.join("random"), 7, 400).unwrap();
+    trees::chain(&tree.join("deep"), 300, b"0123456789").unwrap();
+    trees::flat(&tree.join("flat"), 500).unwrap();
+    fs::create_dir(tree.join("attributes")).unwrap();
+    for (name, attribute, length) in
+        [("one", "user.one", 1), ("large", "user.large", 3000), ("none", "user.none", 0)]
+    {
+        let path = tree.join("attributes").join(name);
+        fs::write(&path, name).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&path, attribute, &vec![7; length], flags).unwrap();
+        rustix::fs::setxattr(path.parent().unwrap(), attribute, b"directory", flags).unwrap();
+    }
+    if skip::is_root() {
+        std::os::unix::fs::chown(tree.join("attributes/one"), Some(12345), Some(54321)).unwrap();
+        fs::set_permissions(tree.join("attributes/one"), fs::Permissions::from_mode(0o6751)).unwrap();
+        trees::unreadable(&tree.join("unreadable")).unwrap();
+    }
+    tree
+}
