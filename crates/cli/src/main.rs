@@ -5,6 +5,7 @@ mod fatal;
 mod figures;
 mod file;
 mod generate;
+mod ranks;
 mod schedule;
 mod signals;
 mod simulate;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use atta_catalog::ShardRecord;
 use atta_engine::{Reason, Reduce};
 use atta_fabric::Endpoint;
-use atta_mpi_loader::{Launcher, Mpi};
+use atta_mpi_loader::Launcher;
 use atta_ops::walk::{self, Outcome, Profile, Progress, Start, Summary, ThreadReport, Totals};
 use atta_runtime::{
     Meeting, Member, RankError, Rate, SpillReport, Stop, Stream, WorkerReport, processor_time,
@@ -29,8 +29,9 @@ use super::report::Whole;
 use super::sink::{RootSide, Sink, SinkWorker};
 use super::{Ended, Run, compile, conclude, give_up, options, root_paths, take};
 use crate::fatal::Fatal;
+use crate::ranks::{self, View, cores_of_this_rank, facts};
 use crate::signals::Signals;
-use crate::{complain, exit, once};
+use crate::{complain, exit};
 
 /// Whole rows of standard output.
 pub(super) const ROWS: Stream = Stream(0);
@@ -39,36 +40,9 @@ pub(super) const FAILURES: Stream = Stream(1);
 /// Names of files with several.
 const LINKS: Stream = Stream(2);
 
-/// Kinds of roots that are told apart in an error: enough to see what is wrong.
-const VIEWS_MAX: usize = 4;
-
 /// Runs this rank's part of the command; returns its exit code. Rank 0's is the command's.
 pub(super) fn run(arguments: &WalkArguments, signals: &Signals, launcher: &Launcher) -> u8 {
-    let joined = atta_mpi_loader::open().and_then(|plugin| plugin.begin(launcher));
-    match joined {
-        Ok(mpi) => on_mpi(arguments, signals, mpi),
-        Err(error) => {
-            once(Some(launcher), || complain(&error.to_string(), Some(&error.hint())));
-            exit::FATAL
-        }
-    }
-}
-
-fn on_mpi(arguments: &WalkArguments, signals: &Signals, mut mpi: Mpi) -> u8 {
-    let rank = mpi.rank();
-    let ended = on_ranks(arguments, signals, &mut mpi);
-    let failed = |error: &dyn std::fmt::Display| {
-        complain(&format!("rank {rank} cannot go on: {error}"), None);
-        exit::FATAL
-    };
-    match ended {
-        Ok(code) => Box::new(mpi).leave().map_or_else(|error| failed(&error), |()| code),
-        Err(error) => {
-            let code = failed(&error);
-            mpi.abort(code.into());
-            code
-        }
-    }
+    ranks::run(launcher, |endpoint| on_ranks(arguments, signals, endpoint))
 }
 
 /// The processor time of this process when the ranks had met: what launching them takes is not the walk's.
@@ -90,9 +64,8 @@ fn on_ranks(
 ) -> Result<u8, RankError> {
     let mut meeting = Meeting::new(endpoint);
     let cores = cores_of_this_rank(&mut meeting)?;
-    let (facts, devices) = facts(arguments);
-    let views =
-        meeting.gather(View::encode(&[View { facts, ranks: 1, first: meeting.rank() }]), View::merge)?;
+    let (facts, devices) = facts(root_paths(arguments));
+    let views = View::gather(facts, &mut meeting)?;
     let size = meeting.size() as usize;
     let root = views.map(|views| begin(arguments, &views, size));
     let verdict = root.as_ref().map(|root| {
@@ -461,106 +434,9 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Cores that this rank may take: those of its own affinity mask, divided among the ranks that have the same ones.
-fn cores_of_this_rank(meeting: &mut Meeting<'_>) -> Result<usize, RankError> {
-    let cores = atta_runtime::cores();
-    let own: Vec<u8> = cores.iter().flat_map(|core| core.to_le_bytes()).collect();
-    let masks = meeting.among_neighbours(&own)?;
-    let overlaps = |mask: &Vec<u8>| {
-        mask.chunks_exact(4)
-            .any(|core| core.try_into().is_ok_and(|core| cores.contains(&u32::from_le_bytes(core))))
-    };
-    let sharing = masks.iter().filter(|mask| overlaps(mask)).count().max(1);
-    Ok((cores.len() / sharing).max(1))
-}
-
-/// What ranks see at the PATHs, as far as it must be the same on all hosts: inode and birth time, or the time of the last
-/// change where the file system tells no birth time. Beside it the devices, which need not be the same.
-fn facts(arguments: &WalkArguments) -> (Vec<String>, Vec<u64>) {
-    let look = |path: Vec<u8>| {
-        let name = atta_entry::escape(&path);
-        match walk::look_at(&path) {
-            Ok(metadata) => {
-                let (how, time) = metadata.btime.map_or(("changed", metadata.mtime), |time| ("born", time));
-                let (seconds, nanoseconds) = (time.seconds, time.nanoseconds);
-                let what = format!("is inode {}, {how} at {seconds}.{nanoseconds:09}", metadata.inode);
-                (format!("{name} {what}"), Some(metadata.device))
-            }
-            Err(errno) => (format!("{name} fails: {errno}"), None),
-        }
-    };
-    let (facts, devices): (Vec<_>, Vec<_>) = root_paths(arguments).into_iter().map(look).unzip();
-    (facts, devices.into_iter().flatten().collect())
-}
-
-/// What some ranks see at the PATHs.
-#[derive(Debug, Serialize, Deserialize)]
-struct View {
-    facts: Vec<String>,
-    ranks: u32,
-    first: u32,
-}
-
-impl View {
-    fn encode(views: &[Self]) -> Vec<u8> {
-        serde_json::to_vec(views).unwrap_or_default()
-    }
-
-    fn decode(bytes: &[u8]) -> Vec<Self> {
-        serde_json::from_slice(bytes).unwrap_or_default()
-    }
-
-    /// Puts those that see the same together. More kinds than will be told are dropped: it is an error already.
-    fn merge(sum: &[u8], more: &[u8]) -> Vec<u8> {
-        let mut views = Self::decode(sum);
-        for other in Self::decode(more) {
-            if let Some(view) = views.iter_mut().find(|view| view.facts == other.facts) {
-                view.ranks += other.ranks;
-                view.first = view.first.min(other.first);
-            } else if views.len() < VIEWS_MAX {
-                views.push(other);
-            }
-        }
-        views.sort_by_key(|view| view.first);
-        Self::encode(&views)
-    }
-
-    /// What is wrong, if ranks do not all see the same.
-    fn differ(views: &[Self]) -> Option<String> {
-        let [first, other, ..] = views else { return None };
-        let at = first.facts.iter().zip(&other.facts).position(|(one, other)| one != other)?;
-        Some(format!(
-            "ranks see different things at a PATH: on rank {} {}; on rank {} {}",
-            first.first, first.facts[at], other.first, other.facts[at]
-        ))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn view(facts: &str, first: u32) -> Vec<u8> {
-        View::encode(&[View { facts: vec![facts.to_owned()], ranks: 1, first }])
-    }
-
-    #[test]
-    fn ranks_that_see_the_same_are_one_view() {
-        let same = View::merge(&view("/a: inode 1", 2), &view("/a: inode 1", 0));
-        let same = View::merge(&same, &view("/a: inode 1", 1));
-        let views = View::decode(&same);
-        assert_eq!((views.len(), views[0].ranks, views[0].first), (1, 3, 0));
-        assert_eq!(View::differ(&views), None);
-        let differs = View::differ(&View::decode(&View::merge(&same, &view("/a: inode 7", 5)))).unwrap();
-        assert!(differs.ends_with("on rank 0 /a: inode 1; on rank 5 /a: inode 7"), "{differs}");
-    }
-
-    #[test]
-    fn many_different_views_stay_few() {
-        let views =
-            (0..50).fold(view("x", 99), |sum, rank| View::merge(&sum, &view(&rank.to_string(), rank)));
-        assert_eq!(View::decode(&views).len(), VIEWS_MAX);
-    }
 
     #[test]
     fn totals_survive_being_bytes() {
