@@ -1,6 +1,7 @@
 //! `atta copy`: sets a copy up, lets it run, and says what was copied and what was not.
 
 mod arguments;
+mod ranks;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -8,7 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use atta_entry::Failure;
-use atta_ops::copy::{self, NotKept, Options, Outcome, Progress, Watch};
+use atta_mpi_loader::Launcher;
+use atta_ops::copy::{self, NotKept, Options, Outcome, Progress, Totals, Watch};
+use atta_ops::digest::Signature;
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
 use indicatif::ProgressBar;
@@ -27,7 +30,10 @@ use crate::{complain, exit};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs the command; returns its exit code.
-pub(crate) fn run(arguments: &CopyArguments, signals: &Signals) -> u8 {
+pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
+    if let Some(launcher) = launcher {
+        return ranks::run(arguments, signals, launcher);
+    }
     match Run::new(arguments) {
         Ok(run) => run.copy(signals),
         Err(refused) => refused.tell(),
@@ -38,8 +44,6 @@ pub(crate) fn run(arguments: &CopyArguments, signals: &Signals) -> u8 {
 struct Run<'a> {
     arguments: &'a CopyArguments,
     failures: Failures,
-    rate: Option<Rate>,
-    rules: Option<walk::Rules>,
 }
 
 /// Tells of what was not copied.
@@ -51,37 +55,61 @@ impl Watch for Told<'_> {
     }
 }
 
+/// What the arguments say, as one of so many ranks sees it.
+struct Setting<'a> {
+    arguments: &'a CopyArguments,
+    rate: Option<Rate>,
+    sources: Vec<Vec<u8>>,
+    target: Vec<u8>,
+}
+
+impl<'a> Setting<'a> {
+    fn new(arguments: &'a CopyArguments, ranks: u32) -> Self {
+        let mut sources: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+        let target = sources.pop().unwrap_or_default();
+        let rate = arguments.iops.map(|iops| Rate::new((iops / ranks).max(1)));
+        Self { arguments, rate, sources, target }
+    }
+
+    fn options(&self, stop: &Stop, cores: Option<usize>) -> Options<'_> {
+        let arguments = self.arguments;
+        let defaults = walk::Options::default();
+        let walk = walk::Options {
+            one_file_system: arguments.one_file_system,
+            birth_time: false,
+            // What is wrong with them was told before.
+            rules: compile(&arguments.rules).ok().flatten(),
+            rate: self.rate.as_ref(),
+            threads: arguments.threads,
+            memory_bytes: arguments.memory / 2,
+            spill_directory: spill_directory(),
+            stop: stop.clone(),
+            cores: cores.unwrap_or(defaults.cores),
+            ..defaults
+        };
+        let digest = arguments.digest == DigestKind::Blake3;
+        Options { walk, fsync: arguments.fsync.into(), digest, chunk: arguments.chunk.bytes() }
+    }
+}
+
 impl<'a> Run<'a> {
     fn new(arguments: &'a CopyArguments) -> Result<Self, Refused> {
         if arguments.paths.iter().any(|path| path.is_empty()) {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
         }
-        let rules = compile(&arguments.rules)?;
+        compile(&arguments.rules)?;
         let failures = Failures::new(arguments.verbose, arguments.errors.as_deref(), None)?;
-        Ok(Self { arguments, failures, rate: arguments.iops.map(Rate::new), rules })
+        Ok(Self { arguments, failures })
     }
 
     fn copy(self, signals: &Signals) -> u8 {
-        let Self { arguments, failures, rate, rules } = self;
-        let stop = Stop::new();
-        let walk = walk::Options {
-            one_file_system: arguments.one_file_system,
-            birth_time: false,
-            rules,
-            rate: rate.as_ref(),
-            threads: arguments.threads,
-            memory_bytes: arguments.memory / 2,
-            spill_directory: spill_directory(),
-            stop: stop.clone(),
-            ..walk::Options::default()
-        };
-        let digest = arguments.digest == DigestKind::Blake3;
-        let options = Options { walk, fsync: arguments.fsync.into(), digest, chunk: arguments.chunk.bytes() };
-        let paths: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
-        let Some((target, sources)) = paths.split_last() else { return exit::USAGE };
+        let Self { arguments, failures } = self;
+        let (stop, setting) = (Stop::new(), Setting::new(arguments, 1));
+        let options = setting.options(&stop, None);
         let mut display = Display::new(arguments);
-        let outcome = copy::run(sources, target, &options, &Told(&failures), |progress| {
+        let told = Told(&failures);
+        let outcome = copy::run(&setting.sources, &setting.target, &options, &told, |progress| {
             if signals.code().is_some() {
                 stop.set();
             }
@@ -89,22 +117,36 @@ impl<'a> Run<'a> {
         });
         display.clear();
         match outcome {
-            Ok(outcome) => conclude(arguments, &failures, &outcome, signals.code()),
-            Err(copy::Refused { what, hint, is_usage }) => {
-                complain(&what, Some(hint));
-                if is_usage { exit::USAGE } else { exit::FATAL }
-            }
+            Ok(outcome) => conclude(arguments, &failures, &outcome.into(), signals.code()),
+            Err(refused) => tell(&refused),
         }
     }
 }
 
+/// Says why nothing is copied.
+fn tell(copy::Refused { what, hint, is_usage }: &copy::Refused) -> u8 {
+    complain(what, Some(hint));
+    if *is_usage { exit::USAGE } else { exit::FATAL }
+}
+
+/// What was copied, by all ranks.
+struct Whole {
+    totals: Totals,
+    signature: Option<Signature>,
+    elapsed: Duration,
+    threads: usize,
+    ranks: u32,
+}
+
+impl From<Outcome> for Whole {
+    fn from(outcome: Outcome) -> Self {
+        let Outcome { totals, signature, threads, elapsed, .. } = outcome;
+        Self { totals, signature, elapsed, threads: threads.len(), ranks: 1 }
+    }
+}
+
 /// Says what was done, and with which code to exit.
-fn conclude(
-    arguments: &CopyArguments,
-    failures: &Failures,
-    outcome: &Outcome,
-    interrupted: Option<u8>,
-) -> u8 {
+fn conclude(arguments: &CopyArguments, failures: &Failures, outcome: &Whole, interrupted: Option<u8>) -> u8 {
     let mut fatal = failures.flush().err();
     let text = if arguments.json {
         format!("{:#}\n", summary(outcome, interrupted.is_some()))
@@ -120,7 +162,7 @@ fn conclude(
     interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }
 
-fn words(outcome: &Outcome, was_interrupted: bool) -> String {
+fn words(outcome: &Whole, was_interrupted: bool) -> String {
     let totals = &outcome.totals;
     let seconds = outcome.elapsed.as_secs_f64();
     let mut text = String::new();
@@ -170,7 +212,7 @@ fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
 }
 
 /// The same for machines.
-fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
+fn summary(outcome: &Whole, was_interrupted: bool) -> Value {
     let totals = &outcome.totals;
     let errors: std::collections::BTreeMap<_, _> =
         totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
@@ -195,7 +237,8 @@ fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
             "hard_links": totals.not_kept.hard_links,
         },
         "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
-        "threads": outcome.threads.len(),
+        "threads": outcome.threads,
+        "ranks": outcome.ranks,
     })
 }
 

@@ -78,16 +78,11 @@ fn main() -> ExitCode {
             }
             walk::run(&walk, &signals, launcher.as_ref())
         }
-        Command::Copy(_) if has_ranks(launcher.as_ref()) => {
-            let hint = "run it without mpirun or srun; it takes all cores of one host";
-            once(launcher.as_ref(), || complain("atta copy runs on one rank", Some(hint)));
-            exit::USAGE
-        }
         Command::Copy(mut copy) => {
             if let Some(matches) = matches.subcommand_matches("copy") {
                 copy.take_rules(matches);
             }
-            copy::run(&copy, &signals)
+            copy::run(&copy, &signals, launcher.as_ref())
         }
         Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";

@@ -4,10 +4,13 @@
 use atta_fabric::Endpoint;
 use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk;
-use atta_runtime::{Meeting, RankError};
+use atta_runtime::{Meeting, RankError, Stream};
 use serde::{Deserialize, Serialize};
 
 use crate::{complain, exit, once};
+
+/// Failures, as `failures.rs` writes them.
+pub(crate) const FAILURES: Stream = Stream(1);
 
 /// Kinds of roots that are told apart in an error: enough to see what is wrong.
 const VIEWS_MAX: usize = 4;

@@ -20,7 +20,7 @@ use atta_ops::walk::{self, BadRule, Features, Options, Progress, Rule, Rules, Su
 use atta_runtime::{Rate, Stop};
 
 pub(crate) use arguments::{ProgressWhen, WalkArguments, in_order};
-pub(crate) use failures::Failures;
+pub(crate) use failures::{Failures, as_bytes as failure_bytes};
 use progress::Display;
 pub(crate) use progress::bar;
 use report::{Report, Whole};

@@ -239,6 +239,12 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
         Ok((self.finishing.unwrap_or(Reason::Failed), self.result.take()))
     }
 
+    /// The fabric, for what the ranks do next together: after [`close`](Self::close).
+    #[must_use]
+    pub fn into_endpoint(self) -> &'e mut dyn Endpoint {
+        self.endpoint
+    }
+
     /// Ends all ranks at once, because this one cannot go on.
     pub fn abort(&mut self, exit_code: i32) {
         self.endpoint.abort(exit_code);

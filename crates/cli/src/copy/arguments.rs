@@ -8,6 +8,7 @@ use atta_ops::walk::Rule;
 use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
 
+use crate::schedule::RankArguments;
 use crate::size::{parse_memory, parse_size};
 use crate::threads::parse_threads;
 use crate::walk::{ProgressWhen, in_order};
@@ -119,6 +120,9 @@ pub(crate) struct CopyArguments {
     /// At most N metadata operations a second on the sources, over all threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How to copy")]
     pub(crate) iops: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) ranks: RankArguments,
 
     /// The rules in the order in which they were given.
     #[arg(skip)]

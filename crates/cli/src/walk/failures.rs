@@ -10,9 +10,9 @@ use atta_entry::Failure;
 use atta_runtime::Outbox;
 
 use super::Refused;
-use super::ranks::FAILURES;
 use crate::fatal::Fatal;
 use crate::file::{create, describe, printable};
+use crate::ranks::FAILURES;
 
 /// Lines printed without --verbose: a broken tree must not bury the summary.
 const LINES_MAX: u64 = 20;
@@ -64,20 +64,12 @@ impl Failures {
     }
 
     pub(crate) fn add(&self, failure: &Failure<'_>) {
-        let mut line = failure.to_string();
-        line.push('\n');
-        let mut row = Vec::new();
-        atta_catalog::failure_row(failure, &mut row);
         match self {
-            Self::Here(inner) => lock(inner).add(line.as_bytes(), &row),
-            Self::Root(outbox) => {
-                let mut bytes = Vec::with_capacity(8 + line.len() + row.len());
-                for part in [line.as_bytes(), &row] {
-                    bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
-                    bytes.extend_from_slice(part);
-                }
-                outbox.push(FAILURES, &bytes);
+            Self::Here(inner) => {
+                let (line, row) = told(failure);
+                lock(inner).add(line.as_bytes(), &row);
             }
+            Self::Root(outbox) => outbox.push(FAILURES, &as_bytes(failure)),
         }
     }
 
@@ -103,6 +95,24 @@ impl Failures {
         let Self::Here(inner) = self else { return Ok(()) };
         lock(inner).flush()
     }
+}
+
+/// A failure as a line, and as a row.
+fn told(failure: &Failure<'_>) -> (String, Vec<u8>) {
+    let mut row = Vec::new();
+    atta_catalog::failure_row(failure, &mut row);
+    (format!("{failure}\n"), row)
+}
+
+/// A failure as [`Failures::receive`] takes it.
+pub(crate) fn as_bytes(failure: &Failure<'_>) -> Vec<u8> {
+    let (line, row) = told(failure);
+    let mut bytes = Vec::with_capacity(8 + line.len() + row.len());
+    for part in [line.as_bytes(), &row] {
+        bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(part);
+    }
+    bytes
 }
 
 impl Inner {

@@ -29,14 +29,12 @@ use super::report::Whole;
 use super::sink::{RootSide, Sink, SinkWorker};
 use super::{Ended, Run, compile, conclude, give_up, options, root_paths, take};
 use crate::fatal::Fatal;
-use crate::ranks::{self, View, cores_of_this_rank, facts};
+use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
 use crate::signals::Signals;
 use crate::{complain, exit};
 
 /// Whole rows of standard output.
 pub(super) const ROWS: Stream = Stream(0);
-/// Failures, as `failures.rs` writes them.
-pub(super) const FAILURES: Stream = Stream(1);
 /// Names of files with several.
 const LINKS: Stream = Stream(2);
 

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and clippy takes its helpers for no tests"
 )]
 
+mod copy;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,0 +1,318 @@
+//! `atta copy` as one of several ranks under an MPI launcher. Rank 0 has the command's files, standard output and standard error;
+//! the others copy, and send it what failed.
+//!
+//! ```text
+//!   meet:   one number for all  ──▶  every rank looks at SOURCE... and TARGET: the same?  ──▶  all are told to go
+//!   copy:   engine and pool on every rank; failures ──▶ rank 0
+//!   settle: links that waited, the last attributes, syncs; totals and late failures of all ──▶ rank 0, which tells
+//! ```
+//!
+//! What is done in which order in the end is not decided here: see `atta_ops::copy`.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use atta_engine::Reduce;
+use atta_entry::{Errno, Failure};
+use atta_fabric::Endpoint;
+use atta_mpi_loader::Launcher;
+use atta_ops::copy::{Copy, NotKept, Outcome, Progress, Refused, Seat, Totals, Watch};
+use atta_ops::digest::Signature;
+use atta_runtime::{Meeting, Member, Outbox, RankError, Stop};
+use serde::{Deserialize, Serialize};
+
+use super::arguments::CopyArguments;
+use super::{Display, Run, Setting, Whole, conclude, tell};
+use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
+use crate::signals::Signals;
+use crate::walk::{Failures, failure_bytes};
+use crate::{complain, exit};
+
+/// Runs this rank's part of the command; returns its exit code. Rank 0's is the command's.
+pub(super) fn run(arguments: &CopyArguments, signals: &Signals, launcher: &Launcher) -> u8 {
+    ranks::run(launcher, |endpoint| on_ranks(arguments, signals, endpoint))
+}
+
+fn on_ranks(
+    arguments: &CopyArguments,
+    signals: &Signals,
+    endpoint: &mut dyn Endpoint,
+) -> Result<u8, RankError> {
+    let mut meeting = Meeting::new(endpoint);
+    let cores = cores_of_this_rank(&mut meeting)?;
+    let (rank, ranks) = (meeting.rank(), meeting.size());
+    let number = (rank == 0).then(|| RandomState::new().hash_one(std::process::id()).to_le_bytes().to_vec());
+    let job = meeting.tell(number)?.try_into().map_or(0, u64::from_le_bytes);
+    let run = match (rank == 0).then(|| Run::new(arguments)).transpose() {
+        Ok(run) => Ok(run),
+        Err(refused) => Err(refused.tell()),
+    };
+    let watch = RankWatch::new(run.as_ref().ok().and_then(Option::as_ref).map(|run| &run.failures));
+    let (stop, setting) = (Stop::new(), Setting::new(arguments, ranks));
+    let options = setting.options(&stop, Some(cores));
+    let seat = Seat { rank, ranks, job };
+    let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &watch, seat);
+    let refused = run.as_ref().err().copied();
+    let copy = match may_go(prepared, refused, &setting, &mut meeting)? {
+        Ok(copy) => copy,
+        Err(code) => return Ok(code),
+    };
+    let part = Here { arguments, signals, stop: &stop, watch: &watch };
+    let part = part.copy(copy, meeting)?;
+    match (run, part) {
+        (Ok(Some(run)), Some(part)) => {
+            run.failures.receive(&part.late);
+            let interrupted = (part.interrupted > 0).then_some(part.interrupted);
+            Ok(conclude(arguments, &run.failures, &part.whole(ranks), interrupted))
+        }
+        _ => Ok(exit::DONE),
+    }
+}
+
+/// Whether all ranks see the same, and may go. Else rank 0 says why not; with which code to exit.
+fn may_go<'a>(
+    prepared: Result<Copy<'a>, Refused>,
+    refused: Option<u8>,
+    setting: &Setting<'_>,
+    meeting: &mut Meeting<'_>,
+) -> Result<Result<Copy<'a>, u8>, RankError> {
+    let (mut seen, _) = facts(setting.sources.clone());
+    seen.push(match &prepared {
+        Ok(copy) => format!("TARGET goes to inode {}", copy.target_inode()),
+        Err(refused) => refused.what.clone(),
+    });
+    let views = View::gather(seen, meeting)?;
+    let code = views.map(|views| match (refused, &prepared, View::differ(&View::decode(&views))) {
+        (Some(code), ..) => code,
+        (None, _, Some(what)) => {
+            let hint = "SOURCE and TARGET must be the same file systems, at the same places, on all ranks";
+            complain(&what, Some(hint));
+            exit::FATAL
+        }
+        (None, Err(refused), None) => tell(refused),
+        (None, Ok(_), None) => exit::DONE,
+    });
+    let said = meeting.tell(code.map(|code| vec![code]))?;
+    Ok(match prepared {
+        Ok(copy) if said == [exit::DONE] => Ok(copy),
+        _ => Err(code.unwrap_or(exit::DONE)),
+    })
+}
+
+/// What a rank has at hand.
+struct Here<'a> {
+    arguments: &'a CopyArguments,
+    signals: &'a Signals,
+    stop: &'a Stop,
+    watch: &'a RankWatch<'a>,
+}
+
+impl Here<'_> {
+    /// Copies with the other ranks; rank 0 gets what all of them have done.
+    fn copy(&self, copy: Copy<'_>, meeting: Meeting<'_>) -> Result<Option<Part>, RankError> {
+        let mut display = (meeting.rank() == 0).then(|| Display::new(self.arguments));
+        let mut member = Member::after(meeting, self.arguments.ranks.config());
+        self.watch.set_outbox(member.outbox());
+        if let Some(failures) = self.watch.root {
+            member.on_stream(Box::new(|_, _, bytes| {
+                failures.receive(bytes);
+            }));
+        }
+        let mut all = Going::default();
+        let ending = copy.run_on_ranks(&mut member, Going::of, |progress, sum| {
+            if self.signals.code().is_some() {
+                self.stop.set();
+            }
+            all = sum.unwrap_or(all);
+            if let Some(display) = &mut display {
+                display.tick(&all.shown(progress));
+            }
+        });
+        let mut ending = ending?;
+        self.watch.keep();
+        // What ranks have done is added up when the rest is done, too.
+        member.close(Going::default())?;
+        let mut meeting = Meeting::new(member.into_endpoint());
+        ending.settle(&mut meeting)?;
+        let own = Part::new(ending.end(), self.signals.code(), self.watch.take());
+        let sum = meeting.gather(own.encode(), Part::merge)?;
+        // Nobody leaves before the first has heard of all.
+        meeting.tell(sum.as_ref().map(|_| Vec::new()))?;
+        if let Some(display) = &mut display {
+            display.clear();
+        }
+        Ok(sum.map(|sum| Part::decode(&sum)))
+    }
+}
+
+/// Tells of what was not copied: here, on rank 0, or sends it there; what fails after the last task comes with the totals.
+struct RankWatch<'a> {
+    root: Option<&'a Failures>,
+    outbox: OnceLock<Outbox>,
+    kept: Mutex<Option<Vec<u8>>>,
+}
+
+impl<'a> RankWatch<'a> {
+    fn new(root: Option<&'a Failures>) -> Self {
+        Self { root, outbox: OnceLock::new(), kept: Mutex::default() }
+    }
+
+    fn set_outbox(&self, outbox: Outbox) {
+        let _ = self.outbox.set(outbox);
+    }
+
+    /// Sends nothing from now on.
+    fn keep(&self) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+
+    fn take(&self) -> Vec<u8> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+}
+
+impl Watch for RankWatch<'_> {
+    fn failure(&self, failure: &Failure<'_>) {
+        if let Some(failures) = self.root {
+            return failures.add(failure);
+        }
+        let bytes = failure_bytes(failure);
+        match (&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner), self.outbox.get()) {
+            (Some(kept), _) => kept.extend(bytes),
+            (None, Some(outbox)) => outbox.push(FAILURES, &bytes),
+            (None, None) => {}
+        }
+    }
+}
+
+/// How far the ranks are: files and bytes copied, entries and bytes found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Going([u64; 4]);
+
+impl Going {
+    fn of(progress: &Progress) -> Self {
+        let found = &progress.walk.profile;
+        Self([progress.files, progress.bytes, found.entries, found.bytes])
+    }
+
+    fn shown(self, here: &Progress) -> Progress {
+        let mut shown = here.clone();
+        let profile = &mut shown.walk.profile;
+        [shown.files, shown.bytes, profile.entries, profile.bytes] = self.0;
+        shown
+    }
+}
+
+impl Reduce for Going {
+    fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.iter().for_each(|number| out.extend(number.to_le_bytes()));
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        let numbers: [[u8; 8]; 4] = numbers.try_into().ok()?;
+        rest.is_empty().then_some(Self(numbers.map(u64::from_le_bytes)))
+    }
+}
+
+/// What ranks have done in the end.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Part {
+    /// Files, bytes, directories, links, special files, hard links, skipped, changed.
+    counts: [u64; 8],
+    not_kept: [u64; 4],
+    failures: Vec<(i32, u64)>,
+    /// None: not wanted, or not all was copied.
+    signature: Option<Vec<u8>>,
+    elapsed_ns: u64,
+    threads: usize,
+    /// The exit code of a signal, if one was caught.
+    interrupted: u8,
+    /// What failed after the last task.
+    late: Vec<u8>,
+}
+
+impl Part {
+    fn new(outcome: Outcome, interrupted: Option<u8>, late: Vec<u8>) -> Self {
+        let Outcome { totals, signature, threads, elapsed, .. } = outcome;
+        let NotKept { owners, set_id_bits, extended, hard_links } = totals.not_kept;
+        let Totals { files, bytes, directories, symlinks, specials, skipped, changed, .. } = totals;
+        let links = totals.hard_links;
+        Self {
+            counts: [files, bytes, directories, symlinks, specials, links, skipped, changed],
+            not_kept: [owners, set_id_bits, extended, hard_links],
+            failures: totals.failures.iter().map(|(errno, count)| (errno.0, *count)).collect(),
+            signature: signature.map(|signature| signature.to_bytes()),
+            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            threads: threads.len(),
+            interrupted: interrupted.unwrap_or(0),
+            late,
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        // Nothing in it can fail to be written.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    fn decode(bytes: &[u8]) -> Self {
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    fn merge(sum: &[u8], more: &[u8]) -> Vec<u8> {
+        let (mut sum, more) = (Self::decode(sum), Self::decode(more));
+        let add = |one: &mut [u64], other: &[u64]| {
+            one.iter_mut().zip(other).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+        };
+        add(&mut sum.counts, &more.counts);
+        add(&mut sum.not_kept, &more.not_kept);
+        for (errno, count) in more.failures {
+            match sum.failures.iter_mut().find(|(known, _)| *known == errno) {
+                Some((_, known)) => *known += count,
+                None => sum.failures.push((errno, count)),
+            }
+        }
+        sum.signature = sum.signature.zip(more.signature).and_then(|(sum, more)| {
+            let mut sum = Signature::from_bytes(&sum)?;
+            sum.merge(&Signature::from_bytes(&more)?);
+            Some(sum.to_bytes())
+        });
+        sum.elapsed_ns = sum.elapsed_ns.max(more.elapsed_ns);
+        sum.threads += more.threads;
+        sum.interrupted = sum.interrupted.max(more.interrupted);
+        sum.late.extend(more.late);
+        sum.encode()
+    }
+
+    fn whole(&self, ranks: u32) -> Whole {
+        let [files, bytes, directories, symlinks, specials, hard_links, skipped, changed] = self.counts;
+        let [owners, set_id_bits, extended, links] = self.not_kept;
+        let not_kept = NotKept { owners, set_id_bits, extended, hard_links: links };
+        let failures = self.failures.iter().map(|(errno, count)| (Errno(*errno), *count)).collect();
+        let totals = Totals {
+            files,
+            bytes,
+            directories,
+            symlinks,
+            specials,
+            hard_links,
+            skipped,
+            changed,
+            not_kept,
+            failures,
+        };
+        let signature = self.signature.as_ref().and_then(|bytes| Signature::from_bytes(bytes));
+        Whole {
+            totals,
+            signature,
+            elapsed: Duration::from_nanos(self.elapsed_ns),
+            threads: self.threads,
+            ranks,
+        }
+    }
+}

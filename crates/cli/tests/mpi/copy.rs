@@ -1,0 +1,152 @@
+//! `atta copy` on real ranks: what one process makes, whatever the schedule; and what is wrong is told once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use atta_testkit::mpi::{self, Mpi};
+use atta_testkit::skip::skipped;
+use atta_testkit::trees;
+use serde_json::Value;
+
+use crate::support::{make_directory, walk};
+use crate::{SCHEDULES, expect_code, mpis, text, three_hosts, tree};
+
+fn alone(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_atta")).arg("copy").args(arguments).output().unwrap()
+}
+
+fn on_ranks(mpi: &Mpi, count: u32, arguments: &[&str]) -> Output {
+    let mut command = mpi.launch(count, Some(&mpi.plugin));
+    command.arg(env!("CARGO_BIN_EXE_atta")).arg("copy").args(arguments).stdin(Stdio::null());
+    mpi::alone(&mut command)
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Everything below a root that a copy keeps, by the path below it.
+fn kept(root: &str) -> BTreeMap<String, Value> {
+    let output = walk(["--format", "ndjson", "-q"]).arg(root).output().unwrap();
+    let rows = output.stdout.split(|byte| *byte == b'\n').filter(|row| !row.is_empty());
+    let kept = rows.map(|row| {
+        let mut row: Value = serde_json::from_slice(row).unwrap();
+        let fields = row.as_object_mut().unwrap();
+        for field in ["inode", "device", "atime", "ctime", "btime", "blocks", "depth"] {
+            fields.remove(field);
+        }
+        // What a directory takes, and how many names it has, is the file system's affair.
+        if fields["kind"] == "directory" {
+            fields.remove("size");
+            fields.remove("nlink");
+        }
+        let mut path = fields.remove("path").unwrap().to_string().replacen(root, "", 1);
+        if let Some(raw) = fields.remove("path_raw") {
+            // Two names may look the same.
+            path.push_str(&raw.as_str().unwrap()[2 * root.len()..]);
+        }
+        if path.contains("hard-outside") {
+            // Its other name is not copied.
+            fields.remove("nlink");
+        }
+        (path, row)
+    });
+    kept.collect()
+}
+
+fn assert_same(source: &BTreeMap<String, Value>, target: &BTreeMap<String, Value>, what: &str) {
+    for (path, row) in source {
+        assert_eq!(target.get(path), Some(row), "{what}: {path}");
+    }
+    assert_eq!(source.len(), target.len(), "{what}");
+}
+
+/// The tree of the other tests, with times that a copy may not lose, and a file of several chunks.
+fn source(name: &str) -> (atta_testkit::scratch::Scratch, String) {
+    let (scratch, tree) = tree(name);
+    trees::times(&make_directory(Path::new(&tree).join("times"))).unwrap();
+    let bytes: Vec<u8> = (0..6_u32 << 18).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(Path::new(&tree).join("large"), bytes).unwrap();
+    (scratch, tree)
+}
+
+#[test]
+fn ranks_copy_what_one_process_copies_under_every_schedule() {
+    let test = "ranks_copy_what_one_process_copies_under_every_schedule";
+    let (scratch, tree) = source("mpi-copy");
+    let place = |name: &str| scratch.join(name).to_str().unwrap().to_owned();
+    let expected = json(&alone(&["--json", &tree, &place("alone")]));
+    let source = kept(&tree);
+    for (index, mpi) in mpis(test).iter().enumerate() {
+        let schedules = SCHEDULES.into_iter().zip([2, 3, 5, 2, 8, 3]).enumerate();
+        // The schedules are the same whatever carries their messages: each MPI has some of them.
+        for (number, (schedule, count)) in schedules.filter(|(number, _)| (number + index) % 2 == 0) {
+            let what = format!("{}: {schedule}, {count} ranks", mpi.version);
+            let target = place(&format!("copy-{number}"));
+            let fsync = ["batch", "none", "file"][number / 2];
+            let arguments =
+                ["--json", "--chunk", "1M", "--fsync", fsync, "--schedule", schedule, &tree, &target];
+            let output = on_ranks(mpi, count, &arguments);
+            expect_code(&output, 0, &what);
+            let summary = json(&output);
+            for field in ["files", "bytes", "directories", "symlinks", "hard_links", "signature", "failed"] {
+                assert_eq!(summary[field], expected[field], "{what}: {field}");
+            }
+            assert_eq!(summary["ranks"], count, "{what}");
+            assert_same(&source, &kept(&target), &what);
+            // What is there has the same bytes.
+            let again = place(&format!("again-{number}"));
+            assert_eq!(json(&alone(&["--json", &target, &again]))["signature"], expected["signature"]);
+            std::fs::remove_dir_all(&target).unwrap();
+            std::fs::remove_dir_all(&again).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_and_what_failed_on_any_rank_is_told_once() {
+    let test = "what_is_refused_and_what_failed_on_any_rank_is_told_once";
+    let (scratch, tree) = source("mpi-copy-failed");
+    let target = make_directory(scratch.join("target"));
+    // Directories where files are to go.
+    for number in 0..10 {
+        std::fs::create_dir_all(target.join(format!("tree/flat/again-{number}/x"))).unwrap();
+    }
+    let (inside, errors) = (format!("{tree}/flat"), scratch.join("errors"));
+    let (target, errors) = (target.to_str().unwrap(), errors.to_str().unwrap());
+    for mpi in mpis(test) {
+        let told = |output: &Output, code, what: &str, times| {
+            expect_code(output, code, what);
+            assert_eq!(text(&output.stderr).matches(what).count(), times, "{}", text(&output.stderr));
+        };
+        told(&on_ranks(mpi, 3, &[&tree, &inside]), 2, "TARGET is in it", 1);
+        told(&on_ranks(mpi, 3, &["/nothing/here", target]), 4, "cannot stat SOURCE", 1);
+        let output = on_ranks(mpi, 3, &["--json", "--errors", errors, &tree, target]);
+        told(&output, 3, "is a directory (EISDIR)", 5);
+        let summary = json(&output);
+        assert_eq!((&summary["failed"], &summary["signature"]), (&Value::from(5), &Value::Null));
+        assert_eq!(std::fs::read_to_string(errors).unwrap().lines().count(), 5);
+    }
+}
+
+#[test]
+fn ranks_of_three_hosts_copy_a_tree_together() {
+    let test = "ranks_of_three_hosts_copy_a_tree_together";
+    let Some(hosts) = three_hosts(test) else { return };
+    let (scratch, tree) = source("mpi-copy-hosts");
+    let source = kept(&tree);
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        let target = scratch.join(format!("copy-{number}"));
+        let target = target.to_str().unwrap();
+        let Some(mut command) = mpi.launch_on(&hosts, 2, Some(&mpi.plugin)) else {
+            skipped(test, &format!("no way to launch on several hosts with {}", mpi.version));
+            continue;
+        };
+        command.arg(env!("CARGO_BIN_EXE_atta")).args(["copy", "--json", "--chunk", "1M", &tree, target]);
+        let output = mpi::alone(command.stdin(Stdio::null()));
+        expect_code(&output, 0, &mpi.version);
+        assert_eq!(json(&output)["ranks"], 6);
+        assert_same(&source, &kept(target), &mpi.version);
+    }
+}
