@@ -1,16 +1,11 @@
 //! Files so large that several threads copy parts of them. Whoever plans one opens it on both sides and cuts it into chunks; any
-//! thread may take one; the last one done looks whether the source is what it was, and completes the copy.
-//!
-//! ```text
-//!   entry ─▶ plan: open, create, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? attributes, name
-//!                  ▲                                                    │ changed, for the first time
-//!                  └────────────────────────────────────────────────────┘
-//! ```
+//! thread may take one; the last one done looks whether the source is what it was, and completes the copy. How is in
+//! `chunks.rs`.
 
-use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
@@ -23,30 +18,17 @@ use super::handler::{CopyWorker, Copying, Where, below};
 use super::mirror::Mirror;
 use super::publish::Ready;
 use super::trouble::{Doing, Trouble};
-use crate::digest::{Element, Hash, Piece, PieceValue, merge};
+use crate::chunks::{Chunks, Cut, LargeTask, UnderWay};
+use crate::digest::{Element, Piece};
 use crate::walk::kernel::retry;
 use crate::walk::visit::{Here, Tasks};
 
-/// The smallest chunk: some milliseconds of work.
-const CHUNK_LEAST: u64 = 8 << 20;
-const CHUNK_MOST: u64 = 1 << 30;
-// There are never more than 2^20 chunks.
-/// So many chunks of a file for each thread, about, so that all end at the same time.
-const CHUNKS_PER_THREAD: u64 = 4;
-/// What a task is, in its first byte.
-const PLAN: u8 = b'P';
-const CHUNK: u8 = b'C';
-
 /// Files that are being copied in chunks.
-#[derive(Debug, Default)]
-pub(crate) struct LargeFiles {
-    known: Mutex<HashMap<u64, Arc<Large>>>,
-    next: AtomicU64,
-}
+pub(crate) type LargeFiles = UnderWay<Large>;
 
 /// One of them.
 #[derive(Debug)]
-struct Large {
+pub(crate) struct Large {
     at: Where,
     mirror: Arc<Mirror>,
     name: CString,
@@ -54,52 +36,24 @@ struct Large {
     source: OwnedFd,
     file: OwnedFd,
     before: Metadata,
-    chunk: u64,
-    /// Chunks that are not done.
-    left: AtomicU64,
-    trouble: Mutex<Option<Trouble>>,
-    /// What its chunks come to, as far as they are done.
-    values: Mutex<Vec<Option<PieceValue>>>,
+    chunks: Chunks,
     /// Whether it changed when it was copied the first time.
     is_again: bool,
-}
-
-/// A task, as bytes.
-struct Task;
-
-impl Task {
-    /// A file of a directory, or a root, by its whole path.
-    fn plan(name: &[u8], is_again: bool) -> Vec<u8> {
-        [&[PLAN, u8::from(is_again)], name].concat()
-    }
-
-    fn chunk(file: u64, index: u64) -> Vec<u8> {
-        [&[CHUNK][..], &file.to_le_bytes(), &index.to_le_bytes()].concat()
-    }
 }
 
 impl Copying<'_> {
     /// Whether a file is copied in chunks.
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
-        metadata.nlink == 1 && metadata.size >= 2 * self.chunk_least()
+        metadata.nlink == 1 && self.cut().is_large(metadata.size)
     }
 
-    fn chunk_least(&self) -> u64 {
-        self.options.chunk.unwrap_or(CHUNK_LEAST)
-    }
-
-    /// Bytes in a chunk of a file: a power of two.
-    fn chunk_of(&self, bytes: u64) -> u64 {
-        let threads = self.options.walk.threads.max(self.options.walk.cores) as u64;
-        let auto = (bytes / (CHUNKS_PER_THREAD * threads.max(1))).next_power_of_two();
-        let chunk = self.options.chunk.unwrap_or(auto.clamp(CHUNK_LEAST, CHUNK_MOST));
-        // A file may have any size, and hardly any bytes.
-        chunk.max((bytes >> 20).next_power_of_two())
+    fn cut(&self) -> Cut {
+        Cut::new(self.options.chunk, &self.options.walk)
     }
 
     /// Leaves a large file to whoever has nothing else to do.
     pub(crate) fn plan_later(&self, here: Option<Here<'_>>, name: &[u8], tasks: &mut Tasks) {
-        push(here, Task::plan(name, false), tasks);
+        LargeTask::Plan { name, is_again: false }.push(here, tasks);
     }
 
     /// Does a task of a large file.
@@ -110,10 +64,9 @@ impl Copying<'_> {
         task: &[u8],
         tasks: &mut Tasks,
     ) {
-        match task.split_first() {
-            Some((&PLAN, rest)) => {
-                let Some((is_again, name)) = rest.split_first() else { return };
-                let (name, is_again) = (CString::new(name).unwrap_or_default(), *is_again != 0);
+        match LargeTask::parse(task) {
+            Some(LargeTask::Plan { name, is_again }) => {
+                let name = CString::new(name).unwrap_or_default();
                 let (at, here) = match here {
                     Ok(None) => (Where::Root(name.as_bytes().to_vec()), None),
                     Ok(Some(here)) => (Where::In(Arc::clone(here.directory), name.clone()), Some(here)),
@@ -127,12 +80,8 @@ impl Copying<'_> {
                     self.fail(worker, &at, trouble);
                 }
             }
-            Some((&CHUNK, rest)) => {
-                let (numbers, _) = rest.as_chunks::<8>();
-                let &[file, index] = numbers else { return };
-                self.chunk(worker, u64::from_le_bytes(file), u64::from_le_bytes(index), here, tasks);
-            }
-            _ => {}
+            Some(LargeTask::Chunk { file, index }) => self.chunk(worker, file, index, here, tasks),
+            None => {}
         }
     }
 
@@ -163,7 +112,7 @@ impl Copying<'_> {
             return Err(Trouble::Changed);
         }
         let to = self.place(worker, &mirror, &own)?;
-        let chunk = self.chunk_of(before.size);
+        let chunk = self.cut().chunk_of(before.size);
         if before.size <= chunk {
             // It is not large any more.
             let made = self.file(worker, from, &to)?;
@@ -183,7 +132,8 @@ impl Copying<'_> {
             remove(&to, &made);
             return Err(Trouble::new(Doing::Write, errno));
         }
-        let chunks = before.size.div_ceil(chunk).max(1);
+        let chunks = Chunks::new(before.size, chunk);
+        let count = chunks.count();
         let large = Large {
             at: at.clone(),
             mirror: Arc::clone(&mirror),
@@ -192,16 +142,10 @@ impl Copying<'_> {
             source,
             file,
             before,
-            chunk,
-            left: AtomicU64::new(chunks),
-            trouble: Mutex::default(),
-            values: Mutex::new(vec![None; usize::try_from(chunks).unwrap_or(usize::MAX)]),
+            chunks,
             is_again,
         };
-        let number = self.large.next.fetch_add(1, Ordering::Relaxed);
-        self.large.lock().insert(number, Arc::new(large));
-        // The newest is done first.
-        (0..chunks).rev().for_each(|index| push(here, Task::chunk(number, index), tasks));
+        self.large.add(large, count, here, tasks);
         Ok(())
     }
 
@@ -213,16 +157,11 @@ impl Copying<'_> {
         here: Result<Option<Here<'_>>, Errno>,
         tasks: &mut Tasks,
     ) {
-        let Some(large) = self.large.lock().get(&number).cloned() else { return };
-        if large.trouble().is_none()
-            && let Err(trouble) = self.move_chunk(worker, &large, index)
-        {
-            large.set_trouble(trouble);
-        }
-        if large.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+        let Some(large) = self.large.find(number) else { return };
+        if !large.chunks.run(|| self.move_chunk(worker, &large, index)) {
             return;
         }
-        self.large.lock().remove(&number);
+        self.large.remove(number);
         match self.complete_large(worker, &large) {
             Ok(()) => {}
             Err(Trouble::Changed) if !large.is_again => {
@@ -231,25 +170,24 @@ impl Copying<'_> {
                     Where::In(_, name) => name.as_bytes(),
                     Where::Itself(_) => return,
                 };
-                push(here.ok().flatten(), Task::plan(name, true), tasks);
+                LargeTask::Plan { name, is_again: true }.push(here.ok().flatten(), tasks);
             }
             Err(trouble) => self.fail(worker, &large.at, trouble),
         }
     }
 
     fn move_chunk(&self, worker: &mut CopyWorker, large: &Large, index: u64) -> Result<(), Trouble> {
-        let start = index * large.chunk;
-        let end = (start + large.chunk).min(large.before.size);
+        let Range { start, end } = large.chunks.range(index);
         let has_holes = large.before.allocated_bytes() < large.before.size;
         let mut piece = self.options.digest.then(|| Piece::at(start));
-        let way = Way { has_holes, hasher: piece.as_mut().map(Piece::hasher) };
+        let way = Way { has_holes, hasher: piece.as_mut() };
         let came = worker.mover.copy(large.source.as_fd(), large.file.as_fd(), start..end, way)?;
         self.live.bytes.fetch_add(came - start, Ordering::Relaxed);
         if came < end {
             return Err(Trouble::Changed);
         }
         if let Some(piece) = piece {
-            large.set_value(index, piece.value());
+            large.chunks.set_value(index, piece.value());
         }
         Ok(())
     }
@@ -267,7 +205,7 @@ impl Copying<'_> {
         self.live.files.fetch_add(1, Ordering::Relaxed);
         if self.options.digest {
             let (root, path) = large.at.told();
-            let digest = large.digest().ok_or(Trouble::Changed)?;
+            let digest = large.chunks.digest().ok_or(Trouble::Changed)?;
             let element = Element {
                 path: below(&path, root.len()),
                 kind: atta_entry::Kind::File,
@@ -284,7 +222,7 @@ impl Copying<'_> {
     }
 
     fn check_and_give(&self, worker: &mut CopyWorker, large: &Large, to: &Place<'_>) -> Result<(), Trouble> {
-        if let Some(trouble) = large.trouble() {
+        if let Some(trouble) = large.chunks.trouble() {
             return Err(trouble);
         }
         let extended = self.extended(worker, &large.source)?;
@@ -303,49 +241,10 @@ impl Copying<'_> {
 impl Copying<'_> {
     /// Takes back what will not be completed.
     pub(crate) fn forget_large(&self, worker: &mut CopyWorker) {
-        let unfinished = std::mem::take(&mut *self.large.lock());
-        for large in unfinished.into_values() {
+        for large in self.large.take_all() {
             if let Ok(to) = self.place(worker, &large.mirror, &large.name) {
                 remove(&to, &Made::temporary(large.temporary.clone()));
             }
         }
-    }
-}
-
-impl LargeFiles {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Large>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Large {
-    fn trouble(&self) -> Option<Trouble> {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_value(&self, index: u64, value: Option<PieceValue>) {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = usize::try_from(index).ok().and_then(|index| values.get_mut(index)) {
-            *place = value;
-        }
-    }
-
-    /// Of all its bytes; none: some chunk has none.
-    fn digest(&self) -> Option<Hash> {
-        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        let values: Option<Vec<PieceValue>> = values.iter().copied().collect();
-        values.filter(|values| values.len() > 1).map(|values| merge(&values))
-    }
-
-    /// The first one counts.
-    fn set_trouble(&self, trouble: Trouble) {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(trouble);
-    }
-}
-
-fn push(here: Option<Here<'_>>, task: Vec<u8>, tasks: &mut Tasks) {
-    match here {
-        Some(here) => tasks.push_in(here.directory, task),
-        None => tasks.push(task),
     }
 }
