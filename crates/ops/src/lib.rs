@@ -8,5 +8,6 @@ mod chunks;
 pub mod copy;
 pub mod digest;
 pub mod generate;
+pub mod sorted;
 pub mod sum;
 pub mod walk;

@@ -33,11 +33,13 @@
 //!
 //! What it does not do: it writes nothing, and does not remember digests from run to run. A file with several names is read once for each.
 
+pub mod check;
 mod handler;
 mod large;
 mod totals;
 
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -59,11 +61,13 @@ pub struct Options<'a> {
     pub chunk: Option<u64>,
     /// Whether directories are entered; else only what starts name is summed up.
     pub enters: bool,
+    /// A file that is left out, by its device and inode: the one that is being written.
+    pub output: Option<(u64, u64)>,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { walk: walk::Options::default(), chunk: None, enters: true }
+        Self { walk: walk::Options::default(), chunk: None, enters: true, output: None }
     }
 }
 
@@ -148,6 +152,12 @@ pub fn run<'a, W: Watch>(
         elapsed: began.elapsed(),
         stopped: walked.stopped,
     }
+}
+
+/// Which file a descriptor refers to, if it is a regular one: for [`Options::output`].
+pub fn regular_file_of(descriptor: impl AsFd) -> Option<(u64, u64)> {
+    let found = walk::kernel::stat_descriptor(descriptor).ok()?;
+    (found.kind() == Kind::File).then_some((found.device, found.inode))
 }
 
 /// The digest of what is read to its end, how many bytes that were, and the signature of a file that has them.

@@ -181,6 +181,10 @@ impl<W: Watch> Handler for Summing<'_, W> {
         if !self.options.enters {
             tasks.prune();
         }
+        if self.options.output.is_some() && entry.metadata.map(identity) == self.options.output {
+            worker.totals.left_out += 1;
+            return;
+        }
         if entry.kind == Kind::File && self.cut.is_large(entry.size()) {
             return LargeTask::Plan { name: entry.name, is_again: false }.push(here, tasks);
         }

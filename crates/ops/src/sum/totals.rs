@@ -17,6 +17,8 @@ pub struct Totals {
     pub symlinks: u64,
     /// FIFOs, sockets and devices.
     pub specials: u64,
+    /// Names of the file that is being written, which is left out.
+    pub left_out: u64,
     /// Files that changed each time they were read.
     pub changed: u64,
     /// Entries that failed, by error; those that changed included.
@@ -44,6 +46,7 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.directories += other.directories;
         self.symlinks += other.symlinks;
         self.specials += other.specials;
+        self.left_out += other.left_out;
         self.changed += other.changed;
         for (errno, count) in &other.failures {
             *self.failures.entry(*errno).or_default() += count;
