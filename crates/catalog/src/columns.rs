@@ -17,13 +17,15 @@ pub enum Columns {
         /// With `target` and `target_raw`, the targets of symbolic links.
         targets: bool,
     },
+    /// As `Full` with targets, and `digest`, the BLAKE3 of each regular file.
+    Digests,
 }
 
 impl Columns {
     /// Whether the columns of the metadata are among them.
     #[must_use]
     pub const fn metadata(self) -> bool {
-        matches!(self, Self::Full { .. })
+        matches!(self, Self::Full { .. } | Self::Digests)
     }
 
     /// Whether `target` and `target_raw` are among them.
@@ -31,7 +33,14 @@ impl Columns {
     pub const fn targets(self) -> bool {
         match self {
             Self::Full { targets } | Self::Lite { targets } => targets,
+            Self::Digests => true,
         }
+    }
+
+    /// Whether `digest` is among them.
+    #[must_use]
+    pub const fn digests(self) -> bool {
+        matches!(self, Self::Digests)
     }
 
     /// The names of the columns, in the order in which a row has them.
@@ -55,6 +64,7 @@ impl Columns {
             Part::Name => true,
             Part::Metadata => self.metadata(),
             Part::Target => self.targets(),
+            Part::Digest => self.digests(),
         })
     }
 }
@@ -68,6 +78,8 @@ enum Part {
     Metadata,
     /// With `targets`.
     Target,
+    /// With [`Columns::Digests`].
+    Digest,
 }
 
 /// One column: its name, and what stands before and after it in a Parquet schema.
@@ -89,7 +101,7 @@ const fn column(name: &'static str, parquet: (&'static str, &'static str), part:
 }
 
 /// Every column in order. `shard::RowGroup` writes them in this order.
-const TABLE: [Column; 18] = [
+const TABLE: [Column; 19] = [
     column("path", TEXT, Part::Name),
     column("path_raw", BYTES_OR_NULL, Part::Name),
     column("kind", TEXT, Part::Name),
@@ -108,6 +120,7 @@ const TABLE: [Column; 18] = [
     column("btime", TIME_OR_NULL, Part::Metadata),
     column("target", TEXT_OR_NULL, Part::Target),
     column("target_raw", BYTES_OR_NULL, Part::Target),
+    column("digest", TEXT_OR_NULL, Part::Digest),
 ];
 
 #[cfg(test)]
@@ -123,5 +136,7 @@ mod tests {
         assert_eq!(full[16..], ["target", "target_raw"]);
         assert_eq!(Columns::Full { targets: false }.names().count(), 16);
         assert_eq!(Columns::Lite { targets: true }.names().count(), 7);
+        let digests: Vec<_> = Columns::Digests.names().collect();
+        assert_eq!((&digests[..18], digests[18]), (&full[..], "digest"));
     }
 }

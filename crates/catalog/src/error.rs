@@ -56,6 +56,25 @@ pub enum Error {
         /// Name of the field that holds them.
         field: &'static str,
     },
+    /// A line of a list of digests is neither `HEX  PATH` nor `BLAKE3 (PATH) = HEX`.
+    DigestLine {
+        /// Number of the line, from 1.
+        line: u64,
+    },
+    /// A file of a catalog could not be opened or read.
+    CatalogOpen {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file of a catalog is not what it should be.
+    CatalogRead {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A shard could not be written: the disk is full, for one.
     ShardWrite {
         /// What the system said.
@@ -111,9 +130,10 @@ impl Error {
 
     fn io_source(&self) -> Option<&io::Error> {
         match self {
-            Self::ListRead { source } | Self::ShardWrite { source } | Self::CatalogWrite { source, .. } => {
-                Some(source)
-            }
+            Self::ListRead { source }
+            | Self::ShardWrite { source }
+            | Self::CatalogOpen { source, .. }
+            | Self::CatalogWrite { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -151,6 +171,15 @@ impl fmt::Display for Error {
             }
             Self::ListHex { line, field } => {
                 write!(f, "list line {line}: {field} is not an even number of hexadecimal digits")
+            }
+            Self::DigestLine { line } => {
+                write!(f, "line {line} is neither 'DIGEST  PATH' nor 'BLAKE3 (PATH) = DIGEST'")
+            }
+            Self::CatalogOpen { path, source } => {
+                write!(f, "cannot read catalog: {}: {}", shown(path), reason(source))
+            }
+            Self::CatalogRead { path, reason } => {
+                write!(f, "cannot read catalog: {}: {reason}", shown(path))
             }
             Self::ShardWrite { source } => write!(f, "cannot write shard: {}", reason(source)),
             Self::ShardEncode { source } => write!(f, "cannot encode shard: {source}"),

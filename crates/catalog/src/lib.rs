@@ -17,6 +17,7 @@
 
 mod calendar;
 mod columns;
+mod digests;
 mod directory;
 mod error;
 mod list;
@@ -27,9 +28,10 @@ mod shard;
 
 pub use calendar::timestamp_into;
 pub use columns::{Columns, SCHEMA_VERSION};
+pub use digests::{CatalogDigests, DigestLines, Digested, digest_line};
 pub use directory::{Catalog, ERRORS_FILE, MANIFEST_FILE, shard_name};
 pub use error::{Error, Result};
 pub use list::{ListReader, Listed, PATH_BYTES_MAX, ROW_BYTES_MAX};
 pub use manifest::{ErrorTotals, Manifest, RootName, ShardRecord};
-pub use rows::{Format, RowWriter, failure_row, header};
+pub use rows::{Format, RowWriter, difference_row, failure_row, header};
 pub use shard::{ROW_GROUP_BYTES, Shard, ShardSummary};

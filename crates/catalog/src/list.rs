@@ -5,8 +5,8 @@
 //! that could lead out of its tree is an error. So is a line-separated list: a name can hold a line end, and a
 //! reader that guesses would act on files that nobody listed.
 
-mod record;
-mod row;
+pub(crate) mod record;
+pub(crate) mod row;
 
 use std::io::{BufRead, Chain, Cursor, ErrorKind, Read};
 

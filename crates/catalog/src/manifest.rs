@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::columns::SCHEMA_VERSION;
 use crate::directory::ERRORS_FILE;
-use crate::lossy::{hex_into, lossy_into};
+use crate::lossy::{from_hex, hex_into, lossy_into};
 use crate::{Columns, ShardSummary};
 
 /// `_manifest.json`. It is written last: a catalog that has one is complete.
@@ -64,6 +64,13 @@ pub struct RootName {
     /// Its bytes in hexadecimal digits, where the text loses something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_raw: Option<String>,
+}
+
+impl RootName {
+    /// Its bytes; none: they are not what digits spell.
+    pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
+        self.path_raw.as_ref().map_or_else(|| Some(self.path.clone().into_bytes()), |digits| from_hex(digits))
+    }
 }
 
 impl From<&[u8]> for RootName {
@@ -129,5 +136,7 @@ mod tests {
         assert!(text.contains("\"shards\":[{\"file\":\"part-00000.parquet\",\"rows\":3,\"bytes\":9}]"));
         assert!(text.contains("\"errors\":{\"count\":0,\"by_errno\":{},\"file\":\"_errors.ndjson\"}"));
         assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), manifest);
+        let roots: Vec<_> = manifest.roots.iter().map(RootName::to_bytes).collect();
+        assert_eq!(roots, [Some(b"a".to_vec()), Some(b"\xff".to_vec())]);
     }
 }

@@ -2,6 +2,7 @@
 //! with as many rows as it likes and writes it.
 
 mod csv;
+mod difference;
 mod failure;
 mod ndjson;
 mod text;
@@ -10,6 +11,7 @@ use atta_entry::{Entry, escape_into};
 
 use crate::Columns;
 
+pub use difference::difference_row;
 pub use failure::failure_row;
 
 /// How a row looks.
@@ -66,6 +68,11 @@ impl RowWriter {
     /// With [`Columns::Lite`] it leaves metadata out, also where the entry has some; with [`Columns::Full`] an
     /// entry without metadata has no such fields (NDJSON), empty ones (CSV) or question marks (text).
     pub fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+        self.append_digested(entry, None, out);
+    }
+
+    /// The same with the digest of its content, which rows of [`Columns::Digests`] have in NDJSON and CSV.
+    pub fn append_digested(&mut self, entry: &Entry<'_>, digest: Option<&[u8; 32]>, out: &mut Vec<u8>) {
         match self.format {
             Format::Path if !self.escape => {
                 entry.path_into(out);
@@ -78,12 +85,12 @@ impl RowWriter {
             _ => {
                 self.path.clear();
                 entry.path_into(&mut self.path);
-                self.append_with_path(entry, out);
+                self.append_with_path(entry, digest, out);
             }
         }
     }
 
-    fn append_with_path(&self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+    fn append_with_path(&self, entry: &Entry<'_>, digest: Option<&[u8; 32]>, out: &mut Vec<u8>) {
         let path = &self.path;
         match self.format {
             Format::Path | Format::Path0 => {
@@ -91,8 +98,8 @@ impl RowWriter {
                 out.push(b'\n');
             }
             Format::Text => text::row(entry, path, self.columns, out),
-            Format::Ndjson => ndjson::row(entry, path, self.columns, out),
-            Format::Csv => csv::row(entry, path, self.columns, out),
+            Format::Ndjson => ndjson::row(entry, path, self.columns, digest, out),
+            Format::Csv => csv::row(entry, path, self.columns, digest, out),
         }
     }
 }

@@ -113,7 +113,17 @@ impl<W: Write + Send> Shard<W> {
     /// [`Error::ShardWrite`] where the output cannot be written; after it every call is [`Error::ShardBroken`].
     #[inline]
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<()> {
-        self.group.push(entry)?;
+        self.push_digested(entry, None)
+    }
+
+    /// The same with the digest of its content, which [`Columns::Digests`] record.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    #[inline]
+    pub fn push_digested(&mut self, entry: &Entry<'_>, digest: Option<&[u8; 32]>) -> Result<()> {
+        self.group.push(entry, digest)?;
         if self.group.bytes() >= self.row_group_bytes {
             self.flush()?;
         }

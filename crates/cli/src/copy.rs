@@ -4,7 +4,6 @@ mod arguments;
 mod ranks;
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -14,20 +13,17 @@ use atta_ops::copy::{self, NotKept, Options, Outcome, Progress, Totals, Watch};
 use atta_ops::digest::Signature;
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 pub(crate) use arguments::CopyArguments;
 use arguments::DigestKind;
 
+use crate::display::Display;
 use crate::file::print;
 use crate::signals::Signals;
-use crate::size::{binary, grouped};
-use crate::walk::{Failures, ProgressWhen, Refused, bar, compile, spill_directory};
+use crate::size::{binary, counted, grouped, listed, per_second};
+use crate::walk::{Failures, Refused, compile, spill_directory};
 use crate::{complain, exit};
-
-/// Between two lines where there is no terminal.
-const PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
@@ -67,7 +63,7 @@ impl<'a> Setting<'a> {
     fn new(arguments: &'a CopyArguments, ranks: u32) -> Self {
         let mut sources: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let target = sources.pop().unwrap_or_default();
-        let rate = arguments.iops.map(|iops| Rate::new((iops / ranks).max(1)));
+        let rate = arguments.effort.iops.map(|iops| Rate::new((iops / ranks).max(1)));
         Self { arguments, rate, sources, target }
     }
 
@@ -75,13 +71,13 @@ impl<'a> Setting<'a> {
         let arguments = self.arguments;
         let defaults = walk::Options::default();
         let walk = walk::Options {
-            one_file_system: arguments.one_file_system,
+            one_file_system: arguments.visit.one_file_system,
             birth_time: false,
             // What is wrong with them was told before.
-            rules: compile(&arguments.rules).ok().flatten(),
+            rules: compile(&arguments.visit.rules).ok().flatten(),
             rate: self.rate.as_ref(),
-            threads: arguments.threads,
-            memory_bytes: arguments.memory / 2,
+            threads: arguments.effort.threads,
+            memory_bytes: arguments.effort.memory / 2,
             spill_directory: spill_directory(),
             stop: stop.clone(),
             cores: cores.unwrap_or(defaults.cores),
@@ -98,8 +94,8 @@ impl<'a> Run<'a> {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
         }
-        compile(&arguments.rules)?;
-        let failures = Failures::new(arguments.verbose, arguments.errors.as_deref(), None)?;
+        compile(&arguments.visit.rules)?;
+        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
         Ok(Self { arguments, failures })
     }
 
@@ -107,13 +103,13 @@ impl<'a> Run<'a> {
         let Self { arguments, failures } = self;
         let (stop, setting) = (Stop::new(), Setting::new(arguments, 1));
         let options = setting.options(&stop, None);
-        let mut display = Display::new(arguments);
+        let mut display = Display::new(&arguments.tell, false);
         let told = Told(&failures);
         let outcome = copy::run(&setting.sources, &setting.target, &options, &told, |progress| {
             if signals.code().is_some() {
                 stop.set();
             }
-            display.tick(progress);
+            display.tick(progress.walk.elapsed, || line(progress));
         });
         display.clear();
         match outcome {
@@ -148,9 +144,9 @@ impl From<Outcome> for Whole {
 /// Says what was done, and with which code to exit.
 fn conclude(arguments: &CopyArguments, failures: &Failures, outcome: &Whole, interrupted: Option<u8>) -> u8 {
     let mut fatal = failures.flush().err();
-    let text = if arguments.json {
+    let text = if arguments.tell.json {
         format!("{:#}\n", summary(outcome, interrupted.is_some()))
-    } else if arguments.quiet {
+    } else if arguments.tell.quiet {
         String::new()
     } else {
         words(outcome, interrupted.is_some())
@@ -176,14 +172,9 @@ fn words(outcome: &Whole, was_interrupted: bool) -> String {
         (totals.hard_links, "hard link", "hard links"),
         (totals.specials, "special file", "special files"),
     ];
-    let counted = kinds.iter().filter(|(count, ..)| *count > 0);
-    let counted = counted.map(|(count, one, many)| counted_word(*count, one, many));
-    let counted = counted.collect::<Vec<_>>().join(", ");
-    let counted = if counted.is_empty() { "nothing".to_owned() } else { counted };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and rounded")]
-    let rate = (totals.bytes as f64 / seconds.max(1e-9)) as u64;
-    let (bytes, rate) = (binary(totals.bytes), binary(rate));
-    let _ = writeln!(text, "{counted} copied, {bytes} in {seconds:.2} s ({rate}/s)");
+    let kinds = listed(&kinds);
+    let (bytes, rate) = (binary(totals.bytes), binary(per_second(totals.bytes, outcome.elapsed)));
+    let _ = writeln!(text, "{kinds} copied, {bytes} in {seconds:.2} s ({rate}/s)");
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
     }
@@ -191,13 +182,9 @@ fn words(outcome: &Whole, was_interrupted: bool) -> String {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
     }
     if totals.failed() > 0 {
-        let _ = writeln!(text, "not copied: {}", counted_word(totals.failed(), "entry", "entries"));
+        let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
     }
     text
-}
-
-fn counted_word(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
 /// What the target does not have, and how often.
@@ -240,44 +227,6 @@ fn summary(outcome: &Whole, was_interrupted: bool) -> Value {
         "threads": outcome.threads,
         "ranks": outcome.ranks,
     })
-}
-
-/// Shows how it goes.
-struct Display {
-    bar: Option<ProgressBar>,
-    lines: bool,
-    next: Duration,
-}
-
-impl Display {
-    fn new(arguments: &CopyArguments) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let (shown, lines) = match arguments.progress {
-            ProgressWhen::Auto => (terminal && !arguments.quiet, false),
-            ProgressWhen::Always => (terminal, !terminal),
-            ProgressWhen::Never => (false, false),
-        };
-        Self { bar: shown.then(bar), lines, next: PERIOD }
-    }
-
-    fn tick(&mut self, progress: &Progress) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(line(progress));
-            bar.tick();
-        }
-        let elapsed = progress.walk.elapsed;
-        if self.lines && elapsed >= self.next {
-            self.next = elapsed + PERIOD;
-            // Nothing can be said of an error of standard error.
-            let _ = writeln!(std::io::stderr(), "{}", line(progress));
-        }
-    }
-
-    fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 fn line(progress: &Progress) -> String {

@@ -12,8 +12,13 @@ use crate::fatal::{Fatal, output_error};
 
 /// Prints a summary.
 pub(crate) fn print(text: &str) -> Result<(), Fatal> {
+    print_rows(text.as_bytes())
+}
+
+/// Prints whole rows.
+pub(crate) fn print_rows(rows: &[u8]) -> Result<(), Fatal> {
     let mut output = io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| output_error(&error))
+    output.write_all(rows).and_then(|()| output.flush()).map_err(|error| output_error(&error))
 }
 
 /// Writes all there is to say of a run to a file.

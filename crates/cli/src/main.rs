@@ -1,6 +1,9 @@
 //! The program `atta`: reads arguments, runs an operation, renders what it says. The only place that prints and exits.
 
+mod arguments;
+mod catalog;
 mod copy;
+mod display;
 mod fatal;
 mod figures;
 mod file;
@@ -10,6 +13,7 @@ mod schedule;
 mod signals;
 mod simulate;
 mod size;
+mod sum;
 mod threads;
 mod walk;
 
@@ -18,7 +22,7 @@ use std::process::ExitCode;
 use atta_mpi_loader::Launcher;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Walks and copies file trees of millions to billions of files.
+/// Walks, copies and checks file trees of millions to billions of files.
 #[derive(Debug, Parser)]
 #[command(name = "atta", version, max_term_width = 100)]
 #[command(
@@ -36,6 +40,8 @@ enum Command {
     Walk(Box<walk::WalkArguments>),
     /// Copy file trees
     Copy(Box<copy::CopyArguments>),
+    /// Print digests of files, check them, sign whole trees
+    Sum(Box<sum::SumArguments>),
     /// Make a reproducible random tree
     Generate(generate::GenerateArgs),
     /// Simulate how ranks share a walk, on a virtual clock
@@ -46,6 +52,8 @@ enum Command {
 pub(crate) mod exit {
     /// All done.
     pub(crate) const DONE: u8 = 0;
+    /// What was compared is different.
+    pub(crate) const DIFFERENT: u8 = 1;
     /// Wrong usage.
     pub(crate) const USAGE: u8 = 2;
     /// Done, but some entries failed.
@@ -74,15 +82,26 @@ fn main() -> ExitCode {
     let code = match arguments.command {
         Command::Walk(mut walk) => {
             if let Some(matches) = matches.subcommand_matches("walk") {
-                walk.take_rules(matches);
+                walk.visit.take_rules(matches);
             }
             walk::run(&walk, &signals, launcher.as_ref())
         }
         Command::Copy(mut copy) => {
             if let Some(matches) = matches.subcommand_matches("copy") {
-                copy.take_rules(matches);
+                copy.visit.take_rules(matches);
             }
             copy::run(&copy, &signals, launcher.as_ref())
+        }
+        Command::Sum(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun; it takes all cores of one host";
+            once(launcher.as_ref(), || complain("atta sum runs on one rank", Some(hint)));
+            exit::USAGE
+        }
+        Command::Sum(mut sum) => {
+            if let Some(matches) = matches.subcommand_matches("sum") {
+                sum.visit.take_rules(matches);
+            }
+            sum::run(&sum, &signals)
         }
         Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";

@@ -82,6 +82,23 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
+/// `1 file`, `1,234 files`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// `1,234 files, 1 directory`: those that there are, or `nothing`.
+pub(crate) fn listed(counts: &[(u64, &str, &str)]) -> String {
+    let some = counts.iter().filter(|(count, ..)| *count > 0);
+    let some: Vec<_> = some.map(|(count, one, many)| counted(*count, one, many)).collect();
+    if some.is_empty() { "nothing".to_owned() } else { some.join(", ") }
+}
+
+/// Bytes a second.
+pub(crate) fn per_second(bytes: u64, elapsed: std::time::Duration) -> u64 {
+    (bytes as f64 / elapsed.as_secs_f64().max(1e-9)).round() as u64
+}
+
 /// Bytes as `1.2 GiB`.
 pub(crate) fn binary(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -19,14 +19,16 @@ use atta_mpi_loader::Launcher;
 use atta_ops::walk::{self, BadRule, Features, Options, Progress, Rule, Rules, Summary, Totals};
 use atta_runtime::{Rate, Stop};
 
-pub(crate) use arguments::{ProgressWhen, WalkArguments, in_order};
+pub(crate) use arguments::WalkArguments;
 pub(crate) use failures::{Failures, as_bytes as failure_bytes};
 use progress::Display;
 pub(crate) use progress::bar;
 use report::{Report, Whole};
 use sink::Sink;
+pub(crate) use sink::{ROWS_BYTES, ROWS_BYTES_TERMINAL};
 use starts::Starts;
 
+use crate::catalog::Recorded;
 use crate::fatal::Fatal;
 use crate::signals::Signals;
 use crate::{complain, exit};
@@ -57,8 +59,12 @@ impl Refused {
         Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
     }
 
-    fn fatal(what: String) -> Self {
-        Self { code: exit::FATAL, what, hint: None }
+    pub(crate) fn fatal(what: String) -> Self {
+        Self::fatal_with(what, None)
+    }
+
+    pub(crate) fn fatal_with(what: String, hint: Option<String>) -> Self {
+        Self { code: exit::FATAL, what, hint }
     }
 
     /// Says why; returns the exit code.
@@ -84,14 +90,14 @@ impl<'a> Run<'a> {
     /// What this process needs, the first of so many ranks.
     fn new(arguments: &'a WalkArguments, ranks: usize) -> Result<Self, Refused> {
         let stop = Stop::new();
-        let rules = compile(&arguments.rules)?;
+        let rules = compile(&arguments.visit.rules)?;
         let starts = Starts::new(arguments, stop.clone())?;
-        let summary = Summary::new(arguments.memory / 4, spill_directory(), arguments.follow);
+        let summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
         let list = arguments.from_list.as_deref();
-        let failures = Failures::new(arguments.verbose, arguments.errors.as_deref(), list)?;
+        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), list)?;
         let sink = Sink::new(arguments, summary, failures, stop.clone(), ranks)?;
         let display = Display::new(arguments)?;
-        let rate = arguments.iops.map(Rate::new);
+        let rate = arguments.effort.iops.map(Rate::new);
         Ok(Self { arguments, rules, starts, sink, display, stop, rate, started: SystemTime::now() })
     }
 
@@ -134,7 +140,7 @@ fn options<'a>(
     stop: &Stop,
 ) -> Options<'a> {
     Options {
-        one_file_system: arguments.one_file_system,
+        one_file_system: arguments.visit.one_file_system,
         max_depth: arguments.max_depth,
         follow: arguments.follow,
         lite: arguments.lite,
@@ -142,8 +148,8 @@ fn options<'a>(
         birth_time: arguments.shows_attributes(),
         rules,
         rate,
-        threads: arguments.threads,
-        memory_bytes: arguments.memory / 2,
+        threads: arguments.effort.threads,
+        memory_bytes: arguments.effort.memory / 2,
         spill_directory: spill_directory(),
         stop: stop.clone(),
         features: Features { statx_mount_id: !arguments.without.iter().any(|name| name == "statx-mount-id") },
@@ -193,7 +199,13 @@ fn conclude(
     fatal = fatal.or_else(|| failures.flush().err());
     if let Some(catalog) = catalog {
         if fatal.is_none() && interrupted.is_none() {
-            fatal = catalog.commit(arguments, &report, started, now()).err();
+            let recorded = Recorded {
+                roots: root_paths(arguments),
+                totals: report.totals_json(),
+                errors: by_errno(&totals),
+                started,
+            };
+            fatal = catalog.commit(recorded).err();
         } else {
             catalog.abandon();
             if interrupted.is_some() {
@@ -235,7 +247,7 @@ fn now() -> SystemTime {
 }
 
 /// A wall-clock time as RFC 3339 in UTC.
-fn rfc3339(time: SystemTime) -> String {
+pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let mut text = Vec::new();

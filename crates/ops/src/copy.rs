@@ -22,10 +22,10 @@
 //! What it does not do: it prints nothing, and does not go on where another run was ended.
 
 mod attributes;
-mod data;
+pub(crate) mod data;
 mod ending;
-mod file;
-mod handler;
+pub(crate) mod file;
+pub(crate) mod handler;
 mod large;
 mod links;
 mod mirror;
@@ -34,7 +34,7 @@ mod publish;
 mod roots;
 mod special;
 mod totals;
-mod trouble;
+pub(crate) mod trouble;
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};

@@ -1,97 +1,21 @@
 //! Digests of files and of sets of files. No I/O.
 //!
-//! A file's digest is BLAKE3, what `b3sum` prints. BLAKE3 has a tree inside: pieces that begin at multiples of a power of two, and
-//! have that length but for the last, are hashed by anybody in any order ([`Piece`]) and merged to the same digest ([`merge`]).
+//! A file's digest is BLAKE3, what `b3sum` prints; `digest/pieces.rs` says how several threads compute it.
 //!
 //! A set's signature ([`Signature`]) is a sum (LtHash: Bellare and Micciancio 1997; Lewi et al. 2019 for the parameters): each
 //! entry is expanded to 1,024 numbers of 16 bits, which are added number by number, modulo 2^16. So it depends neither on
 //! the order of the entries nor on who adds them, and an entry can be taken out again. Whoever finds two sets with one signature
 //! would have solved a lattice problem that is taken to be harder than 2^200 steps.
 
+mod pieces;
+
 use std::sync::OnceLock;
 
 use atta_entry::Kind;
-use blake3::hazmat::{
-    ChainingValue, ContextKey, HasherExt, Mode, hash_derive_key_context, merge_subtrees_non_root,
-    merge_subtrees_root,
-};
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 
 pub use blake3::Hash;
-
-/// The smallest piece that can be hashed by itself: the leaf of the tree.
-pub const PIECE_LEAST: u64 = blake3::CHUNK_LEN as u64;
-
-/// Hashes one piece of a file.
-#[derive(Clone, Debug)]
-pub struct Piece(blake3::Hasher);
-
-/// What a piece comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PieceValue(ChainingValue);
-
-impl Piece {
-    /// Begins the piece that starts at so many bytes: a multiple of the pieces' length, which is a power of two and at least
-    /// [`PIECE_LEAST`].
-    #[must_use]
-    pub fn at(offset: u64) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.set_input_offset(offset);
-        Self(hasher)
-    }
-
-    /// Where further bytes go.
-    pub fn hasher(&mut self) -> &mut blake3::Hasher {
-        &mut self.0
-    }
-
-    /// What it comes to, as one of several. None: it has no bytes, and a file of several pieces has none such.
-    #[must_use]
-    pub fn value(&self) -> Option<PieceValue> {
-        (self.0.count() > 0).then(|| PieceValue(self.0.finalize_non_root()))
-    }
-}
-
-impl PieceValue {
-    /// As bytes, to be sent.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl From<[u8; 32]> for PieceValue {
-    fn from(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-}
-
-/// The digest of a file that has these pieces, in order: two at least; all of one length but the last, which is not longer. A
-/// file of one piece is hashed as a whole.
-///
-/// # Panics
-/// There are fewer than two.
-#[must_use]
-pub fn merge(pieces: &[PieceValue]) -> Hash {
-    assert!(pieces.len() > 1, "one piece is no tree");
-    let (left, right) = pieces.split_at(left_of(pieces.len()));
-    merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash)
-}
-
-fn subtree(pieces: &[PieceValue]) -> ChainingValue {
-    // As deep as the logarithm of their number.
-    match pieces {
-        [one] => one.0,
-        _ => {
-            let (left, right) = pieces.split_at(left_of(pieces.len()));
-            merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash)
-        }
-    }
-}
-
-/// So many of them are in the left subtree: the largest power of two that leaves one.
-fn left_of(pieces: usize) -> usize {
-    pieces.next_power_of_two() / 2
-}
+pub use pieces::{PIECE_LEAST, Piece, PieceValue, merge};
 
 /// Numbers of a signature.
 const LANES: usize = 1024;
@@ -192,33 +116,7 @@ impl Element<'_> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn pieces_merge_to_the_digest_of_the_whole(length in 1_u64..40_000, power in 10_u32..14, seed: u8) {
-            let bytes: Vec<u8> = (0..length).map(|at| (at * 31 + u64::from(seed)) as u8).collect();
-            let piece = 1_usize << power;
-            let values: Vec<_> = bytes
-                .chunks(piece)
-                .enumerate()
-                .map(|(index, bytes)| {
-                    let mut hashed = Piece::at((index * piece) as u64);
-                    for some in bytes.chunks(777) {
-                        hashed.hasher().update(some);
-                    }
-                    hashed.value().unwrap()
-                })
-                .collect();
-            if values.len() > 1 {
-                prop_assert_eq!(merge(&values), blake3::hash(&bytes));
-                let sent: Vec<_> = values.iter().map(|value| PieceValue::from(*value.as_bytes())).collect();
-                prop_assert_eq!(sent, values);
-            }
-        }
-    }
 
     fn element<'a>(path: &'a [u8], digest: &'a Hash) -> Element<'a> {
         Element { path, kind: Kind::File, size: 3, digest: Some(digest), target: None }

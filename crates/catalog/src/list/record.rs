@@ -6,7 +6,7 @@ use crate::{Error, Result};
 
 /// How a record ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(crate) enum Record {
     /// At a separator.
     Finished,
     /// At the end of the input, with at least one byte.
@@ -19,7 +19,7 @@ pub(super) enum Record {
 
 /// Reads the bytes up to `separator` into `buffer`, without it. Reads no more than `bytes_max` and one input buffer,
 /// whatever the input holds: `read_until` would not stop.
-pub(super) fn read_record(
+pub(crate) fn read_record(
     input: &mut impl BufRead,
     separator: u8,
     bytes_max: usize,

@@ -39,12 +39,12 @@ pub(super) fn parse(bytes: &[u8], line: u64) -> Result<Listed> {
     Ok(Listed { root, path })
 }
 
-fn decode(digits: &str, line: u64, field: &'static str) -> Result<Vec<u8>> {
+pub(crate) fn decode(digits: &str, line: u64, field: &'static str) -> Result<Vec<u8>> {
     from_hex(digits).ok_or(Error::ListHex { line, field })
 }
 
 /// What the JSON reader says, without its place: it counts lines in the one row that it saw.
-fn reason(error: &serde_json::Error) -> String {
+pub(crate) fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
         Some((reason, _)) => reason.to_owned(),

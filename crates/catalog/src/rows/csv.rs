@@ -12,7 +12,13 @@ use crate::lossy::{hex_into, lossy_into};
 /// Metadata columns, all of which an entry without metadata leaves empty.
 const METADATA_COLUMNS: usize = 11;
 
-pub(super) fn row(entry: &Entry<'_>, path: &[u8], columns: Columns, out: &mut Vec<u8>) {
+pub(super) fn row(
+    entry: &Entry<'_>,
+    path: &[u8],
+    columns: Columns,
+    digest: Option<&[u8; 32]>,
+    out: &mut Vec<u8>,
+) {
     bytes_fields(path, out);
     out.push(b',');
     out.extend_from_slice(entry.kind.name().as_bytes());
@@ -26,6 +32,12 @@ pub(super) fn row(entry: &Entry<'_>, path: &[u8], columns: Columns, out: &mut Ve
         match entry.target {
             Some(target) => bytes_fields(target, out),
             None => out.push(b','),
+        }
+    }
+    if columns.digests() {
+        out.push(b',');
+        if let Some(digest) = digest {
+            hex_into(digest, out);
         }
     }
     out.push(b'\n');

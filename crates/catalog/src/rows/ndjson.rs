@@ -19,7 +19,13 @@ pub(super) use key;
 
 /// `{"path":...,"path_raw"?:...,"kind":...,"depth":...,"inode":...,` metadata where there is some, target where
 /// there is one `}`. Times are nanoseconds since the epoch, whole and exact; `mode` is a plain number.
-pub(super) fn row(entry: &Entry<'_>, path: &[u8], columns: Columns, out: &mut Vec<u8>) {
+pub(super) fn row(
+    entry: &Entry<'_>,
+    path: &[u8],
+    columns: Columns,
+    digest: Option<&[u8; 32]>,
+    out: &mut Vec<u8>,
+) {
     out.push(b'{');
     bytes_field("\"path\":", key!("path_raw"), path, out);
     out.extend_from_slice(b",\"kind\":\"");
@@ -32,6 +38,9 @@ pub(super) fn row(entry: &Entry<'_>, path: &[u8], columns: Columns, out: &mut Ve
     }
     if let Some(target) = entry.target.filter(|_| columns.targets()) {
         bytes_field(key!("target"), key!("target_raw"), target, out);
+    }
+    if let Some(digest) = digest.filter(|_| columns.digests()) {
+        hex_field(key!("digest"), digest, out);
     }
     out.extend_from_slice(b"}\n");
 }
@@ -63,7 +72,12 @@ pub(super) fn bytes_field(key: &str, raw_key: &str, bytes: &[u8], out: &mut Vec<
     let mut text = Vec::with_capacity(bytes.len() + 8);
     lossy_into(bytes, &mut text);
     string_into(&String::from_utf8_lossy(&text), out);
-    out.extend_from_slice(raw_key.as_bytes());
+    hex_field(raw_key, bytes, out);
+}
+
+/// Appends `KEY"..."` with the digits of bytes.
+fn hex_field(key: &str, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(key.as_bytes());
     out.push(b'"');
     hex_into(bytes, out);
     out.push(b'"');

@@ -11,7 +11,7 @@ use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Typ
 use parquet::errors::ParquetError;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 
-use crate::lossy::lossy_into;
+use crate::lossy::{hex_into, lossy_into};
 use crate::{Columns, Error, Result};
 
 /// Values handed to the Parquet crate at once: its own batch, so that it splits nothing up.
@@ -29,6 +29,8 @@ pub(super) struct RowGroup {
     metadata: MetadataColumns,
     target: ByteColumn,
     target_raw: ByteColumn,
+    /// In hexadecimal digits, as `b3sum` prints it.
+    digest: ByteColumn,
 }
 
 /// The columns that full catalogs have and lite ones have not.
@@ -75,6 +77,7 @@ impl RowGroup {
             metadata: MetadataColumns::default(),
             target: ByteColumn::default(),
             target_raw: ByteColumn::default(),
+            digest: ByteColumn::default(),
         }
     }
 
@@ -89,9 +92,10 @@ impl RowGroup {
             + self.path_raw.data.len()
             + self.target.data.len()
             + self.target_raw.data.len()
+            + self.digest.data.len()
     }
 
-    pub(super) fn push(&mut self, entry: &Entry<'_>) -> Result<()> {
+    pub(super) fn push(&mut self, entry: &Entry<'_>, digest: Option<&[u8; 32]>) -> Result<()> {
         if self.columns.metadata() {
             // Before anything is pushed: columns of unequal length are what must never be.
             let Some(metadata) = entry.metadata else {
@@ -105,6 +109,15 @@ impl RowGroup {
         self.inode.push(entry.inode.cast_signed());
         if self.columns.targets() {
             self.push_target(entry.target);
+        }
+        if self.columns.digests() {
+            match digest {
+                Some(digest) => {
+                    hex_into(digest, &mut self.digest.data);
+                    self.digest.end();
+                }
+                None => self.digest.push_null(),
+            }
         }
         Ok(())
     }
@@ -130,8 +143,7 @@ impl RowGroup {
             return;
         };
         let lossy = lossy_into(target, &mut self.target.data);
-        self.target.ends.push(self.target.data.len());
-        self.target.levels.push(1);
+        self.target.end();
         if lossy {
             self.target_raw.push(target);
         } else {
@@ -161,12 +173,16 @@ impl RowGroup {
             self.target.write(&mut group)?;
             self.target_raw.write(&mut group)?;
         }
+        if self.columns.digests() {
+            self.digest.write(&mut group)?;
+        }
         group.close()?;
         Ok(())
     }
 
     pub(super) fn clear(&mut self) {
-        for column in [&mut self.path, &mut self.path_raw, &mut self.target, &mut self.target_raw] {
+        let targets = [&mut self.target, &mut self.target_raw];
+        for column in [&mut self.path, &mut self.path_raw, &mut self.digest].into_iter().chain(targets) {
             column.clear();
         }
         self.kind.clear();
@@ -239,6 +255,11 @@ fn nanoseconds(time: Timestamp) -> Option<i64> {
 impl ByteColumn {
     fn push(&mut self, value: &[u8]) {
         self.data.extend_from_slice(value);
+        self.end();
+    }
+
+    /// Ends a value whose bytes are there.
+    fn end(&mut self) {
         self.ends.push(self.data.len());
         self.levels.push(1);
     }
@@ -327,6 +348,9 @@ const fn row_bytes(columns: Columns) -> usize {
     }
     if columns.targets() {
         bytes += 8 + 2 * LEVEL;
+    }
+    if columns.digests() {
+        bytes += 8 + LEVEL;
     }
     bytes
 }

@@ -41,5 +41,5 @@ pub(super) fn properties(columns: Columns) -> Result<WriterProperties> {
 }
 
 fn is_bytes(name: &str) -> bool {
-    matches!(name, "path" | "path_raw" | "kind" | "target" | "target_raw")
+    matches!(name, "path" | "path_raw" | "kind" | "target" | "target_raw" | "digest")
 }

@@ -1,17 +1,12 @@
 //! The arguments of `atta copy`, and what they mean to the library. No I/O.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use atta_ops::copy::Fsync;
-use atta_ops::walk::Rule;
-use atta_runtime::Threads;
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 
+use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
 use crate::schedule::RankArguments;
-use crate::size::{parse_memory, parse_size};
-use crate::threads::parse_threads;
-use crate::walk::{ProgressWhen, in_order};
 
 /// When what was copied is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,38 +58,11 @@ pub(crate) struct CopyArguments {
     #[arg(value_name = "PATH", num_args = 2.., required = true)]
     pub(crate) paths: Vec<OsString>,
 
-    /// Write entries that failed to a file (NDJSON)
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) errors: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tell: TellArguments,
 
-    /// Write a summary as JSON to standard output
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
-
-    /// When to show progress on standard error
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressWhen::Auto, help_heading = "Output")]
-    pub(crate) progress: ProgressWhen,
-
-    /// Print every error
-    #[arg(short, long, help_heading = "Output", conflicts_with = "quiet")]
-    pub(crate) verbose: bool,
-
-    /// Print no summary and no progress, only errors
-    #[arg(short, long, help_heading = "Output")]
-    pub(crate) quiet: bool,
-
-    /// Leave out what matches, in gitignore syntax, and what is below it [may be repeated]
-    #[arg(long, value_name = "PATTERN", help_heading = "What to copy")]
-    pub(crate) exclude: Vec<String>,
-
-    /// Keep what matches; the last rule that matches decides. If the first rule is an --include, files that no
-    /// rule matches are left out [may be repeated]
-    #[arg(long, value_name = "PATTERN", help_heading = "What to copy")]
-    pub(crate) include: Vec<String>,
-
-    /// Do not enter other file systems or bind mounts
-    #[arg(short = 'x', long, help_heading = "What to copy")]
-    pub(crate) one_file_system: bool,
+    #[command(flatten, next_help_heading = "What to copy")]
+    pub(crate) visit: VisitArguments,
 
     /// When to make durable what was copied
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = FsyncWhen::Batch, help_heading = "How to copy")]
@@ -109,57 +77,9 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "How to copy")]
     pub(crate) chunk: Chunk,
 
-    /// Threads: a number, or auto: from the number of cores up, while they mostly wait
-    #[arg(short = 'j', long, value_name = "N|auto", default_value = "auto", value_parser = parse_threads, help_heading = "How to copy")]
-    pub(crate) threads: Threads,
-
-    /// Memory for what waits; more goes to an unlinked file in $TMPDIR or /var/tmp
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory, help_heading = "How to copy")]
-    pub(crate) memory: u64,
-
-    /// At most N metadata operations a second on the sources, over all threads
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How to copy")]
-    pub(crate) iops: Option<u32>,
+    #[command(flatten, next_help_heading = "How to copy")]
+    pub(crate) effort: EffortArguments,
 
     #[command(flatten)]
     pub(crate) ranks: RankArguments,
-
-    /// The rules in the order in which they were given.
-    #[arg(skip)]
-    pub(crate) rules: Vec<Rule>,
-}
-
-impl CopyArguments {
-    /// Puts --exclude and --include together in the order of the command line, which decides between them.
-    pub(crate) fn take_rules(&mut self, matches: &ArgMatches) {
-        self.rules = in_order(matches, &self.exclude, &self.include);
-    }
-}
-
-/// How large files are cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chunk {
-    Auto,
-    Bytes(u64),
-}
-
-impl Chunk {
-    /// None: by size and number of threads.
-    pub(crate) fn bytes(self) -> Option<u64> {
-        match self {
-            Self::Auto => None,
-            Self::Bytes(bytes) => Some(bytes),
-        }
-    }
-}
-
-fn parse_chunk(text: &str) -> Result<Chunk, String> {
-    if text == "auto" {
-        return Ok(Chunk::Auto);
-    }
-    match parse_size(text)? {
-        bytes if bytes < 1 << 20 => Err("less than 1M".to_owned()),
-        bytes if !bytes.is_power_of_two() => Err("no power of two, as in 64M".to_owned()),
-        bytes => Ok(Chunk::Bytes(bytes)),
-    }
 }

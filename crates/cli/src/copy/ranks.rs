@@ -23,7 +23,8 @@ use atta_runtime::{Meeting, Member, Outbox, RankError, Stop};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::CopyArguments;
-use super::{Display, Run, Setting, Whole, conclude, tell};
+use super::{Run, Setting, Whole, conclude, line, tell};
+use crate::display::Display;
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
 use crate::signals::Signals;
 use crate::walk::{Failures, failure_bytes};
@@ -111,7 +112,7 @@ struct Here<'a> {
 impl Here<'_> {
     /// Copies with the other ranks; rank 0 gets what all of them have done.
     fn copy(&self, copy: Copy<'_>, meeting: Meeting<'_>) -> Result<Option<Part>, RankError> {
-        let mut display = (meeting.rank() == 0).then(|| Display::new(self.arguments));
+        let mut display = (meeting.rank() == 0).then(|| Display::new(&self.arguments.tell, false));
         let mut member = Member::after(meeting, self.arguments.ranks.config());
         self.watch.set_outbox(member.outbox());
         if let Some(failures) = self.watch.root {
@@ -126,7 +127,7 @@ impl Here<'_> {
             }
             all = sum.unwrap_or(all);
             if let Some(display) = &mut display {
-                display.tick(&all.shown(progress));
+                display.tick(progress.walk.elapsed, || line(&all.shown(progress)));
             }
         });
         let mut ending = ending?;

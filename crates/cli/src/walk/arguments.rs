@@ -4,13 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use atta_catalog::{Columns, Format};
-use atta_ops::walk::Rule;
-use atta_runtime::Threads;
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 
+use crate::arguments::{EffortArguments, TellArguments, VisitArguments};
 use crate::schedule::RankArguments;
-use crate::size::parse_memory;
-use crate::threads::parse_threads;
 
 /// What is written for each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,17 +18,6 @@ pub(crate) enum RowFormat {
     Ndjson,
     /// Comma-separated values with a header
     Csv,
-}
-
-/// When to show progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProgressWhen {
-    /// On a terminal
-    Auto,
-    /// Also where standard error is no terminal: one line a second
-    Always,
-    /// Never
-    Never,
 }
 
 /// What a walk does beside counting, for measurements.
@@ -81,42 +67,15 @@ pub(crate) struct WalkArguments {
     #[arg(long, help_heading = "Output")]
     pub(crate) targets: bool,
 
-    /// Write entries that failed to a file (NDJSON; valid input for --from-list)
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) errors: Option<PathBuf>,
-
-    /// Write a summary as JSON (to standard output, or to standard error if rows are printed)
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
-
     /// Write progress events to a file (NDJSON)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) events: Option<PathBuf>,
 
-    /// When to show progress on standard error
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressWhen::Auto, help_heading = "Output")]
-    pub(crate) progress: ProgressWhen,
+    #[command(flatten)]
+    pub(crate) tell: TellArguments,
 
-    /// Print every error and what each thread did
-    #[arg(short, long, help_heading = "Output", conflicts_with = "quiet")]
-    pub(crate) verbose: bool,
-
-    /// Print no summary and no progress, only errors
-    #[arg(short, long, help_heading = "Output")]
-    pub(crate) quiet: bool,
-
-    /// Leave out what matches, in gitignore syntax, and do not enter it [may be repeated]
-    #[arg(long, value_name = "PATTERN", help_heading = "What to visit")]
-    pub(crate) exclude: Vec<String>,
-
-    /// Keep what matches; the last rule that matches decides. If the first rule is an --include, files that no
-    /// rule matches are left out [may be repeated]
-    #[arg(long, value_name = "PATTERN", help_heading = "What to visit")]
-    pub(crate) include: Vec<String>,
-
-    /// Do not enter other file systems or bind mounts
-    #[arg(short = 'x', long, help_heading = "What to visit")]
-    pub(crate) one_file_system: bool,
+    #[command(flatten, next_help_heading = "What to visit")]
+    pub(crate) visit: VisitArguments,
 
     /// Visit at most N levels below each PATH
     #[arg(short = 'd', long, value_name = "N", help_heading = "What to visit")]
@@ -135,17 +94,8 @@ pub(crate) struct WalkArguments {
     #[arg(long, help_heading = "How to walk")]
     pub(crate) lite: bool,
 
-    /// Threads: a number, or auto: from the number of cores up, while they mostly wait
-    #[arg(short = 'j', long, value_name = "N|auto", default_value = "auto", value_parser = parse_threads, help_heading = "How to walk")]
-    pub(crate) threads: Threads,
-
-    /// Memory for what waits; more goes to an unlinked file in $TMPDIR or /var/tmp
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory, help_heading = "How to walk")]
-    pub(crate) memory: u64,
-
-    /// At most N metadata operations a second, over all threads
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How to walk")]
-    pub(crate) iops: Option<u32>,
+    #[command(flatten, next_help_heading = "How to walk")]
+    pub(crate) effort: EffortArguments,
 
     #[command(flatten)]
     pub(crate) ranks: RankArguments,
@@ -165,18 +115,9 @@ pub(crate) struct WalkArguments {
     /// Take the kernel to lack a feature, for tests
     #[arg(long, value_name = "FEATURE", value_parser = ["statx-mount-id"], hide = true)]
     pub(crate) without: Vec<String>,
-
-    /// The rules in the order in which they were given.
-    #[arg(skip)]
-    pub(crate) rules: Vec<Rule>,
 }
 
 impl WalkArguments {
-    /// Puts --exclude and --include together in the order of the command line, which decides between them.
-    pub(crate) fn take_rules(&mut self, matches: &ArgMatches) {
-        self.rules = in_order(matches, &self.exclude, &self.include);
-    }
-
     /// The format of the rows on standard output, if there are to be any.
     pub(crate) fn row_format(&self) -> Option<Format> {
         match self.format {
@@ -203,15 +144,4 @@ impl WalkArguments {
             Columns::Full { targets: self.targets }
         }
     }
-}
-
-/// Rules in the order of the command line, which decides between them.
-pub(crate) fn in_order(matches: &ArgMatches, exclude: &[String], include: &[String]) -> Vec<Rule> {
-    let indices = |name| matches.indices_of(name).into_iter().flatten();
-    let mut rules: Vec<_> = indices("exclude")
-        .zip(exclude.iter().cloned().map(Rule::Exclude))
-        .chain(indices("include").zip(include.iter().cloned().map(Rule::Include)))
-        .collect();
-    rules.sort_by_key(|(index, _)| *index);
-    rules.into_iter().map(|(_, rule)| rule).collect()
 }

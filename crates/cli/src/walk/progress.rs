@@ -9,8 +9,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::Refused;
-use super::arguments::{ProgressWhen, WalkArguments};
+use super::arguments::WalkArguments;
 use super::report::{Report, seconds};
+use crate::arguments::ProgressWhen;
 use crate::fatal::Fatal;
 use crate::file::{create, describe, printable};
 use crate::size::grouped;
@@ -33,8 +34,8 @@ impl Display {
         let terminal = io::stderr().is_terminal();
         // Rows on the same terminal say enough by themselves.
         let rows_shown = arguments.row_format().is_some() && io::stdout().is_terminal();
-        let (shown, lines) = match arguments.progress {
-            ProgressWhen::Auto => (terminal && !arguments.quiet && !rows_shown, false),
+        let (shown, lines) = match arguments.tell.progress {
+            ProgressWhen::Auto => (terminal && !arguments.tell.quiet && !rows_shown, false),
             ProgressWhen::Always => (terminal, !terminal),
             ProgressWhen::Never => (false, false),
         };

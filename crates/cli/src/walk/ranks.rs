@@ -110,7 +110,7 @@ struct Here<'a> {
 
 impl Here<'_> {
     fn rate(&self, ranks: u32) -> Option<Rate> {
-        self.arguments.iops.map(|iops| Rate::new((iops / ranks).max(1)))
+        self.arguments.effort.iops.map(|iops| Rate::new((iops / ranks).max(1)))
     }
 
     /// Rank 0's part.
@@ -166,7 +166,7 @@ impl Here<'_> {
         let rate = self.rate(ranks);
         let stop = Stop::new();
         // What is wrong with them rank 0 has told, and then nobody goes.
-        let rules = compile(&arguments.rules).ok().flatten();
+        let rules = compile(&arguments.visit.rules).ok().flatten();
         let mut options = options(arguments, rules, rate.as_ref(), &stop);
         options.cores = self.cores;
         let mut member = Member::after(meeting, arguments.ranks.config());

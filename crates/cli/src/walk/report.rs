@@ -15,7 +15,7 @@ use super::ranks::RankReport;
 use crate::complain;
 use crate::fatal::Fatal;
 use crate::file;
-use crate::size::{binary, grouped};
+use crate::size::{binary, counted, grouped, per_second};
 
 /// What there is to say of a walk.
 pub(crate) struct Report<'a> {
@@ -57,9 +57,9 @@ impl Report<'_> {
             complain(&format!("{error}; tasks stayed in memory, beyond --memory"), None);
         }
         let mut text = String::new();
-        if self.arguments.json {
+        if self.arguments.tell.json {
             text = format!("{}\n", self.json());
-        } else if !self.arguments.quiet {
+        } else if !self.arguments.tell.quiet {
             self.text(&mut text);
         }
         if self.arguments.row_format().is_some() {
@@ -146,7 +146,7 @@ impl Report<'_> {
         let entries = self.outcome.profile.entries.max(1) as f64;
         let mut shares: Vec<_> =
             threads.iter().map(|thread| thread.profile.entries as f64 / entries * 100.0).collect();
-        if self.arguments.verbose {
+        if self.arguments.tell.verbose {
             let _ =
                 writeln!(out, "  thread       entries   tasks  steals  readdir     stat callback  waiting");
             for (index, thread) in threads.iter().enumerate() {
@@ -252,14 +252,6 @@ fn plural(kind: Kind) -> &'static str {
         Kind::BlockDevice => "block devices",
         Kind::Unknown => "unknown",
     }
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(count), if count == 1 { one } else { many })
-}
-
-fn per_second(count: u64, elapsed: Duration) -> u64 {
-    (count as f64 / elapsed.as_secs_f64().max(1e-9)).round() as u64
 }
 
 /// A time as `0.42 s`, or `1:02:03` from a minute on.

@@ -1,32 +1,27 @@
 //! Where the entries of a walk go: into sums, rows on standard output, a catalog. One for all threads.
 
-use std::fs::File;
 use std::hint::black_box;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Mutex, PoisonError};
 
-use atta_catalog::{
-    Catalog, Columns, ErrorTotals, Format, Manifest, RootName, RowWriter, Shard, ShardRecord,
-};
+use atta_catalog::{Columns, Format, RowWriter, ShardRecord};
 use atta_entry::{Entry, Failure};
 use atta_ops::walk::{Summary, Tasks, Totals, Visit};
 use atta_runtime::{Outbox, Stop};
 
+use super::Refused;
 use super::arguments::{Callback, WalkArguments};
 use super::failures::Failures;
 use super::ranks::ROWS;
-use super::report::Report;
-use super::{Refused, by_errno, rfc3339, root_paths};
-use crate::exit;
-use crate::fatal::{Fatal, output_error};
-use crate::file::printable;
+use crate::catalog::{CatalogShard, CatalogSink};
+use crate::fatal::Fatal;
+use crate::file::print_rows;
 
 /// Bytes of rows that a thread gathers before it writes them: few system calls, and a reader need not wait long.
-const ROWS_BYTES: usize = 32 << 10;
+pub(crate) const ROWS_BYTES: usize = 32 << 10;
 /// The same on a terminal.
-const ROWS_BYTES_TERMINAL: usize = 512;
+pub(crate) const ROWS_BYTES_TERMINAL: usize = 512;
 
 /// Where the entries go.
 pub(crate) struct Sink {
@@ -46,7 +41,7 @@ pub(crate) struct SinkWorker {
     pub(crate) totals: Totals,
     writer: Option<RowWriter>,
     rows: Vec<u8>,
-    shard: Option<(usize, Shard<File>)>,
+    shard: CatalogShard,
     path: Vec<u8>,
     checksum: u64,
 }
@@ -67,22 +62,6 @@ pub(crate) struct RootSide {
     pub(crate) terminal: bool,
 }
 
-/// The catalog that is being written.
-pub(crate) struct CatalogSink {
-    columns: Columns,
-    row_group_bytes: usize,
-    place: PathBuf,
-    inner: Mutex<CatalogInner>,
-}
-
-struct CatalogInner {
-    catalog: Option<Catalog>,
-    shards: Vec<(usize, ShardRecord)>,
-    /// Shards of this rank are numbered from `first` in steps of `step`.
-    first: usize,
-    step: usize,
-}
-
 impl Sink {
     pub(crate) fn new(
         arguments: &WalkArguments,
@@ -94,7 +73,7 @@ impl Sink {
         let catalog = arguments
             .output
             .as_ref()
-            .map(|place| CatalogSink::begin(place, arguments, &failures, ranks))
+            .map(|place| CatalogSink::begin(place, arguments.columns(), &arguments.effort, &failures, ranks))
             .transpose()?;
         let sink = Self {
             summary,
@@ -126,10 +105,9 @@ impl Sink {
         root: RootSide,
         (rank, ranks): (usize, usize),
     ) -> Self {
-        let catalog = root
-            .partial
-            .zip(arguments.output.as_ref())
-            .map(|(partial, place)| CatalogSink::join(&partial, place, arguments, (rank, ranks)));
+        let catalog = root.partial.zip(arguments.output.as_ref()).map(|(partial, place)| {
+            CatalogSink::join(&partial, place, arguments.columns(), &arguments.effort, (rank, ranks))
+        });
         Self {
             summary,
             failures: Failures::Root(outbox.clone()),
@@ -154,7 +132,7 @@ impl Sink {
     /// Removes what was written of a catalog, without waiting for threads.
     pub(crate) fn abandon(&self) {
         if let Some(catalog) = &self.catalog {
-            drop(catalog.lock().catalog.take());
+            catalog.abandon();
         }
     }
 
@@ -192,24 +170,10 @@ impl Sink {
             rows.clear();
             return;
         }
-        let mut output = io::stdout().lock();
-        let written = output.write_all(rows).and_then(|()| output.flush());
+        let printed = print_rows(rows);
         rows.clear();
-        if let Err(error) = written {
-            self.fail(output_error(&error));
-        }
-    }
-
-    fn add_to_catalog(&self, catalog: &CatalogSink, worker: &mut SinkWorker, entry: &Entry<'_>) {
-        let pushed = match &mut worker.shard {
-            Some((_, shard)) => shard.push(entry),
-            None => catalog.start_shard().and_then(|(index, shard)| {
-                let (_, shard) = worker.shard.insert((index, shard));
-                shard.push(entry)
-            }),
-        };
-        if let Err(error) = pushed {
-            self.fail(catalog.failed(&error));
+        if let Err(fatal) = printed {
+            self.fail(fatal);
         }
     }
 }
@@ -232,7 +196,7 @@ impl Visit for Sink {
             totals: Totals::default(),
             writer: self.format.as_ref().map(RowFormat::writer),
             rows: Vec::new(),
-            shard: None,
+            shard: CatalogShard::default(),
             path: Vec::new(),
             checksum: 0,
         }
@@ -246,8 +210,10 @@ impl Visit for Sink {
                 self.write_rows(&mut worker.rows);
             }
         }
-        if let Some(catalog) = &self.catalog {
-            self.add_to_catalog(catalog, worker, entry);
+        if let Some(catalog) = &self.catalog
+            && let Err(fatal) = catalog.push(&mut worker.shard, entry, None)
+        {
+            self.fail(fatal);
         }
         if self.callback == Callback::Full {
             worker.use_all(entry);
@@ -264,10 +230,10 @@ impl Visit for Sink {
             self.write_rows(&mut worker.rows);
         }
         black_box(worker.checksum);
-        if let (Some(catalog), Some((index, shard))) = (&self.catalog, worker.shard.take())
-            && let Err(error) = catalog.end_shard(index, shard)
+        if let Some(catalog) = &self.catalog
+            && let Err(fatal) = catalog.end(&mut worker.shard)
         {
-            self.fail(catalog.failed(&error));
+            self.fail(fatal);
         }
     }
 }
@@ -293,131 +259,5 @@ impl SinkWorker {
             }
         }
         self.checksum = self.checksum.wrapping_add(sum);
-    }
-}
-
-impl CatalogSink {
-    fn begin(
-        place: &std::path::Path,
-        arguments: &WalkArguments,
-        failures: &Failures,
-        ranks: usize,
-    ) -> Result<Self, Refused> {
-        let refuse = |error: atta_catalog::Error| {
-            let hint = matches!(error, atta_catalog::Error::CatalogNotEmpty { .. })
-                .then(|| "a catalog is written to a new or an empty directory".to_owned());
-            Refused { code: exit::FATAL, what: error.to_string(), hint }
-        };
-        let mut catalog = Catalog::begin(place).map_err(refuse)?;
-        failures.also_to(catalog.errors_file().map_err(refuse)?);
-        Ok(Self::new(catalog, place, arguments, (0, ranks)))
-    }
-
-    fn join(
-        partial: &std::path::Path,
-        place: &std::path::Path,
-        arguments: &WalkArguments,
-        numbers: (usize, usize),
-    ) -> Self {
-        Self::new(Catalog::join(partial, place), place, arguments, numbers)
-    }
-
-    fn new(
-        catalog: Catalog,
-        place: &std::path::Path,
-        arguments: &WalkArguments,
-        (first, step): (usize, usize),
-    ) -> Self {
-        let threads = arguments.threads.max(atta_runtime::available_cores()) as u64;
-        let share = usize::try_from(arguments.memory / 4 / threads).unwrap_or(usize::MAX);
-        let inner = CatalogInner { catalog: Some(catalog), shards: Vec::new(), first, step };
-        Self {
-            columns: arguments.columns(),
-            row_group_bytes: share.clamp(256 << 10, atta_catalog::ROW_GROUP_BYTES),
-            place: place.to_owned(),
-            inner: Mutex::new(inner),
-        }
-    }
-
-    /// The directory while it is being written, for other ranks.
-    pub(crate) fn partial(&self) -> Option<PathBuf> {
-        self.lock().catalog.as_ref().map(|catalog| catalog.partial().to_owned())
-    }
-
-    /// Hands the shards of this rank over to the root: what they are.
-    pub(crate) fn hand_over(&self) -> Result<Vec<ShardRecord>, Fatal> {
-        let mut inner = self.lock();
-        let shards = std::mem::take(&mut inner.shards);
-        let Some(catalog) = inner.catalog.take() else { return Ok(Vec::new()) };
-        catalog.hand_over().map_err(|error| self.failed(&error))?;
-        Ok(shards.into_iter().map(|(_, record)| record).collect())
-    }
-
-    /// Takes over the shards that another rank handed over.
-    pub(crate) fn take_over(&self, shards: Vec<ShardRecord>) {
-        let mut inner = self.lock();
-        inner.shards.extend(shards.into_iter().map(|record| (usize::MAX, record)));
-    }
-
-    fn start_shard(&self) -> atta_catalog::Result<(usize, Shard<File>)> {
-        let mut inner = self.lock();
-        let index = inner.first + inner.shards.len() * inner.step;
-        let Some(catalog) = &mut inner.catalog else { return Err(atta_catalog::Error::ShardBroken) };
-        let file = catalog.shard_file(index)?;
-        let record = ShardRecord::new(index, atta_catalog::ShardSummary { rows: 0, bytes: 0 });
-        inner.shards.push((index, record));
-        Ok((index, Shard::with_row_group_bytes(file, self.columns, self.row_group_bytes)?))
-    }
-
-    fn end_shard(&self, index: usize, shard: Shard<File>) -> atta_catalog::Result<()> {
-        let summary = shard.finish()?;
-        if let Some((_, record)) = self.lock().shards.iter_mut().find(|(number, _)| *number == index) {
-            *record = ShardRecord::new(index, summary);
-        }
-        Ok(())
-    }
-
-    fn failed(&self, error: &atta_catalog::Error) -> Fatal {
-        let why = error.errno().map_or_else(|| error.to_string(), |errno| errno.to_string());
-        let what = format!("cannot write catalog: {}: {why}", printable(&self.place));
-        Fatal::Failed { what, hint: Some("nothing was left under that name".to_owned()) }
-    }
-
-    /// Ends the catalog and gives it its name.
-    pub(crate) fn commit(
-        self,
-        arguments: &WalkArguments,
-        report: &Report<'_>,
-        started: SystemTime,
-        finished: SystemTime,
-    ) -> Result<(), Fatal> {
-        if self.lock().shards.is_empty() {
-            // An empty result is a table without rows, not a directory without tables.
-            let ended = self.start_shard().and_then(|(index, shard)| self.end_shard(index, shard));
-            ended.map_err(|error| self.failed(&error))?;
-        }
-        let mut manifest = Manifest::new("atta", env!("CARGO_PKG_VERSION"), self.columns);
-        manifest.roots = root_paths(arguments).iter().map(|path| RootName::from(path.as_slice())).collect();
-        manifest.options =
-            std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-        (manifest.started, manifest.finished) = (rfc3339(started), rfc3339(finished));
-        manifest.totals = report.totals_json();
-        let totals = report.totals;
-        manifest.errors =
-            ErrorTotals { count: totals.failed(), by_errno: by_errno(totals), ..ErrorTotals::default() };
-        let mut inner = self.lock();
-        manifest.shards = std::mem::take(&mut inner.shards).into_iter().map(|(_, record)| record).collect();
-        manifest.shards.sort_by(|one, other| one.file.cmp(&other.file));
-        let Some(catalog) = inner.catalog.take() else { return Ok(()) };
-        catalog.commit(&manifest).map_err(|error| self.failed(&error))
-    }
-
-    /// Removes what was written.
-    pub(crate) fn abandon(self) {
-        drop(self.lock().catalog.take());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CatalogInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

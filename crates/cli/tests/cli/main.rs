@@ -23,5 +23,6 @@ mod selection;
 mod simulate;
 mod snapshots;
 mod starts;
+mod sum;
 mod terminal;
 mod tuning;

@@ -1,4 +1,4 @@
-//! Moves the bytes of one file, range by range, and keeps its holes. What a file is called and what else it has, is not known here.
+//! Moves the bytes of one file, or only reads them, range by range, and keeps its holes. What a file is called and what else it has, is not known here.
 
 use std::ops::Range;
 
@@ -8,6 +8,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::SeekFrom;
 
 use super::trouble::{Doing, Trouble};
+use crate::digest::Piece;
 use crate::walk::kernel::retry;
 
 /// Bytes that are moved at a time: more would push each other out of the caches.
@@ -24,7 +25,7 @@ pub(crate) struct Way<'a> {
     /// The file has fewer blocks than bytes: holes are looked for.
     pub(crate) has_holes: bool,
     /// Takes each byte, also those of holes.
-    pub(crate) hasher: Option<&'a mut blake3::Hasher>,
+    pub(crate) hasher: Option<&'a mut Piece>,
 }
 
 impl Default for Mover {
@@ -40,10 +41,30 @@ impl Mover {
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         range: Range<u64>,
+        way: Way<'_>,
+    ) -> Result<u64, Trouble> {
+        self.pass(from, Some(to), range, way)
+    }
+
+    /// Reads a range, which goes nowhere but to the hasher; returns how far it came.
+    pub(crate) fn hash(
+        &mut self,
+        from: BorrowedFd<'_>,
+        range: Range<u64>,
+        way: Way<'_>,
+    ) -> Result<u64, Trouble> {
+        self.pass(from, None, range, way)
+    }
+
+    fn pass(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: Option<BorrowedFd<'_>>,
+        range: Range<u64>,
         mut way: Way<'_>,
     ) -> Result<u64, Trouble> {
         if !way.has_holes {
-            return self.copy_data(from, to, range, &mut way);
+            return self.pass_data(from, to, range, &mut way);
         }
         let mut at = range.start;
         while at < range.end {
@@ -56,7 +77,7 @@ impl Mover {
                 // There was data here a moment ago.
                 return Err(Trouble::Changed);
             }
-            let end = self.copy_data(from, to, at..hole, &mut way)?;
+            let end = self.pass_data(from, to, at..hole, &mut way)?;
             if end < hole {
                 return Ok(end);
             }
@@ -66,10 +87,10 @@ impl Mover {
         Ok(range.end)
     }
 
-    fn copy_data(
+    fn pass_data(
         &mut self,
         from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
+        to: Option<BorrowedFd<'_>>,
         range: Range<u64>,
         way: &mut Way<'_>,
     ) -> Result<u64, Trouble> {
@@ -83,7 +104,9 @@ impl Mover {
             if let Some(hasher) = &mut way.hasher {
                 hasher.update(self.buffer.as_slice());
             }
-            self.write(to, at, read)?;
+            if let Some(to) = to {
+                self.write(to, at, read)?;
+            }
             at += read as u64;
         }
         Ok(at)
@@ -124,13 +147,8 @@ impl Mover {
 
 impl Way<'_> {
     fn hash_zeros(&mut self, bytes: u64) {
-        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-        let Some(hasher) = &mut self.hasher else { return };
-        let mut left = bytes;
-        while left > 0 {
-            let part = left.min(ZEROS.len() as u64);
-            hasher.update(&ZEROS[..usize::try_from(part).unwrap_or(ZEROS.len())]);
-            left -= part;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.zeros(bytes);
         }
     }
 }

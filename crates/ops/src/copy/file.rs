@@ -13,7 +13,7 @@ use super::data::Way;
 use super::handler::{CopyWorker, Copying};
 use super::mirror::Mirror;
 use super::trouble::{Doing, Trouble};
-use crate::digest::Hash;
+use crate::digest::{Hash, Piece};
 use crate::walk::kernel::{self, retry};
 
 /// A name on the source's side.
@@ -55,7 +55,7 @@ impl Made {
 /// Longer than the clock of file times stands still.
 const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
 /// How often a source that changes is read.
-const TRIES: u32 = 2;
+pub(crate) const TRIES: u32 = 2;
 /// Nobody but the owner sees what is not complete.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -140,10 +140,10 @@ impl Copying<'_> {
         to: &Place<'_>,
     ) -> Result<(), Trouble> {
         let has_holes = metadata.allocated_bytes() < metadata.size;
-        let mut hasher = self.options.digest.then(blake3::Hasher::new);
+        let mut hasher = self.options.digest.then(|| Piece::at(0));
         let way = Way { has_holes, hasher: hasher.as_mut() };
         made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
-        made.digest = hasher.map(|hasher| hasher.finalize());
+        made.digest = hasher.map(|hasher| hasher.digest());
         if has_holes {
             let cut = retry(|| rustix::fs::ftruncate(file, made.bytes));
             cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;

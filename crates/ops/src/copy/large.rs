@@ -11,10 +11,9 @@
 
 mod task;
 
-use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,29 +27,19 @@ use super::handler::{CopyWorker, Copying, Where, below};
 use super::mirror::Mirror;
 use super::publish::Ready;
 use super::trouble::{Doing, Trouble};
-use crate::digest::{Element, Hash, Piece, PieceValue, merge};
+use crate::chunks::{Chunks, Cut, UnderWay};
+use crate::digest::{Element, Piece};
 use crate::walk::directory::Directory;
 use crate::walk::kernel::{self, retry};
 use crate::walk::visit::{Here, Tasks};
-use task::{Came, Chunks, Task, Version};
-
-/// The smallest chunk: some milliseconds of work.
-const CHUNK_LEAST: u64 = 8 << 20;
-const CHUNK_MOST: u64 = 1 << 30;
-// There are never more than 2^20 chunks.
-/// So many chunks of a file for each thread, about, so that all end at the same time.
-const CHUNKS_PER_THREAD: u64 = 4;
+use task::{Came, Stretch, Task, Version};
 
 /// Files that are being copied in chunks.
-#[derive(Debug, Default)]
-pub(crate) struct LargeFiles {
-    known: Mutex<HashMap<u64, Arc<Large>>>,
-    next: AtomicU64,
-}
+pub(crate) type LargeFiles = UnderWay<Large>;
 
 /// One of them.
 #[derive(Debug)]
-struct Large {
+pub(crate) struct Large {
     at: Where,
     mirror: Arc<Mirror>,
     name: CString,
@@ -58,11 +47,7 @@ struct Large {
     source: OwnedFd,
     file: OwnedFd,
     before: Metadata,
-    /// Chunks that are not done.
-    left: AtomicU64,
-    trouble: Mutex<Option<Trouble>>,
-    /// What its chunks come to, as far as they are done.
-    values: Mutex<Vec<Option<PieceValue>>>,
+    chunks: Chunks,
     /// Whether it changed when it was copied the first time.
     is_again: bool,
 }
@@ -70,21 +55,11 @@ struct Large {
 impl Copying<'_> {
     /// Whether a file is copied in chunks.
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
-        metadata.nlink == 1 && metadata.size >= 2 * self.chunk_least()
+        metadata.nlink == 1 && self.cut().is_large(metadata.size)
     }
 
-    fn chunk_least(&self) -> u64 {
-        self.options.chunk.unwrap_or(CHUNK_LEAST)
-    }
-
-    /// Bytes in a chunk of a file: a power of two.
-    fn chunk_of(&self, bytes: u64) -> u64 {
-        let threads =
-            self.options.walk.threads.max(self.options.walk.cores) as u64 * u64::from(self.seat.ranks);
-        let auto = (bytes / (CHUNKS_PER_THREAD * threads.max(1))).next_power_of_two();
-        let chunk = self.options.chunk.unwrap_or(auto.clamp(CHUNK_LEAST, CHUNK_MOST));
-        // A file may have any size, and hardly any bytes.
-        chunk.max((bytes >> 20).next_power_of_two())
+    fn cut(&self) -> Cut {
+        Cut::new(self.options.chunk, &self.options.walk, self.seat.ranks)
     }
 
     /// Leaves a large file to whoever has nothing else to do.
@@ -116,7 +91,7 @@ impl Copying<'_> {
                     self.fail(worker, &at, trouble);
                 }
             }
-            Some(Task::Chunks(chunks)) => self.chunks(worker, here, chunks, tasks),
+            Some(Task::Stretch(stretch)) => self.stretch(worker, here, stretch, tasks),
             Some(Task::Ended { file, chunk, came }) => self.ended(worker, file, chunk, came, tasks),
             None => {}
         }
@@ -139,7 +114,7 @@ impl Copying<'_> {
             return Err(Trouble::Changed);
         }
         let to = self.place(worker, &mirror, &own)?;
-        let chunk = self.chunk_of(before.size);
+        let chunk = self.cut().chunk_of(before.size);
         if before.size <= chunk {
             // It is not large any more.
             let made = self.file(worker, from, &to)?;
@@ -161,33 +136,22 @@ impl Copying<'_> {
         }
         let copy = kernel::stat_descriptor(&file).map_err(|errno| Trouble::new(Doing::Create, errno));
         let copy = copy.inspect_err(|_| remove(&to, &made))?;
-        let chunks = before.size.div_ceil(chunk).max(1);
-        let number = self.large.next.fetch_add(1, Ordering::Relaxed);
-        let all = Chunks {
+        let chunks = Chunks::new(before.size, chunk);
+        let mut all = Stretch {
             rank: self.seat.rank,
-            file: number,
+            file: 0,
             first: 0,
-            count: chunks,
+            count: chunks.count(),
             bytes: chunk,
             version: Version::new(&before, copy.inode),
             name: name.clone(),
             temporary: temporary.clone(),
         };
-        let large = Large {
-            at: at.clone(),
-            mirror: Arc::clone(&mirror),
-            name: own.clone(),
-            temporary,
-            source,
-            file,
-            before,
-            left: AtomicU64::new(chunks),
-            trouble: Mutex::default(),
-            values: Mutex::new(vec![None; usize::try_from(chunks).unwrap_or(usize::MAX)]),
-            is_again,
-        };
-        self.large.lock().insert(number, Arc::new(large));
-        push(here.map(|here| here.directory), &Task::Chunks(all), tasks);
+        let (at, mirror) = (at.clone(), Arc::clone(&mirror));
+        let large =
+            Large { at, mirror, name: own.clone(), temporary, source, file, before, chunks, is_again };
+        all.file = self.large.insert(large);
+        push(here.map(|here| here.directory), &Task::Stretch(all), tasks);
         Ok(())
     }
 
@@ -211,50 +175,50 @@ impl Copying<'_> {
     }
 
     /// Copies one chunk, and leaves the others to whoever is next.
-    fn chunks(
+    fn stretch(
         &self,
         worker: &mut CopyWorker,
         here: Result<Option<Here<'_>>, Errno>,
-        mut chunks: Chunks,
+        mut stretch: Stretch,
         tasks: &mut Tasks,
     ) {
         let directory = here.ok().flatten().map(|here| here.directory);
-        while let Some(rest) = chunks.split() {
+        while let Some(rest) = stretch.split() {
             // The newest is done first: the one that follows the chunk at hand.
-            push(directory, &Task::Chunks(rest), tasks);
+            push(directory, &Task::Stretch(rest), tasks);
         }
-        let (file, chunk) = (chunks.file, chunks.first);
-        if chunks.rank != self.seat.rank {
+        let (file, chunk) = (stretch.file, stretch.first);
+        if stretch.rank != self.seat.rank {
             let came = here
                 .map_err(|errno| Trouble::new(Doing::Open, errno))
-                .and_then(|here| self.chunk_for_another(worker, here, &chunks));
-            return tasks.push_to(chunks.rank, Task::Ended { file, chunk, came }.encode());
+                .and_then(|here| self.chunk_for_another(worker, here, &stretch));
+            return tasks.push_to(stretch.rank, Task::Ended { file, chunk, came }.encode());
         }
-        let Some(large) = self.large.lock().get(&file).cloned() else { return };
-        let came = match large.trouble() {
+        let Some(large) = self.large.find(file) else { return };
+        let came = match large.chunks.trouble() {
             Some(trouble) => Err(trouble),
-            None => self.move_chunk(worker, large.source.as_fd(), large.file.as_fd(), &chunks),
+            None => self.move_chunk(worker, large.source.as_fd(), large.file.as_fd(), &stretch),
         };
         self.ended(worker, file, chunk, came, tasks);
     }
 
     /// Copies a chunk of a file that another rank has planned. It is durable when that rank hears of it, whose own sync would
     /// not reach it.
-    fn chunk_for_another(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, chunks: &Chunks) -> Came {
-        let (from, mirror, own) = self.both_sides(here, &chunks.name)?;
+    fn chunk_for_another(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, stretch: &Stretch) -> Came {
+        let (from, mirror, own) = self.both_sides(here, &stretch.name)?;
         let source = open(from)?;
-        if !chunks.version.is_of(&look(&source)?) {
+        if !stretch.version.is_of(&look(&source)?) {
             return Err(Trouble::Changed);
         }
         let to = self.place(worker, &mirror, &own)?;
         let failed = |errno| Trouble::new(Doing::Write, errno);
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = retry(|| rustix::fs::openat(&to.directory, &chunks.temporary, flags, Mode::empty()));
+        let file = retry(|| rustix::fs::openat(&to.directory, &stretch.temporary, flags, Mode::empty()));
         let file = file.map_err(failed)?;
-        if kernel::stat_descriptor(&file).map_err(failed)?.inode != chunks.version.inode {
+        if kernel::stat_descriptor(&file).map_err(failed)?.inode != stretch.version.inode {
             return Err(failed(Errno::STALE));
         }
-        let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), chunks)?;
+        let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), stretch)?;
         if self.options.fsync != Fsync::None && !self.is_volatile {
             retry(|| rustix::fs::fdatasync(&file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
@@ -266,12 +230,12 @@ impl Copying<'_> {
         worker: &mut CopyWorker,
         source: BorrowedFd<'_>,
         file: BorrowedFd<'_>,
-        chunks: &Chunks,
+        stretch: &Stretch,
     ) -> Came {
-        let range = chunks.range();
+        let range = stretch.range();
         let (start, end) = (range.start, range.end);
         let mut piece = self.options.digest.then(|| Piece::at(start));
-        let way = Way { has_holes: chunks.version.has_holes, hasher: piece.as_mut().map(Piece::hasher) };
+        let way = Way { has_holes: stretch.version.has_holes, hasher: piece.as_mut() };
         let came = worker.mover.copy(source, file, range, way)?;
         self.live.bytes.fetch_add(came - start, Ordering::Relaxed);
         if came < end {
@@ -282,15 +246,11 @@ impl Copying<'_> {
 
     /// A chunk of a file of this rank has ended; the last one completes the copy.
     fn ended(&self, worker: &mut CopyWorker, file: u64, chunk: u64, came: Came, tasks: &mut Tasks) {
-        let Some(large) = self.large.lock().get(&file).cloned() else { return };
-        match came {
-            Ok(value) => large.set_value(chunk, value),
-            Err(trouble) => large.set_trouble(trouble),
-        }
-        if large.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+        let Some(large) = self.large.find(file) else { return };
+        if !large.chunks.end(chunk, came) {
             return;
         }
-        self.large.lock().remove(&file);
+        self.large.remove(file);
         match self.complete_large(worker, &large) {
             Ok(()) => {}
             Err(Trouble::Changed) if !large.is_again => {
@@ -318,7 +278,7 @@ impl Copying<'_> {
         self.live.files.fetch_add(1, Ordering::Relaxed);
         if self.options.digest {
             let (root, path) = large.at.told();
-            let digest = large.digest().ok_or(Trouble::Changed)?;
+            let digest = large.chunks.digest().ok_or(Trouble::Changed)?;
             let element = Element {
                 path: below(&path, root.len()),
                 kind: atta_entry::Kind::File,
@@ -335,7 +295,7 @@ impl Copying<'_> {
     }
 
     fn check_and_give(&self, worker: &mut CopyWorker, large: &Large, to: &Place<'_>) -> Result<(), Trouble> {
-        if let Some(trouble) = large.trouble() {
+        if let Some(trouble) = large.chunks.trouble() {
             return Err(trouble);
         }
         let extended = self.extended(worker, &large.source)?;
@@ -354,43 +314,11 @@ impl Copying<'_> {
 impl Copying<'_> {
     /// Takes back what will not be completed.
     pub(crate) fn forget_large(&self, worker: &mut CopyWorker) {
-        let unfinished = std::mem::take(&mut *self.large.lock());
-        for large in unfinished.into_values() {
+        for large in self.large.take_all() {
             if let Ok(to) = self.place(worker, &large.mirror, &large.name) {
                 remove(&to, &Made::temporary(large.temporary.clone()));
             }
         }
-    }
-}
-
-impl LargeFiles {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Large>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Large {
-    fn trouble(&self) -> Option<Trouble> {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_value(&self, index: u64, value: Option<PieceValue>) {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = usize::try_from(index).ok().and_then(|index| values.get_mut(index)) {
-            *place = value;
-        }
-    }
-
-    /// Of all its bytes; none: some chunk has none.
-    fn digest(&self) -> Option<Hash> {
-        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        let values: Option<Vec<PieceValue>> = values.iter().copied().collect();
-        values.filter(|values| values.len() > 1).map(|values| merge(&values))
-    }
-
-    /// The first one counts.
-    fn set_trouble(&self, trouble: Trouble) {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(trouble);
     }
 }
 

@@ -79,6 +79,15 @@ impl Rules {
             Match::None => self.only_included && !is_directory,
         }
     }
+
+    /// Whether an entry, or a directory that it is in, is left out: a walk that begins at the root never shows it. The path is below
+    /// the root, in plain form; the root itself is never left out.
+    #[must_use]
+    pub fn hides(&self, path: &[u8], is_directory: bool) -> bool {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        let is_above = ends.map(|end| &path[..end]).any(|directory| self.exclude(directory, true));
+        is_above || (!path.is_empty() && self.exclude(path, is_directory))
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +96,13 @@ mod tests {
 
     fn rules(rules: &[Rule]) -> Rules {
         Rules::new(rules).unwrap()
+    }
+
+    #[test]
+    fn what_is_in_a_directory_that_is_left_out_is_hidden() {
+        let rules = rules(&[Rule::Exclude("cache/".into()), Rule::Include("keep".into())]);
+        assert!(rules.hides(b"a/cache/keep", false) && rules.hides(b"cache", true));
+        assert!(!rules.hides(b"cache", false) && !rules.hides(b"a/b", false) && !rules.hides(b"", true));
     }
 
     #[test]

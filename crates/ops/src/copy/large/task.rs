@@ -21,16 +21,16 @@ use crate::digest::PieceValue;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Plan { name: CString, is_again: bool },
-    Chunks(Chunks),
+    Stretch(Stretch),
     Ended { file: u64, chunk: u64, came: Came },
 }
 
 /// What came of a chunk: its value, where digests are wanted.
 pub(crate) type Came = Result<Option<PieceValue>, Trouble>;
 
-/// Chunks of one file that nobody has copied.
+/// Some chunks of one file, one behind the other, that nobody has copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chunks {
+pub(crate) struct Stretch {
     /// The rank that planned the file, and the number that it has there.
     pub(crate) rank: u32,
     pub(crate) file: u64,
@@ -94,7 +94,7 @@ impl Version {
     }
 }
 
-impl Chunks {
+impl Stretch {
     /// Splits all but the first half off, which is one at least; none if there is but one.
     pub(crate) fn split(&mut self) -> Option<Self> {
         let kept = self.count.div_ceil(2);
@@ -119,9 +119,9 @@ impl Task {
                 out.extend([b'P', u8::from(*is_again)]);
                 out.extend_from_slice(name.as_bytes());
             }
-            Self::Chunks(chunks) => {
+            Self::Stretch(stretch) => {
                 out.push(b'C');
-                let Chunks { rank, file, first, count, bytes, version, name, temporary } = chunks;
+                let Stretch { rank, file, first, count, bytes, version, name, temporary } = stretch;
                 let numbers = [u64::from(*rank), *file, *first, *count, *bytes];
                 numbers.iter().chain(&version.numbers()).for_each(|number| out.extend(number.to_le_bytes()));
                 out.extend(u32::try_from(name.as_bytes().len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -160,7 +160,7 @@ impl Task {
                 let (length, rest) = rest.split_first_chunk()?;
                 let (name, temporary) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
                 let ([rank, file, first, count, bytes], version) = numbers.split_first_chunk()?;
-                Some(Self::Chunks(Chunks {
+                Some(Self::Stretch(Stretch {
                     rank: u32::try_from(*rank).ok()?,
                     file: *file,
                     first: *first,
@@ -227,17 +227,17 @@ mod tests {
         }
     }
 
-    fn chunks() -> Chunks {
+    fn stretch() -> Stretch {
         let version = Version::new(&metadata(), u64::MAX);
         let (name, temporary) = (c"a\n\xffb".into(), c".atta.0123456789ab".into());
-        Chunks { rank: 70_000, file: 3, first: 8, count: 5, bytes: 1 << 30, version, name, temporary }
+        Stretch { rank: 70_000, file: 3, first: 8, count: 5, bytes: 1 << 30, version, name, temporary }
     }
 
     fn tasks() -> Vec<Task> {
         let ended = |came| Task::Ended { file: 9, chunk: 1 << 40, came };
         vec![
             Task::Plan { name: c"a/b".into(), is_again: true },
-            Task::Chunks(chunks()),
+            Task::Stretch(stretch()),
             ended(Ok(None)),
             ended(Ok(Some(PieceValue::from([7; 32])))),
             ended(Err(Trouble::Changed)),
@@ -258,10 +258,10 @@ mod tests {
                 let _any_answer = Task::decode(&bytes[..at]);
             }
         }
-        let elsewhere = Chunks { temporary: c"../passwd".into(), ..chunks() };
-        assert_eq!(Task::decode(&Task::Chunks(elsewhere).encode()), None);
-        let climbing = Chunks { temporary: c".atta./../../x".into(), ..chunks() };
-        assert_eq!(Task::decode(&Task::Chunks(climbing).encode()), None);
+        let elsewhere = Stretch { temporary: c"../passwd".into(), ..stretch() };
+        assert_eq!(Task::decode(&Task::Stretch(elsewhere).encode()), None);
+        let climbing = Stretch { temporary: c".atta./../../x".into(), ..stretch() };
+        assert_eq!(Task::decode(&Task::Stretch(climbing).encode()), None);
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn chunks_are_split_until_each_is_alone_and_none_is_lost() {
-        let mut waiting = vec![Chunks { first: 0, count: 1025, ..chunks() }];
+        let mut waiting = vec![Stretch { first: 0, count: 1025, ..stretch() }];
         let (mut next, mut most) = (0, 0);
         while let Some(mut some) = waiting.pop() {
             while let Some(rest) = some.split() {
@@ -287,7 +287,7 @@ mod tests {
             most = most.max(waiting.len());
         }
         assert_eq!((next, most), (1025, 11));
-        let last = Chunks { first: 1024, ..chunks() };
+        let last = Stretch { first: 1024, ..stretch() };
         assert_eq!(last.range(), 1 << 40..1 << 40 | 5);
     }
 }

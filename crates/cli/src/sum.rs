@@ -1,0 +1,175 @@
+//! `atta sum`: sets it up, lets it run, and says what was summed up and what was not.
+
+mod arguments;
+mod check;
+mod sink;
+mod summary;
+
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
+
+use atta_ops::sum::{self, Options, Outcome, Progress};
+use atta_ops::walk::{self, Rules, Start};
+use atta_runtime::{Rate, Stop};
+
+pub(crate) use arguments::SumArguments;
+use arguments::SumFormat;
+use sink::{Sink, SinkWorker};
+
+use crate::catalog::Recorded;
+use crate::display::Display;
+use crate::fatal::Fatal;
+use crate::file::{describe, print};
+use crate::signals::Signals;
+use crate::size::{binary, grouped};
+use crate::walk::{Failures, Refused, compile, spill_directory};
+use crate::{complain, exit};
+
+/// Runs the command; returns its exit code.
+pub(crate) fn run(arguments: &SumArguments, signals: &Signals) -> u8 {
+    let done = if arguments.check.is_some() {
+        check::run(arguments, signals)
+    } else if arguments.reads_input() {
+        sum_input(arguments)
+    } else {
+        sum_trees(arguments, signals)
+    };
+    done.unwrap_or_else(Refused::tell)
+}
+
+/// Sums up what comes on standard input.
+fn sum_input(arguments: &SumArguments) -> Result<u8, Refused> {
+    if arguments.paths.is_empty() && io::stdin().is_terminal() {
+        let hint = "the working directory is '.', standard input is '-'";
+        return Err(Refused::usage("there is no PATH".to_owned(), hint));
+    }
+    if arguments.output.is_some() || !matches!(arguments.rows(), None | Some(SumFormat::B3sum)) {
+        let hint = "its digest and its signature can be printed";
+        return Err(Refused::usage("standard input is no entry that a row could describe".to_owned(), hint));
+    }
+    let (digest, _, signature) = sum::of_reader(io::stdin().lock())
+        .map_err(|error| Refused::fatal(format!("cannot read standard input: {}", describe(&error))))?;
+    let text =
+        if arguments.signature { format!("{}\n", signature.digest()) } else { format!("{digest}  -\n") };
+    Ok(print(&text).map_or_else(Fatal::tell, |()| exit::DONE))
+}
+
+/// Sums up trees.
+fn sum_trees(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused> {
+    let started = SystemTime::now();
+    let starts = given(arguments)?;
+    let stop = Stop::new();
+    let rules = compile(&arguments.visit.rules)?;
+    let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
+    let sink = Sink::new(arguments, failures, None, false, stop.clone())?;
+    let roots = starts.iter().map(|start| start.root.clone()).collect();
+    let outcome = hash(arguments, rules, &sink, starts, true, &stop, signals);
+    Ok(conclude(arguments, &sink, &outcome, roots, started, signals.code()))
+}
+
+/// The PATHs that were given.
+fn given(arguments: &SumArguments) -> Result<Vec<Start>, Refused> {
+    if arguments.paths.iter().any(|path| path.is_empty()) {
+        return Err(Refused::usage("PATH is empty".to_owned(), "the working directory is '.'"));
+    }
+    if arguments.paths.iter().any(|path| path == "-") {
+        let hint = "read it by itself; a file of this name is './-'";
+        return Err(Refused::usage("standard input among other PATHs".to_owned(), hint));
+    }
+    Ok(arguments.paths.iter().map(|path| Start::new(path.as_bytes())).collect())
+}
+
+/// Hashes all there is; `enters`: also what is in directories.
+fn hash(
+    arguments: &SumArguments,
+    rules: Option<Rules>,
+    sink: &Sink,
+    starts: impl IntoIterator<Item = Start, IntoIter: Send>,
+    enters: bool,
+    stop: &Stop,
+    signals: &Signals,
+) -> Outcome<SinkWorker> {
+    let rate = arguments.effort.iops.map(Rate::new);
+    let walk = walk::Options {
+        one_file_system: arguments.visit.one_file_system,
+        birth_time: sink.shows_attributes(),
+        rules,
+        rate: rate.as_ref(),
+        threads: arguments.effort.threads,
+        memory_bytes: arguments.effort.memory / 2,
+        spill_directory: spill_directory(),
+        stop: stop.clone(),
+        ..walk::Options::default()
+    };
+    // As in `atta sum . > sums`: it would change all the time.
+    let output = if arguments.prints() { sum::regular_file_of(io::stdout()) } else { None };
+    let options = Options { walk, chunk: arguments.chunk.bytes(), enters, output };
+    let mut display = Display::new(&arguments.tell, arguments.prints());
+    let outcome = sum::run(sink, starts, &options, |progress| {
+        if signals.code().is_some() {
+            stop.set();
+        }
+        display.tick(progress.walk.elapsed, || line(progress));
+    });
+    display.clear();
+    outcome
+}
+
+fn line(progress: &Progress) -> String {
+    let found = &progress.walk.profile;
+    format!(
+        "{} files, {} hashed of {} entries, {} found so far; {} threads",
+        grouped(progress.files),
+        binary(progress.bytes),
+        grouped(found.entries),
+        binary(found.bytes),
+        progress.walk.threads
+    )
+}
+
+/// Closes what was written, says what was done, and with which code to exit.
+fn conclude(
+    arguments: &SumArguments,
+    sink: &Sink,
+    outcome: &Outcome<SinkWorker>,
+    roots: Vec<Vec<u8>>,
+    started: SystemTime,
+    interrupted: Option<u8>,
+) -> u8 {
+    let mut fatal = sink.take_fatal();
+    if interrupted.is_none() {
+        fatal = fatal.or_else(|| sink.print_sorted().err());
+    }
+    // What the catalog tells of errors must be in its file before it gets its name.
+    fatal = fatal.or_else(|| sink.failures.flush().err());
+    if let Some(catalog) = &sink.catalog {
+        if fatal.is_none() && interrupted.is_none() {
+            let (totals, errors) = (summary::totals(outcome), summary::by_errno(outcome));
+            fatal = catalog.commit(Recorded { roots, totals, errors, started }).err();
+        } else {
+            catalog.abandon();
+            if interrupted.is_some() {
+                complain("interrupted: no catalog was written", None);
+            }
+        }
+    }
+    if arguments.signature && fatal.is_none() {
+        fatal = print_signature(outcome).err();
+    }
+    fatal = fatal.or_else(|| summary::tell(arguments, outcome, interrupted.is_some()).err());
+    if let Some(fatal) = fatal {
+        return fatal.tell();
+    }
+    interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
+}
+
+fn print_signature(outcome: &Outcome<SinkWorker>) -> Result<(), Fatal> {
+    match &outcome.signature {
+        Some(signature) => print(&format!("{}\n", signature.digest())),
+        None => {
+            complain("there is no signature: not all could be read", None);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! `atta sum --check`: reads a record, hashes what it lists or what is below PATHs, and prints what is not as it was recorded.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use atta_catalog::{CatalogDigests, DigestLines, Digested, difference_row};
+use atta_entry::{Kind, escape_into};
+use atta_ops::sorted::{is_below, key_of};
+use atta_ops::sum::Outcome;
+use atta_ops::sum::check::{Compared, Difference, Item, Items, compare};
+use atta_ops::walk::{Rules, Start};
+use atta_runtime::Stop;
+
+use super::arguments::SumArguments;
+use super::sink::{Sink, SinkWorker, cannot_sort};
+use super::{given, hash, summary};
+use crate::exit;
+use crate::fatal::Fatal;
+use crate::file::{describe, print_rows, printable};
+use crate::signals::Signals;
+use crate::walk::{Failures, ROWS_BYTES, Refused, compile, spill_directory};
+
+/// What is recorded, and of which trees.
+struct Record {
+    items: Items,
+    /// What was recorded began there; none: it is a list.
+    roots: Option<Vec<Vec<u8>>>,
+    /// Entries of every kind are recorded; else regular files alone.
+    has_all_kinds: bool,
+}
+
+/// What of a record counts.
+struct Wanted<'a> {
+    /// Keys of the PATHs that were given; none were: all that is recorded.
+    paths: &'a [Vec<u8>],
+    rules: Option<&'a Rules>,
+    /// Keys of where the walk begins: what rules leave out is told by the path below.
+    roots: Vec<Vec<u8>>,
+}
+
+/// Compares; returns the exit code.
+pub(super) fn run(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused> {
+    let Some(place) = arguments.check.as_deref() else { return Ok(exit::USAGE) };
+    let paths = given(arguments)?;
+    let rules = compile(&arguments.visit.rules)?;
+    let errors = arguments.tell.errors.as_deref();
+    let failures = Failures::new(arguments.tell.verbose, errors, Some(place))?;
+    let mut record = Record::read(place, arguments, &paths, rules.as_ref())?;
+    let stop = Stop::new();
+    let is_list = paths.is_empty() && record.roots.is_none();
+    let found = Items::new(arguments.effort.memory / 4, &spill_directory());
+    let mut sink = Sink::new(arguments, failures, Some(found), is_list, stop.clone())?;
+    let outcome = match &record.roots {
+        Some(roots) if paths.is_empty() => {
+            let starts: Vec<_> = roots.iter().map(|root| Start::new(root.clone())).collect();
+            hash(arguments, rules, &sink, starts, true, &stop, signals)
+        }
+        _ if !is_list => hash(arguments, rules, &sink, paths, true, &stop, signals),
+        _ => hash_listed(arguments, rules, &sink, &mut record, &stop, signals)?,
+    };
+    let found = sink.take_found();
+    Ok(conclude(arguments, &sink, record, found, &outcome, signals.code()))
+}
+
+/// Hashes what a list names, and nothing else.
+fn hash_listed(
+    arguments: &SumArguments,
+    rules: Option<Rules>,
+    sink: &Sink,
+    record: &mut Record,
+    stop: &Stop,
+    signals: &Signals,
+) -> Result<Outcome<SinkWorker>, Refused> {
+    let failed = |error: &io::Error| Refused::fatal(cannot_sort(error).what());
+    let listed = record.items.paths().map_err(|error| failed(&error))?;
+    let starts = listed.map_while(|path| match path {
+        Ok(path) => Some(start(path)),
+        Err(error) => {
+            sink.fail(cannot_sort(&error));
+            None
+        }
+    });
+    Ok(hash(arguments, rules, sink, starts, false, stop, signals))
+}
+
+/// A listed path is a name below the working directory or below `/`: no link on the way to it is followed.
+fn start(path: Vec<u8>) -> Start {
+    if key_of(&path).iter().all(|byte| *byte == 0) {
+        // The directory itself.
+        return Start::new(path);
+    }
+    let root = if path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() };
+    Start { root, below: Some(path) }
+}
+
+impl Record {
+    fn read(
+        place: &Path,
+        arguments: &SumArguments,
+        paths: &[Start],
+        rules: Option<&Rules>,
+    ) -> Result<Self, Refused> {
+        let items = Items::new(arguments.effort.memory / 4, &spill_directory());
+        let mut record = Self { items, roots: None, has_all_kinds: true };
+        let keys: Vec<_> = paths.iter().map(|start| key_of(&start.root)).collect();
+        let mut wanted = Wanted { paths: &keys, rules, roots: keys.clone() };
+        let is_catalog = rustix::fs::stat(place)
+            .is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir());
+        let counts = if is_catalog {
+            let catalog = CatalogDigests::open(place).map_err(|error| Refused::fatal(error.to_string()))?;
+            if paths.is_empty() {
+                wanted.roots = catalog.roots().iter().map(|root| key_of(root)).collect();
+            }
+            record.roots = Some(catalog.roots().to_vec());
+            record.take(catalog, &wanted)
+        } else {
+            let lines = open(place).and_then(|input| {
+                DigestLines::new(BufReader::with_capacity(1 << 16, input)).map_err(|error| error.to_string())
+            });
+            let lines = lines.map_err(|error| cannot_read(place, &error))?;
+            record.has_all_kinds = lines.has_all_kinds();
+            if paths.is_empty() {
+                wanted.roots = vec![Vec::new(), vec![0]];
+            }
+            record.take(lines, &wanted)
+        };
+        let (all, taken) = counts.map_err(|error| cannot_read(place, &error))?;
+        if all > 0 && taken == 0 && !paths.is_empty() {
+            let what = format!("nothing below PATH is recorded in {}", printable(place));
+            return Err(Refused::usage(what, "PATHs are compared as they are written, as in the record"));
+        }
+        if is_list_with_parents(&mut record, paths).map_err(|error| cannot_read(place, &error))? {
+            let what = format!("{} lists paths with '..'", printable(place));
+            return Err(Refused::usage(what, "name the trees as PATHs, as they are written there"));
+        }
+        Ok(record)
+    }
+
+    /// Takes what is wanted; returns how many items there are, and how many of them were taken.
+    fn take(
+        &mut self,
+        digests: impl Iterator<Item = atta_catalog::Result<Digested>>,
+        wanted: &Wanted<'_>,
+    ) -> Result<(u64, u64), String> {
+        let (mut all, mut taken) = (0, 0);
+        for item in digests {
+            let Digested { path, kind, size, digest, target } = item.map_err(|error| error.to_string())?;
+            all += 1;
+            if wanted.has(&path, kind) {
+                taken += 1;
+                let pushed = self.items.push(&Item { path, kind, size, digest, target });
+                pushed.map_err(|error| cannot_sort(&error).what())?;
+            }
+        }
+        Ok((all, taken))
+    }
+}
+
+impl Wanted<'_> {
+    fn has(&self, path: &[u8], kind: Kind) -> bool {
+        let key = key_of(path);
+        if !self.paths.is_empty() && !self.paths.iter().any(|above| is_below(&key, above)) {
+            return false;
+        }
+        let Some(rules) = self.rules else { return true };
+        let above = self.roots.iter().filter(|root| is_below(&key, root)).max_by_key(|root| root.len());
+        let below = key.get(above.map_or(0, Vec::len)..).unwrap_or_default();
+        let below: Vec<u8> = below.strip_prefix(&[0]).unwrap_or(below).to_vec();
+        let below: Vec<u8> = below.into_iter().map(|byte| if byte == 0 { b'/' } else { byte }).collect();
+        !rules.hides(&below, kind == Kind::Directory)
+    }
+}
+
+/// Whether a list that is to be gone through by itself would lead out of where it is used.
+fn is_list_with_parents(record: &mut Record, paths: &[Start]) -> Result<bool, String> {
+    if !paths.is_empty() || record.roots.is_some() {
+        return Ok(false);
+    }
+    let listed = record.items.paths().map_err(|error| cannot_sort(&error).what())?;
+    for path in listed {
+        let path = path.map_err(|error| cannot_sort(&error).what())?;
+        if path.split(|byte| *byte == b'/').any(|name| name == b"..") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn open(place: &Path) -> Result<Box<dyn Read + Send>, String> {
+    if place.as_os_str() == "-" {
+        return Ok(Box::new(io::stdin()));
+    }
+    File::open(place).map(|file| Box::new(file) as _).map_err(|error| describe(&error))
+}
+
+fn cannot_read(place: &Path, why: &str) -> Refused {
+    Refused::fatal(format!("cannot read record: {}: {why}", printable(place)))
+}
+
+/// Compares, says what is different, and with which code to exit.
+fn conclude(
+    arguments: &SumArguments,
+    sink: &Sink,
+    mut record: Record,
+    found: Option<Items>,
+    outcome: &Outcome<SinkWorker>,
+    interrupted: Option<u8>,
+) -> u8 {
+    let mut fatal = sink.take_fatal().or_else(|| sink.failures.flush().err());
+    let mut compared = None;
+    if let (None, None, Some(mut found)) = (&fatal, interrupted, found) {
+        match print_differences(arguments, &mut record, &mut found) {
+            Ok(done) => compared = Some(done),
+            Err(error) => fatal = Some(error),
+        }
+    }
+    let failed = sink.failed();
+    let told = || summary::tell_compared(arguments, outcome, compared.as_ref(), failed).err();
+    if let Some(fatal) = fatal.or_else(told) {
+        return fatal.tell();
+    }
+    interrupted.unwrap_or(match compared {
+        Some(compared) if compared.differences() > 0 => exit::DIFFERENT,
+        _ if failed > 0 => exit::PARTIAL,
+        _ => exit::DONE,
+    })
+}
+
+fn print_differences(
+    arguments: &SumArguments,
+    record: &mut Record,
+    found: &mut Items,
+) -> Result<Compared, Fatal> {
+    let (mut rows, mut fatal) = (Vec::new(), None);
+    let has_all_kinds = record.has_all_kinds;
+    let is_extra = |kind| has_all_kinds || kind == Kind::File;
+    let compared = compare(&mut record.items, found, is_extra, |path, difference| {
+        append(arguments.tell.json, path, difference, &mut rows);
+        if rows.len() >= ROWS_BYTES && fatal.is_none() {
+            fatal = print_rows(&std::mem::take(&mut rows)).err();
+        }
+    });
+    let compared = compared.map_err(|error| cannot_sort(&error))?;
+    fatal.map_or_else(|| print_rows(&rows), Err)?;
+    Ok(compared)
+}
+
+fn append(json: bool, path: &[u8], difference: Difference, rows: &mut Vec<u8>) {
+    let (word, what) = match difference {
+        Difference::Missing => ("missing", None),
+        Difference::Extra => ("extra", None),
+        Difference::Kind => ("different", Some("kind")),
+        Difference::Size => ("different", Some("size")),
+        Difference::Content => ("different", Some("content")),
+        Difference::Target => ("different", Some("target")),
+    };
+    if json {
+        return difference_row(path, word, what, rows);
+    }
+    rows.extend_from_slice(word.as_bytes());
+    if let Some(what) = what {
+        rows.extend_from_slice(b" in ");
+        rows.extend_from_slice(what.as_bytes());
+    }
+    rows.extend_from_slice(b": ");
+    escape_into(path, rows);
+    rows.push(b'\n');
+}

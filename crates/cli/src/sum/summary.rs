@@ -1,0 +1,168 @@
+//! The summary of `atta sum`: as text for people, as JSON for programs. It renders; it decides nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use atta_ops::sum::Outcome;
+use atta_ops::sum::check::Compared;
+use serde_json::{Value, json};
+
+use super::arguments::SumArguments;
+use crate::fatal::Fatal;
+use crate::file::print;
+use crate::size::{binary, counted, grouped, listed, per_second};
+
+/// Tells what was summed up: on standard error where rows are on standard output.
+pub(super) fn tell<W>(
+    arguments: &SumArguments,
+    outcome: &Outcome<W>,
+    was_interrupted: bool,
+) -> Result<(), Fatal> {
+    let text = if arguments.tell.json {
+        format!("{:#}\n", json(outcome, was_interrupted))
+    } else if arguments.tell.quiet || arguments.signature {
+        String::new()
+    } else {
+        words(outcome, was_interrupted)
+    };
+    write(arguments, &text)
+}
+
+/// Tells what was compared.
+pub(super) fn tell_compared<W>(
+    arguments: &SumArguments,
+    outcome: &Outcome<W>,
+    compared: Option<&Compared>,
+    failed: u64,
+) -> Result<(), Fatal> {
+    let text = if arguments.tell.json {
+        format!("{:#}\n", compared_json(outcome, compared, failed))
+    } else if arguments.tell.quiet {
+        String::new()
+    } else {
+        compared_words(outcome, compared, failed)
+    };
+    write(arguments, &text)
+}
+
+fn write(arguments: &SumArguments, text: &str) -> Result<(), Fatal> {
+    if arguments.prints() {
+        // Nothing can be said of an error of standard error.
+        let _ = io::stderr().write_all(text.as_bytes());
+        return Ok(());
+    }
+    print(text)
+}
+
+/// Failed entries by the name of their error.
+pub(super) fn by_errno<W>(outcome: &Outcome<W>) -> BTreeMap<String, u64> {
+    outcome.totals.failures.iter().map(|(errno, count)| (errno.label(), *count)).collect()
+}
+
+/// The counts, without times: what a catalog records of the trees.
+pub(super) fn totals<W>(outcome: &Outcome<W>) -> Value {
+    let totals = &outcome.totals;
+    json!({
+        "entries": totals.entries(),
+        "files": totals.files,
+        "bytes": totals.bytes,
+        "directories": totals.directories,
+        "symlinks": totals.symlinks,
+        "special_files": totals.specials,
+        "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
+    })
+}
+
+fn json<W>(outcome: &Outcome<W>, was_interrupted: bool) -> Value {
+    json!({
+        "schema_version": 1,
+        "command": "sum",
+        "interrupted": was_interrupted,
+        "totals": totals(outcome),
+        "errors": {"count": outcome.totals.failed(), "by_errno": by_errno(outcome)},
+        "changed": outcome.totals.changed,
+        "elapsed_seconds": outcome.elapsed.as_secs_f64(),
+        "bytes_per_second": per_second(outcome.totals.bytes, outcome.elapsed),
+        "threads": outcome.threads.len(),
+    })
+}
+
+fn speed<W>(outcome: &Outcome<W>) -> String {
+    let totals = &outcome.totals;
+    let (bytes, rate) = (binary(totals.bytes), binary(per_second(totals.bytes, outcome.elapsed)));
+    format!("{bytes} in {:.2} s ({rate}/s)", outcome.elapsed.as_secs_f64())
+}
+
+fn words<W>(outcome: &Outcome<W>, was_interrupted: bool) -> String {
+    let totals = &outcome.totals;
+    let mut text = String::new();
+    if was_interrupted {
+        text.push_str("interrupted: this is not all\n");
+    }
+    let kinds = listed(&[
+        (totals.files, "file", "files"),
+        (totals.directories, "directory", "directories"),
+        (totals.symlinks, "symlink", "symlinks"),
+        (totals.specials, "special file", "special files"),
+    ]);
+    let _ = writeln!(text, "{kinds} summed up, {}", speed(outcome));
+    if let Some(signature) = &outcome.signature {
+        let _ = writeln!(text, "signature {}", signature.digest());
+    }
+    if totals.left_out > 0 {
+        text.push_str("left out: the file that standard output goes to\n");
+    }
+    if totals.failed() > 0 {
+        let _ = writeln!(text, "not summed up: {}", counted(totals.failed(), "entry", "entries"));
+    }
+    text
+}
+
+fn compared_json<W>(outcome: &Outcome<W>, compared: Option<&Compared>, failed: u64) -> Value {
+    let differences = compared.map(|compared| {
+        json!({
+            "same": compared.same,
+            "missing": compared.missing,
+            "extra": compared.extra,
+            "different": compared.different,
+            "unknown": compared.unknown,
+        })
+    });
+    json!({
+        "schema_version": 1,
+        "command": "sum",
+        "interrupted": compared.is_none(),
+        "compared": differences,
+        "failed": failed,
+        "changed": outcome.totals.changed,
+        "bytes": outcome.totals.bytes,
+        "elapsed_seconds": outcome.elapsed.as_secs_f64(),
+        "bytes_per_second": per_second(outcome.totals.bytes, outcome.elapsed),
+        "threads": outcome.threads.len(),
+    })
+}
+
+fn compared_words<W>(outcome: &Outcome<W>, compared: Option<&Compared>, failed: u64) -> String {
+    let mut text = String::new();
+    match compared {
+        None => text.push_str("interrupted: nothing was compared\n"),
+        Some(compared) => {
+            let same = if compared.same == 1 { "entry is" } else { "entries are" };
+            let _ = writeln!(text, "{} {same} as recorded, {}", grouped(compared.same), speed(outcome));
+            let counts = [
+                (compared.missing, "missing", "missing"),
+                (compared.extra, "extra", "extra"),
+                (compared.different, "different", "different"),
+                (compared.unknown, "unknown", "unknown"),
+            ];
+            if compared.differences() + compared.unknown > 0 {
+                let _ = writeln!(text, "not as recorded: {}", listed(&counts));
+            }
+        }
+    }
+    if failed > 0 {
+        let _ = writeln!(text, "not read: {}", counted(failed, "entry", "entries"));
+    }
+    text
+}

@@ -1,0 +1,250 @@
+//! Files so large that several threads do parts of them: how they are cut, what their tasks are as bytes, and what is known of
+//! those that are under way. What is done with a chunk is not known here.
+//!
+//! ```text
+//!   entry ─▶ plan: open, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? digest
+//!                  ▲                                          │ changed, for the first time
+//!                  └──────────────────────────────────────────┘
+//! ```
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::copy::trouble::Trouble;
+use crate::digest::{Hash, PieceValue, merge};
+use crate::walk;
+use crate::walk::visit::{Here, Tasks};
+
+/// The smallest chunk: some milliseconds of work.
+const CHUNK_LEAST: u64 = 8 << 20;
+const CHUNK_MOST: u64 = 1 << 30;
+// There are never more than 2^20 chunks.
+/// So many chunks of a file for each thread, about, so that all end at the same time.
+const CHUNKS_PER_THREAD: u64 = 4;
+/// What a task is, in its first byte.
+const PLAN: u8 = b'P';
+const CHUNK: u8 = b'C';
+
+/// How files are cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    chunk: Option<u64>,
+    threads: u64,
+}
+
+impl Cut {
+    /// Into chunks of so many bytes, a power of two, or by their size and the number of threads of so many ranks.
+    pub(crate) fn new(chunk: Option<u64>, walk: &walk::Options<'_>, ranks: u32) -> Self {
+        Self { chunk, threads: walk.threads.max(walk.cores).max(1) as u64 * u64::from(ranks) }
+    }
+
+    /// Whether a file of so many bytes is worth it.
+    pub(crate) fn is_large(&self, bytes: u64) -> bool {
+        bytes >= 2 * self.chunk.unwrap_or(CHUNK_LEAST)
+    }
+
+    /// Bytes in a chunk of a file: a power of two.
+    pub(crate) fn chunk_of(&self, bytes: u64) -> u64 {
+        let auto = (bytes / (CHUNKS_PER_THREAD * self.threads)).next_power_of_two();
+        let chunk = self.chunk.unwrap_or(auto.clamp(CHUNK_LEAST, CHUNK_MOST));
+        // A file may have any size, and hardly any bytes.
+        chunk.max((bytes >> 20).next_power_of_two())
+    }
+}
+
+/// A task of a large file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LargeTask<'a> {
+    /// Open a file and cut it: a name of the task's directory, or a root, by its whole path.
+    Plan { name: &'a [u8], is_again: bool },
+    /// Do one chunk.
+    Chunk { file: u64, index: u64 },
+}
+
+impl<'a> LargeTask<'a> {
+    /// The task that these bytes are; none: they are none.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        match bytes.split_first()? {
+            (&PLAN, rest) => {
+                let (is_again, name) = rest.split_first()?;
+                Some(Self::Plan { name, is_again: *is_again != 0 })
+            }
+            (&CHUNK, rest) => match rest.as_chunks::<8>() {
+                (&[file, index], []) => {
+                    let (file, index) = (u64::from_le_bytes(file), u64::from_le_bytes(index));
+                    Some(Self::Chunk { file, index })
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// As bytes.
+    fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Plan { name, is_again } => [&[PLAN, u8::from(is_again)], name].concat(),
+            Self::Chunk { file, index } => [&[CHUNK][..], &file.to_le_bytes(), &index.to_le_bytes()].concat(),
+        }
+    }
+
+    /// Leaves it to whoever has nothing else to do.
+    pub(crate) fn push(self, here: Option<Here<'_>>, tasks: &mut Tasks) {
+        match here {
+            Some(here) => tasks.push_in(here.directory, self.to_bytes()),
+            None => tasks.push(self.to_bytes()),
+        }
+    }
+}
+
+/// Files that are under way, by their numbers.
+#[derive(Debug)]
+pub(crate) struct UnderWay<L> {
+    known: Mutex<HashMap<u64, Arc<L>>>,
+    next: AtomicU64,
+}
+
+impl<L> Default for UnderWay<L> {
+    fn default() -> Self {
+        Self { known: Mutex::default(), next: AtomicU64::new(0) }
+    }
+}
+
+impl<L> UnderWay<L> {
+    /// Adds a file of so many chunks, and a task for each.
+    pub(crate) fn add(&self, large: L, chunks: u64, here: Option<Here<'_>>, tasks: &mut Tasks) {
+        let file = self.insert(large);
+        // The newest is done first.
+        (0..chunks).rev().for_each(|index| LargeTask::Chunk { file, index }.push(here, tasks));
+    }
+
+    /// Adds a file; its number.
+    pub(crate) fn insert(&self, large: L) -> u64 {
+        let file = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(file, Arc::new(large));
+        file
+    }
+
+    pub(crate) fn find(&self, file: u64) -> Option<Arc<L>> {
+        self.lock().get(&file).cloned()
+    }
+
+    /// Forgets a file that is done.
+    pub(crate) fn remove(&self, file: u64) {
+        self.lock().remove(&file);
+    }
+
+    /// Takes all that are not done.
+    pub(crate) fn take_all(&self) -> Vec<Arc<L>> {
+        std::mem::take(&mut *self.lock()).into_values().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<L>>> {
+        lock(&self.known)
+    }
+}
+
+/// The chunks of one file, and what they came to.
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    bytes: u64,
+    chunk: u64,
+    /// Those that are not done.
+    left: AtomicU64,
+    trouble: Mutex<Option<Trouble>>,
+    values: Mutex<Vec<Option<PieceValue>>>,
+}
+
+impl Chunks {
+    /// Of a file of so many bytes, more than a chunk.
+    pub(crate) fn new(bytes: u64, chunk: u64) -> Self {
+        let chunks = bytes.div_ceil(chunk).max(1);
+        let values = vec![None; usize::try_from(chunks).unwrap_or(usize::MAX)];
+        let left = AtomicU64::new(chunks);
+        Self { bytes, chunk, left, trouble: Mutex::default(), values: Mutex::new(values) }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.bytes.div_ceil(self.chunk).max(1)
+    }
+
+    /// The bytes of one.
+    pub(crate) fn range(&self, index: u64) -> Range<u64> {
+        let start = index * self.chunk;
+        start..(start + self.chunk).min(self.bytes)
+    }
+
+    /// Does one, unless another one failed. Whether it was the last.
+    pub(crate) fn run(&self, chunk: impl FnOnce() -> Result<(), Trouble>) -> bool {
+        if self.trouble().is_none()
+            && let Err(trouble) = chunk()
+        {
+            lock(&self.trouble).get_or_insert(trouble);
+        }
+        self.left.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Takes in what came of one that was done elsewhere. Whether it was the last.
+    pub(crate) fn end(&self, index: u64, came: Result<Option<PieceValue>, Trouble>) -> bool {
+        self.run(|| came.map(|value| self.set_value(index, value)))
+    }
+
+    /// The first that there was.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        *lock(&self.trouble)
+    }
+
+    pub(crate) fn set_value(&self, index: u64, value: Option<PieceValue>) {
+        let mut values = lock(&self.values);
+        if let Some(place) = usize::try_from(index).ok().and_then(|index| values.get_mut(index)) {
+            *place = value;
+        }
+    }
+
+    /// Of all bytes; none: some chunk has none.
+    pub(crate) fn digest(&self) -> Option<Hash> {
+        let values: Option<Vec<PieceValue>> = lock(&self.values).iter().copied().collect();
+        values.filter(|values| values.len() > 1).map(|values| merge(&values))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_go_through_bytes_and_back() {
+        let tasks = [
+            LargeTask::Plan { name: b"a\xff", is_again: true },
+            LargeTask::Plan { name: b"", is_again: false },
+            LargeTask::Chunk { file: u64::MAX, index: 7 },
+        ];
+        for task in tasks {
+            let bytes = task.to_bytes();
+            assert_eq!(LargeTask::parse(&bytes), Some(task));
+        }
+        for damaged in [&b""[..], b"P", b"C", b"C1234567", b"X"] {
+            assert_eq!(LargeTask::parse(damaged), None);
+        }
+    }
+
+    #[test]
+    fn any_file_has_some_chunks_and_not_too_many() {
+        let cut = Cut { chunk: None, threads: 8 };
+        assert!(!cut.is_large(16 << 20 >> 1) && cut.is_large(16 << 20));
+        for bytes in [16 << 20, (1 << 40) + 1, 8 << 40, i64::MAX as u64] {
+            let chunk = cut.chunk_of(bytes);
+            let chunks = Chunks::new(bytes.min(1 << 30), chunk);
+            assert!(chunk.is_power_of_two() && bytes.div_ceil(chunk) <= 1 << 20, "{bytes}");
+            assert_eq!(chunks.range(chunks.count() - 1).end, bytes.min(1 << 30));
+        }
+        assert_eq!(Cut { chunk: Some(1 << 20), threads: 1 }.chunk_of(5 << 20), 1 << 20);
+    }
+}

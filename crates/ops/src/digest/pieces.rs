@@ -1,0 +1,278 @@
+//! The BLAKE3 of a file from pieces that anybody hashes in any order. No I/O.
+//!
+//! BLAKE3 has a tree inside: pieces that begin at multiples of a power of two, and have that length but for the last, are hashed
+//! by themselves ([`Piece`]) and merged to the same digest ([`merge`]).
+//!
+//! Zeros of a hole need not be read, but they must be hashed: each 1,024 bytes are hashed with their number in the file, so that zeros at
+//! one place do not come to what zeros at another place come to (BLAKE3 2020, section 2.1: the counter *t*). At the same place
+//! they do, whatever file it is: a block of zeros is hashed once in a process and remembered. So the second sparse file
+//! costs what its data does.
+//!
+//! ```text
+//!   a piece    [ block | block ][ block ][ the block at hand ...
+//!   left            value           value       hasher            as BLAKE3's own stack of subtrees
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use blake3::Hash;
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+/// The smallest piece that can be hashed by itself: the leaf of the tree.
+pub const PIECE_LEAST: u64 = blake3::CHUNK_LEN as u64;
+
+/// Bytes of a block, a power of two: what is remembered of zeros is 32 bytes for each.
+const BLOCK: u64 = 16 << 20;
+/// Blocks of zeros that are remembered: the first 4 TiB of all files, in some 20 MiB of memory.
+const BLOCKS_MOST: usize = 1 << 18;
+
+/// Hashes one piece of a file.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    start: u64,
+    /// Subtrees that are complete, the largest first.
+    left: Vec<ChainingValue>,
+    /// Of the block at hand, which is empty only if the piece is.
+    open: blake3::Hasher,
+    open_start: u64,
+}
+
+/// What a piece comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceValue(ChainingValue);
+
+impl Piece {
+    /// Begins the piece that starts at so many bytes: a multiple of the pieces' length, which is a power of two and at least
+    /// [`PIECE_LEAST`].
+    #[must_use]
+    pub fn at(offset: u64) -> Self {
+        Self { start: offset, left: Vec::new(), open: hasher_at(offset), open_start: offset }
+    }
+
+    /// Takes further bytes.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.open.update(now);
+            bytes = later;
+        }
+    }
+
+    /// Takes so many zeros.
+    pub fn zeros(&mut self, mut count: u64) {
+        static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+        while count > 0 {
+            let room = self.room();
+            // The last block stays at hand: it may be all there is, and then it is hashed in another way.
+            let taken = if room == BLOCK && count > BLOCK {
+                self.end_block(zeros_at(self.open_start));
+                BLOCK
+            } else {
+                let taken = room.min(count).min(ZEROS.len() as u64);
+                self.open.update(&ZEROS[..usize::try_from(taken).unwrap_or(ZEROS.len())]);
+                taken
+            };
+            count -= taken;
+        }
+    }
+
+    /// What it comes to, as one of several. None: it has no bytes, and a file of several pieces has none such.
+    #[must_use]
+    pub fn value(&self) -> Option<PieceValue> {
+        (self.open.count() > 0).then(|| {
+            let last = self.open.finalize_non_root();
+            PieceValue(self.left.iter().rev().fold(last, |right, left| parent(left, &right)))
+        })
+    }
+
+    /// The digest of a file that is this piece alone, which begins at 0.
+    #[must_use]
+    pub fn digest(&self) -> Hash {
+        let Some((first, left)) = self.left.split_first() else { return self.open.finalize() };
+        let last = self.open.finalize_non_root();
+        let right = left.iter().rev().fold(last, |right, left| parent(left, &right));
+        merge_subtrees_root(first, &right, Mode::Hash)
+    }
+
+    /// Bytes that the block at hand still takes, some at least: more are on their way.
+    fn room(&mut self) -> u64 {
+        if self.open.count() == BLOCK {
+            self.end_block(self.open.finalize_non_root());
+        }
+        BLOCK - self.open.count()
+    }
+
+    /// Ends the block at hand. More bytes follow, so that no subtree that is complete is the whole.
+    fn end_block(&mut self, value: ChainingValue) {
+        self.left.push(value);
+        self.open_start += BLOCK;
+        self.open = hasher_at(self.open_start);
+        let blocks = (self.open_start - self.start) / BLOCK;
+        while self.left.len() > blocks.count_ones() as usize
+            && let [.., one, other] = self.left.as_slice()
+        {
+            let merged = parent(one, other);
+            self.left.truncate(self.left.len() - 2);
+            self.left.push(merged);
+        }
+    }
+}
+
+impl PieceValue {
+    /// As bytes, to be sent.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<[u8; 32]> for PieceValue {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// The digest of a file that has these pieces, in order: two at least; all of one length but the last, which is not longer. A
+/// file of one piece is hashed as a whole.
+///
+/// # Panics
+/// There are fewer than two.
+#[must_use]
+pub fn merge(pieces: &[PieceValue]) -> Hash {
+    assert!(pieces.len() > 1, "one piece is no tree");
+    let (left, right) = pieces.split_at(left_of(pieces.len()));
+    merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash)
+}
+
+fn subtree(pieces: &[PieceValue]) -> ChainingValue {
+    // As deep as the logarithm of their number.
+    match pieces {
+        [one] => one.0,
+        _ => {
+            let (left, right) = pieces.split_at(left_of(pieces.len()));
+            parent(&subtree(left), &subtree(right))
+        }
+    }
+}
+
+/// So many of them are in the left subtree: the largest power of two that leaves one.
+fn left_of(pieces: usize) -> usize {
+    pieces.next_power_of_two() / 2
+}
+
+fn parent(left: &ChainingValue, right: &ChainingValue) -> ChainingValue {
+    merge_subtrees_non_root(left, right, Mode::Hash)
+}
+
+fn hasher_at(offset: u64) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(offset);
+    hasher
+}
+
+/// What a block of zeros that starts there comes to.
+fn zeros_at(offset: u64) -> ChainingValue {
+    static KNOWN: OnceLock<Mutex<HashMap<u64, ChainingValue>>> = OnceLock::new();
+    let known = || -> MutexGuard<'_, HashMap<u64, ChainingValue>> {
+        KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    };
+    let block = offset / BLOCK;
+    let found = known().get(&block).copied();
+    found.unwrap_or_else(|| {
+        let mut zeros = Piece::at(offset);
+        // Not more than a block, so that this is not called again.
+        zeros.zeros(BLOCK);
+        let value = zeros.open.finalize_non_root();
+        if usize::try_from(block).is_ok_and(|block| block < BLOCKS_MOST) {
+            known().insert(block, value);
+        }
+        value
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pieces_merge_to_the_digest_of_the_whole(length in 1_u64..40_000, power in 10_u32..14, seed: u8) {
+            let bytes: Vec<u8> = (0..length).map(|at| (at * 31 + u64::from(seed)) as u8).collect();
+            let piece = 1_usize << power;
+            let values: Vec<_> = bytes
+                .chunks(piece)
+                .enumerate()
+                .map(|(index, bytes)| {
+                    let mut hashed = Piece::at((index * piece) as u64);
+                    for some in bytes.chunks(777) {
+                        hashed.update(some);
+                    }
+                    hashed.value().unwrap()
+                })
+                .collect();
+            if values.len() > 1 {
+                prop_assert_eq!(merge(&values), blake3::hash(&bytes));
+                let sent: Vec<_> = values.iter().map(|value| PieceValue::from(*value.as_bytes())).collect();
+                prop_assert_eq!(sent, values);
+            }
+        }
+    }
+
+    /// Runs of data and of zeros.
+    const RUNS: [&[(u64, bool)]; 8] = [
+        &[],
+        &[(1, false)],
+        &[(BLOCK, false)],
+        &[(BLOCK, true), (1, false)],
+        &[(2 * BLOCK, false)],
+        &[(100, true), (3 * BLOCK + 5, false), (BLOCK, true)],
+        &[(BLOCK, true), (2 * BLOCK, false), (BLOCK - 1, true), (BLOCK + 1, false)],
+        &[(5 * BLOCK + 1024, false)],
+    ];
+
+    #[test]
+    fn blocks_of_data_and_of_zeros_come_to_the_digest_of_the_whole() {
+        for runs in RUNS {
+            let mut whole = Vec::new();
+            let mut hashed = Piece::at(0);
+            for &(length, is_data) in runs {
+                let start = whole.len();
+                whole.extend((0..length).map(|at| if is_data { at as u8 | 1 } else { 0 }));
+                if is_data {
+                    whole[start..].chunks(300_000).for_each(|some| hashed.update(some));
+                } else {
+                    hashed.zeros(length);
+                }
+            }
+            assert_eq!(hashed.digest(), blake3::hash(&whole), "{runs:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_several_blocks_that_are_not_at_the_start_merge_as_well() {
+        let piece = 4 * BLOCK;
+        let (mut first, mut second) = (Piece::at(0), Piece::at(piece));
+        first.zeros(piece);
+        second.zeros(piece - 7);
+        let mut whole = Piece::at(0);
+        whole.zeros(2 * piece - 7);
+        let values = [first.value().unwrap(), second.value().unwrap()];
+        assert_eq!(merge(&values), whole.digest());
+        let mut plain = blake3::Hasher::new();
+        plain.update(&vec![0; 2 * piece as usize]);
+        assert_ne!(plain.finalize(), whole.digest());
+        let mut plain = blake3::Hasher::new();
+        plain.update(&vec![0; (2 * piece - 7) as usize]);
+        assert_eq!(plain.finalize(), whole.digest());
+    }
+
+    #[test]
+    fn zeros_at_one_place_are_not_what_they_are_at_another() {
+        assert_ne!(zeros_at(0), zeros_at(BLOCK));
+        assert_eq!(zeros_at(BLOCK), zeros_at(BLOCK));
+    }
+}

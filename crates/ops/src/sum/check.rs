@@ -1,0 +1,397 @@
+//! Compares what a record says with what is there: both are sorted by path, in bounded memory, and gone through side by side. It reads
+//! neither records nor trees.
+//!
+//! ```text
+//!   record ─▶ Items, sorted ─┐
+//!                            ├─▶ compare ─▶ missing, extra, different
+//!   tree ───▶ Items, sorted ─┘
+//! ```
+
+use std::io;
+use std::path::Path;
+
+use atta_entry::Kind;
+
+use crate::sorted::{Record, Sorted, Sorter, is_below, key_of};
+
+/// What is known of one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The whole path.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes of a regular file, where they are known.
+    pub size: Option<u64>,
+    /// Of a regular file's bytes.
+    pub digest: Option<[u8; 32]>,
+    /// Where a symbolic link leads.
+    pub target: Option<Vec<u8>>,
+}
+
+/// What is not as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// It is recorded, and not there.
+    Missing,
+    /// It is there, and not recorded.
+    Extra,
+    /// It is something else, as a directory instead of a file.
+    Kind,
+    /// It has another size.
+    Size,
+    /// It has as many bytes, but others.
+    Content,
+    /// It leads elsewhere.
+    Target,
+}
+
+/// How much was compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Recorded paths that are as they were.
+    pub same: u64,
+    /// Recorded paths that are not there.
+    pub missing: u64,
+    /// Paths that are there and not recorded.
+    pub extra: u64,
+    /// Recorded paths that are different.
+    pub different: u64,
+    /// Recorded paths of which nothing can be said: they, or a directory above them, could not be read.
+    pub unknown: u64,
+}
+
+impl Compared {
+    /// Paths that are not as they were recorded.
+    #[must_use]
+    pub fn differences(&self) -> u64 {
+        self.missing + self.extra + self.different
+    }
+
+    fn count(&mut self, difference: Option<Difference>) {
+        let counter = match difference {
+            None => &mut self.same,
+            Some(Difference::Missing) => &mut self.missing,
+            Some(Difference::Extra) => &mut self.extra,
+            Some(_) => &mut self.different,
+        };
+        *counter += 1;
+    }
+}
+
+/// What is recorded, or what is found: any number of paths.
+#[derive(Debug)]
+pub struct Items(Sorter);
+
+/// What is known of a path, or that it failed.
+enum Found {
+    Item(Item),
+    Failed,
+}
+
+impl Items {
+    /// With so much memory; what does not fit goes to a file without a name in that directory.
+    #[must_use]
+    pub fn new(memory: u64, directory: &Path) -> Self {
+        Self(Sorter::new(memory, directory))
+    }
+
+    /// Takes what is known of a path.
+    ///
+    /// # Errors
+    /// It does not fit, and the file cannot be written.
+    pub fn push(&mut self, item: &Item) -> io::Result<()> {
+        self.0.push(&key_of(&item.path), &item.to_bytes())
+    }
+
+    /// Takes a path that could not be read: nothing is known of it and of what is below it.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn fail(&mut self, path: &[u8]) -> io::Result<()> {
+        self.0.push(&key_of(path), &[])
+    }
+
+    /// All paths, each once.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn paths(&mut self) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + Send> {
+        let mut last = None;
+        let sorted = self.0.sorted()?;
+        Ok(sorted.filter_map(move |record| match record {
+            Ok((key, _)) if last.as_ref() == Some(&key) => None,
+            Ok((key, value)) => {
+                last = Some(key);
+                Some(Item::parse(&value).map(|item| item.path))
+            }
+            Err(error) => Some(Err(error)),
+        }))
+    }
+}
+
+/// Compares what is recorded with what is there, in the order of the paths. `is_extra`: whether an entry of a kind is told if it is not
+/// recorded.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn compare(
+    recorded: &mut Items,
+    found: &mut Items,
+    is_extra: impl Fn(Kind) -> bool,
+    mut tell: impl FnMut(&[u8], Difference),
+) -> io::Result<Compared> {
+    let mut compared = Compared::default();
+    let (mut recorded, mut found) = (Groups::new(recorded.0.sorted()?)?, Groups::new(found.0.sorted()?)?);
+    let mut failed: Option<Vec<u8>> = None;
+    while let Some(key) = least(recorded.key(), found.key()) {
+        let items = recorded.take(&key)?.into_iter().filter_map(Found::item);
+        let there = found.take(&key)?;
+        let is_below_failed =
+            |failed: &Option<Vec<u8>>| failed.as_ref().is_some_and(|above| is_below(&key, above));
+        if there.iter().any(|found| matches!(found, Found::Failed)) && !is_below_failed(&failed) {
+            failed = Some(key.clone());
+        }
+        let is_unknown = is_below_failed(&failed);
+        let there = there.into_iter().find_map(Found::item);
+        let mut is_recorded = false;
+        for item in items {
+            is_recorded = true;
+            let difference = match &there {
+                None if is_unknown => {
+                    compared.unknown += 1;
+                    continue;
+                }
+                None => Some(Difference::Missing),
+                Some(there) => item.difference(there),
+            };
+            compared.count(difference);
+            if let Some(difference) = difference {
+                tell(&item.path, difference);
+            }
+        }
+        if let Some(there) = there.filter(|there| !is_recorded && is_extra(there.kind)) {
+            compared.count(Some(Difference::Extra));
+            tell(&there.path, Difference::Extra);
+        }
+    }
+    Ok(compared)
+}
+
+fn least(one: Option<&[u8]>, other: Option<&[u8]>) -> Option<Vec<u8>> {
+    [one, other].into_iter().flatten().min().map(<[u8]>::to_vec)
+}
+
+/// Records of one key at a time.
+struct Groups<'a> {
+    sorted: Sorted<'a>,
+    next: Option<Record>,
+}
+
+impl<'a> Groups<'a> {
+    fn new(mut sorted: Sorted<'a>) -> io::Result<Self> {
+        let next = sorted.next().transpose()?;
+        Ok(Self { sorted, next })
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        self.next.as_ref().map(|(key, _)| key.as_slice())
+    }
+
+    /// All of this key.
+    fn take(&mut self, key: &[u8]) -> io::Result<Vec<Found>> {
+        let mut all = Vec::new();
+        while let Some((_, value)) = self.next.take_if(|(next, _)| next == key) {
+            all.push(if value.is_empty() { Found::Failed } else { Found::Item(Item::parse(&value)?) });
+            self.next = self.sorted.next().transpose()?;
+        }
+        Ok(all)
+    }
+}
+
+impl Found {
+    fn item(self) -> Option<Item> {
+        match self {
+            Self::Item(item) => Some(item),
+            Self::Failed => None,
+        }
+    }
+}
+
+/// Which fields are there.
+const SIZE: u8 = 1;
+const DIGEST: u8 = 2;
+const TARGET: u8 = 4;
+
+impl Item {
+    /// What is not as it was.
+    fn difference(&self, there: &Self) -> Option<Difference> {
+        let differs = |one: Option<u64>, other: Option<u64>| one.zip(other).is_some_and(|(a, b)| a != b);
+        if self.kind != there.kind {
+            Some(Difference::Kind)
+        } else if self.kind == Kind::File && differs(self.size, there.size) {
+            Some(Difference::Size)
+        } else if self.kind == Kind::File && self.digest != there.digest {
+            Some(Difference::Content)
+        } else if self.kind == Kind::Symlink && self.target != there.target {
+            Some(Difference::Target)
+        } else {
+            None
+        }
+    }
+
+    /// Never empty.
+    fn to_bytes(&self) -> Vec<u8> {
+        let has =
+            [(self.size.is_some(), SIZE), (self.digest.is_some(), DIGEST), (self.target.is_some(), TARGET)];
+        let fields = has.iter().filter(|(is_there, _)| *is_there).fold(0, |fields, (_, bit)| fields | bit);
+        let mut out = vec![self.kind as u8, fields];
+        out.extend(self.size.into_iter().flat_map(u64::to_le_bytes));
+        out.extend(self.digest.into_iter().flatten());
+        if let Some(target) = &self.target {
+            out.extend((target.len() as u64).to_le_bytes());
+            out.extend_from_slice(target);
+        }
+        out.extend_from_slice(&self.path);
+        out
+    }
+
+    fn parse(bytes: &[u8]) -> io::Result<Self> {
+        Self::try_parse(bytes).ok_or_else(|| io::Error::other("what was written came back as something else"))
+    }
+
+    fn try_parse(bytes: &[u8]) -> Option<Self> {
+        fn number(rest: &mut &[u8]) -> Option<u64> {
+            let (bytes, after) = rest.split_first_chunk()?;
+            *rest = after;
+            Some(u64::from_le_bytes(*bytes))
+        }
+        let (&[kind, fields], mut rest) = bytes.split_first_chunk()?;
+        let kind = *Kind::ALL.get(usize::from(kind))?;
+        let size = if fields & SIZE > 0 { Some(number(&mut rest)?) } else { None };
+        let mut digest = None;
+        if fields & DIGEST > 0 {
+            let (bytes, after) = rest.split_first_chunk()?;
+            (digest, rest) = (Some(*bytes), after);
+        }
+        let mut target = None;
+        if fields & TARGET > 0 {
+            let length = usize::try_from(number(&mut rest)?).ok()?;
+            let (bytes, after) = rest.split_at_checked(length)?;
+            (target, rest) = (Some(bytes.to_vec()), after);
+        }
+        Some(Self { path: rest.to_vec(), kind, size, digest, target })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, content: u8) -> Item {
+        let path = path.as_bytes().to_vec();
+        Item { path, kind: Kind::File, size: Some(1), digest: Some([content; 32]), target: None }
+    }
+
+    fn other(path: &str, kind: Kind, target: Option<&str>) -> Item {
+        let target = target.map(|target| target.as_bytes().to_vec());
+        Item { kind, size: None, digest: None, target, ..file(path, 0) }
+    }
+
+    fn compare(
+        expected: &[Item],
+        found: &[Item],
+        failed: &[&str],
+        memory: u64,
+    ) -> (Compared, Vec<(String, Difference)>) {
+        let (mut recorded, mut there) =
+            (Items::new(memory, &std::env::temp_dir()), Items::new(memory, &std::env::temp_dir()));
+        expected.iter().for_each(|item| recorded.push(item).unwrap());
+        found.iter().for_each(|item| there.push(item).unwrap());
+        failed.iter().for_each(|path| there.fail(path.as_bytes()).unwrap());
+        let mut told = Vec::new();
+        let compared = super::compare(
+            &mut recorded,
+            &mut there,
+            |_| true,
+            |path, difference| told.push((String::from_utf8_lossy(path).into_owned(), difference)),
+        );
+        (compared.unwrap(), told)
+    }
+
+    #[test]
+    fn items_go_through_bytes_and_back() {
+        for item in [file("a", 7), other("b", Kind::Symlink, Some("to")), other("", Kind::Fifo, None)] {
+            let bytes = item.to_bytes();
+            assert_eq!(Item::parse(&bytes).unwrap(), item);
+            assert!(Item::parse(&bytes[..1]).is_err());
+        }
+    }
+
+    #[test]
+    fn each_difference_is_told_and_nothing_else() {
+        let link = |target| other("t/link", Kind::Symlink, Some(target));
+        let directory = other("t", Kind::Directory, None);
+        let expected = [
+            directory.clone(),
+            file("t/same", 1),
+            file("./t//also", 1),
+            file("t/content", 1),
+            Item { size: Some(2), ..file("t/size", 1) },
+            Item { size: None, ..file("t/listed", 1) },
+            file("t/kind", 1),
+            file("t/missing", 1),
+            link("one"),
+        ];
+        let found = [
+            link("two"),
+            other("t/kind", Kind::Directory, None),
+            file("t/extra", 1),
+            file("t/listed", 1),
+            file("t/size", 1),
+            file("t/content", 2),
+            file("t/also", 1),
+            file("t/same", 1),
+            directory,
+        ];
+        for memory in [1, 300, 1 << 20] {
+            let (compared, told) = compare(&expected, &found, &[], memory);
+            let told: Vec<_> = told.iter().map(|(path, difference)| (path.as_str(), *difference)).collect();
+            assert_eq!(
+                told,
+                [
+                    ("t/content", Difference::Content),
+                    ("t/extra", Difference::Extra),
+                    ("t/kind", Difference::Kind),
+                    ("t/link", Difference::Target),
+                    ("t/missing", Difference::Missing),
+                    ("t/size", Difference::Size),
+                ]
+            );
+            assert_eq!((compared.same, compared.different, compared.unknown), (4, 4, 0));
+            assert_eq!(compared.differences(), 6);
+        }
+    }
+
+    #[test]
+    fn what_is_below_a_directory_that_cannot_be_read_is_not_missing() {
+        let expected = ["a/b/c", "a/b", "a/b.c", "a/d"].map(|path| file(path, 1));
+        let found = [file("a/d", 1)];
+        let (compared, told) = compare(&expected, &found, &["a/b", "a/b/c"], 1 << 20);
+        assert_eq!(told, [("a/b.c".to_owned(), Difference::Missing)]);
+        assert_eq!((compared.unknown, compared.same), (2, 1));
+        // The entry itself was found, what is below it was not.
+        let found = [file("a/b", 1), file("a/d", 1)];
+        let (compared, _) = compare(&expected, &found, &["a/b"], 1 << 20);
+        assert_eq!((compared.unknown, compared.same, compared.missing), (1, 2, 1));
+    }
+
+    #[test]
+    fn paths_are_told_once() {
+        let mut items = Items::new(1, &std::env::temp_dir());
+        for path in ["b", "a", "./a", "b"] {
+            items.push(&file(path, 1)).unwrap();
+        }
+        assert_eq!(items.paths().unwrap().map(Result::unwrap).count(), 2);
+    }
+}

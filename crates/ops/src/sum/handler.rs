@@ -1,0 +1,220 @@
+//! Summing up as what a walk does with entries: small files are hashed where they are found, large ones as `large.rs` says,
+//! everything else is what the walk says of it.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation};
+use rustix::fs::CWD;
+
+use super::large::Large;
+use super::{Options, Totals, Watch};
+use crate::chunks::{Cut, LargeTask, UnderWay};
+use crate::copy::data::{Mover, Way};
+use crate::copy::file::{Source, TRIES, is_same, look, open, settled};
+use crate::copy::handler::{Live, Where, below};
+use crate::copy::trouble::{Doing, Trouble};
+use crate::digest::{Element, Hash, Piece, Signature};
+use crate::walk::kernel;
+use crate::walk::visit::{Handler, Here, Tasks};
+
+/// Summing up, as a walk's handler.
+pub(crate) struct Summing<'a, W: Watch> {
+    pub(super) options: &'a Options<'a>,
+    pub(super) watch: &'a W,
+    pub(super) cut: Cut,
+    pub(super) large: UnderWay<Large>,
+    pub(super) live: Live,
+}
+
+/// What one thread keeps.
+pub(crate) struct SumWorker<W> {
+    pub(super) mover: Mover,
+    pub(super) totals: Totals,
+    pub(super) signature: Signature,
+    pub(super) watch: W,
+}
+
+/// A regular file that was read.
+pub(super) struct Read {
+    pub(super) metadata: Metadata,
+    pub(super) digest: Hash,
+}
+
+impl<'a, W: Watch> Summing<'a, W> {
+    pub(super) fn new(options: &'a Options<'a>, watch: &'a W) -> Self {
+        let cut = Cut::new(options.chunk, &options.walk, 1);
+        Self { options, watch, cut, large: UnderWay::default(), live: Live::default() }
+    }
+
+    /// Hashes a file as a whole: its bytes as they were at one time.
+    pub(super) fn read(&self, worker: &mut SumWorker<W::Worker>, from: Source<'_>) -> Result<Read, Trouble> {
+        for _ in 0..TRIES {
+            let source = open(from)?;
+            let before = settled(&source)?;
+            if before.kind() != Kind::File {
+                // It was one when it was listed.
+                continue;
+            }
+            let mut piece = Piece::at(0);
+            let way = Way { has_holes: before.allocated_bytes() < before.size, hasher: Some(&mut piece) };
+            match worker.mover.hash(source.as_fd(), 0..before.size, way) {
+                Ok(bytes) if bytes == before.size => {}
+                Ok(_) | Err(Trouble::Changed) => continue,
+                Err(trouble) => return Err(trouble),
+            }
+            if is_same(&before, &look(&source)?) {
+                return Ok(Read { metadata: before, digest: piece.digest() });
+            }
+        }
+        Err(Trouble::Changed)
+    }
+
+    /// Counts a file and hands it on.
+    pub(super) fn add_file(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, read: &Read) {
+        worker.totals.files += 1;
+        worker.totals.bytes += read.metadata.size;
+        self.live.files.fetch_add(1, Ordering::Relaxed);
+        self.add(worker, entry, Some(&read.digest));
+    }
+
+    /// Hands an entry on, and adds it to the signature.
+    fn add(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, digest: Option<&Hash>) {
+        let path = entry.path();
+        let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
+        worker.signature.add(&Element {
+            path: below(&path, root),
+            kind: entry.kind,
+            size: if entry.kind == Kind::File { entry.size() } else { 0 },
+            digest,
+            target: entry.target,
+        });
+        self.watch.entry(&mut worker.watch, entry, digest);
+    }
+
+    fn handle(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        from: Source<'_>,
+        entry: &Entry<'_>,
+    ) -> Result<(), Trouble> {
+        match entry.kind {
+            Kind::File => {
+                let mut read = self.read(worker, from)?;
+                self.live.bytes.fetch_add(read.metadata.size, Ordering::Relaxed);
+                // A descriptor was not asked for the time of birth.
+                let listed = entry.metadata.filter(|listed| identity(listed) == identity(&read.metadata));
+                read.metadata.btime = listed.and_then(|listed| listed.btime);
+                let entry = Entry { metadata: Some(&read.metadata), inode: read.metadata.inode, ..*entry };
+                self.add_file(worker, &entry, &read);
+            }
+            Kind::Symlink => {
+                let target = kernel::read_link_at(from.directory, from.name);
+                let target = target.map_err(|errno| Trouble::new(Doing::ReadLink, errno))?;
+                worker.totals.symlinks += 1;
+                self.add(worker, &Entry { target: Some(&target), ..*entry }, None);
+            }
+            Kind::Directory => {
+                worker.totals.directories += 1;
+                self.add(worker, &Entry { target: None, ..*entry }, None);
+            }
+            _ => {
+                worker.totals.specials += 1;
+                self.add(worker, entry, None);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn fail(&self, worker: &mut SumWorker<W::Worker>, at: &Where, trouble: Trouble) {
+        let (operation, errno) = trouble.told();
+        let (root, path) = at.told();
+        if trouble == Trouble::Changed {
+            worker.totals.changed += 1;
+        }
+        self.tell(worker, operation, &root, &path, errno);
+    }
+
+    fn tell(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        operation: Operation,
+        root: &[u8],
+        path: &[u8],
+        errno: Errno,
+    ) {
+        *worker.totals.failures.entry(errno).or_default() += 1;
+        let failure = Failure { operation, root: root.into(), path: path.into(), errno };
+        self.watch.failure(&mut worker.watch, &failure);
+    }
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.device, metadata.inode)
+}
+
+/// Where a name of a task or an entry is, and in which directory it is opened.
+pub(super) fn place<'a>(here: Option<Here<'a>>, name: &CStr) -> (Where, BorrowedFd<'a>) {
+    match here {
+        Some(here) => (Where::In(Arc::clone(here.directory), name.to_owned()), here.descriptor.as_fd()),
+        None => (Where::Root(name.to_bytes().to_vec()), CWD),
+    }
+}
+
+impl<W: Watch> Handler for Summing<'_, W> {
+    type Worker = SumWorker<W::Worker>;
+
+    const IS_SLOW: bool = true;
+
+    fn worker(&self, index: usize) -> Self::Worker {
+        SumWorker {
+            mover: Mover::default(),
+            totals: Totals::default(),
+            signature: Signature::default(),
+            watch: self.watch.worker(index),
+        }
+    }
+
+    fn entry(&self, worker: &mut Self::Worker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+        if !self.options.enters {
+            tasks.prune();
+        }
+        if self.options.output.is_some() && entry.metadata.map(identity) == self.options.output {
+            worker.totals.left_out += 1;
+            return;
+        }
+        if entry.kind == Kind::File && self.cut.is_large(entry.size()) {
+            return LargeTask::Plan { name: entry.name, is_again: false }.push(here, tasks);
+        }
+        let name = CString::new(entry.name).unwrap_or_default();
+        let (at, directory) = place(here, &name);
+        if let Err(trouble) = self.handle(worker, Source { directory, name: &name }, entry) {
+            self.fail(worker, &at, trouble);
+        }
+    }
+
+    fn task(
+        &self,
+        worker: &mut Self::Worker,
+        here: Result<Option<Here<'_>>, Errno>,
+        task: &[u8],
+        tasks: &mut Tasks,
+    ) {
+        self.large_task(worker, here, task, tasks);
+    }
+
+    fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>) {
+        self.tell(worker, failure.operation, &failure.root, &failure.path, failure.errno);
+    }
+
+    fn finish(&self, worker: &mut Self::Worker) {
+        self.watch.finish(&mut worker.watch);
+    }
+
+    fn progress(&self) -> u64 {
+        // A MiB is worth a file.
+        self.live.bytes.load(Ordering::Relaxed) >> 20
+    }
+}

@@ -1,0 +1,173 @@
+//! Files so large that several threads hash parts of them. Whoever plans one opens it and cuts it; any thread may take a chunk; the last
+//! one done looks whether the file is what it was, and merges what the chunks came to. How is in `chunks.rs`.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use atta_entry::{Entry, Errno, Kind, Metadata};
+
+use super::Watch;
+use super::handler::{Read, SumWorker, Summing, place};
+use crate::chunks::{Chunks, LargeTask};
+use crate::copy::data::Way;
+use crate::copy::file::{Source, is_same, look, open, settled};
+use crate::copy::handler::Where;
+use crate::copy::trouble::{Doing, Trouble};
+use crate::digest::Piece;
+use crate::walk::kernel;
+use crate::walk::visit::{Here, Tasks};
+
+/// A file whose chunks are being hashed.
+#[derive(Debug)]
+pub(crate) struct Large {
+    at: Where,
+    source: OwnedFd,
+    before: Metadata,
+    chunks: Chunks,
+    /// Whether it changed when it was hashed the first time.
+    is_again: bool,
+}
+
+impl<W: Watch> Summing<'_, W> {
+    /// Does a task of a large file.
+    pub(super) fn large_task(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        here: Result<Option<Here<'_>>, Errno>,
+        task: &[u8],
+        tasks: &mut Tasks,
+    ) {
+        match LargeTask::parse(task) {
+            Some(LargeTask::Plan { name, is_again }) => {
+                let name = CString::new(name).unwrap_or_default();
+                // Told by its name alone where its directory is out of reach.
+                let (at, _) = place(here.ok().flatten(), &name);
+                let failed = |errno| Trouble::new(Doing::Open, errno);
+                let planned = here.map_err(failed);
+                let planned = planned.and_then(|here| self.plan(worker, here, &name, is_again, tasks));
+                if let Err(trouble) = planned {
+                    self.fail(worker, &at, trouble);
+                }
+            }
+            Some(LargeTask::Chunk { file, index }) => self.chunk(worker, file, index, here, tasks),
+            None => {}
+        }
+    }
+
+    /// Opens a file and cuts it.
+    fn plan(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        here: Option<Here<'_>>,
+        name: &CStr,
+        is_again: bool,
+        tasks: &mut Tasks,
+    ) -> Result<(), Trouble> {
+        let (at, directory) = place(here, name);
+        let from = Source { directory, name };
+        let source = open(from)?;
+        let mut before = settled(&source)?;
+        if before.kind() != Kind::File {
+            return Err(Trouble::Changed);
+        }
+        let chunk = self.cut.chunk_of(before.size);
+        if before.size <= chunk {
+            // It is not large any more.
+            let read = self.read(worker, from)?;
+            self.live.bytes.fetch_add(read.metadata.size, Ordering::Relaxed);
+            self.add_at(worker, &at, &read);
+            return Ok(());
+        }
+        if self.options.walk.birth_time {
+            before.btime = kernel::stat_of(&source).ok().and_then(|found| found.btime);
+        }
+        let chunks = Chunks::new(before.size, chunk);
+        let count = chunks.count();
+        self.large.add(Large { at, source, before, chunks, is_again }, count, here, tasks);
+        Ok(())
+    }
+
+    fn chunk(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        number: u64,
+        index: u64,
+        here: Result<Option<Here<'_>>, Errno>,
+        tasks: &mut Tasks,
+    ) {
+        let Some(large) = self.large.find(number) else { return };
+        if !large.chunks.run(|| self.hash_chunk(worker, &large, index)) {
+            return;
+        }
+        self.large.remove(number);
+        match large.read() {
+            Ok(read) => self.add_at(worker, &large.at, &read),
+            Err(Trouble::Changed) if !large.is_again => {
+                let name = match &large.at {
+                    Where::Root(path) => path.as_slice(),
+                    Where::In(_, name) => name.as_bytes(),
+                    Where::Itself(_) => return,
+                };
+                LargeTask::Plan { name, is_again: true }.push(here.ok().flatten(), tasks);
+            }
+            Err(trouble) => self.fail(worker, &large.at, trouble),
+        }
+    }
+
+    fn hash_chunk(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        large: &Large,
+        index: u64,
+    ) -> Result<(), Trouble> {
+        let range = large.chunks.range(index);
+        let mut piece = Piece::at(range.start);
+        let has_holes = large.before.allocated_bytes() < large.before.size;
+        let way = Way { has_holes, hasher: Some(&mut piece) };
+        let came = worker.mover.hash(large.source.as_fd(), range.clone(), way)?;
+        self.live.bytes.fetch_add(came - range.start, Ordering::Relaxed);
+        if came < range.end {
+            return Err(Trouble::Changed);
+        }
+        large.chunks.set_value(index, piece.value());
+        Ok(())
+    }
+
+    /// Hands a file on that is not at hand any more.
+    fn add_at(&self, worker: &mut SumWorker<W::Worker>, at: &Where, read: &Read) {
+        let mut path = Vec::new();
+        let (root_bytes, name, depth) = match at {
+            Where::Root(path) => (0, path.as_slice(), 0),
+            Where::In(directory, name) => {
+                (directory.path_into(&mut path), name.as_bytes(), directory.depth() + 1)
+            }
+            Where::Itself(_) => return,
+        };
+        let entry = Entry {
+            directory: &path,
+            name,
+            root_bytes,
+            depth,
+            kind: Kind::File,
+            inode: read.metadata.inode,
+            metadata: Some(&read.metadata),
+            target: None,
+        };
+        self.add_file(worker, &entry, read);
+    }
+}
+
+impl Large {
+    /// All chunks are done: the digest, if it is the file's.
+    fn read(&self) -> Result<Read, Trouble> {
+        if let Some(trouble) = self.chunks.trouble() {
+            return Err(trouble);
+        }
+        if !is_same(&self.before, &look(&self.source)?) {
+            return Err(Trouble::Changed);
+        }
+        let digest = self.chunks.digest().ok_or(Trouble::Changed)?;
+        Ok(Read { metadata: self.before, digest })
+    }
+}
