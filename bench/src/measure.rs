@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(ending.code, Some(3));
         assert!(ending.run.seconds >= 0.05 && ending.run.peak_rss_kib > 100, "{:?}", ending.run);
         assert!(launched(&words(&["/nowhere/no-program"])).is_err());
-        let synced = launched(&words(&[SYNC, "/", "true"])).unwrap();
+        let synced = launched(&words(&[SYNC, "/proc", "true"])).unwrap();
         assert_eq!(serde_json::from_str::<Ending>(&synced).unwrap().code, Some(0));
         assert!(launched(&words(&[SYNC, "/nowhere/directory", "true"])).is_err());
     }
