@@ -1,6 +1,8 @@
 //! `atta-bench copy` from the command line to its files, with programs in the places of atta and the peers: whose copies
 //! count, and who is left out with which reason.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -40,8 +42,12 @@ impl Drop for Scratch {
 /// Runs one case over twenty files, everybody named.
 fn bench(scratch: &Scratch, case: &str, atta: &str, peers: &[(&str, String)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta-bench"));
-    command.args(["copy", "--quick", "--set", "small", "--scale", "0.0005", "--only", case, "--dir"]);
-    command.arg(scratch.0.join("place")).arg("--results").arg(scratch.0.join("results"));
+    command.args(["copy", "--quick", "--set", "small", "--scale", "0.0005", "--rounds", "3"]);
+    command
+        .args(["--only", case, "--dir"])
+        .arg(scratch.0.join("place"))
+        .arg("--results")
+        .arg(scratch.0.join("results"));
     command.args(["--copy-limit", env!("CARGO_BIN_EXE_copy-limit"), "--atta", atta]);
     peers.iter().for_each(|(name, program)| {
         command.arg("--peer").arg(format!("{name}={program}"));

@@ -109,7 +109,7 @@ fn threads(field: &Field) -> Vec<Entrant> {
             "",
         ));
         all.push(field.atta(format!("{ATTA} ({count})"), &["-j", &count.to_string()], ""));
-        for peer in ["xcp", "fpsync", "dcp"] {
+        for peer in ["xcp", "dcp"] {
             let entrant = field.peer(peer, count);
             all.extend(entrant.map(|entrant| Entrant { name: format!("{peer} ({count})"), ..entrant }));
         }

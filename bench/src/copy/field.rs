@@ -81,7 +81,7 @@ impl Field {
 
     /// The raw limit on so many threads; on pieces of files where `chunk_bytes` is not 0.
     pub(crate) fn limit(&self, name: impl Into<String>, threads: usize, chunk_bytes: u64) -> Entrant {
-        let note = "the raw limit: a list made before, nine calls for each file";
+        let note = "the raw limit";
         let mut limit = Entrant::new(name, &self.limit, &["-t", &threads.to_string()], note);
         if chunk_bytes > 0 {
             limit = limit.with(&["-k", &chunk_bytes.to_string()]);
@@ -137,11 +137,16 @@ impl Field {
         let programs = std::iter::once(&self.atta).chain(peers);
         let said = |program: &PathBuf| {
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            format!("version of {name}: {}", programs::version(program))
+            format!("version of {name}: {}", words(&programs::version(program)))
         };
-        let mpis = self.mpis.iter().map(|mpi| format!("version of {}: {}", mpi.name(), mpi.version));
+        let mpis = self.mpis.iter().map(|mpi| format!("version of {}: {}", mpi.name(), words(&mpi.version)));
         programs.map(said).chain(mpis).collect()
     }
+}
+
+/// With one blank between two words.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A peer with the arguments that make it copy as much of a tree as it can.

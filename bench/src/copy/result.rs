@@ -144,7 +144,8 @@ impl Held<'_> {
             let (word, bound) = rule.bound.words();
             let Self { set, place, .. } = self;
             let who = &outcome.contender.name;
-            let goal = format!("{} in {}: {who} {word} {bound} times {}", set.word(), place.name, rule.base);
+            let goal =
+                format!("{} in {}: {who} {word} {bound:.2} times {}", set.word(), place.name, rule.base);
             let ratios = seconds(outcome).zip(base.as_ref()).map(|(seconds, base)| by_round(&seconds, base));
             let is_met = ratios.as_ref().is_some_and(|ratios| rule.bound.holds(quantile(ratios, 0.5)));
             let measured = ratios.map_or("not measured".to_owned(), |ratios| {

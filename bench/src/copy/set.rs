@@ -73,8 +73,8 @@ impl Name {
             ),
             Self::PctLarge => (
                 "table 4.3 of the pct thesis, 2,460 files of 1 to 3,480 MB",
-                "files by ten times that, sizes",
-                0.01,
+                "sizes times 0.01, files and directories",
+                0.1,
             ),
             Self::PctAws => {
                 ("table 4.4 of the pct thesis, 75,000 files of 1 to 5 MB", "files and directories", 0.005)
@@ -100,9 +100,9 @@ impl Name {
             Self::PctLarge => {
                 // Two whole files of this set would not be its distribution: all sizes are smaller by one factor. The
                 // table's bands follow the law that `Shape::Zipf` is.
-                let step = whole(MIB * factor);
+                let step = whole(MIB / 100.0);
                 let sizes = Sizes::new(Shape::Zipf, step, 3480 * step, step)?;
-                Ok(Spec { sizes, ..Preset::PctLarge.spec(10.0 * factor)? })
+                Ok(Spec { sizes, ..Preset::PctLarge.spec(factor)? })
             }
         }
     }
