@@ -4,9 +4,9 @@
 //! ```text
 //!   cases   blocking, metadata, threads (case 1), sequential (case 2), overlap (case 3, figure 4.9), continuations (4.12),
 //!           answered (writes that a server has answered), registered (what the ring knows beforehand)
-//!     |  port        who moves bytes, behind one face; posix, raw_ring, spinning: three of them
-//!     |  turns       all in turns within this process
-//!     +-> sheet, figures   tables, goals, files
+//!     |  port            who moves bytes, behind one face; posix, raw_ring, spinning: three of them
+//!     |  crate::turns    all in turns within this process
+//!     +-> figures, crate::sheet   tables, goals, files
 //! ```
 //!
 //! This file has the options and the order of things.
@@ -25,27 +25,22 @@ mod posix;
 mod raw_ring;
 mod registered;
 mod sequential;
-mod sheet;
 mod spinning;
 mod threads;
-mod turns;
 mod work;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use self::place::Place;
-use self::sheet::{Goal, Report, Sheet, number};
-use self::turns::Turns;
 use self::work::{Work, clock_cost_ns};
-use crate::machine::Machine;
+use crate::machine::{Machine, load};
 use crate::programs::{self, PACKAGE_DIRECTORY};
+use crate::sheet::{Goal, Report, Sheet, number};
+use crate::turns::{Told, Turns};
 
 /// Bytes of a MiB.
 pub(crate) const MIB: f64 = 1024.0 * 1024.0;
-
-/// What came of something, or why nothing did.
-pub(crate) type Told<T> = Result<T, String>;
 
 /// Compare asynchronous file operations with plain calls, threads, POSIX aio, tokio and raw io_uring
 #[derive(clap::Args)]
@@ -248,12 +243,6 @@ impl Options {
         }
         name
     }
-}
-
-/// The load of the last minute: others who run here disturb what is measured.
-fn load() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! Contenders, run in turns: A B C, then B C A, so that what disturbs the machine disturbs all of them alike.
 //!
 //! One round to warm up is dropped. A contender that fails is left out from then on, with the reason; the others go
-//! on. Nothing here knows what the contenders do.
+//! on. Who makes something else than what was expected has failed. Nothing here knows what the contenders do.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::syncfs;
+
+use crate::census::Census;
 use crate::measure::{Run, measure};
 
 /// A program with its arguments, and how to speak of it.
@@ -21,7 +25,32 @@ pub(crate) struct Contender {
     /// Whether this is the raw limit that the others are compared with.
     pub(crate) is_limit: bool,
     /// What the command makes; removed after each run, outside of the timing.
-    pub(crate) product: Option<PathBuf>,
+    pub(crate) product: Option<Product>,
+}
+
+/// What a contender makes.
+#[derive(Debug)]
+pub(crate) struct Product {
+    /// Where; nothing is there before a run.
+    pub(crate) path: PathBuf,
+    /// What must be there after a run, if that is known.
+    pub(crate) expected: Option<Census>,
+    /// A directory whose file system is synced before each run, and again at the end of it, within its time.
+    pub(crate) synced: Option<PathBuf>,
+}
+
+impl Product {
+    /// Something of which nothing is known.
+    pub(crate) fn unchecked(path: &Path) -> Self {
+        Self { path: path.to_owned(), expected: None, synced: None }
+    }
+
+    /// Whether it is complete.
+    fn check(&self) -> Result<(), String> {
+        let Some(expected) = &self.expected else { return Ok(()) };
+        let found = Census::of(&self.path).map_err(|error| format!("looking at what was made: {error}"))?;
+        if found == *expected { Ok(()) } else { Err(format!("made {found} instead of {expected}")) }
+    }
 }
 
 /// How a contest is run.
@@ -80,7 +109,7 @@ pub(crate) fn hold(
 
 /// Who runs when: each round starts with the next contender, and every other round goes backwards, so that nobody
 /// always runs after the same one.
-fn order(round: usize, contenders: usize) -> Vec<usize> {
+pub(crate) fn order(round: usize, contenders: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..contenders).map(|place| (place + round) % contenders).collect();
     if round % 2 == 1 {
         order.reverse();
@@ -89,21 +118,30 @@ fn order(round: usize, contenders: usize) -> Vec<usize> {
 }
 
 fn run_once(contender: &Contender, rules: &Rules) -> io::Result<Result<Run, String>> {
+    let product = contender.product.as_ref();
+    let synced = product.and_then(|product| product.synced.as_deref());
+    if let Some(directory) = synced {
+        // What others left is not written back within this one's time.
+        syncfs(File::open(directory)?)?;
+    }
     if rules.cold {
         drop_caches()?;
         // Reading the program itself is not what the cold run is about. A failure shows when it is started.
         drop(contender.command.first().map(std::fs::read));
     }
-    let run = measure(&rules.launcher, &contender.command);
-    match contender.product.as_deref() {
-        Some(product) if product.exists() => remove(product)?,
-        _ => {}
+    let mut run = measure(&rules.launcher, &contender.command, synced);
+    if let Some(product) = product {
+        // Only a run that did what was asked counts.
+        run = run.and_then(|run| product.check().map(|()| run));
+        if product.path.exists() {
+            remove(&product.path)?;
+        }
     }
     Ok(run)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a path below the benchmark's own directory, named by itself")]
-fn remove(product: &Path) -> io::Result<()> {
+pub(crate) fn remove(product: &Path) -> io::Result<()> {
     std::fs::remove_dir_all(product)
 }
 

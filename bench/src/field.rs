@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::contest::Contender;
+use crate::contest::{Contender, Product};
 use crate::machine::cores;
 use crate::programs::{self, BFS, DU, FD, FIND, PDU, Peer};
 
@@ -127,7 +127,7 @@ fn atta_variants(atta: &Path, tree: &Path, catalog: &Path) -> Vec<Contender> {
     };
     let mut cataloged = variant("atta walk, catalog", &["--output"], "writes every attribute to a catalog");
     cataloged.command.push(catalog.into());
-    cataloged.product = Some(catalog.to_owned());
+    cataloged.product = Some(Product::unchecked(catalog));
     vec![
         variant("atta walk", &[], ""),
         variant("atta walk, all attributes", &["--callback", "full"], "reads every attribute and path"),
@@ -172,6 +172,7 @@ mod tests {
             atta_variants(Path::new("/bin/atta"), Path::new("/big/tree"), Path::new("/big/catalog"));
         let cataloged = variants.iter().find(|variant| variant.product.is_some()).unwrap();
         assert_eq!(cataloged.command.last().unwrap(), "/big/catalog");
-        assert_eq!(cataloged.product.as_deref(), Some(Path::new("/big/catalog")));
+        let product = cataloged.product.as_ref().map(|product| product.path.as_path());
+        assert_eq!(product, Some(Path::new("/big/catalog")));
     }
 }

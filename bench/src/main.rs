@@ -6,7 +6,8 @@
 //!     |        contest -> measure   runs all in turns, one launcher for each run
 //!     +------> report  -> statistics, table, machine
 //!   ranks ---> the same, without field: launches of MPI beside threads
-//!   aio -----> its own modules: contenders within this process
+//!   copy ----> its own modules, contest, census, and sheet for the tables
+//!   aio -----> its own modules, turns: contenders within this process, and sheet
 //! ```
 //!
 //! It does not test: whether the contenders' answers are right is for the test suite.
@@ -14,16 +15,20 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program reports on its terminal")]
 
 mod aio;
+mod census;
 mod contest;
+mod copy;
 mod field;
 mod machine;
 mod measure;
 mod programs;
 mod ranks;
 mod report;
+mod sheet;
 mod statistics;
 mod table;
 mod trees;
+mod turns;
 mod walk;
 
 use std::process::ExitCode;
@@ -36,6 +41,7 @@ enum Benchmark {
     Walk(walk::Options),
     Ranks(ranks::Options),
     Aio(aio::Options),
+    Copy(copy::Options),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +55,7 @@ fn main() -> ExitCode {
         Benchmark::Walk(options) => walk::run(&options, tell).map(|(report, path)| (report.render(), path)),
         Benchmark::Ranks(options) => ranks::run(&options, tell).map(|(report, path)| (report.render(), path)),
         Benchmark::Aio(options) => aio::run(&options, tell),
+        Benchmark::Copy(options) => copy::run(&options, &tell),
     };
     match ended {
         Ok((report, path)) => {

@@ -9,12 +9,13 @@
 //! The kernel adds up processor time and peak memory of the children a process has waited for, and the only safe
 //! call for it is getrusage of *all* children. So each run gets a launcher of its own that has one child: what
 //! getrusage says is that child's. Wall time runs from before the launcher starts the child until it has waited for
-//! it; the launcher's own start is not in it.
+//! it, and until a file system has written everything back if that is asked for; the launcher's own start is not in it.
 //!
 //! The peak counts the launcher's memory too, since the child is the launcher until it has exec'ed: it is never below
 //! some 3 MiB. Nothing here repeats, compares or prints.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -22,10 +23,14 @@ use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
+use rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
 
 /// The hidden sub-command that makes the program its own launcher.
 pub(crate) const SUB_COMMAND: &str = "measure";
+
+/// Before a directory whose file system is synced when the program has ended; that time counts.
+const SYNC: &str = "--sync";
 
 /// What a run took.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,15 +50,17 @@ struct Ending {
     code: Option<i32>,
 }
 
-/// Runs `command` under a launcher. Its output is thrown away; its errors are kept for the case that it fails.
+/// Runs `command` under a launcher. Its output is thrown away; its errors are kept for the case that it fails. Until the file
+/// system of `synced` has written back everything the run is not over.
 ///
 /// # Errors
 ///
 /// Why there is no run to count: the program could not be started or did not end with 0, with the last line of what
 /// it wrote to its standard error.
-pub(crate) fn measure(launcher: &Path, command: &[OsString]) -> Result<Run, String> {
+pub(crate) fn measure(launcher: &Path, command: &[OsString], synced: Option<&Path>) -> Result<Run, String> {
     let output = Command::new(launcher)
         .arg(SUB_COMMAND)
+        .args(synced.iter().flat_map(|directory| [SYNC.as_ref(), directory.as_os_str()]))
         .args(command)
         .stdin(Stdio::null())
         .output()
@@ -86,11 +93,18 @@ pub(crate) fn launch(command: &[OsString]) -> ExitCode {
 }
 
 fn launched(command: &[OsString]) -> io::Result<String> {
+    let (synced, command) = match command {
+        [first, directory, rest @ ..] if first == SYNC => (Some(File::open(directory)?), rest),
+        command => (None, command),
+    };
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::null());
     let start = Instant::now();
     let status = command.spawn()?.wait()?;
+    if let Some(directory) = &synced {
+        syncfs(directory)?;
+    }
     let seconds = start.elapsed().as_secs_f64();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let cpu_seconds = in_seconds(usage.user_time()) + in_seconds(usage.system_time());
@@ -121,14 +135,17 @@ mod tests {
         assert_eq!(ending.code, Some(3));
         assert!(ending.run.seconds >= 0.05 && ending.run.peak_rss_kib > 100, "{:?}", ending.run);
         assert!(launched(&words(&["/nowhere/no-program"])).is_err());
+        let synced = launched(&words(&[SYNC, "/proc", "true"])).unwrap();
+        assert_eq!(serde_json::from_str::<Ending>(&synced).unwrap().code, Some(0));
+        assert!(launched(&words(&[SYNC, "/nowhere/directory", "true"])).is_err());
     }
 
     #[test]
     fn a_launcher_that_says_nothing_is_told_by_its_last_complaint() {
         // A shell in the launcher's place looks for a script named like the sub-command.
-        let complaint = measure(Path::new("sh"), &words(&["x"])).unwrap_err();
+        let complaint = measure(Path::new("sh"), &words(&["x"]), None).unwrap_err();
         assert!(complaint.contains(SUB_COMMAND), "{complaint}");
-        let missing = measure(Path::new("/nowhere/no-launcher"), &words(&["x"])).unwrap_err();
+        let missing = measure(Path::new("/nowhere/no-launcher"), &words(&["x"]), None).unwrap_err();
         assert!(missing.starts_with("starting the launcher"), "{missing}");
     }
 }

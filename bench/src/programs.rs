@@ -62,6 +62,8 @@ pub(crate) struct Peer {
 enum Source {
     Debian(&'static str),
     Crate(&'static str),
+    /// Nobody packages it: it is built by hand.
+    Project(&'static str),
 }
 
 /// find of the GNU findutils.
@@ -74,6 +76,19 @@ pub(crate) const FD: Peer = Peer { names: &["fd", "fdfind"], source: Source::Deb
 pub(crate) const DU: Peer = Peer { names: &["du"], source: Source::Debian("coreutils") };
 /// pdu, a du with threads.
 pub(crate) const PDU: Peer = Peer { names: &["pdu"], source: Source::Crate("parallel-disk-usage") };
+
+/// cp of the GNU coreutils.
+pub(crate) const CP: Peer = Peer { names: &["cp"], source: Source::Debian("coreutils") };
+/// rsync, which compares and copies on one core.
+pub(crate) const RSYNC: Peer = Peer { names: &["rsync"], source: Source::Debian("rsync") };
+/// rclone, which copies with threads and compares digests afterwards.
+pub(crate) const RCLONE: Peer = Peer { names: &["rclone"], source: Source::Debian("rclone") };
+/// fpsync, which runs several rsync.
+pub(crate) const FPSYNC: Peer = Peer { names: &["fpsync"], source: Source::Debian("fpart") };
+/// xcp, a cp with threads.
+pub(crate) const XCP: Peer = Peer { names: &["xcp"], source: Source::Crate("xcp") };
+/// dcp of the mpiFileUtils, which copies with ranks.
+pub(crate) const DCP: Peer = Peer { names: &["dcp"], source: Source::Project("mpiFileUtils") };
 
 impl Peer {
     /// The name it is spoken of by.
@@ -101,6 +116,7 @@ impl Peer {
             Source::Crate(name) => {
                 succeed(Command::new("cargo").args(["install", "--locked", name, "--root"]).arg(tools))
             }
+            Source::Project(name) => Err(format!("{name} is built by hand")),
         }
     }
 
@@ -109,6 +125,7 @@ impl Peer {
         match self.source {
             Source::Debian(name) => format!("Debian's {name}"),
             Source::Crate(name) => format!("the crate {name}"),
+            Source::Project(name) => format!("{name}, to be built by hand"),
         }
     }
 }
@@ -121,7 +138,7 @@ pub(crate) fn version(program: &Path) -> String {
     line.unwrap_or("unknown").trim().to_owned()
 }
 
-fn succeed(command: &mut Command) -> Result<(), String> {
+pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
     let name = Path::new(command.get_program()).file_name().unwrap_or(OsStr::new("?")).display().to_string();
     // The standard output of this benchmark is its table.
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();

@@ -36,14 +36,20 @@ pub(crate) struct Options {
 const LAUNCHES: [u32; 2] = [2, 4];
 
 /// An MPI with the plug-in for it.
-struct Mpi {
+pub(crate) struct Mpi {
     mpirun: PathBuf,
     plugin: PathBuf,
-    version: String,
+    /// What its launcher says of itself.
+    pub(crate) version: String,
 }
 
 impl Mpi {
-    fn new(prefix: &Path, number: usize, target: &Path) -> Result<Self, String> {
+    /// The MPI below `prefix`; builds the plug-in for it. `number` tells it from others.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, or the plug-in does not build.
+    pub(crate) fn new(prefix: &Path, number: usize, target: &Path) -> Result<Self, String> {
         let mpirun = prefix.join("bin/mpirun");
         if !mpirun.is_file() {
             return Err(format!("{} is not there", mpirun.display()));
@@ -59,12 +65,13 @@ impl Mpi {
         self.version.contains("Open MPI")
     }
 
-    fn name(&self) -> &'static str {
+    /// The name in tables.
+    pub(crate) fn name(&self) -> &'static str {
         if self.is_open() { "Open MPI" } else { "MPICH" }
     }
 
     /// The command line up to the program that is launched.
-    fn launch(&self, ranks: u32) -> Vec<OsString> {
+    pub(crate) fn launch(&self, ranks: u32) -> Vec<OsString> {
         let mut plugin = OsString::from("ATTA_MPI_PLUGIN=");
         plugin.push(&self.plugin);
         let mut words: Vec<OsString> = vec!["env".into(), plugin];
@@ -146,7 +153,7 @@ fn contenders(atta: &Path, mpis: &[Mpi], tree: &Path, empty: &Path) -> Vec<Conte
 }
 
 /// Takes off each walk's time what the same launch took for the empty directory in that round.
-fn launches_taken_off(outcomes: Vec<Outcome>) -> Vec<Outcome> {
+pub(crate) fn launches_taken_off(outcomes: Vec<Outcome>) -> Vec<Outcome> {
     let mut pairs = vec![];
     let mut rest = outcomes.into_iter();
     while let (Some(empty), Some(mut walk)) = (rest.next(), rest.next()) {

@@ -189,19 +189,21 @@ impl Report {
 }
 
 /// The raw limit with the lowest median (cold, more threads than cores pay), and its wall times.
-fn fastest_limit(outcomes: &[Outcome]) -> Option<(String, Vec<f64>)> {
+pub(crate) fn fastest_limit(outcomes: &[Outcome]) -> Option<(String, Vec<f64>)> {
     let limits = outcomes.iter().filter(|outcome| outcome.contender.is_limit);
     let times =
         limits.filter_map(|limit| Some((limit.contender.name.clone(), wall(limit.runs.as_ref().ok()?))));
     times.min_by(|(_, a), (_, b)| median(a.iter().copied()).total_cmp(&median(b.iter().copied())))
 }
 
-fn wall(runs: &[Run]) -> Vec<f64> {
+/// Wall times in the order of the rounds.
+pub(crate) fn wall(runs: &[Run]) -> Vec<f64> {
     runs.iter().map(|run| run.seconds).collect()
 }
 
+/// The largest resident set in MiB.
 #[expect(clippy::cast_precision_loss, reason = "kibibytes of memory fit an f64")]
-fn peak_mib(run: &Run) -> f64 {
+pub(crate) fn peak_mib(run: &Run) -> f64 {
     run.peak_rss_kib as f64 / 1024.0
 }
 
@@ -215,7 +217,8 @@ fn shown(command: &[OsString], hidden: &[(&Path, &str)]) -> String {
     command.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn hide(text: &str, hidden: &[(&Path, &str)]) -> String {
+/// The text with words for paths.
+pub(crate) fn hide(text: &str, hidden: &[(&Path, &str)]) -> String {
     hidden.iter().fold(text.to_owned(), |text, (path, word)| text.replace(&*path.to_string_lossy(), word))
 }
 

@@ -9,10 +9,10 @@ use std::time::Instant;
 use super::place::Place;
 use super::port::{Direction, Plain, Port, ServicePort, Transfer, by_threads, service};
 use super::raw_ring::RawRing;
-use super::sheet::{Goal, Sheet, number};
-use super::turns::{Contender, hold};
 use super::{Case, MIB, Scale, Told};
+use crate::sheet::{Goal, Sheet, number};
 use crate::statistics::median_ratio;
+use crate::turns::{Contender, hold};
 
 const BLOCK: usize = 64 << 10;
 /// Files: writes to one take turns at its lock.

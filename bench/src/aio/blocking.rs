@@ -15,10 +15,10 @@ use super::port::{
 };
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
-use super::sheet::{Goal, Sheet, number, quantile};
 use super::spinning::Spinning;
-use super::turns::{Contender, hold};
 use super::{Case, Scale, Told};
+use crate::sheet::{Goal, Sheet, number, quantile};
+use crate::turns::{Contender, hold};
 
 const KIB: usize = 1 << 10;
 const BLOCKS: [usize; 6] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB];

@@ -10,10 +10,10 @@ use atta_plots::Labels;
 
 use super::place::Place;
 use super::port::{Direction, Transfer, service};
-use super::sheet::{Goal, Sheet, number, quantile};
-use super::turns::{Contender, Outcome, Turns, hold};
 use super::work::Work;
 use super::{Case, MIB, Scale, Told, figures};
+use crate::sheet::{Goal, Sheet, number, quantile};
+use crate::turns::{Contender, Outcome, Turns, hold};
 
 const BLOCK: usize = 1 << 20;
 /// Threads that keep up with continuations that sleep.

@@ -15,10 +15,10 @@ use super::block_on::block_on;
 use super::place::Place;
 use super::port::{service, tokio_runtime};
 use super::posix::zeroed_statx;
-use super::sheet::{Goal, Sheet, number, quantile};
-use super::turns::{Contender, Outcome as Run, hold};
 use super::{Case, Scale, Told};
+use crate::sheet::{Goal, Sheet, number, quantile};
 use crate::statistics::median_ratio;
+use crate::turns::{Contender, Outcome as Run, hold};
 
 /// Operations that run at a time in the second part.
 const DEPTH: usize = 64;

@@ -12,10 +12,10 @@ use super::place::Place;
 use super::port::{Direction, Plain, Port, ServicePort, Tokio, Transfer, service, tokio_runtime};
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
-use super::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
 use super::spinning::Spinning;
-use super::turns::{Contender, Turns, hold};
 use super::{Case, MIB, Scale, Told, figures};
+use crate::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
+use crate::turns::{Contender, Turns, hold};
 
 /// The smallest block; the computation is a part of the time of a plain read or write of this size.
 const SMALLEST: usize = 512 << 10;

@@ -14,9 +14,9 @@ use io_uring::{IoUring, opcode};
 
 use super::place::Place;
 use super::port::Direction;
-use super::sheet::Sheet;
-use super::turns::{Contender, hold};
 use super::{Case, Scale, Told};
+use crate::sheet::Sheet;
+use crate::turns::{Contender, hold};
 
 const DEPTH: u32 = 64;
 const BLOCKS: [usize; 4] = [512, 4 << 10, 64 << 10, 512 << 10];

@@ -15,10 +15,10 @@ use super::port::{
 };
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
-use super::sheet::{Goal, Sheet, number, quantile};
-use super::turns::{Contender, Idle, Outcome, hold};
 use super::{Case, MIB, Scale, Told};
+use crate::sheet::{Goal, Sheet, number, quantile};
 use crate::statistics::median_ratio;
+use crate::turns::{Contender, Idle, Outcome, hold};
 
 /// The goal: so much of the better of raw io_uring and threads.
 const SHARE_LEAST: f64 = 0.95;

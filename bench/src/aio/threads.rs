@@ -11,9 +11,9 @@ use super::port::{
 };
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
-use super::sheet::Sheet;
-use super::turns::{Contender, hold};
 use super::{Case, MIB, Scale, Told};
+use crate::sheet::Sheet;
+use crate::turns::{Contender, hold};
 
 const BLOCK: usize = 512 << 10;
 const FILES: usize = 4;
@@ -46,7 +46,7 @@ struct Job<'run> {
 }
 
 impl Job<'_> {
-    fn contest(&self) -> Told<Vec<super::turns::Outcome>> {
+    fn contest(&self) -> Told<Vec<crate::turns::Outcome>> {
         let (on_ring, on_threads) = (service(None, |_| {})?, service(Some(16), |_| {})?);
         let runtime = tokio_runtime()?;
         let contenders = vec![

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::sheet::quantile;
+use crate::sheet::quantile;
 
 /// Computation that touches no memory: so many turns of a loop. It is counted in turns, not timed, so that it is the same
 /// work whether or not somebody else takes the core meanwhile.

@@ -5,7 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::Told;
+use crate::contest::order;
+
+/// What came of something, or why nothing did.
+pub(crate) type Told<T> = Result<T, String>;
 
 /// Somebody who competes: each run gives one number for each thing that is measured.
 pub(crate) struct Contender<'run> {
@@ -98,14 +101,6 @@ fn ticks() -> (u64, u64) {
     let line = text.lines().next().unwrap_or_default();
     let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
     (numbers.get(3).copied().unwrap_or(0), numbers.iter().sum())
-}
-
-fn order(round: usize, contenders: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..contenders).map(|place| (place + round) % contenders).collect();
-    if round % 2 == 1 {
-        order.reverse();
-    }
-    order
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::turns::Outcome;
 use crate::machine::Machine;
 use crate::statistics::{median, median_ratio};
 use crate::table::{Column, Table};
+use crate::turns::Outcome;
 
 /// One table with what is behind it.
 #[derive(Serialize)]
@@ -95,12 +95,20 @@ impl Sheet {
 
     /// Tells who did not end well.
     pub(crate) fn note_left_out(&mut self, outcomes: &[Outcome]) {
-        let failed =
-            |outcome: &Outcome| Some(format!("{}: {}", outcome.name, outcome.values.as_ref().err()?));
-        self.left_out.extend(outcomes.iter().filter_map(failed));
+        for outcome in outcomes {
+            if let Err(reason) = &outcome.values {
+                self.leave_out(&outcome.name, reason);
+            }
+        }
     }
 
-    fn render(&self) -> String {
+    /// Tells that somebody did not end well, and why.
+    pub(crate) fn leave_out(&mut self, who: &str, reason: &str) {
+        self.left_out.push(format!("{who}: {reason}"));
+    }
+
+    /// Heading, note and table, in Markdown.
+    pub(crate) fn render(&self) -> String {
         let column = |(index, head): (usize, &&'static str)| match index < self.words {
             true => Column::Words(head),
             false => Column::Numbers(head),
