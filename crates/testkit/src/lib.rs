@@ -9,7 +9,7 @@
 //! | [`trees`] | builders of hostile trees |
 //! | [`oracle`] | the walk that results are compared with |
 //! | [`churn`] | threads that change a tree during a walk |
-//! | [`slow`] | a file system with a latency, faults and up to 10^7 files and more, in a process of its own |
+//! | [`slow`] | file systems with latency and faults, in a process of their own: up to 10^7 files and more, or any directory |
 //! | [`hosts`] | several hosts on one machine |
 //! | [`lock`] | one test at a time, across test programs |
 //! | [`mpi`] | real ranks under the MPIs that are installed |
