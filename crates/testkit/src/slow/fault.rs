@@ -29,17 +29,29 @@ pub enum Effect {
     Rewrite,
     /// Before it is served, the entry loses its name.
     Vanish,
+    /// Before it is served, the entry is replaced by a FIFO.
+    Fifo,
+    /// Before it is served, the entry is replaced by a directory.
+    Directory,
+    /// Before it is served, the entry is replaced by a symlink to `/etc/passwd`.
+    Link,
+    /// A directory tells each name two times.
+    Twice,
     /// The process that asks is killed.
     Kill,
 }
 
-const EFFECTS: [(&str, Effect); 7] = [
+const EFFECTS: [(&str, Effect); 11] = [
     ("flip", Effect::Flip),
     ("lose", Effect::Lose),
     ("grow", Effect::Grow),
     ("cut", Effect::Cut),
     ("rewrite", Effect::Rewrite),
     ("vanish", Effect::Vanish),
+    ("fifo", Effect::Fifo),
+    ("directory", Effect::Directory),
+    ("link", Effect::Link),
+    ("twice", Effect::Twice),
     ("kill", Effect::Kill),
 ];
 

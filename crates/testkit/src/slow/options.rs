@@ -88,7 +88,8 @@ RULE is OP[,OP]...:NAME:EFFECT[:CONDITION]...
              --over: short=BYTES of a read or a write, flip (one bit of what is read or
              written), lose (what is written), kill (the caller); before the request is
              served, on its entry: grow (by a byte), cut (in half), rewrite (the first byte,
-             time of change set back), vanish (its name)
+             time of change set back), vanish (its name), fifo, directory, link (replaced by
+             one); twice (each name of a directory)
   CONDITION  skip=N (leave the first N alone), times=N (no more than N), after=BYTES (only
              once so many were written to the file system), percent=N (by the seed)
 

@@ -46,7 +46,7 @@ struct Listing {
     end: Option<(usize, Errno)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     inode: u64,
     kind: FileType,
@@ -73,27 +73,37 @@ impl Over {
         match effect {
             Some(Effect::Error(errno)) => return Err(Errno::from_raw_os_error(errno)),
             Some(Effect::Kill) => kill(request.pid()),
-            Some(Effect::Grow | Effect::Cut | Effect::Rewrite | Effect::Vanish) => {
-                self.change(effect, inode, name)?;
-            }
-            _ => {}
+            Some(Effect::Delay(_) | Effect::Short(_) | Effect::Flip | Effect::Lose | Effect::Twice)
+            | None => {}
+            Some(_) => self.change(effect, inode, name)?,
         }
         Ok(effect)
     }
 
-    /// Does to an entry what somebody else might do just now.
+    /// Does to an entry, or to a name in it, what somebody else might do just now.
     fn change(&self, effect: Option<Effect>, inode: INodeNo, name: Option<&OsStr>) -> Result<()> {
-        let inode = match name {
-            Some(name) => {
-                let found = self.nodes.find(inode, name)?.ino;
-                self.nodes.forget(found, 1);
-                found
+        let Some(name) = name else { return self.change_entry(effect, inode) };
+        let found = self.nodes.find(inode, name)?.ino;
+        let changed = self.change_entry(effect, found);
+        self.nodes.forget(found, 1);
+        changed
+    }
+
+    fn change_entry(&self, effect: Option<Effect>, inode: INodeNo) -> Result<()> {
+        let (parent, name) = self.nodes.place(inode)?;
+        let directory = self.nodes.get(parent)?;
+        let private = Mode::RUSR | Mode::WUSR;
+        if matches!(effect, Some(Effect::Vanish | Effect::Fifo | Effect::Directory | Effect::Link)) {
+            rustix::fs::unlinkat(&directory, &name, AtFlags::empty())?;
+        }
+        match effect {
+            Some(Effect::Vanish) => return Ok(()),
+            Some(Effect::Fifo) => {
+                return rustix::fs::mknodat(&directory, &name, rustix::fs::FileType::Fifo, private, 0);
             }
-            None => inode,
-        };
-        if effect == Some(Effect::Vanish) {
-            let (parent, name) = self.nodes.place(inode)?;
-            return rustix::fs::unlinkat(&self.nodes.get(parent)?, name, AtFlags::empty());
+            Some(Effect::Directory) => return rustix::fs::mkdirat(&directory, &name, Mode::RWXU),
+            Some(Effect::Link) => return rustix::fs::symlinkat("/etc/passwd", &directory, &name),
+            _ => {}
         }
         let file = self.reopen(inode, OFlags::RDWR)?;
         let stat = rustix::fs::fstat(&file)?;
@@ -146,18 +156,20 @@ impl Over {
     }
 
     /// Reads a whole directory; an error that a rule has for that comes part way.
-    fn list(&self, inode: INodeNo, error: Option<Errno>) -> Result<Listing> {
+    fn list(&self, inode: INodeNo, passed: Result<Option<Effect>>) -> Result<Listing> {
         let directory = self.reopen(inode, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut entries = Vec::new();
         for entry in rustix::fs::Dir::new(directory)? {
             let entry = entry?;
             let (inode, kind) = (entry.ino(), kind_of(entry.file_type()));
-            entries.push(Entry { inode, kind, name: entry.file_name().to_bytes().to_vec() });
+            let times = if matches!(passed, Ok(Some(Effect::Twice))) { 2 } else { 1 };
+            let name = entry.file_name().to_bytes().to_vec();
+            entries.extend(std::iter::repeat_n(Entry { inode, kind, name }, times));
         }
         // The two dots first, wherever the directory has them.
         entries.sort_by_key(|entry| !matches!(entry.name.as_slice(), b"." | b".."));
         let told = usize::try_from(told_before_error(entries.len() as u64)).unwrap_or_default();
-        Ok(Listing { entries, end: error.map(|errno| (told, errno)) })
+        Ok(Listing { entries, end: passed.err().map(|errno| (told, errno)) })
     }
 
     /// Reads, as far as a rule lets it.

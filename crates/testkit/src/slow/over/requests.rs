@@ -350,8 +350,9 @@ impl Filesystem for Over {
     fn opendir(&self, request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let passed = self.pass(request, Operation::Opendir, inode, None, 0);
         // Its names are read now, and an error of that waits for whoever reads them.
-        let broken = passed.map(|_| self.pass(request, Operation::Readdir, inode, None, 0).err());
-        match broken.and_then(|errno| self.list(inode, errno)) {
+        let listed =
+            passed.and_then(|_| self.list(inode, self.pass(request, Operation::Readdir, inode, None, 0)));
+        match listed {
             Ok(listing) => {
                 let handle = self.keep(Open::Directory(listing.into()));
                 reply.opened(handle, FopenFlags::empty());
