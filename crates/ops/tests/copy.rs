@@ -4,131 +4,19 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 #![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+mod copying;
+
 use std::fs;
-use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atta_entry::{Class, Failure};
-use atta_ops::copy::{self, Fsync, Options, Outcome, Refused, Watch};
-use atta_ops::walk;
-use atta_runtime::Threads;
-use atta_testkit::oracle::{self, Record};
+use atta_entry::Class;
+use atta_ops::copy::{self, Fsync, Options};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
-
-#[derive(Default)]
-struct Failures(Mutex<Vec<Failed>>);
-
-impl Watch for Failures {
-    fn failure(&self, failure: &Failure<'_>) {
-        let path = OsStr::from_bytes(&failure.path).into();
-        self.0.lock().unwrap().push((failure.class(), path, failure.to_string()));
-    }
-}
-
-fn bytes(path: &Path) -> Vec<u8> {
-    path.as_os_str().as_bytes().to_vec()
-}
-
-/// Something that was not copied: of which class, where, and as it is told.
-type Failed = (Class, PathBuf, String);
-
-/// What came of a copy, and what failed.
-fn try_copy(
-    sources: &[&Path],
-    target: &Path,
-    options: &Options<'_>,
-) -> Result<(Outcome, Vec<Failed>), Refused> {
-    let sources: Vec<_> = sources.iter().map(|path| bytes(path)).collect();
-    let failures = Failures::default();
-    let outcome = copy::run(&sources, &bytes(target), options, &failures, |_| {})?;
-    Ok((outcome, failures.0.into_inner().unwrap()))
-}
-
-/// A copy in which nothing fails.
-fn copy(sources: &[&Path], target: &Path, options: &Options<'_>) -> Outcome {
-    let (outcome, failures) = try_copy(sources, target, options).unwrap();
-    assert_eq!(failures, []);
-    assert!(!outcome.stopped);
-    outcome
-}
-
-fn threads(count: usize) -> Options<'static> {
-    let threads = Threads::Fixed(NonZeroUsize::new(count).unwrap());
-    Options { walk: walk::Options { threads, ..walk::Options::default() }, ..Options::default() }
-}
-
-/// All that a copy must have of an entry: no inode, no device, and of links only which names belong together.
-#[derive(Debug, PartialEq, Eq)]
-struct Facts {
-    kind: char,
-    mode: u32,
-    owner: (u32, u32),
-    size: u64,
-    rdev: u64,
-    mtime: (i64, u32),
-    target: Option<Vec<u8>>,
-    /// The first name of the same file.
-    first: Vec<u8>,
-    extended: BTreeMap<Vec<u8>, Vec<u8>>,
-    digest: Option<blake3::Hash>,
-    has_holes: bool,
-}
-
-fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
-    let mut firsts: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-    let mut all = BTreeMap::new();
-    let start = bytes(root).len();
-    for (path, record) in oracle::list(root).unwrap() {
-        let below = path[start..].to_vec();
-        let Record { kind, mode, uid, gid, size, blocks, ino, rdev, mtime_sec, mtime_nsec, target, .. } =
-            record;
-        let first = firsts.entry(ino).or_insert_with(|| below.clone()).clone();
-        let path = Path::new(OsStr::from_bytes(&path));
-        let is_data = matches!(kind, 'f' | 'd') && path.as_os_str().len() < 4000;
-        let extended = if is_data { extended(path) } else { BTreeMap::new() };
-        let digest =
-            (kind == 'f' && size < 64 << 20 && is_data).then(|| blake3::hash(&fs::read(path).unwrap()));
-        // What a directory takes is the file system's affair.
-        let size = if kind == 'd' { 0 } else { size };
-        let has_holes = kind == 'f' && blocks * 512 < size;
-        let (owner, mtime) = ((uid, gid), (mtime_sec, mtime_nsec));
-        let facts =
-            Facts { kind, mode, owner, size, rdev, mtime, target, first, extended, digest, has_holes };
-        all.insert(below, facts);
-    }
-    all
-}
-
-fn extended(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let (mut names, mut value) = (vec![0; 64 << 10], vec![0; 64 << 10]);
-    let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
-    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    names
-        .map(|name| {
-            let bytes = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
-            (name.to_vec(), value[..bytes].to_vec())
-        })
-        .collect()
-}
-
-/// Both trees are the same in everything.
-fn assert_same(source: &Path, target: &Path) {
-    let (one, other) = (facts(source), facts(target));
-    let names = |all: &BTreeMap<Vec<u8>, Facts>| {
-        all.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(names(&one), names(&other));
-    for (name, facts) in &one {
-        assert_eq!(facts, &other[name], "{}", String::from_utf8_lossy(name));
-    }
-}
+use copying::{as_nobody, assert_same, bytes, copy, facts, make, threads, try_copy};
 
 /// Hostile names, odd times, all kinds, attributes, and some depth.
 fn hostile(scratch: &Scratch) -> PathBuf {
@@ -409,11 +297,6 @@ fn nobody_sees_a_part_of_a_file_under_its_name() {
     assert_same(&tree, &target);
 }
 
-fn make(target: &Path) -> PathBuf {
-    fs::create_dir_all(target).unwrap();
-    target.to_path_buf()
-}
-
 /// Each file under a name of its own is whole, at any moment.
 fn look_for_parts(directory: &Path, seen: &std::sync::atomic::AtomicU64) {
     let Ok(entries) = fs::read_dir(directory) else { return };
@@ -534,20 +417,6 @@ fn directories_that_cannot_be_read_are_there_and_are_told_once() {
         let left: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
     }
-}
-
-/// Runs something with the rights of a user who has none. The threads that it starts have them, too.
-fn as_nobody<T: Send>(run: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let ran = scope.spawn(|| {
-            let nobody = rustix::process::Gid::from_raw(65534);
-            rustix::thread::set_thread_groups(&[nobody]).unwrap();
-            rustix::thread::set_thread_gid(nobody).unwrap();
-            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
-            run()
-        });
-        ran.join().unwrap()
-    })
 }
 
 #[test]

@@ -21,6 +21,7 @@ use super::data::Way;
 use super::file::{Made, Place, Source, is_same, look, open, remove, settled};
 use super::handler::{CopyWorker, Copying, Where, below};
 use super::mirror::Mirror;
+use super::patience::ask_close;
 use super::publish::Ready;
 use super::trouble::{Doing, Trouble};
 use crate::digest::{Element, Hash, Piece, PieceValue, merge};
@@ -60,7 +61,7 @@ struct Large {
     trouble: Mutex<Option<Trouble>>,
     /// What its chunks come to, as far as they are done.
     values: Mutex<Vec<Option<PieceValue>>>,
-    /// Whether it changed when it was copied the first time.
+    /// Whether it changed, or its copy may have been lost, when it was copied the first time.
     is_again: bool,
 }
 
@@ -225,7 +226,7 @@ impl Copying<'_> {
         self.large.lock().remove(&number);
         match self.complete_large(worker, &large) {
             Ok(()) => {}
-            Err(Trouble::Changed) if !large.is_again => {
+            Err(trouble) if trouble.is_worth_another_copy() && !large.is_again => {
                 let name = match &large.at {
                     Where::Root(path) => path.as_slice(),
                     Where::In(_, name) => name.as_bytes(),
@@ -296,7 +297,7 @@ impl Copying<'_> {
         if self.syncs_each() {
             retry(|| rustix::fs::fsync(&large.file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
-        Ok(())
+        ask_close(&large.file)
     }
 }
 
