@@ -8,6 +8,7 @@
 //! | [`mounts`] | tmpfs, loop images and overlays that are unmounted again |
 //! | [`trees`] | builders of hostile trees |
 //! | [`oracle`] | the walk that results are compared with |
+//! | [`corrupt`] | bytes of files that become others, and nobody is told |
 //! | [`churn`] | threads that change a tree during a walk |
 //! | [`slow`] | file systems with latency and faults, in a process of their own: up to 10^7 files and more, or any directory |
 //! | [`hosts`] | several hosts on one machine |
@@ -17,6 +18,7 @@
 //! | [`random`] | numbers that depend on a seed alone |
 
 pub mod churn;
+pub mod corrupt;
 pub mod hosts;
 pub mod lock;
 pub mod mounts;
