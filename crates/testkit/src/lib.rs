@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`scratch`] | a directory that is removed whatever was put into it |
 //! | [`mounts`] | tmpfs, loop images and overlays that are unmounted again |
+//! | [`disk`] | a disk that dies |
 //! | [`trees`] | builders of hostile trees |
 //! | [`oracle`] | the walk that results are compared with |
 //! | [`corrupt`] | bytes of files that become others, and nobody is told |
@@ -19,6 +20,7 @@
 
 pub mod churn;
 pub mod corrupt;
+pub mod disk;
 pub mod hosts;
 pub mod lock;
 pub mod mounts;

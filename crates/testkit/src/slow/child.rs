@@ -1,7 +1,7 @@
 //! The file system as a test holds it: a child process that serves, a directory to mount on, and an end that leaves
 //! neither process nor mount behind, whatever the child does.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -191,6 +191,18 @@ impl SlowFs {
     #[must_use]
     pub fn process(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Makes the rules count that are `armed`; returns when they do.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn arm(&mut self) -> io::Result<()> {
+        let input = self.child.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        input.write_all(b"\n")?;
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        if line == "armed\n" { Ok(()) } else { Err(io::Error::other(format!("not armed: '{line}'"))) }
     }
 
     /// Unmounts and returns what was served.

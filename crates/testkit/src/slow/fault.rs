@@ -108,6 +108,8 @@ pub struct Fault {
     pub times: Option<u64>,
     /// It counts only once so many bytes have been written to the file system; a write that would pass that is cut there.
     pub after: u64,
+    /// It counts only once whoever mounted has said so.
+    pub is_armed: bool,
     /// Of 100 requests so many have the effect, chosen by the seed.
     pub percent: u64,
 }
@@ -119,11 +121,25 @@ impl Fault {
             names => names.split(',').map(str::parse).collect::<Result<_, _>>()?,
         };
         let pattern = pattern.to_owned();
-        Ok(Self { operations, pattern, effect, skip: 0, times: None, after: 0, percent: 100 })
+        Ok(Self {
+            operations,
+            pattern,
+            effect,
+            skip: 0,
+            times: None,
+            after: 0,
+            is_armed: false,
+            percent: 100,
+        })
     }
 
     fn set(&mut self, condition: &str) -> Result<(), String> {
-        let wrong = || format!("condition '{condition}': skip, times, after or percent, and a number");
+        if condition == "armed" {
+            self.is_armed = true;
+            return Ok(());
+        }
+        let wrong =
+            || format!("condition '{condition}': skip, times, after or percent, and a number; or armed");
         let (name, value) = condition.split_once('=').ok_or_else(wrong)?;
         let value: u64 = value.parse().map_err(|_| wrong())?;
         match name {
@@ -194,7 +210,13 @@ impl fmt::Display for Fault {
         if let Some(times) = self.times {
             write!(f, ":times={times}")?;
         }
-        write!(f, ":after={}:percent={}", self.after, self.percent)
+        write!(
+            f,
+            ":after={}:percent={}{}",
+            self.after,
+            self.percent,
+            if self.is_armed { ":armed" } else { "" }
+        )
     }
 }
 
@@ -209,7 +231,7 @@ mod tests {
             "any:*:flip:percent=3",
             "read,write:a/*:short=1:skip=2:times=1",
             "write:*:ENOSPC:after=1048576",
-            "fsync:x:delay=5",
+            "fsync:x:delay=5:armed",
             "read:x:kill",
             "read:x:133",
         ] {

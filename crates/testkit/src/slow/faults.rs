@@ -1,6 +1,7 @@
 //! All rules of a mount, and how often each was met: what is to happen to a request. It serves nothing itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::fault::{Effect, Fault};
@@ -15,12 +16,14 @@ pub(super) struct Faults {
     rules: Vec<(Fault, AtomicU64)>,
     /// Bytes that were written in all.
     written: AtomicU64,
+    /// Whether rules count that wait for a word.
+    is_armed: Arc<AtomicBool>,
 }
 
 impl Faults {
-    pub(super) fn new(rules: &[Fault], seed: u64) -> Self {
+    pub(super) fn new(rules: &[Fault], seed: u64, is_armed: &Arc<AtomicBool>) -> Self {
         let rules = rules.iter().map(|rule| (rule.clone(), AtomicU64::new(0))).collect();
-        Self { seed, rules, written: AtomicU64::new(0) }
+        Self { seed, rules, written: AtomicU64::new(0), is_armed: Arc::clone(is_armed) }
     }
 
     /// Whether nothing ever goes wrong: then nobody needs to know the path of anything.
@@ -38,7 +41,8 @@ impl Faults {
     pub(super) fn meet(&self, operation: Operation, path: &[u8], bytes: u64) -> Option<Effect> {
         for (number, (rule, met)) in (0..).zip(&self.rules) {
             let is_about = rule.operations.is_empty() || rule.operations.contains(&operation);
-            if !is_about || !glob::matches_path(rule.pattern.as_bytes(), path) {
+            let is_waiting = rule.is_armed && !self.is_armed.load(Ordering::Acquire);
+            if !is_about || is_waiting || !glob::matches_path(rule.pattern.as_bytes(), path) {
                 continue;
             }
             let written = self.written.load(Ordering::Relaxed);
@@ -80,7 +84,7 @@ mod tests {
 
     fn faults(rules: &[&str]) -> Faults {
         let rules: Vec<_> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-        Faults::new(&rules, 7)
+        Faults::new(&rules, 7, &Arc::default())
     }
 
     #[test]
@@ -91,6 +95,15 @@ mod tests {
         assert_eq!(reads, [short, error, error, short, short]);
         assert_eq!(faults.meet(Operation::Write, b"a/x", 9), None);
         assert_eq!(faults.meet(Operation::Rmdir, b"y", 0), Some(Effect::Error(1)));
+    }
+
+    #[test]
+    fn a_rule_that_waits_for_a_word_counts_after_it() {
+        let (rules, word) = (["any:*:EIO:armed".parse().unwrap()], Arc::default());
+        let faults = Faults::new(&rules, 1, &word);
+        assert_eq!(faults.meet(Operation::Read, b"x", 0), None);
+        word.store(true, Ordering::Release);
+        assert_eq!(faults.meet(Operation::Read, b"x", 0), Some(Effect::Error(5)));
     }
 
     #[test]
@@ -109,7 +122,7 @@ mod tests {
     fn some_of_a_hundred_are_chosen_by_the_seed() {
         let rules = ["read:*:EIO:percent=20".parse().unwrap()];
         let count = |seed| {
-            let faults = Faults::new(&rules, seed);
+            let faults = Faults::new(&rules, seed, &Arc::default());
             (0..1000).map(|_| faults.meet(Operation::Read, b"x", 0).is_some()).collect::<Vec<_>>()
         };
         let (one, other) = (count(1), count(2));

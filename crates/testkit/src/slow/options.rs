@@ -91,7 +91,8 @@ RULE is OP[,OP]...:NAME:EFFECT[:CONDITION]...
              time of change set back), vanish (its name), fifo, directory, link (replaced by
              one); twice (each name of a directory)
   CONDITION  skip=N (leave the first N alone), times=N (no more than N), after=BYTES (only
-             once so many were written to the file system), percent=N (by the seed)
+             once so many were written to the file system), percent=N (by the seed), armed
+             (only once a line came on standard input; 'armed' is printed then)
 
 Exit status: 0 served and unmounted, 2 wrong options, 4 FUSE is not to be had here.
 ";

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ const BACKGROUND: u16 = 1024;
 #[derive(Debug)]
 pub struct Service {
     counts: Arc<Counts>,
+    is_armed: Arc<AtomicBool>,
     mountpoint: PathBuf,
     session: Option<BackgroundSession>,
 }
@@ -38,10 +40,10 @@ impl Service {
     /// # Errors
     /// When there is no `/dev/fuse`, no right to mount, no such directory, or the tree is too large.
     pub fn start(options: &Options) -> io::Result<Self> {
-        let counts = Arc::new(Counts::default());
+        let (counts, is_armed) = (Arc::new(Counts::default()), Arc::default());
         let gate = Gate {
             latency: options.latency,
-            faults: Faults::new(&options.faults, options.seed),
+            faults: Faults::new(&options.faults, options.seed, &is_armed),
             counts: Arc::clone(&counts),
         };
         let mountpoint = std::path::absolute(&options.mountpoint)?;
@@ -55,7 +57,7 @@ impl Service {
                 session.spawn()?
             }
         };
-        Ok(Self { counts, mountpoint, session: Some(session) })
+        Ok(Self { counts, is_armed, mountpoint, session: Some(session) })
     }
 
     /// Takes what [`Session::join`] waits for; ends when somebody else unmounts the file system.
@@ -63,6 +65,12 @@ impl Service {
     /// [`Session::join`]: BackgroundSession::join
     pub fn take_session(&mut self) -> Option<BackgroundSession> {
         self.session.take()
+    }
+
+    /// What makes the rules count that wait for a word.
+    #[must_use]
+    pub fn word(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_armed)
     }
 
     /// What was served so far.
