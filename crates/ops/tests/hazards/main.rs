@@ -10,3 +10,4 @@ mod copying;
 mod changes;
 mod faults;
 mod served;
+mod space;
