@@ -30,6 +30,7 @@ mod large;
 mod links;
 mod mirror;
 mod names;
+mod patience;
 mod publish;
 mod roots;
 mod special;

@@ -4,67 +4,19 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 #![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
 
-#[path = "harness/same.rs"]
-mod same;
+mod copying;
 
-use std::ffi::OsStr;
 use std::fs;
-use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atta_entry::{Class, Failure};
-use atta_ops::copy::{self, Fsync, Options, Outcome, Refused, Watch};
-use atta_ops::walk;
-use atta_runtime::Threads;
+use atta_entry::Class;
+use atta_ops::copy::{self, Fsync, Options};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
-use same::{assert_same, facts, hostile};
-
-#[derive(Default)]
-struct Failures(Mutex<Vec<Failed>>);
-
-impl Watch for Failures {
-    fn failure(&self, failure: &Failure<'_>) {
-        let path = OsStr::from_bytes(&failure.path).into();
-        self.0.lock().unwrap().push((failure.class(), path, failure.to_string()));
-    }
-}
-
-fn bytes(path: &Path) -> Vec<u8> {
-    path.as_os_str().as_bytes().to_vec()
-}
-
-/// Something that was not copied: of which class, where, and as it is told.
-type Failed = (Class, PathBuf, String);
-
-/// What came of a copy, and what failed.
-fn try_copy(
-    sources: &[&Path],
-    target: &Path,
-    options: &Options<'_>,
-) -> Result<(Outcome, Vec<Failed>), Refused> {
-    let sources: Vec<_> = sources.iter().map(|path| bytes(path)).collect();
-    let failures = Failures::default();
-    let outcome = copy::run(&sources, &bytes(target), options, &failures, |_| {})?;
-    Ok((outcome, failures.0.into_inner().unwrap()))
-}
-
-/// A copy in which nothing fails.
-fn copy(sources: &[&Path], target: &Path, options: &Options<'_>) -> Outcome {
-    let (outcome, failures) = try_copy(sources, target, options).unwrap();
-    assert_eq!(failures, []);
-    assert!(!outcome.stopped);
-    outcome
-}
-
-fn threads(count: usize) -> Options<'static> {
-    let threads = Threads::Fixed(NonZeroUsize::new(count).unwrap());
-    Options { walk: walk::Options { threads, ..walk::Options::default() }, ..Options::default() }
-}
+use copying::{as_nobody, assert_same, bytes, copy, facts, hostile, make, threads, try_copy};
 
 #[test]
 fn a_copy_is_what_its_source_is() {
@@ -317,11 +269,6 @@ fn nobody_sees_a_part_of_a_file_under_its_name() {
     assert_same(&tree, &target);
 }
 
-fn make(target: &Path) -> PathBuf {
-    fs::create_dir_all(target).unwrap();
-    target.to_path_buf()
-}
-
 /// Each file under a name of its own is whole, at any moment.
 fn look_for_parts(directory: &Path, seen: &std::sync::atomic::AtomicU64) {
     let Ok(entries) = fs::read_dir(directory) else { return };
@@ -442,20 +389,6 @@ fn directories_that_cannot_be_read_are_there_and_are_told_once() {
         let left: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
     }
-}
-
-/// Runs something with the rights of a user who has none. The threads that it starts have them, too.
-fn as_nobody<T: Send>(run: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let ran = scope.spawn(|| {
-            let nobody = rustix::process::Gid::from_raw(65534);
-            rustix::thread::set_thread_groups(&[nobody]).unwrap();
-            rustix::thread::set_thread_gid(nobody).unwrap();
-            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
-            run()
-        });
-        ran.join().unwrap()
-    })
 }
 
 #[test]

@@ -4,8 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
 
-#[path = "harness/same.rs"]
-mod same;
+mod copying;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,7 +24,7 @@ use atta_ops::walk;
 use atta_runtime::{Meeting, Member, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
-use same::{assert_same, facts, hostile};
+use copying::{assert_same, facts, hostile};
 
 const HOSTS: [&[u32]; 4] = [&[0], &[0, 1], &[0, 0, 1, 1, 2], &[0, 1, 2, 3, 0, 1, 2, 3]];
 

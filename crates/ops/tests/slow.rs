@@ -60,53 +60,53 @@ struct Case {
 }
 
 const CASES: [Case; 14] = [
-    Case { rule: "lookup:d0001=EIO", expected: &[(Operation::Stat, "d0001", "EIO")], is_hidden: true },
-    Case { rule: "lookup:d0001=ENOENT", expected: &[(Operation::Stat, "d0001", "ENOENT")], is_hidden: true },
-    Case { rule: "lookup:d0001=ESTALE", expected: &[(Operation::Stat, "d0001", "ESTALE")], is_hidden: true },
-    Case { rule: "stat:d0001=EACCES", expected: &[(Operation::Stat, "d0001", "EACCES")], is_hidden: true },
-    Case { rule: "stat:d0001=ELOOP", expected: &[(Operation::Stat, "d0001", "ELOOP")], is_hidden: true },
+    Case { rule: "lookup:d0001:EIO", expected: &[(Operation::Stat, "d0001", "EIO")], is_hidden: true },
+    Case { rule: "lookup:d0001:ENOENT", expected: &[(Operation::Stat, "d0001", "ENOENT")], is_hidden: true },
+    Case { rule: "lookup:d0001:ESTALE", expected: &[(Operation::Stat, "d0001", "ESTALE")], is_hidden: true },
+    Case { rule: "stat:d0001:EACCES", expected: &[(Operation::Stat, "d0001", "EACCES")], is_hidden: true },
+    Case { rule: "stat:d0001:ELOOP", expected: &[(Operation::Stat, "d0001", "ELOOP")], is_hidden: true },
     Case {
-        rule: "stat:d0001=ENAMETOOLONG",
+        rule: "stat:d0001:ENAMETOOLONG",
         expected: &[(Operation::Stat, "d0001", "ENAMETOOLONG")],
         is_hidden: true,
     },
     Case {
-        rule: "stat:d0001=ETIMEDOUT",
+        rule: "stat:d0001:ETIMEDOUT",
         expected: &[(Operation::Stat, "d0001", "ETIMEDOUT")],
         is_hidden: true,
     },
     Case {
-        rule: "open:d0001=EACCES",
+        rule: "opendir:d0001:EACCES",
         expected: &[(Operation::OpenDirectory, "d0001", "EACCES")],
         is_hidden: false,
     },
     Case {
-        rule: "open:d0001=EIO",
+        rule: "opendir:d0001:EIO",
         expected: &[(Operation::OpenDirectory, "d0001", "EIO")],
         is_hidden: false,
     },
     Case {
-        rule: "open:d0001=ELOOP",
+        rule: "opendir:d0001:ELOOP",
         expected: &[(Operation::OpenDirectory, "d0001", "ELOOP")],
         is_hidden: false,
     },
     Case {
-        rule: "open:d0001=ENFILE",
+        rule: "opendir:d0001:ENFILE",
         expected: &[(Operation::OpenDirectory, "d0001", "ENFILE")],
         is_hidden: false,
     },
     Case {
-        rule: "read:d0001=EIO",
+        rule: "readdir:d0001:EIO",
         expected: &[(Operation::ReadDirectory, "d0001", "EIO")],
         is_hidden: false,
     },
     Case {
-        rule: "read:d0001=ESTALE",
+        rule: "readdir:d0001:ESTALE",
         expected: &[(Operation::ReadDirectory, "d0001", "ESTALE")],
         is_hidden: false,
     },
     Case {
-        rule: "read:d0001=EACCES",
+        rule: "readdir:d0001:EACCES",
         expected: &[(Operation::ReadDirectory, "d0001", "EACCES")],
         is_hidden: false,
     },
@@ -131,7 +131,7 @@ fn what_fails_is_reported_with_what_where_and_why_and_the_rest_is_walked() {
                 walked.found.keys().filter(|path| path.starts_with(&bytes_of(&root.join("d0001/")))).count();
             let others = walked.found.len() - inside - usize::from(!case.is_hidden);
             assert_eq!(others, 1 + 2 * (1 + 42), "{}", case.rule);
-            let is_read_in_part = case.rule.starts_with("read:");
+            let is_read_in_part = case.rule.starts_with("readdir:");
             // A directory that breaks off shows what it told before.
             assert_eq!(inside > 0, is_read_in_part, "{}: {inside}", case.rule);
         }
@@ -145,8 +145,12 @@ fn failed(root: &Path, operation: Operation, name: &str, error: &str) -> Failed 
 #[test]
 fn single_files_and_links_that_fail_take_nothing_else_with_them() {
     let test = "single_files_and_links_that_fail_take_nothing_else_with_them";
-    let builder =
-        quick().directories(2, 1).files(10).symlinks(3).fail("stat:f0000003=EIO").fail("read:l0000001=EIO");
+    let builder = quick()
+        .directories(2, 1)
+        .files(10)
+        .symlinks(3)
+        .fail("stat:f0000003:EIO")
+        .fail("readlink:l0000001:EIO");
     let Some((mounted, _lock)) = mount(test, builder) else { return };
     let root = mounted.path();
     let everywhere = |operation, name: &str| {
@@ -171,7 +175,7 @@ fn single_files_and_links_that_fail_take_nothing_else_with_them() {
 #[test]
 fn a_root_that_fails_is_a_failure_and_no_panic() {
     let test = "a_root_that_fails_is_a_failure_and_no_panic";
-    let rules = [("open:.=EIO", Operation::OpenDirectory), ("read:.=EIO", Operation::ReadDirectory)];
+    let rules = [("opendir:.:EIO", Operation::OpenDirectory), ("readdir:.:EIO", Operation::ReadDirectory)];
     for (rule, operation) in rules {
         let Some((mounted, _lock)) = mount(test, quick().directories(2, 1).files(3).fail(rule)) else {
             return;

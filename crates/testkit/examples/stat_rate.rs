@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use atta_testkit::slow::SlowFs;
+use atta_testkit::slow::{Operation, SlowFs};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, openat, statat};
 
 fn main() -> io::Result<()> {
@@ -77,6 +77,6 @@ fn list(files: u64, out: &mut dyn Write) -> io::Result<()> {
     }
     let seconds = start.elapsed().as_secs_f64();
     drop(directory);
-    let pieces = mounted.finish()?.readdir;
+    let pieces = mounted.finish()?.of(Operation::Readdir);
     writeln!(out, "listed {names} names of {files} files in {seconds:.2} s, {pieces} requests")
 }

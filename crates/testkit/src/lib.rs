@@ -6,10 +6,12 @@
 //! | --- | --- |
 //! | [`scratch`] | a directory that is removed whatever was put into it |
 //! | [`mounts`] | tmpfs, loop images and overlays that are unmounted again |
+//! | [`disk`] | a disk that dies |
 //! | [`trees`] | builders of hostile trees |
 //! | [`oracle`] | the walk that results are compared with |
+//! | [`corrupt`] | bytes of files that become others, and nobody is told |
 //! | [`churn`] | threads that change a tree during a walk |
-//! | [`slow`] | a file system with a latency, faults and up to 10^7 files and more, in a process of its own |
+//! | [`slow`] | file systems with latency and faults, in a process of their own: up to 10^7 files and more, or any directory |
 //! | [`hosts`] | several hosts on one machine |
 //! | [`lock`] | one test at a time, across test programs |
 //! | [`mpi`] | real ranks under the MPIs that are installed |
@@ -17,6 +19,8 @@
 //! | [`random`] | numbers that depend on a seed alone |
 
 pub mod churn;
+pub mod corrupt;
+pub mod disk;
 pub mod hosts;
 pub mod lock;
 pub mod mounts;

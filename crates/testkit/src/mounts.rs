@@ -34,6 +34,15 @@ impl Mount {
         Self::over("tmpfs", path, "tmpfs", &options)
     }
 
+    /// Mounts a tmpfs with room for so many entries, the directory itself among them.
+    ///
+    /// # Errors
+    /// As [`Mount::tmpfs`].
+    pub fn tmpfs_of_entries(path: &Path, entries: u64) -> io::Result<Self> {
+        let options = CString::new(format!("size=64m,nr_inodes={entries},mode=0700"))?;
+        Self::over("tmpfs", path, "tmpfs", &options)
+    }
+
     /// Shows the directory `source` at `path` as well.
     ///
     /// # Errors
@@ -54,7 +63,7 @@ impl Mount {
         }
     }
 
-    fn at(path: &Path) -> Self {
+    pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_path_buf(), is_mounted: true }
     }
 
@@ -103,20 +112,29 @@ impl LoopImage {
 /// they said.
 pub fn loop_image(kind: &str, megabytes: u64) -> io::Result<LoopImage> {
     require_root()?;
+    let scratch = Scratch::new(kind)?;
+    let (image, path) = (scratch.join("image"), scratch.join("mount"));
+    make_image(kind, megabytes, &image)?;
+    mkdirat(CWD, &path, Mode::RWXU)?;
+    mount_image(&image, &path)?;
+    Ok(LoopImage { mount: Mount::at(&path), _scratch: scratch })
+}
+
+/// Makes a file system in a sparse file.
+pub(crate) fn make_image(kind: &str, megabytes: u64, image: &Path) -> io::Result<()> {
     let make = match kind {
         "ext4" => "mkfs.ext4",
         "xfs" => "mkfs.xfs",
         "btrfs" => "mkfs.btrfs",
         _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no images of {kind}"))),
     };
-    let scratch = Scratch::new(kind)?;
-    let (image, path) = (scratch.join("image"), scratch.join("mount"));
-    File::create_new(&image)?.set_len(megabytes << 20)?;
-    mkdirat(CWD, &path, Mode::RWXU)?;
-    run(Command::new(make).arg("-q").arg(&image))?;
+    File::create_new(image)?.set_len(megabytes << 20)?;
+    run(Command::new(make).arg("-q").arg(image))
+}
+
+pub(crate) fn mount_image(image: &Path, path: &Path) -> io::Result<()> {
     // Loop devices are taken through ioctls, which need unsafe code; the program frees them on unmounting as well.
-    run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&path))?;
-    Ok(LoopImage { mount: Mount::at(&path), _scratch: scratch })
+    run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(path))
 }
 
 /// An overlay mount with its own upper layer; dropping it unmounts and removes that layer.
@@ -178,7 +196,7 @@ fn option_path(path: &Path) -> io::Result<&[u8]> {
     Ok(bytes)
 }
 
-fn require_root() -> io::Result<()> {
+pub(crate) fn require_root() -> io::Result<()> {
     if skip::is_root() {
         return Ok(());
     }

@@ -1,24 +1,32 @@
-//! A synthetic, read-only file system with a latency, faults and any number of files, served over FUSE by a process
-//! of its own (`atta-slow-fs`): what a walk does on a server that answers late or wrongly, without such a server. The
-//! tree is computed, not stored: 10^7 files cost nothing. Models time and errors; no caches, no locks, no writes.
+//! File systems that are slow, lie or fail, served over FUSE by a process of its own (`atta-slow-fs`): what a walk or a copy does
+//! on a server that answers late or wrongly, without such a server. Either a synthetic, read-only tree of any size, which is
+//! computed, not stored: 10^7 files cost nothing; or any directory, with all that can be done in it. No caches.
 //!
 //! ```text
-//!  test ── SlowFs::builder()...mount() ──> atta-slow-fs ── Service ──> 256 threads, each: take a request, sleep
-//!    │                                        │                        the latency, answer from the Tree or a Fault
+//!  test ── SlowFs::builder()...mount() ──> atta-slow-fs ── Service ──> 256 threads, each: take a request, pass the Gate
+//!    │                                        │                        (count, latency, rules), answer from the Tree
+//!    │                                        │                        or from a directory (Over)
 //!    └── drop: closes the child's stdin ──────┴─> lazy unmount, a line of counts, exit 0
 //! ```
 
 mod child;
 mod counts;
 mod fault;
+mod faults;
+pub(crate) mod glob;
+mod nodes;
+mod operation;
 mod options;
+mod over;
 mod raw;
 mod server;
+mod service;
 mod tree;
 
 pub use child::{Builder, SlowFs};
-pub use counts::{Operation, Served};
-pub use fault::{Fault, FaultedOperation};
+pub use counts::Served;
+pub use fault::{Effect, Fault};
+pub use operation::Operation;
 pub use options::{Options, USAGE};
-pub use server::Service;
+pub use service::Service;
 pub use tree::Tree;

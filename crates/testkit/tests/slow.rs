@@ -12,7 +12,7 @@ use std::time::Duration;
 use atta_testkit::lock::Lock;
 use atta_testkit::oracle;
 use atta_testkit::skip;
-use atta_testkit::slow::{Builder, SlowFs};
+use atta_testkit::slow::{Builder, Operation, SlowFs};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
@@ -77,7 +77,7 @@ fn files_and_links_are_read() {
     assert_eq!(target.as_bytes(), b"f0000000");
     assert_eq!(stat_error(&mounted.path().join("d0001")), Some(Errno::NOENT));
     let served = mounted.finish().unwrap();
-    assert_eq!((served.open, served.readlink), (50, 1));
+    assert_eq!((served.of(Operation::Open), served.of(Operation::Readlink)), (50, 1));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn every_statx_asks_the_server() {
         statat(CWD, &path, AtFlags::empty()).unwrap();
     }
     let served = mounted.finish().unwrap();
-    assert!(served.getattr >= 100 && served.lookup >= 200, "{served}");
+    assert!(served.of(Operation::Stat) >= 100 && served.of(Operation::Lookup) >= 200, "{served}");
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn entries_fail_as_they_are_told() {
     let builder = quick()
         .directories(3, 1)
         .files(30)
-        .fail("lookup:f0000001=EACCES")
-        .fail("stat:f0000002=EIO")
-        .fail("open:f0000003=ESTALE")
-        .fail("read:f0000004=ETIMEDOUT")
-        .fail("open:d0001=ESTALE")
-        .fail("stat:d0002=EIO");
+        .fail("lookup:f0000001:EACCES")
+        .fail("stat:f0000002:EIO")
+        .fail("open:f0000003:ESTALE")
+        .fail("read:f0000004:ETIMEDOUT")
+        .fail("opendir:d0001:ESTALE")
+        .fail("stat:d0002:EIO");
     let Some((mounted, _lock)) = mount("entries_fail_as_they_are_told", builder) else {
         return;
     };
@@ -124,7 +124,7 @@ fn entries_fail_as_they_are_told() {
 
 #[test]
 fn directory_breaks_off_part_way() {
-    let builder = quick().directories(2, 1).files(30).fail("read:d0001=EIO");
+    let builder = quick().directories(2, 1).files(30).fail("readdir:d0001:EIO");
     let Some((mounted, _lock)) = mount("directory_breaks_off_part_way", builder) else {
         return;
     };

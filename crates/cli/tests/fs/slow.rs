@@ -18,7 +18,7 @@ fn mount(test: &str, builder: Builder) -> Option<(SlowFs, Lock)> {
 fn errors_of_a_server_are_told_by_operation_and_number() {
     let test = "errors_of_a_server_are_told_by_operation_and_number";
     let builder = SlowFs::builder().directories(4, 1).files(10);
-    let builder = builder.fail("open:d0001=ESTALE").fail("lookup:f0000003=EIO").fail("read:d0002=EIO");
+    let builder = builder.fail("opendir:d0001:ESTALE").fail("lookup:f0000003:EIO").fail("readdir:d0002:EIO");
     let Some((slow, _lock)) = mount(test, builder) else { return };
     let scratch = scratch("errors");
     let errors = scratch.join("errors");

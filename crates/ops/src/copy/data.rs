@@ -7,6 +7,7 @@ use atta_entry::Errno;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::SeekFrom;
 
+use super::patience::patiently;
 use super::trouble::{Doing, Trouble};
 use crate::digest::Piece;
 use crate::walk::kernel::retry;
@@ -115,7 +116,8 @@ impl Mover {
     /// Reads so many bytes, or fewer; the buffer shows them.
     fn read(&mut self, from: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<usize, Trouble> {
         self.buffer.show(0..bytes);
-        let read = self.perform(|buffer| Op::Read { fd: raw(from), buffer, at: At::Offset(offset) });
+        let at = At::Offset(offset);
+        let read = patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
         let read = read.map_err(|errno| Trouble::new(Doing::Read, errno))?;
         self.buffer.show(0..read);
         Ok(read)
@@ -127,7 +129,7 @@ impl Mover {
         while done < bytes {
             self.buffer.show(done..bytes);
             let at = At::Offset(offset + done as u64);
-            let written = self.perform(|buffer| Op::Write { fd: raw(to), buffer, at });
+            let written = patiently(|| self.perform(|buffer| Op::Write { fd: raw(to), buffer, at }));
             match written.map_err(|errno| Trouble::new(Doing::Write, errno))? {
                 // No file system says so and goes on.
                 0 => return Err(Trouble::new(Doing::Write, Errno::IO)),

@@ -12,6 +12,7 @@ use super::attributes::{self, Extended};
 use super::data::Way;
 use super::handler::{CopyWorker, Copying};
 use super::mirror::Mirror;
+use super::patience::{ask_close, close, patiently};
 use super::trouble::{Doing, Trouble};
 use crate::digest::{Hash, Piece};
 use crate::walk::kernel::{self, retry};
@@ -40,7 +41,7 @@ pub(crate) struct Made {
     pub(crate) digest: Option<Hash>,
     /// Where it leads, if it is a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
-    /// The copy, open, and which file it is of: for whoever makes links of it.
+    /// The copy, open, and which file it is of: for whoever makes links of it, if it has several names.
     pub(crate) file: Option<(OwnedFd, (u64, u64))>,
     /// It is another name of a copy that was made before.
     pub(crate) is_link: bool,
@@ -54,7 +55,7 @@ impl Made {
 
 /// Longer than the clock of file times stands still.
 const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
-/// How often a source that changes is read.
+/// How often a source is read that changes, or whose copy may be lost.
 pub(crate) const TRIES: u32 = 2;
 /// Nobody but the owner sees what is not complete.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -67,6 +68,7 @@ impl Copying<'_> {
         from: Source<'_>,
         to: &Place<'_>,
     ) -> Result<Made, Trouble> {
+        let mut trouble = Trouble::Changed;
         for _ in 0..TRIES {
             let source = open(from)?;
             let before = settled(&source)?;
@@ -74,13 +76,19 @@ impl Copying<'_> {
                 // It was one when it was listed.
                 continue;
             }
-            let made = self.make(worker, source.as_fd(), &before, to)?;
-            if is_same(&before, &look(&source)?) && made.bytes == before.size {
-                return Ok(made);
-            }
-            remove(to, &made);
+            trouble = match self.make(worker, source.as_fd(), &before, to) {
+                Ok(made) => {
+                    if is_same(&before, &look(&source)?) && made.bytes == before.size {
+                        return Ok(made);
+                    }
+                    remove(to, &made);
+                    Trouble::Changed
+                }
+                Err(trouble) if trouble.is_worth_another_copy() => trouble,
+                Err(trouble) => return Err(trouble),
+            };
         }
-        Err(Trouble::Changed)
+        Err(trouble)
     }
 
     fn make(
@@ -93,12 +101,18 @@ impl Copying<'_> {
         let (file, temporary) = self.create(worker, to)?;
         let mut made = Made { temporary, ..Made::default() };
         let filled = self.fill(worker, source, metadata, &file, &mut made, to);
-        if filled.is_err() {
+        let closed = filled.and_then(|()| match metadata.nlink {
+            1 => close(file),
+            _ => {
+                ask_close(&file)?;
+                made.file = Some((file, (metadata.device, metadata.inode)));
+                Ok(())
+            }
+        });
+        if closed.is_err() {
             remove(to, &made);
         }
-        filled?;
-        made.file = Some((file, (metadata.device, metadata.inode)));
-        Ok(made)
+        closed.map(|()| made)
     }
 
     /// A new file: under its own name, where nobody sees it yet, or under another one, which comes with it.
@@ -191,7 +205,7 @@ pub(crate) fn remove(to: &Place<'_>, made: &Made) {
 /// Opens a file to read it, and nothing that would block or that a link leads to.
 pub(crate) fn open(from: Source<'_>) -> Result<OwnedFd, Trouble> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    retry(|| rustix::fs::openat(from.directory, from.name, flags, Mode::empty()))
+    patiently(|| retry(|| rustix::fs::openat(from.directory, from.name, flags, Mode::empty())))
         .map_err(|errno| Trouble::new(Doing::Open, errno))
 }
 

@@ -268,12 +268,11 @@ impl Copying<'_> {
         if to.name == c"." {
             return Ok(());
         }
-        if !to.mirror.is_new() {
-            match kernel::open_directory_at(&to.directory, to.name) {
-                Ok(_) => return Ok(()),
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
+        // In a directory of this job's own, too: the source's may tell a name twice.
+        match kernel::open_directory_at(&to.directory, to.name) {
+            Ok(_) => return Ok(()),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {

@@ -25,6 +25,7 @@ use super::data::Way;
 use super::file::{Made, Place, Source, is_same, look, open, remove, settled};
 use super::handler::{CopyWorker, Copying, Where, below};
 use super::mirror::Mirror;
+use super::patience::{ask_close, close};
 use super::publish::Ready;
 use super::trouble::{Doing, Trouble};
 use crate::chunks::{Chunks, Cut, UnderWay};
@@ -48,7 +49,7 @@ pub(crate) struct Large {
     file: OwnedFd,
     before: Metadata,
     chunks: Chunks,
-    /// Whether it changed when it was copied the first time.
+    /// Whether it changed, or its copy may have been lost, when it was copied the first time.
     is_again: bool,
 }
 
@@ -222,6 +223,7 @@ impl Copying<'_> {
         if self.options.fsync != Fsync::None && !self.is_volatile {
             retry(|| rustix::fs::fdatasync(&file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
+        close(file)?;
         Ok(value)
     }
 
@@ -253,7 +255,7 @@ impl Copying<'_> {
         self.large.remove(file);
         match self.complete_large(worker, &large) {
             Ok(()) => {}
-            Err(Trouble::Changed) if !large.is_again => {
+            Err(trouble) if trouble.is_worth_another_copy() && !large.is_again => {
                 let (directory, name) = match &large.at {
                     Where::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
                     Where::In(directory, name) => (Some(directory), name.clone()),
@@ -307,7 +309,7 @@ impl Copying<'_> {
         if self.syncs_each() {
             retry(|| rustix::fs::fsync(&large.file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
-        Ok(())
+        ask_close(&large.file)
     }
 }
 

@@ -50,6 +50,11 @@ impl Deferred {
 }
 
 impl Links {
+    /// Whether there may be several names of one file by now.
+    pub(crate) fn are_used(&self) -> bool {
+        self.directory.get().is_some()
+    }
+
     /// What waited for others.
     pub(crate) fn take_deferred(&self) -> Vec<Deferred> {
         std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
@@ -123,14 +128,14 @@ impl Copying<'_> {
         let temporary = (!to.mirror.is_direct()).then(|| self.shared.namer.of_file(worker.index));
         let name = temporary.as_deref().unwrap_or(to.name);
         match retry(|| rustix::fs::linkat(known, key, &to.directory, name, AtFlags::empty())) {
-            Ok(()) => {
+            Err(Errno::EXIST) if !is_there(known, key, to) => Ok(Linked::Never),
+            // It is there already where a directory tells a name twice.
+            Ok(()) | Err(Errno::EXIST) => {
                 worker.totals.hard_links += 1;
                 let digest = if self.options.digest { self.known_digest(known, key)? } else { None };
                 Ok(Linked::Made(Made { temporary, digest, is_link: true, ..Made::default() }))
             }
             Err(Errno::NOENT) => Ok(Linked::NotYet),
-            // A directory that tells a name twice.
-            Err(Errno::EXIST) => Ok(Linked::Never),
             // EMLINK, EXDEV, EPERM, EOPNOTSUPP
             Err(Errno(31 | 18 | 1 | 95)) => Ok(Linked::Never),
             Err(errno) => Err(Trouble::new(Doing::Link, errno)),
@@ -231,6 +236,13 @@ impl Copying<'_> {
         let name = self.shared.namer.of_directory(c"");
         retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR))
     }
+}
+
+/// Whether a name is a link of this copy.
+fn is_there(known: &OwnedFd, key: &CStr, to: &Place<'_>) -> bool {
+    let identity = |found: Metadata| (found.device, found.inode);
+    let copy = kernel::stat_at(known, key, false).map(identity);
+    copy.is_ok() && copy == kernel::stat_at(&to.directory, to.name, false).map(identity)
 }
 
 fn key(metadata: &Metadata, end: &str) -> CString {

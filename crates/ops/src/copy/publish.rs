@@ -143,7 +143,8 @@ impl Copying<'_> {
             Some((temporary, name)) => {
                 let directory = open(target)?;
                 let renamed = retry(|| rustix::fs::renameat(&directory, temporary, &directory, name));
-                if renamed.is_err() {
+                // To rename a name to another one of the same file does nothing: where a directory tells a name twice.
+                if renamed.is_err() || self.links.are_used() {
                     let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
                 }
                 renamed.map_err(failed)
@@ -154,8 +155,11 @@ impl Copying<'_> {
                 let (Some(alias), Some(parent)) = (target.alias(), target.parent()) else { return Ok(()) };
                 let parent = open(parent)?;
                 // It replaces nothing but an empty directory.
-                retry(|| rustix::fs::renameat(&parent, alias, &parent, target.name())).map_err(failed)?;
-                target.end_alias();
+                match retry(|| rustix::fs::renameat(&parent, alias, &parent, target.name())) {
+                    // A directory that tells a name twice: whoever had it first has named it.
+                    Ok(()) | Err(Errno::NOENT) => target.end_alias(),
+                    Err(errno) => return Err(failed(errno)),
+                }
                 // Somebody may have put another one in its place after it was opened.
                 let own = kernel::stat_descriptor(&opened).map_err(failed)?;
                 let named = kernel::stat_at(&parent, target.name(), false).map_err(failed)?;

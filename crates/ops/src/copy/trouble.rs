@@ -16,6 +16,7 @@ pub(crate) enum Doing {
     SetMode,
     SetTimes,
     Sync,
+    Close,
     Rename,
     Link,
     MakeDirectory,
@@ -26,7 +27,7 @@ pub(crate) enum Doing {
 }
 
 /// All of them: their places here are their numbers.
-const ALL: [Doing; 18] = [
+const ALL: [Doing; 19] = [
     Doing::Open,
     Doing::Read,
     Doing::ReadExtended,
@@ -38,6 +39,7 @@ const ALL: [Doing; 18] = [
     Doing::SetMode,
     Doing::SetTimes,
     Doing::Sync,
+    Doing::Close,
     Doing::Rename,
     Doing::Link,
     Doing::MakeDirectory,
@@ -73,6 +75,7 @@ impl Doing {
             Self::SetMode => "set the mode of the copy",
             Self::SetTimes => "set the times of the copy",
             Self::Sync => "make the copy durable",
+            Self::Close => "close the copy",
             Self::Rename => "give the copy its name",
             Self::Link => "link the copy",
             Self::MakeDirectory => "make the directory",
@@ -96,6 +99,18 @@ pub(crate) enum Trouble {
 impl Trouble {
     pub(crate) fn new(doing: Doing, errno: Errno) -> Self {
         Self::Failed(doing, errno)
+    }
+
+    /// Whether all may be well if the file is read and written once more, from the beginning: it changed, or what was written of it
+    /// may be lost. A sync alone, made again, would say that it is well when it is not.
+    pub(crate) fn is_worth_another_copy(self) -> bool {
+        match self {
+            Self::Changed => true,
+            Self::Failed(doing, errno) => {
+                // ENOSPC, EDQUOT: there would be no more room.
+                matches!(doing, Doing::Sync | Doing::Close) && !matches!(errno, Errno(28 | 122))
+            }
+        }
     }
 
     /// What is told of it.

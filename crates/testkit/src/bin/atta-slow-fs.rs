@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, exit};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use atta_testkit::slow::{Options, Service, USAGE};
@@ -39,7 +40,6 @@ fn main() {
         let _also_failed = service.detach();
         fail(4, &format!("cannot watch for the end: {error}"));
     });
-    say(&mut io::stdout(), "ready\n");
     if let Ok(End::Asked) = ends.recv()
         && let Err(error) = service.detach()
     {
@@ -70,6 +70,8 @@ fn keep_buffers_apart() {
 /// A thread for each reason to end.
 fn watch(service: &mut Service) -> io::Result<Receiver<End>> {
     let (ends, first) = channel();
+    // Before the first line is read: it is what its owner waits for.
+    say(&mut io::stdout(), "ready\n");
     let session = service.take_session();
     spawn(&ends, move || {
         if let Some(session) = session {
@@ -78,8 +80,13 @@ fn watch(service: &mut Service) -> io::Result<Receiver<End>> {
         }
         End::Unmounted
     })?;
-    spawn(&ends, || {
-        let _length = io::copy(&mut io::stdin(), &mut io::sink());
+    let word = service.word();
+    spawn(&ends, move || {
+        let mut line = String::new();
+        while io::stdin().read_line(&mut line).is_ok_and(|length| length > 0) {
+            word.store(true, Ordering::Release);
+            say(&mut io::stdout(), "armed\n");
+        }
         End::Asked
     })?;
     let (mut reading, writing) = UnixStream::pair()?;

@@ -1,7 +1,7 @@
 //! The file system as a test holds it: a child process that serves, a directory to mount on, and an end that leaves
 //! neither process nor mount behind, whatever the child does.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -65,20 +65,27 @@ impl Builder {
         self
     }
 
-    /// What sizes, owners, times and contents are derived from; 1.
+    /// What sizes, owners, times, contents and chances are derived from; 1.
     #[must_use]
     pub const fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
     }
 
-    /// Adds a rule such as `stat:f0000007=EIO`.
+    /// Shows this directory, which can be changed through the mount, in place of a computed tree.
+    #[must_use]
+    pub fn over(mut self, directory: &Path) -> Self {
+        self.options.over = Some(directory.to_path_buf());
+        self
+    }
+
+    /// Adds a rule such as `stat:f0000007:EIO`; [`USAGE`](super::USAGE) has all that rules can say.
     ///
     /// # Panics
     /// When the rule cannot be read: it is part of the test.
     #[must_use]
     pub fn fail(mut self, rule: &str) -> Self {
-        let fault: Fault = rule.parse().expect("a rule like stat:NAME=EIO");
+        let fault: Fault = rule.parse().unwrap_or_else(|wrong| panic!("{wrong}"));
         self.options.faults.push(fault);
         self
     }
@@ -174,7 +181,7 @@ impl SlowFs {
         &self.mountpoint
     }
 
-    /// The shape of what it shows.
+    /// The shape of what it shows, if that is computed.
     #[must_use]
     pub const fn tree(&self) -> &Tree {
         &self.tree
@@ -184,6 +191,18 @@ impl SlowFs {
     #[must_use]
     pub fn process(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Makes the rules count that are `armed`; returns when they do.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn arm(&mut self) -> io::Result<()> {
+        let input = self.child.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        input.write_all(b"\n")?;
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        if line == "armed\n" { Ok(()) } else { Err(io::Error::other(format!("not armed: '{line}'"))) }
     }
 
     /// Unmounts and returns what was served.

@@ -4,31 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// A name was looked up in a directory.
-    Lookup,
-    /// Attributes were read.
-    Getattr,
-    /// A symlink was read.
-    Readlink,
-    /// A file was opened.
-    Open,
-    /// Bytes were read.
-    Read,
-    /// A directory was opened.
-    Opendir,
-    /// A piece of a directory was read.
-    Readdir,
-}
+use super::operation::{OPERATIONS, Operation};
 
-const NAMES: [&str; 8] = ["lookup", "getattr", "readlink", "open", "read", "opendir", "readdir", "peak"];
+const KINDS: usize = OPERATIONS.len();
 
 /// Counts while they grow.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    served: [AtomicU64; 7],
+    served: [AtomicU64; KINDS],
     in_flight: AtomicU64,
     peak: AtomicU64,
 }
@@ -44,17 +27,8 @@ impl Counts {
     }
 
     pub(super) fn served(&self) -> Served {
-        let count = |operation: Operation| self.served[operation as usize].load(Ordering::Relaxed);
-        Served {
-            lookup: count(Operation::Lookup),
-            getattr: count(Operation::Getattr),
-            readlink: count(Operation::Readlink),
-            open: count(Operation::Open),
-            read: count(Operation::Read),
-            opendir: count(Operation::Opendir),
-            readdir: count(Operation::Readdir),
-            peak: self.peak.load(Ordering::Relaxed),
-        }
+        let served = self.served.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Served { served, peak: self.peak.load(Ordering::Relaxed) }
     }
 }
 
@@ -69,39 +43,27 @@ impl Drop for InFlight<'_> {
 /// Requests served since mounting, those that failed among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Names looked up.
-    pub lookup: u64,
-    /// Attributes read.
-    pub getattr: u64,
-    /// Symlinks read.
-    pub readlink: u64,
-    /// Files opened.
-    pub open: u64,
-    /// Pieces of files read.
-    pub read: u64,
-    /// Directories opened.
-    pub opendir: u64,
-    /// Pieces of directories read.
-    pub readdir: u64,
+    served: [u64; KINDS],
     /// The most requests that were in flight at one time.
     pub peak: u64,
 }
 
 impl Served {
-    const fn fields(self) -> [u64; 8] {
-        let Self { lookup, getattr, readlink, open, read, opendir, readdir, peak } = self;
-        [lookup, getattr, readlink, open, read, opendir, readdir, peak]
+    /// How many requests of one kind there were.
+    #[must_use]
+    pub const fn of(&self, operation: Operation) -> u64 {
+        self.served[operation as usize]
     }
 }
 
-/// `served lookup=1 getattr=2 ... peak=3`, the last line of `atta-slow-fs`.
+/// `served lookup=1 stat=2 ... peak=3`, the last line of `atta-slow-fs`.
 impl fmt::Display for Served {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "served")?;
-        for (name, count) in NAMES.iter().zip(self.fields()) {
-            write!(f, " {name}={count}")?;
+        for (operation, count) in OPERATIONS.iter().zip(self.served) {
+            write!(f, " {}={count}", operation.0)?;
         }
-        Ok(())
+        write!(f, " peak={}", self.peak)
     }
 }
 
@@ -111,18 +73,17 @@ impl FromStr for Served {
 
     fn from_str(line: &str) -> Result<Self, String> {
         let wrong = || format!("no line of counts: '{line}'");
-        let rest = line.strip_prefix("served ").ok_or_else(wrong)?;
-        let mut counts = [0; 8];
-        let mut words = rest.split(' ');
-        for (name, count) in NAMES.iter().zip(&mut counts) {
+        let mut words = line.strip_prefix("served ").ok_or_else(wrong)?.split(' ');
+        let mut count = |name: &str| {
             let (key, value) = words.next().and_then(|word| word.split_once('=')).ok_or_else(wrong)?;
-            if key != *name {
-                return Err(wrong());
-            }
-            *count = value.parse().map_err(|_| wrong())?;
+            let value = value.parse().map_err(|_| wrong())?;
+            if key == name { Ok(value) } else { Err(wrong()) }
+        };
+        let mut served = [0; KINDS];
+        for (operation, place) in OPERATIONS.iter().zip(&mut served) {
+            *place = count(operation.0)?;
         }
-        let [lookup, getattr, readlink, open, read, opendir, readdir, peak] = counts;
-        Ok(Self { lookup, getattr, readlink, open, read, opendir, readdir, peak })
+        Ok(Self { served, peak: count("peak")? })
     }
 }
 
@@ -139,12 +100,15 @@ mod tests {
         let third = counts.enter(Operation::Readdir);
         drop((second, third));
         let served = counts.served();
-        assert_eq!((served.peak, served.lookup, served.read, served.readdir), (2, 1, 1, 1));
+        let of = [Operation::Lookup, Operation::Read, Operation::Readdir, Operation::Write];
+        assert_eq!((served.peak, of.map(|operation| served.of(operation))), (2, [1, 1, 1, 0]));
     }
 
     #[test]
     fn line_is_read_back() {
-        let served = Served { lookup: 1, getattr: 2, readdir: 7, peak: 9, ..Served::default() };
+        let counts = Counts::default();
+        drop((counts.enter(Operation::Statfs), counts.enter(Operation::Stat)));
+        let served = counts.served();
         assert_eq!(served.to_string().parse(), Ok(served));
         assert!("served lookup=1".parse::<Served>().is_err());
         assert!("ready".parse::<Served>().is_err());

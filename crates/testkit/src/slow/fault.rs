@@ -1,134 +1,223 @@
-//! Which requests fail, and how: `open:d00*=ESTALE`. Chooses by operation and by name; counts nothing and forgets
-//! nothing, so what fails once fails always.
+//! One rule of what goes wrong, as it stands on a command line: `write:*.dat:ENOSPC:after=1048576`. Reads and writes rules; what
+//! comes of them is in `faults.rs`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use rustix::io::Errno;
 
-/// What a fault makes fail.
+use super::operation::Operation;
+
+/// What a rule does to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultedOperation {
-    /// To find an entry by its name: nothing can be done with it, its attributes cannot be had either.
-    Lookup,
-    /// To read attributes. The entry can still be opened.
-    Stat,
-    /// To open a file or a directory.
-    Open,
-    /// To read a file, a symlink or a directory; of a directory a first part is read well.
-    Read,
+pub enum Effect {
+    /// It fails with this error number and does nothing.
+    Error(i32),
+    /// It waits so many milliseconds, then goes on to the next rule.
+    Delay(u64),
+    /// A read or a write is of so many bytes at most.
+    Short(u32),
+    /// One bit of what is read or written is another one, and nobody is told.
+    Flip,
+    /// What is written is said to be, and is not.
+    Lose,
+    /// Before it is served, a byte is put at the end of the file.
+    Grow,
+    /// Before it is served, the second half of the file is cut off.
+    Cut,
+    /// Before it is served, the first byte of the file becomes another one, and the time of change is set back.
+    Rewrite,
+    /// Before it is served, the entry loses its name.
+    Vanish,
+    /// Before it is served, the entry is replaced by a FIFO.
+    Fifo,
+    /// Before it is served, the entry is replaced by a directory.
+    Directory,
+    /// Before it is served, the entry is replaced by a symlink to `/etc/passwd`.
+    Link,
+    /// A directory tells each name two times.
+    Twice,
+    /// The process that asks is killed.
+    Kill,
 }
 
-const OPERATIONS: [(&str, FaultedOperation); 4] = [
-    ("lookup", FaultedOperation::Lookup),
-    ("stat", FaultedOperation::Stat),
-    ("open", FaultedOperation::Open),
-    ("read", FaultedOperation::Read),
+const EFFECTS: [(&str, Effect); 11] = [
+    ("flip", Effect::Flip),
+    ("lose", Effect::Lose),
+    ("grow", Effect::Grow),
+    ("cut", Effect::Cut),
+    ("rewrite", Effect::Rewrite),
+    ("vanish", Effect::Vanish),
+    ("fifo", Effect::Fifo),
+    ("directory", Effect::Directory),
+    ("link", Effect::Link),
+    ("twice", Effect::Twice),
+    ("kill", Effect::Kill),
 ];
 
 /// The errors that a fault can be told by name; others go by number.
-const ERRORS: [(&str, Errno); 24] = [
+const ERRORS: [(&str, Errno); 33] = [
     ("EACCES", Errno::ACCESS),
     ("EAGAIN", Errno::AGAIN),
     ("EBUSY", Errno::BUSY),
     ("EDQUOT", Errno::DQUOT),
+    ("EEXIST", Errno::EXIST),
+    ("EFBIG", Errno::FBIG),
     ("EHOSTDOWN", Errno::HOSTDOWN),
     ("EINTR", Errno::INTR),
     ("EINVAL", Errno::INVAL),
     ("EIO", Errno::IO),
     ("ELOOP", Errno::LOOP),
     ("EMFILE", Errno::MFILE),
+    ("EMLINK", Errno::MLINK),
     ("ENAMETOOLONG", Errno::NAMETOOLONG),
     ("ENFILE", Errno::NFILE),
     ("ENODEV", Errno::NODEV),
     ("ENOENT", Errno::NOENT),
     ("ENOMEM", Errno::NOMEM),
     ("ENOSPC", Errno::NOSPC),
+    ("ENOSYS", Errno::NOSYS),
     ("ENOTCONN", Errno::NOTCONN),
     ("ENOTDIR", Errno::NOTDIR),
+    ("ENOTEMPTY", Errno::NOTEMPTY),
     ("ENXIO", Errno::NXIO),
+    ("EOPNOTSUPP", Errno::OPNOTSUPP),
     ("EPERM", Errno::PERM),
+    ("ERANGE", Errno::RANGE),
     ("EREMOTEIO", Errno::REMOTEIO),
     ("EROFS", Errno::ROFS),
     ("ESTALE", Errno::STALE),
     ("ETIMEDOUT", Errno::TIMEDOUT),
+    ("ETXTBSY", Errno::TXTBSY),
+    ("EXDEV", Errno::XDEV),
 ];
 
-/// One rule: an operation on every entry whose name matches fails with this error.
+/// One rule: operations on entries whose names match have this effect, under these conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What fails.
-    pub operation: FaultedOperation,
-    /// A name, in which `*` stands for any number of characters and `?` for one. The root is called `.`.
+    /// What it is about; nothing: every operation.
+    pub operations: Vec<Operation>,
+    /// A name, in which `*` stands for any number of characters and `?` for one; or, if there is a slash in it, a path below the
+    /// root. The root is called `.`.
     pub pattern: String,
-    /// The error number.
-    pub errno: i32,
+    /// What happens.
+    pub effect: Effect,
+    /// How many requests that it fits are left alone first.
+    pub skip: u64,
+    /// How many requests after those have the effect; none: all.
+    pub times: Option<u64>,
+    /// It counts only once so many bytes have been written to the file system; a write that would pass that is cut there.
+    pub after: u64,
+    /// It counts only once whoever mounted has said so.
+    pub is_armed: bool,
+    /// Of 100 requests so many have the effect, chosen by the seed.
+    pub percent: u64,
 }
 
 impl Fault {
-    /// Whether this rule makes the operation fail on an entry of this name.
-    #[must_use]
-    pub fn hits(&self, operation: FaultedOperation, name: &str) -> bool {
-        self.operation == operation && matches(self.pattern.as_bytes(), name.as_bytes())
+    fn new(operations: &str, pattern: &str, effect: Effect) -> Result<Self, String> {
+        let operations = match operations {
+            "any" => Vec::new(),
+            names => names.split(',').map(str::parse).collect::<Result<_, _>>()?,
+        };
+        let pattern = pattern.to_owned();
+        Ok(Self {
+            operations,
+            pattern,
+            effect,
+            skip: 0,
+            times: None,
+            after: 0,
+            is_armed: false,
+            percent: 100,
+        })
+    }
+
+    fn set(&mut self, condition: &str) -> Result<(), String> {
+        if condition == "armed" {
+            self.is_armed = true;
+            return Ok(());
+        }
+        let wrong =
+            || format!("condition '{condition}': skip, times, after or percent, and a number; or armed");
+        let (name, value) = condition.split_once('=').ok_or_else(wrong)?;
+        let value: u64 = value.parse().map_err(|_| wrong())?;
+        match name {
+            "skip" => self.skip = value,
+            "times" => self.times = Some(value),
+            "after" => self.after = value,
+            "percent" if value <= 100 => self.percent = value,
+            _ => return Err(wrong()),
+        }
+        Ok(())
     }
 }
 
-/// `OPERATION:PATTERN=ERRNO`, as in `stat:f0000007=EIO` or `read:d*=5`.
+fn effect(text: &str) -> Result<Effect, String> {
+    if let Some((_, effect)) = EFFECTS.iter().find(|(name, _)| *name == text) {
+        return Ok(*effect);
+    }
+    if let Some((_, errno)) = ERRORS.iter().find(|(name, _)| *name == text) {
+        return Ok(Effect::Error(errno.raw_os_error()));
+    }
+    let wrong = || format!("unknown error or effect '{text}'");
+    match text.split_once('=') {
+        Some(("delay", milliseconds)) => milliseconds.parse().map(Effect::Delay).map_err(|_| wrong()),
+        Some(("short", bytes)) => match bytes.parse() {
+            Ok(0) | Err(_) => Err(wrong()),
+            Ok(bytes) => Ok(Effect::Short(bytes)),
+        },
+        _ => match text.parse() {
+            Ok(errno) if (1..4096).contains(&errno) => Ok(Effect::Error(errno)),
+            _ => Err(wrong()),
+        },
+    }
+}
+
+/// `OPERATION,..:PATTERN:EFFECT:CONDITION..`, as in `opendir:d0001:ESTALE`, `write:*:short=1`, `fsync:a/*:5:skip=2:times=1`.
 impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |part: &str| format!("fault '{text}': {part}");
-        let (operation, rest) = text.split_once(':').ok_or_else(|| wrong("no operation"))?;
-        let (pattern, error) = rest.rsplit_once('=').ok_or_else(|| wrong("no error"))?;
-        let found = OPERATIONS.iter().find(|(name, _)| *name == operation);
-        let &(_, operation) = found.ok_or_else(|| wrong("the operation is lookup, stat, open or read"))?;
-        let named = ERRORS.iter().find(|(name, _)| *name == error);
-        let errno = match named {
-            Some((_, errno)) => errno.raw_os_error(),
-            None => error.parse().map_err(|_| wrong("unknown error"))?,
+        let parse = || {
+            let mut parts = text.split(':');
+            let mut part = |what: &str| parts.next().ok_or_else(|| format!("no {what}"));
+            let (operations, pattern) = (part("operation")?, part("pattern")?);
+            let mut fault = Self::new(operations, pattern, effect(part("error or effect")?)?)?;
+            parts.try_for_each(|condition| fault.set(condition))?;
+            Ok(fault)
         };
-        if !(1..4096).contains(&errno) {
-            return Err(wrong("no error has this number"));
-        }
-        Ok(Self { operation, pattern: pattern.to_owned(), errno })
+        parse().map_err(|wrong: String| format!("fault '{text}': {wrong}"))
     }
 }
 
 /// As [`Fault::from_str`] reads it.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operation = OPERATIONS.iter().find(|(_, each)| *each == self.operation);
-        let operation = operation.map_or("?", |(name, _)| *name);
-        write!(f, "{operation}:{}={}", self.pattern, self.errno)
-    }
-}
-
-/// Goes back to the last `*` on a mismatch; that one is enough, because a later `*` can do all that an earlier can.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut seen) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while seen < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, seen));
-                at += 1;
+        let operations: Vec<_> = self.operations.iter().map(|operation| operation.name()).collect();
+        let operations = if operations.is_empty() { "any".to_owned() } else { operations.join(",") };
+        write!(f, "{operations}:{}:", self.pattern)?;
+        match self.effect {
+            Effect::Error(errno) => write!(f, "{errno}")?,
+            Effect::Delay(milliseconds) => write!(f, "delay={milliseconds}")?,
+            Effect::Short(bytes) => write!(f, "short={bytes}")?,
+            other => {
+                let found = EFFECTS.iter().find(|(_, effect)| *effect == other);
+                write!(f, "{}", found.map_or("?", |(name, _)| *name))?;
             }
-            Some(&byte) if byte == b'?' || byte == name[seen] => {
-                at += 1;
-                seen += 1;
-            }
-            _ => match star {
-                Some((star_at, star_seen)) => {
-                    star = Some((star_at, star_seen + 1));
-                    at = star_at + 1;
-                    seen = star_seen + 1;
-                }
-                None => return false,
-            },
         }
+        write!(f, ":skip={}", self.skip)?;
+        if let Some(times) = self.times {
+            write!(f, ":times={times}")?;
+        }
+        write!(
+            f,
+            ":after={}:percent={}{}",
+            self.after,
+            self.percent,
+            if self.is_armed { ":armed" } else { "" }
+        )
     }
-    pattern[at..].iter().all(|&byte| byte == b'*')
 }
 
 #[cfg(test)]
@@ -136,31 +225,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_as_in_a_shell() {
-        for (pattern, name, expected) in [
-            ("f0000001", "f0000001", true),
-            ("f0000001", "f0000010", false),
-            ("*", "", true),
-            ("d*", "d0003", true),
-            ("*3", "d0303", true),
-            ("*03*3", "d0303", true),
-            ("d??0?", "d0003", true),
-            ("d??0?", "d000", false),
-            ("*x", "d0003", false),
-            ("", "d", false),
+    fn rules_are_read_and_written() {
+        for rule in [
+            "opendir:d00*:ESTALE",
+            "any:*:flip:percent=3",
+            "read,write:a/*:short=1:skip=2:times=1",
+            "write:*:ENOSPC:after=1048576",
+            "fsync:x:delay=5:armed",
+            "read:x:kill",
+            "read:x:133",
         ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+            let fault: Fault = rule.parse().unwrap();
+            assert_eq!(fault.to_string().parse(), Ok(fault), "{rule}");
         }
+        let fault: Fault = "opendir,open:d00*:ESTALE:times=2".parse().unwrap();
+        assert_eq!((fault.effect, fault.times, fault.skip), (Effect::Error(116), Some(2), 0));
+        assert_eq!(fault.operations, [Operation::Opendir, Operation::Open]);
     }
 
     #[test]
-    fn rules_are_read_and_written() {
-        let fault: Fault = "open:d00*=ESTALE".parse().unwrap();
-        assert!(fault.hits(FaultedOperation::Open, "d0012"));
-        assert!(!fault.hits(FaultedOperation::Read, "d0012"));
-        assert_eq!((fault.errno, fault.to_string()), (116, "open:d00*=116".to_owned()));
-        assert_eq!(fault.to_string().parse::<Fault>(), Ok(fault));
-        for wrong in ["", "open", "open:x", "open:x=E", "close:x=EIO", "stat:x=0", "stat:x=-5", "stat:x="] {
+    fn rules_that_say_nothing_are_refused() {
+        for wrong in [
+            "",
+            "open",
+            "open:x",
+            "open:x:E",
+            "close:x:EIO",
+            "stat:x:0",
+            "stat:x:-5",
+            "stat:x:",
+            "read:x:short=0",
+            "read:x:flip:often=1",
+            "read:x:flip:times",
+            "read:x:EIO:percent=101",
+            "open:x=EIO",
+        ] {
             assert!(wrong.parse::<Fault>().is_err(), "{wrong}");
         }
     }

@@ -11,6 +11,8 @@ use super::fault::Fault;
 pub struct Options {
     /// Where to mount it: an existing directory.
     pub mountpoint: PathBuf,
+    /// The directory that is shown and can be changed, in place of a computed tree.
+    pub over: Option<PathBuf>,
     /// How long every request waits before it is answered.
     pub latency: Duration,
     /// Directories in every directory that is not on the last level.
@@ -40,6 +42,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             mountpoint: PathBuf::new(),
+            over: None,
             latency: Duration::from_micros(2000),
             directories: 40,
             depth: 1,
@@ -59,21 +62,37 @@ impl Default for Options {
 pub const USAGE: &str = "\
 usage: atta-slow-fs MOUNTPOINT [OPTION]...
 
-Serves a synthetic, read-only tree over FUSE, prints 'ready', and unmounts at the end of
-its standard input, at SIGTERM or SIGINT. Then it prints what it served.
+Serves a synthetic, read-only tree over FUSE, or with --over a directory that can be read
+and changed; prints 'ready', and unmounts at the end of its standard input, at SIGTERM or
+SIGINT. Then it prints what it served.
 
+  --over DIRECTORY    show this directory in place of a synthetic tree
   --latency-us N      every request waits so long before it is answered (2000)
   --directories N     directories in every directory that is not on the last level (40)
   --depth N           levels of directories below the root (1)
   --files N           files in every directory but the root (100)
   --symlinks N        symlinks in every directory but the root (0)
   --flat N            N files in the root and nothing else
-  --seed N            what sizes, owners, times and contents are derived from (1)
-  --fail OP:NAME=ERRNO  lookup, stat, open or read of entries called NAME (with * and ?;
-                      the root is '.') fails; reading a directory fails part way; repeatable
+  --seed N            what sizes, owners, times, contents and chances are derived from (1)
+  --fail RULE         what goes wrong; repeatable, the first rule that fits counts
   --unknown-types     directories do not tell the types of their entries
   --readdirplus       directories are read together with attributes
   --threads N         threads that serve (256)
+
+RULE is OP[,OP]...:NAME:EFFECT[:CONDITION]...
+  OP         lookup stat readlink open read opendir readdir create write fsync flush rename
+             mkdir link symlink mknod unlink rmdir chmod chown utimes truncate setxattr
+             getxattr listxattr removexattr lseek fallocate statfs, or any
+  NAME       of the entry, with * and ?; with a slash it is its path; the root is '.'
+  EFFECT     ERRNO (name or number; reading a directory fails part way), delay=MS; and with
+             --over: short=BYTES of a read or a write, flip (one bit of what is read or
+             written), lose (what is written), kill (the caller); before the request is
+             served, on its entry: grow (by a byte), cut (in half), rewrite (the first byte,
+             time of change set back), vanish (its name), fifo, directory, link (replaced by
+             one); twice (each name of a directory)
+  CONDITION  skip=N (leave the first N alone), times=N (no more than N), after=BYTES (only
+             once so many were written to the file system), percent=N (by the seed), armed
+             (only once a line came on standard input; 'armed' is printed then)
 
 Exit status: 0 served and unmounted, 2 wrong options, 4 FUSE is not to be had here.
 ";
@@ -97,6 +116,7 @@ impl Options {
             match name {
                 "--unknown-types" => options.has_unknown_types = true,
                 "--readdirplus" => options.has_readdirplus = true,
+                "--over" => options.over = Some(arguments.next().ok_or("--over wants a directory")?.into()),
                 _ => {
                     let value = arguments.next().and_then(|value| value.into_string().ok());
                     options.set(name, &value.ok_or_else(|| format!("{name} wants a value"))?)?;
@@ -145,6 +165,9 @@ impl Options {
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = vec![self.mountpoint.clone().into_os_string()];
+        if let Some(directory) = &self.over {
+            arguments.extend(["--over".into(), directory.clone().into_os_string()]);
+        }
         let mut add = |name: &str, value: &dyn std::fmt::Display| {
             arguments.extend([name.into(), value.to_string().into()]);
         };
@@ -179,13 +202,14 @@ mod tests {
     #[test]
     fn command_line_is_read_and_written() {
         let line = "/m --latency-us 7 --directories 2 --depth 3 --files 4 --symlinks 5 --flat 6 --seed 8 \
-                    --fail stat:x=EIO --fail read:d*=ESTALE --unknown-types --threads 9";
+                    --fail stat:x:EIO --fail readdir:d*:ESTALE --unknown-types --threads 9";
         let options = parse(line).unwrap();
         assert_eq!(options.latency, Duration::from_micros(7));
         assert_eq!((options.directories, options.depth, options.files), (2, 3, 4));
         assert_eq!((options.flat, options.faults.len(), options.threads), (Some(6), 2, 9));
         assert_eq!(Options::parse(options.arguments()), Ok(options));
-        let plus = parse("--readdirplus /m").unwrap();
+        let plus = parse("--readdirplus /m --over /d").unwrap();
+        assert_eq!(plus.over.as_deref(), Some(std::path::Path::new("/d")));
         assert_eq!(Options::parse(plus.arguments()), Ok(plus));
     }
 
@@ -198,6 +222,7 @@ mod tests {
             "/m --files x",
             "/m --files -1",
             "/m --nothing 1",
+            "/m --over",
             "/m --threads 0",
             "/m --fail x",
             "/m --unknown-types --readdirplus",

@@ -1,17 +1,66 @@
-//! Trees to be copied, and whether a copy is what its source is: in everything that a copy keeps. It copies nothing.
+//! What tests of the copy share: a copy with all that failed in it, everything that a copy must have of an entry, another user.
 
-#![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
+#![allow(dead_code, reason = "each test program uses a part of this")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
+use atta_entry::{Class, Failure};
+use atta_ops::copy::{self, Options, Outcome, Refused, Watch};
+use atta_ops::walk;
+use atta_runtime::Threads;
 use atta_testkit::oracle::{self, Record};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
+
+#[derive(Default)]
+pub(crate) struct Failures(Mutex<Vec<Failed>>);
+
+impl Watch for Failures {
+    fn failure(&self, failure: &Failure<'_>) {
+        let path = OsStr::from_bytes(&failure.path).into();
+        self.0.lock().unwrap().push((failure.class(), path, failure.to_string()));
+    }
+}
+
+pub(crate) fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+/// Something that was not copied: of which class, where, and as it is told.
+pub(crate) type Failed = (Class, PathBuf, String);
+
+/// What came of a copy, and what failed.
+pub(crate) fn try_copy(
+    sources: &[&Path],
+    target: &Path,
+    options: &Options<'_>,
+) -> Result<(Outcome, Vec<Failed>), Refused> {
+    let sources: Vec<_> = sources.iter().map(|path| bytes(path)).collect();
+    let failures = Failures::default();
+    let outcome = copy::run(&sources, &bytes(target), options, &failures, |_| {})?;
+    Ok((outcome, failures.0.into_inner().unwrap()))
+}
+
+/// A copy in which nothing fails.
+pub(crate) fn copy(sources: &[&Path], target: &Path, options: &Options<'_>) -> Outcome {
+    let (outcome, failures) = try_copy(sources, target, options).unwrap();
+    assert_eq!(failures, []);
+    assert!(!outcome.stopped);
+    outcome
+}
+
+pub(crate) fn threads(count: usize) -> Options<'static> {
+    let threads = Threads::Fixed(NonZeroUsize::new(count).unwrap());
+    Options { walk: walk::Options { threads, ..walk::Options::default() }, ..Options::default() }
+}
 
 /// All that a copy must have of an entry: no inode, no device, and of links only which names belong together.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +82,7 @@ pub(crate) struct Facts {
 pub(crate) fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
     let mut firsts: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut all = BTreeMap::new();
-    let start = root.as_os_str().as_bytes().len();
+    let start = bytes(root).len();
     for (path, record) in oracle::list(root).unwrap() {
         let below = path[start..].to_vec();
         let Record { kind, mode, uid, gid, size, blocks, ino, rdev, mtime_sec, mtime_nsec, target, .. } =
@@ -55,7 +104,7 @@ pub(crate) fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
     all
 }
 
-fn extended(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+pub(crate) fn extended(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let (mut names, mut value) = (vec![0; 64 << 10], vec![0; 64 << 10]);
     let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
     let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
@@ -77,6 +126,25 @@ pub(crate) fn assert_same(source: &Path, target: &Path) {
     for (name, facts) in &one {
         assert_eq!(facts, &other[name], "{}", String::from_utf8_lossy(name));
     }
+}
+
+pub(crate) fn make(target: &Path) -> PathBuf {
+    fs::create_dir_all(target).unwrap();
+    target.to_path_buf()
+}
+
+/// Runs something with the rights of a user who has none. The threads that it starts have them, too.
+pub(crate) fn as_nobody<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let ran = scope.spawn(|| {
+            let nobody = rustix::process::Gid::from_raw(65534);
+            rustix::thread::set_thread_groups(&[nobody]).unwrap();
+            rustix::thread::set_thread_gid(nobody).unwrap();
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
+            run()
+        });
+        ran.join().unwrap()
+    })
 }
 
 /// Hostile names, odd times, all kinds, attributes, and some depth.

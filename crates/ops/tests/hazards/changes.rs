@@ -1,0 +1,150 @@
+//! Rows 10, 12 and 13: sources that change, grow or go away while they are copied, at exactly the worst moment.
+
+use std::fs;
+use std::path::Path;
+
+use atta_entry::Class;
+use atta_ops::copy::Options;
+
+use crate::copying::{assert_same, threads};
+use crate::served::{assert_no_leftovers, assert_whole_or_old, copy_with, copy_within, names, serve, small};
+
+/// A file that is copied in chunks of a MiB, with more than zeros in it.
+fn large(path: &Path) {
+    let content: Vec<u8> = (0..5 << 20).map(|at: u32| (at * 31 / 7) as u8).collect();
+    fs::write(path, content).unwrap();
+}
+
+fn in_chunks() -> Options<'static> {
+    Options { chunk: Some(1 << 20), digest: true, ..threads(1) }
+}
+
+#[test]
+fn row_12_a_file_that_changed_once_is_read_again() {
+    let test = "row_12_a_file_that_changed_once_is_read_again";
+    for change in ["grow", "cut", "rewrite"] {
+        for name in ["victim", "large", "linked"] {
+            let fill = |directory: &Path| {
+                let source = directory.join("source");
+                small(&source);
+                large(&source.join("large"));
+                fs::write(source.join("linked"), "linked".repeat(1000)).unwrap();
+                fs::hard_link(source.join("linked"), source.join("zz-other")).unwrap();
+            };
+            let rule = format!("read:{name}:{change}:times=1");
+            let Some(served) = serve(test, fill, &[&rule]) else { return };
+            let target = served.scratch.join("target");
+            let (outcome, failures) = copy_with(&served.at("source"), &target, &in_chunks());
+            assert_eq!(failures, [], "{rule}");
+            assert_eq!(outcome.totals.changed, 0, "{rule}");
+            // What it is now, not what it was, and no mixture.
+            assert_same(&served.beneath("source"), &target);
+        }
+    }
+}
+
+#[test]
+fn row_12_a_file_that_changes_each_time_is_no_copy_and_what_was_there_stays() {
+    let test = "row_12_a_file_that_changes_each_time_is_no_copy_and_what_was_there_stays";
+    for change in ["grow", "cut", "rewrite"] {
+        for name in ["victim", "large"] {
+            let fill = |directory: &Path| {
+                small(&directory.join("source"));
+                large(&directory.join("source/large"));
+            };
+            let rule = format!("read:{name}:{change}");
+            let Some(served) = serve(test, fill, &[&rule]) else { return };
+            let target = served.scratch.join("target");
+            for round in ["a new directory", "one that is there"] {
+                if round != "a new directory" {
+                    fs::write(target.join(name), "old").unwrap();
+                }
+                let (outcome, failures) = copy_with(&served.at("source"), &target, &in_chunks());
+                assert_eq!(names(&failures), [name], "{rule}, {round}");
+                assert_eq!((failures[0].0, outcome.totals.changed), (Class::Changed, 1), "{rule}, {round}");
+                assert_eq!(outcome.signature, None, "{rule}, {round}");
+                let there = fs::read(target.join(name)).ok();
+                let expected = (round != "a new directory").then(|| b"old".to_vec());
+                assert_eq!(there, expected, "{rule}, {round}");
+                assert_no_leftovers(&target);
+            }
+        }
+    }
+}
+
+#[test]
+fn row_13_what_goes_away_is_told_as_gone_and_the_rest_is_copied() {
+    let test = "row_13_what_goes_away_is_told_as_gone_and_the_rest_is_copied";
+    // Between the listing and the first look, between looking and opening.
+    for rule in ["lookup:victim:vanish:times=1", "lookup:victim:vanish:skip=1:times=1"] {
+        let Some(served) = serve(test, |directory| small(&directory.join("source")), &[rule]) else { return };
+        let target = served.scratch.join("target");
+        let (_, failures) = copy_within(&served.at("source"), &target);
+        assert_eq!(names(&failures), ["victim"], "{rule}: {failures:?}");
+        assert_eq!(failures[0].0, Class::Vanished, "{rule}");
+        assert_eq!(assert_whole_or_old(&served.beneath("source"), &target, b""), 3, "{rule}");
+        assert_no_leftovers(&target);
+    }
+}
+
+#[test]
+fn row_13_a_directory_that_tells_names_twice_is_copied_once() {
+    let test = "row_13_a_directory_that_tells_names_twice_is_copied_once";
+    let fill = |directory: &Path| {
+        let source = directory.join("source");
+        small(&source);
+        std::os::unix::fs::symlink("a", source.join("link")).unwrap();
+        fs::write(source.join("linked"), "linked").unwrap();
+        fs::hard_link(source.join("linked"), source.join("sub/linked")).unwrap();
+    };
+    let Some(served) = serve(test, fill, &["readdir:*:twice"]) else { return };
+    for target in ["one", "two", "two"] {
+        let target = served.scratch.join(target);
+        let (_, failures) = copy_within(&served.at("source"), &target);
+        assert_eq!(failures, []);
+        assert_same(&served.beneath("source"), &target);
+        assert_no_leftovers(&target);
+    }
+}
+
+/// What was a file when it was listed is opened without waiting, and not through a link.
+#[test]
+fn row_07_a_file_that_became_something_else_is_not_taken_for_one() {
+    let test = "row_07_a_file_that_became_something_else_is_not_taken_for_one";
+    for kind in ["fifo", "directory", "link"] {
+        let rule = format!("lookup:victim:{kind}:skip=1:times=1");
+        let Some(served) = serve(test, |directory| small(&directory.join("source")), &[&rule]) else {
+            return;
+        };
+        let target = served.scratch.join("target");
+        let (_, failures) = copy_within(&served.at("source"), &target);
+        assert_eq!(names(&failures), ["victim"], "{rule}: {failures:?}");
+        assert!(!target.join("victim").exists(), "{rule}");
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 3, "{rule}");
+        assert_no_leftovers(&target);
+    }
+}
+
+#[test]
+fn row_13_a_directory_that_breaks_off_is_told_and_takes_nothing_from_the_target() {
+    let test = "row_13_a_directory_that_breaks_off_is_told_and_takes_nothing_from_the_target";
+    let fill = |directory: &Path| {
+        fs::create_dir_all(directory.join("source/broken")).unwrap();
+        for number in 0..50 {
+            fs::write(directory.join(format!("source/broken/{number}")), "new").unwrap();
+        }
+    };
+    let Some(served) = serve(test, fill, &["readdir:broken:EIO"]) else { return };
+    let target = served.scratch.join("target");
+    let (_, failures) = copy_within(&served.at("source"), &target);
+    assert_eq!((names(&failures), failures[0].0), (vec!["broken".to_owned()], Class::Io), "{failures:?}");
+    assert_eq!(fs::read_dir(target.join("broken")).unwrap().count(), 10);
+    for number in 0..50 {
+        fs::write(target.join(format!("broken/{number}")), "old").unwrap();
+    }
+    let (_, failures) = copy_within(&served.at("source"), &target);
+    assert_eq!(names(&failures), ["broken"], "{failures:?}");
+    assert_eq!(fs::read_dir(target.join("broken")).unwrap().count(), 50, "what was not listed stays");
+    assert_eq!(assert_whole_or_old(&served.beneath("source"), &target, b"old"), 10);
+    assert_no_leftovers(&target);
+}

@@ -1,0 +1,181 @@
+//! Rows 15 to 18: a target that is full, or breaks, or has not what others have; errors that are none.
+
+use std::fs;
+
+use atta_entry::Class;
+
+use crate::copying::assert_same;
+use crate::served::{
+    assert_no_leftovers, assert_whole_or_old, copy_within, names, serve, small, small_and_old,
+};
+
+/// What is told where something cannot be made: for each operation, in a new directory and in one that was there.
+#[test]
+fn row_15_one_file_that_finds_no_room_fails_alone_and_leaves_nothing() {
+    let test = "row_15_one_file_that_finds_no_room_fails_alone_and_leaves_nothing";
+    for (operation, error) in [
+        ("create", "ENOSPC"),
+        ("write", "ENOSPC"),
+        ("write", "EDQUOT"),
+        ("fsync", "ENOSPC"),
+        ("fsync", "EDQUOT"),
+        ("flush", "EDQUOT"),
+        ("flush", "ENOSPC"),
+    ] {
+        // In a new directory the file has its own name from the beginning.
+        let rule = format!("{operation}:*victim:{error}");
+        let Some(served) = serve(test, |_| {}, &[&rule]) else { return };
+        let source = served.scratch.join("source");
+        small(&source);
+        let (outcome, failures) = copy_within(&source, &served.at("new"));
+        assert_eq!(names(&failures), ["victim"], "{rule}: {failures:?}");
+        assert_eq!((failures[0].0, outcome.totals.failed()), (Class::Resource, 1), "{rule}");
+        assert!(failures[0].2.contains(error), "{rule}: {failures:?}");
+        assert!(!served.beneath("new/victim").exists(), "{rule}");
+        assert_eq!(assert_whole_or_old(&source, &served.beneath("new"), b""), 3, "{rule}");
+        assert_no_leftovers(&served.directory);
+        drop(served);
+        // In one that was there it has another one until it is whole: the first that is made so.
+        // Whose files are in TARGET, a file tells that is made there before all others, and closed.
+        let skip = if matches!(operation, "create" | "flush") { 1 } else { 0 };
+        let rule = format!("{operation}:old/.atta.*:{error}:skip={skip}:times=1");
+        let Some(served) = serve(test, |directory| small_and_old(&directory.join("old")), &[&rule]) else {
+            return;
+        };
+        let source = served.scratch.join("source");
+        small(&source);
+        let (_, failures) = copy_within(&source, &served.at("old"));
+        assert_eq!(failures.len(), 1, "{rule}: {failures:?}");
+        assert!(failures[0].2.contains(error), "{rule}: {failures:?}");
+        assert_eq!(assert_whole_or_old(&source, &served.beneath("old"), b"old"), 3, "{rule}");
+        assert_no_leftovers(&served.directory);
+    }
+}
+
+#[test]
+fn row_15_a_name_or_a_directory_that_finds_no_room_fails_alone() {
+    let test = "row_15_a_name_or_a_directory_that_finds_no_room_fails_alone";
+    let Some(served) =
+        serve(test, |directory| small_and_old(&directory.join("old")), &["rename:victim:ENOSPC"])
+    else {
+        return;
+    };
+    let source = served.scratch.join("source");
+    small(&source);
+    let (_, failures) = copy_within(&source, &served.at("old"));
+    assert_eq!(names(&failures), ["victim"], "{failures:?}");
+    assert_eq!(assert_whole_or_old(&source, &served.beneath("old"), b"old"), 3);
+    assert_eq!(fs::read(served.beneath("old/victim")).unwrap(), b"old");
+    assert_no_leftovers(&served.directory);
+    drop(served);
+    let Some(served) = serve(test, |_| {}, &["mkdir:*/.atta.*:EDQUOT"]) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    let (_, failures) = copy_within(&source, &served.at("new"));
+    assert_eq!(names(&failures), ["sub"], "{failures:?}");
+    assert_eq!(assert_whole_or_old(&source, &served.beneath("new"), b""), 3);
+    assert!(!served.beneath("new/sub").exists());
+    assert_no_leftovers(&served.directory);
+}
+
+#[test]
+fn row_16_a_file_that_cannot_be_read_is_told_and_nothing_of_it_is_there() {
+    let test = "row_16_a_file_that_cannot_be_read_is_told_and_nothing_of_it_is_there";
+    let Some(served) = serve(test, |directory| small(&directory.join("source")), &["read:victim:EIO"]) else {
+        return;
+    };
+    let target = served.scratch.join("target");
+    for round in ["a new directory", "one that is there"] {
+        let (_, failures) = copy_within(&served.at("source"), &target);
+        assert_eq!((names(&failures), failures[0].0), (vec!["victim".to_owned()], Class::Io), "{round}");
+        assert_eq!(assert_whole_or_old(&served.beneath("source"), &target, b""), 3, "{round}");
+        assert!(!target.join("victim").exists(), "{round}");
+        assert_no_leftovers(&target);
+    }
+}
+
+/// An error of writing back is told once; a second sync of the same file says that all is well when it is not.
+#[test]
+fn row_16_a_file_whose_sync_failed_is_written_again_and_never_only_synced_again() {
+    let test = "row_16_a_file_whose_sync_failed_is_written_again_and_never_only_synced_again";
+    // What the first sync was of is lost, as it is on a disk.
+    let rules = ["write:*victim:lose:times=1", "fsync:*victim:EIO:times=1"];
+    let Some(served) = serve(test, |_| {}, &rules) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    let (outcome, failures) = copy_within(&source, &served.at("new"));
+    assert_eq!(failures, []);
+    assert_eq!(outcome.totals.files, 4);
+    assert_same(&source, &served.beneath("new"));
+    drop(served);
+    // A second error is one too many.
+    let Some(served) = serve(test, |_| {}, &["fsync:*victim:EIO"]) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    let (_, failures) = copy_within(&source, &served.at("new"));
+    assert_eq!(names(&failures), ["victim"], "{failures:?}");
+    assert!(!served.beneath("new/victim").exists());
+    assert_no_leftovers(&served.directory);
+}
+
+#[test]
+fn row_17_calls_that_do_less_or_are_to_be_tried_again_are() {
+    let test = "row_17_calls_that_do_less_or_are_to_be_tried_again_are";
+    for rule in [
+        "read:*:short=1",
+        "read:*:short=4095",
+        "read:*:EINTR:percent=50",
+        "open,read:*:EAGAIN:percent=50",
+        "open:victim:ESTALE:times=2",
+    ] {
+        let Some(served) = serve(test, |directory| small(&directory.join("source")), &[rule]) else { return };
+        let target = served.scratch.join("target");
+        let (_, failures) = copy_within(&served.at("source"), &target);
+        assert_eq!(failures, [], "{rule}");
+        assert_same(&served.beneath("source"), &target);
+    }
+    for rule in
+        ["write:*:short=1", "write:*:short=4095", "write:*:EINTR:percent=50", "write:*:EAGAIN:percent=50"]
+    {
+        let Some(served) = serve(test, |_| {}, &[rule]) else { return };
+        let source = served.scratch.join("source");
+        small(&source);
+        let (_, failures) = copy_within(&source, &served.at("new"));
+        assert_eq!(failures, [], "{rule}");
+        assert_same(&source, &served.beneath("new"));
+    }
+}
+
+#[test]
+fn row_18_what_a_target_has_not_is_counted_or_told() {
+    let test = "row_18_what_a_target_has_not_is_counted_or_told";
+    let rules = ["setxattr,link,mknod,symlink:*:EOPNOTSUPP", "chown:*:EPERM"];
+    let Some(served) = serve(test, |_| {}, &rules) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    fs::hard_link(source.join("a"), source.join("other")).unwrap();
+    std::os::unix::fs::symlink("a", source.join("link")).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(source.join("z"), "user.z", b"z", flags).unwrap();
+    let (outcome, failures) = copy_within(&source, &served.at("new"));
+    // A link cannot be replaced by anything; the rest is there, without what there is no room for.
+    assert_eq!(names(&failures), ["link"], "{failures:?}");
+    let not_kept = outcome.totals.not_kept;
+    assert!(not_kept.extended == 1 && not_kept.hard_links >= 1 && not_kept.owners > 0, "{not_kept:?}");
+    for name in ["a", "other", "victim", "z", "sub/inner"] {
+        assert_eq!(fs::read(served.beneath("new").join(name)).unwrap(), fs::read(source.join(name)).unwrap());
+    }
+    assert_no_leftovers(&served.directory);
+    drop(served);
+    let read_only = ["create,mkdir,symlink,mknod,link,rename,unlink:*:EROFS"];
+    let Some(served) = serve(test, |directory| small_and_old(&directory.join("old")), &read_only) else {
+        return;
+    };
+    let source = served.scratch.join("source");
+    small(&source);
+    let (outcome, failures) = copy_within(&source, &served.at("old"));
+    assert_eq!(names(&failures), ["a", "inner", "victim", "z"], "{failures:?}");
+    assert!(failures.iter().all(|(class, _, text)| *class == Class::Permission && text.contains("EROFS")));
+    assert_eq!((outcome.totals.files, outcome.signature), (0, None));
+    assert_eq!(assert_whole_or_old(&source, &served.beneath("old"), b"old"), 0);
+}

@@ -1,0 +1,177 @@
+//! A mounted file system, served by threads of this process, one for each request in flight, because a thread that sleeps costs
+//! nothing here. Mounts, unmounts and counts; what is answered is in `server.rs` (a computed tree) and `over.rs` (a directory).
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fuser::{
+    BackgroundSession, Config, Filesystem, InitFlags, KernelConfig, MountOption, Session, SessionACL,
+};
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::counts::{Counts, Served};
+use super::fault::Effect;
+use super::faults::Faults;
+use super::operation::Operation;
+use super::options::Options;
+use super::over::Over;
+use super::server::Server;
+
+/// Requests that the kernel sends on its own account (reading ahead); the default of 12 would hide concurrency.
+const BACKGROUND: u16 = 1024;
+
+/// A mounted file system that is being served by threads of this process.
+#[derive(Debug)]
+pub struct Service {
+    counts: Arc<Counts>,
+    is_armed: Arc<AtomicBool>,
+    mountpoint: PathBuf,
+    session: Option<BackgroundSession>,
+}
+
+impl Service {
+    /// Mounts and serves; returns when the kernel has taken the file system.
+    ///
+    /// # Errors
+    /// When there is no `/dev/fuse`, no right to mount, no such directory, or the tree is too large.
+    pub fn start(options: &Options) -> io::Result<Self> {
+        let (counts, is_armed) = (Arc::new(Counts::default()), Arc::default());
+        let gate = Gate {
+            latency: options.latency,
+            faults: Faults::new(&options.faults, options.seed, &is_armed),
+            counts: Arc::clone(&counts),
+        };
+        let mountpoint = std::path::absolute(&options.mountpoint)?;
+        let session = match &options.over {
+            Some(directory) => mount(Over::new(directory, gate)?, &mountpoint, options)?.spawn()?,
+            None => {
+                let device = Arc::new(OnceLock::new());
+                let session = mount(Server::new(options, gate, &device)?, &mountpoint, options)?;
+                // Nothing is asked before the session runs, so nothing finds this empty.
+                device.get_or_init(|| session.as_fd().try_clone_to_owned());
+                session.spawn()?
+            }
+        };
+        Ok(Self { counts, is_armed, mountpoint, session: Some(session) })
+    }
+
+    /// Takes what [`Session::join`] waits for; ends when somebody else unmounts the file system.
+    ///
+    /// [`Session::join`]: BackgroundSession::join
+    pub fn take_session(&mut self) -> Option<BackgroundSession> {
+        self.session.take()
+    }
+
+    /// What makes the rules count that wait for a word.
+    #[must_use]
+    pub fn word(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_armed)
+    }
+
+    /// What was served so far.
+    #[must_use]
+    pub fn served(&self) -> Served {
+        self.counts.served()
+    }
+
+    /// Unmounts although files may be open; who holds them gets errors once this process ends.
+    ///
+    /// # Errors
+    /// When neither the system call nor `fusermount3` could do it.
+    pub fn detach(&self) -> io::Result<()> {
+        detach(&self.mountpoint)
+    }
+}
+
+fn mount<F: Filesystem>(server: F, mountpoint: &Path, options: &Options) -> io::Result<Session<F>> {
+    Session::new(server, mountpoint, &config(options))
+}
+
+fn detach(mountpoint: &Path) -> io::Result<()> {
+    match unmount(mountpoint, UnmountFlags::DETACH) {
+        // EINVAL: somebody else unmounted it a moment ago.
+        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+        Err(rustix::io::Errno::PERM) => {
+            let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).status()?;
+            if status.success() {
+                return Ok(());
+            }
+            Err(io::Error::other(format!("fusermount3: {status}")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    let name = "atta-slow-fs".to_owned();
+    config.mount_options = vec![MountOption::FSName(name.clone()), MountOption::Subtype(name)];
+    config.mount_options.extend(match &options.over {
+        // The kernel asks nobody whether a user may; it looks at modes, as it does elsewhere.
+        Some(_) => {
+            [MountOption::RW, MountOption::DefaultPermissions, MountOption::Dev, MountOption::Suid].to_vec()
+        }
+        None => vec![MountOption::RO],
+    });
+    // Only root may show a file system to others without a line in /etc/fuse.conf.
+    if crate::skip::is_root() {
+        config.acl = SessionACL::All;
+    }
+    config.n_threads = Some(options.threads);
+    // An answer that is written past fuser must go out where the request came in.
+    config.clone_fd = !options.has_unknown_types;
+    config
+}
+
+/// What every request passes before it is served: it is counted, it waits, and a rule may say what happens to it.
+#[derive(Debug)]
+pub(super) struct Gate {
+    latency: Duration,
+    faults: Faults,
+    counts: Arc<Counts>,
+}
+
+impl Gate {
+    /// Counts a request and lets it wait.
+    pub(super) fn enter(&self, operation: Operation) {
+        let _in_flight = self.counts.enter(operation);
+        if !self.latency.is_zero() {
+            std::thread::sleep(self.latency);
+        }
+    }
+
+    /// What happens to a request on the entry at this path below the root. `bytes` are those that a write is of.
+    pub(super) fn meet(
+        &self,
+        operation: Operation,
+        path: impl FnOnce() -> Vec<u8>,
+        bytes: u64,
+    ) -> Option<Effect> {
+        if self.faults.is_empty() { None } else { self.faults.meet(operation, &path(), bytes) }
+    }
+
+    pub(super) const fn faults(&self) -> &Faults {
+        &self.faults
+    }
+}
+
+/// What both file systems want of the kernel.
+pub(super) fn prepare(config: &mut KernelConfig, more: InitFlags) -> io::Result<()> {
+    let refused = |nearest| io::Error::other(format!("the kernel's limit is {nearest}"));
+    config.set_max_background(BACKGROUND).map_err(refused)?;
+    config.set_congestion_threshold(BACKGROUND).map_err(refused)?;
+    // Without this the kernel lets one request into a directory at a time.
+    let wanted = InitFlags::FUSE_PARALLEL_DIROPS | more;
+    let lacking = |flags| io::Error::other(format!("the kernel lacks {flags:?}"));
+    config.add_capabilities(wanted).map_err(lacking)
+}
+
+/// How much of a directory is told before an error: half of it, ten entries at most, and the two dots.
+pub(super) fn told_before_error(entries: u64) -> u64 {
+    2 + (entries / 2).min(10)
+}

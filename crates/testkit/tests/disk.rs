@@ -1,0 +1,26 @@
+//! A disk that dies when it is told to: what was written to the file system above it is lost, and whoever asks is told.
+
+use std::fs;
+
+use atta_testkit::disk::DyingDisk;
+use atta_testkit::lock::Lock;
+use atta_testkit::skip;
+
+#[test]
+fn a_disk_that_breaks_keeps_what_it_had_and_tells_of_the_rest() {
+    let test = "a_disk_that_breaks_keeps_what_it_had_and_tells_of_the_rest";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let disk = DyingDisk::new(16, &["write,fsync:disk:EIO:armed"]);
+    let Some(mut disk) = skip::unless_available(test, disk) else { return };
+    let write = |disk: &DyingDisk, name: &str| {
+        fs::write(disk.path().join(name), vec![b'x'; 1 << 20])?;
+        fs::File::open(disk.path().join(name))?.sync_all()
+    };
+    write(&disk, "before").unwrap();
+    disk.break_now().unwrap();
+    assert!(write(&disk, "after").is_err(), "the disk is dead");
+    disk.revive().unwrap();
+    assert_eq!(fs::read(disk.path().join("before")).unwrap(), vec![b'x'; 1 << 20]);
+    let after = fs::read(disk.path().join("after"));
+    assert!(after.map_or(true, |bytes| bytes != vec![b'x'; 1 << 20]), "it cannot be there");
+}
