@@ -84,7 +84,13 @@ impl<'a> Setting<'a> {
             ..defaults
         };
         let digest = arguments.digest == DigestKind::Blake3;
-        Options { walk, fsync: arguments.fsync.into(), digest, chunk: arguments.chunk.bytes() }
+        Options {
+            walk,
+            fsync: arguments.fsync.into(),
+            digest,
+            verify: arguments.verify,
+            chunk: arguments.chunk.bytes(),
+        }
     }
 }
 
@@ -93,6 +99,10 @@ impl<'a> Run<'a> {
         if arguments.paths.iter().any(|path| path.is_empty()) {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
+        }
+        if arguments.verify && arguments.digest == DigestKind::None {
+            let what = "--verify compares digests, and there are none".to_owned();
+            return Err(Refused::usage(what, "leave --digest none out"));
         }
         compile(&arguments.visit.rules)?;
         let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
@@ -178,6 +188,14 @@ fn words(outcome: &Whole, was_interrupted: bool) -> String {
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
     }
+    if totals.verified_bytes > 0 || totals.mended > 0 {
+        let mended = counted(totals.mended, "part", "parts");
+        let _ = writeln!(
+            text,
+            "{} read back and found right, {mended} written once more",
+            binary(totals.verified_bytes)
+        );
+    }
     for (count, what) in not_kept(&totals.not_kept) {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
     }
@@ -216,6 +234,8 @@ fn summary(outcome: &Whole, was_interrupted: bool) -> Value {
         "skipped": totals.skipped,
         "failed": totals.failed(),
         "changed": totals.changed,
+        "verified_bytes": totals.verified_bytes,
+        "mended": totals.mended,
         "errors": errors,
         "not_kept": {
             "owners": totals.not_kept.owners,

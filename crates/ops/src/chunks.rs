@@ -204,6 +204,11 @@ impl Chunks {
         }
     }
 
+    /// Of each, as far as it has one.
+    pub(crate) fn values(&self) -> Vec<Option<PieceValue>> {
+        lock(&self.values).clone()
+    }
+
     /// Of all bytes; none: some chunk has none.
     pub(crate) fn digest(&self) -> Option<Hash> {
         let values: Option<Vec<PieceValue>> = lock(&self.values).iter().copied().collect();

@@ -32,6 +32,7 @@ mod mirror;
 mod names;
 mod patience;
 mod publish;
+mod reread;
 mod roots;
 mod special;
 mod totals;
@@ -58,6 +59,7 @@ use handler::{CopyWorker, Copying, Live};
 use mirror::Shared;
 use names::Namer;
 use publish::Batch;
+use reread::Checks;
 use roots::Target;
 
 /// When what was copied is made durable.
@@ -81,6 +83,8 @@ pub struct Options<'a> {
     pub fsync: Fsync,
     /// Whether files get a digest while they are copied.
     pub digest: bool,
+    /// Whether copies are read back and compared, when they are durable. Needs digests.
+    pub verify: bool,
     /// Bytes that one thread copies of a large file at a time, a power of two; none: by its size and the number of threads.
     pub chunk: Option<u64>,
 }
@@ -194,6 +198,7 @@ impl<'a> Copy<'a> {
         let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
         let (links, large) = (links::Links::default(), large::LargeFiles::default());
         let (batch, live) = (Batch::default(), Live::default());
+        let checks = Checks::default();
         let own_uid = own_uid(&top, &shared, seat);
         let held = handler::held_by_each(options.walk.threads.max(options.walk.cores));
         let copying = Copying {
@@ -205,6 +210,7 @@ impl<'a> Copy<'a> {
             links,
             large,
             batch,
+            checks,
             top,
             target: path,
             is_volatile,

@@ -72,6 +72,11 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_enum, value_name = "KIND", default_value_t = DigestKind::Blake3, help_heading = "How to copy")]
     pub(crate) digest: DigestKind,
 
+    /// Read each copy back when it is on stable storage, past the cache where the kernel lets it out, and compare; what
+    /// differs is written once more
+    #[arg(long, help_heading = "How to copy")]
+    pub(crate) verify: bool,
+
     /// Bytes that one thread copies of a large file at a time (a power of two, at least 1M), or auto: by its size and the
     /// number of threads
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "How to copy")]

@@ -224,8 +224,8 @@ impl Reduce for Going {
 /// What ranks have done in the end.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Part {
-    /// Files, bytes, directories, links, special files, hard links, skipped, changed.
-    counts: [u64; 8],
+    /// Files, bytes, directories, links, special files, hard links, skipped, changed; bytes verified, parts mended.
+    counts: [u64; 10],
     not_kept: [u64; 4],
     failures: Vec<(i32, u64)>,
     /// None: not wanted, or not all was copied.
@@ -243,9 +243,21 @@ impl Part {
         let Outcome { totals, signature, threads, elapsed, .. } = outcome;
         let NotKept { owners, set_id_bits, extended, hard_links } = totals.not_kept;
         let Totals { files, bytes, directories, symlinks, specials, skipped, changed, .. } = totals;
+        let (verified, mended) = (totals.verified_bytes, totals.mended);
         let links = totals.hard_links;
         Self {
-            counts: [files, bytes, directories, symlinks, specials, links, skipped, changed],
+            counts: [
+                files,
+                bytes,
+                directories,
+                symlinks,
+                specials,
+                links,
+                skipped,
+                changed,
+                verified,
+                mended,
+            ],
             not_kept: [owners, set_id_bits, extended, hard_links],
             failures: totals.failures.iter().map(|(errno, count)| (errno.0, *count)).collect(),
             signature: signature.map(|signature| signature.to_bytes()),
@@ -291,7 +303,8 @@ impl Part {
     }
 
     fn whole(&self, ranks: u32) -> Whole {
-        let [files, bytes, directories, symlinks, specials, hard_links, skipped, changed] = self.counts;
+        let [files, bytes, directories, symlinks, specials, hard_links, skipped, changed, verified, mended] =
+            self.counts;
         let [owners, set_id_bits, extended, links] = self.not_kept;
         let not_kept = NotKept { owners, set_id_bits, extended, hard_links: links };
         let failures = self.failures.iter().map(|(errno, count)| (Errno(*errno), *count)).collect();
@@ -304,6 +317,8 @@ impl Part {
             hard_links,
             skipped,
             changed,
+            verified_bytes: verified,
+            mended,
             not_kept,
             failures,
         };

@@ -205,7 +205,7 @@ fn may_not(errno: Errno) -> bool {
     matches!(errno, Errno(1 | 22 | 95))
 }
 
-fn times(from: &Metadata) -> Timestamps {
+pub(crate) fn times(from: &Metadata) -> Timestamps {
     let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
     Timestamps { last_access: time(from.atime), last_modification: time(from.mtime) }
 }

@@ -57,6 +57,29 @@ impl Mover {
         self.pass(from, None, range, way)
     }
 
+    /// Writes each block of a range that differs from the source's, or cannot be read.
+    pub(crate) fn mend(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: Range<u64>,
+    ) -> Result<(), Trouble> {
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
+            let there = self.read(to, at, wanted).map(|_| self.buffer.as_slice().to_vec());
+            let read = self.read(from, at, wanted)?;
+            if read == 0 {
+                return Err(Trouble::Changed);
+            }
+            if !there.is_ok_and(|there| there.get(..read) == Some(self.buffer.as_slice())) {
+                self.write(to, at, read)?;
+            }
+            at += read as u64;
+        }
+        Ok(())
+    }
+
     fn pass(
         &mut self,
         from: BorrowedFd<'_>,

@@ -65,6 +65,22 @@ impl Ending<'_> {
         drop(deferred);
         copying.publish_rest(worker);
         copying.forget_large(worker);
+        self.check_rest();
+    }
+
+    /// Reads back what was not yet, on as many threads as have copied.
+    fn check_rest(&mut self) {
+        let Self { copying, walked, worker, .. } = self;
+        if walked.stopped {
+            return;
+        }
+        let copying = &*copying;
+        std::thread::scope(|scope| {
+            for other in walked.workers.iter_mut().skip(1) {
+                scope.spawn(|| copying.check_all(other));
+            }
+            copying.check_all(worker);
+        });
     }
 
     /// Removes what the job has made for itself, before the directory that it is in gets its times.

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use super::attributes::{self, Extended};
 use super::data::Way;
 use super::handler::{CopyWorker, Copying};
+use super::large::Version;
 use super::mirror::Mirror;
 use super::patience::{ask_close, close, patiently};
 use super::trouble::{Doing, Trouble};
@@ -43,6 +44,8 @@ pub(crate) struct Made {
     pub(crate) target: Option<Vec<u8>>,
     /// The copy, open, and which file it is of: for whoever makes links of it, if it has several names.
     pub(crate) file: Option<(OwnedFd, (u64, u64))>,
+    /// What its source was, if it is to be read back.
+    pub(crate) version: Option<Version>,
     /// It is another name of a copy that was made before.
     pub(crate) is_link: bool,
 }
@@ -101,6 +104,9 @@ impl Copying<'_> {
         let (file, temporary) = self.create(worker, to)?;
         let mut made = Made { temporary, ..Made::default() };
         let filled = self.fill(worker, source, metadata, &file, &mut made, to);
+        if filled.is_ok() && self.options.verify {
+            made.version = kernel::stat_descriptor(&file).ok().map(|copy| Version::new(metadata, copy.inode));
+        }
         let closed = filled.and_then(|()| match metadata.nlink {
             1 => close(file),
             _ => {

@@ -23,6 +23,7 @@ use super::large::LargeFiles;
 use super::links::Links;
 use super::mirror::{Complete, Mirror, Shared};
 use super::publish::{Batch, Ready};
+use super::reread::{Check, Checks, Expected};
 use super::roots::Roots;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
@@ -53,6 +54,7 @@ pub(crate) struct Copying<'a> {
     pub(crate) links: Links,
     pub(crate) large: LargeFiles,
     pub(crate) batch: Batch,
+    pub(crate) checks: Checks,
     /// TARGET, or where it is made.
     pub(crate) top: Arc<OwnedFd>,
     /// Its path, for messages.
@@ -233,12 +235,13 @@ impl Copying<'_> {
             self.live.files.fetch_add(1, Ordering::Relaxed);
             self.live.bytes.fetch_add(made.bytes, Ordering::Relaxed);
         }
+        let checks = check_of(at, to, &made).into_iter().collect();
         match made.temporary {
-            None => self.add_bytes(worker, made.bytes),
+            None => self.add_bytes(worker, made.bytes, checks),
             Some(temporary) => {
                 let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
                 let names = Some((temporary, to.name.to_owned()));
-                self.publish(worker, Ready { origin, mirror, names, bytes: made.bytes });
+                self.publish(worker, Ready { origin, mirror, names, bytes: made.bytes }, checks);
             }
         }
     }
@@ -322,7 +325,7 @@ impl Copying<'_> {
         let Some(mirror) = Mirror::of(directory) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
             let origin = Where::Itself(Arc::clone(directory));
-            self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 });
+            self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 }, Vec::new());
         }
     }
 
@@ -374,6 +377,19 @@ impl Copying<'_> {
     }
 }
 
+/// What is to be read back of a copy that was just made, if that is wanted.
+fn check_of(at: &Where, to: &Place<'_>, made: &Made) -> Option<Check> {
+    let (version, digest) = (made.version?, made.digest?);
+    Some(Check {
+        at: at.clone(),
+        mirror: Arc::clone(to.mirror),
+        name: to.name.to_owned(),
+        version,
+        range: 0..made.bytes,
+        expected: Expected::Whole(digest),
+    })
+}
+
 impl Handler for Copying<'_> {
     type Worker = CopyWorker;
 
@@ -405,7 +421,7 @@ impl Handler for Copying<'_> {
             mirror.will_have(Attributes { metadata, extended: Extended::default() });
         }
         let origin = Where::In(Arc::clone(parent.directory), name.to_owned());
-        self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 });
+        self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 }, Vec::new());
     }
 
     fn listed(&self, worker: &mut CopyWorker, here: Here<'_>, parts: Option<usize>) {
@@ -469,6 +485,7 @@ impl Handler for Copying<'_> {
         }
         let complete = self.shared.take_complete();
         self.close(worker, complete);
+        self.check_some(worker);
     }
 
     fn finish(&self, _worker: &mut CopyWorker) {}

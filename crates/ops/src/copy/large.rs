@@ -27,13 +27,15 @@ use super::handler::{CopyWorker, Copying, Where, below};
 use super::mirror::Mirror;
 use super::patience::{ask_close, close};
 use super::publish::Ready;
+use super::reread::{Check, Expected};
 use super::trouble::{Doing, Trouble};
 use crate::chunks::{Chunks, Cut, UnderWay};
-use crate::digest::{Element, Piece};
+use crate::digest::{Element, Piece, PieceValue};
 use crate::walk::directory::Directory;
 use crate::walk::kernel::{self, retry};
 use crate::walk::visit::{Here, Tasks};
-use task::{Came, Stretch, Task, Version};
+pub(crate) use task::Version;
+use task::{Came, Stretch, Task};
 
 /// Files that are being copied in chunks.
 pub(crate) type LargeFiles = UnderWay<Large>;
@@ -48,6 +50,7 @@ pub(crate) struct Large {
     source: OwnedFd,
     file: OwnedFd,
     before: Metadata,
+    version: Version,
     chunks: Chunks,
     /// Whether it changed, or its copy may have been lost, when it was copied the first time.
     is_again: bool,
@@ -138,19 +141,30 @@ impl Copying<'_> {
         let copy = kernel::stat_descriptor(&file).map_err(|errno| Trouble::new(Doing::Create, errno));
         let copy = copy.inspect_err(|_| remove(&to, &made))?;
         let chunks = Chunks::new(before.size, chunk);
+        let version = Version::new(&before, copy.inode);
         let mut all = Stretch {
             rank: self.seat.rank,
             file: 0,
             first: 0,
             count: chunks.count(),
             bytes: chunk,
-            version: Version::new(&before, copy.inode),
+            version,
             name: name.clone(),
             temporary: temporary.clone(),
         };
         let (at, mirror) = (at.clone(), Arc::clone(&mirror));
-        let large =
-            Large { at, mirror, name: own.clone(), temporary, source, file, before, chunks, is_again };
+        let large = Large {
+            at,
+            mirror,
+            name: own.clone(),
+            temporary,
+            source,
+            file,
+            before,
+            version,
+            chunks,
+            is_again,
+        };
         all.file = self.large.insert(large);
         push(here.map(|here| here.directory), &Task::Stretch(all), tasks);
         Ok(())
@@ -292,8 +306,28 @@ impl Copying<'_> {
         }
         let names = Some((large.temporary.clone(), large.name.clone()));
         let (origin, mirror) = (large.at.clone(), Arc::clone(&large.mirror));
-        self.publish(worker, Ready { origin, mirror, names, bytes: large.before.size });
+        let checks = self.checks_of(large);
+        self.publish(worker, Ready { origin, mirror, names, bytes: large.before.size }, checks);
         Ok(())
+    }
+
+    /// What is to be read back: each chunk by itself, so that several threads do it.
+    fn checks_of(&self, large: &Large) -> Vec<Check> {
+        if !self.options.verify {
+            return Vec::new();
+        }
+        let values = large.chunks.values().into_iter().enumerate();
+        let check = |(index, value): (usize, Option<PieceValue>)| {
+            Some(Check {
+                at: large.at.clone(),
+                mirror: Arc::clone(&large.mirror),
+                name: large.name.clone(),
+                version: large.version,
+                range: large.chunks.range(index as u64),
+                expected: Expected::Piece(value?),
+            })
+        };
+        values.filter_map(check).collect()
     }
 
     fn check_and_give(&self, worker: &mut CopyWorker, large: &Large, to: &Place<'_>) -> Result<(), Trouble> {

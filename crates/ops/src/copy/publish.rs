@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
+use super::reread::Check;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::{self, retry};
 
@@ -30,6 +31,14 @@ pub(crate) struct Ready {
     pub(crate) bytes: u64,
 }
 
+impl Ready {
+    /// Whether it is what would be read back.
+    fn is_of(&self, check: &Check) -> bool {
+        let is_name = self.names.as_ref().is_none_or(|(_, name)| *name == check.name);
+        is_name && Arc::ptr_eq(&self.mirror, &check.mirror)
+    }
+}
+
 /// What waits until it is durable.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -47,59 +56,74 @@ impl Default for Batch {
 #[derive(Debug, Default)]
 struct Waiting {
     ready: Vec<Ready>,
+    /// What is to be read back when it is durable and has its name.
+    checks: Vec<Check>,
     bytes: u64,
 }
 
 impl Batch {
     /// Adds something; gives all of them if there are enough.
-    fn add(&self, ready: Option<Ready>, bytes: u64) -> Option<Vec<Ready>> {
+    fn add(&self, ready: Option<Ready>, bytes: u64, checks: Vec<Check>) -> Option<Waiting> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.bytes += bytes;
         waiting.ready.extend(ready);
-        let is_full = waiting.bytes >= BATCH_BYTES || waiting.ready.len() >= BATCH_ITEMS;
-        is_full.then(|| std::mem::take(&mut *waiting).ready)
+        waiting.checks.extend(checks);
+        let items = waiting.ready.len().max(waiting.checks.len());
+        let is_full = waiting.bytes >= BATCH_BYTES || items >= BATCH_ITEMS;
+        is_full.then(|| std::mem::take(&mut *waiting))
     }
 
-    fn take(&self) -> Vec<Ready> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)).ready
+    fn take(&self) -> Waiting {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Copying<'_> {
-    /// Gives something its name when that may be.
-    pub(crate) fn publish(&self, worker: &mut CopyWorker, ready: Ready) {
+    /// Gives something its name when that may be; then it is read back, as far as that is wanted.
+    pub(crate) fn publish(&self, worker: &mut CopyWorker, ready: Ready, checks: Vec<Check>) {
         if !self.waits() {
-            return self.publish_now(worker, &ready);
+            if self.publish_now(worker, &ready) {
+                self.checks.add(checks);
+            }
+            return;
         }
         let bytes = ready.bytes;
-        if let Some(full) = self.batch.add(Some(ready), bytes) {
-            self.publish_durable(worker, &full);
+        if let Some(full) = self.batch.add(Some(ready), bytes, checks) {
+            self.publish_durable(worker, full);
         }
     }
 
     /// Counts bytes that are in a directory that will be published.
-    pub(crate) fn add_bytes(&self, worker: &mut CopyWorker, bytes: u64) {
-        if self.waits()
-            && let Some(full) = self.batch.add(None, bytes)
-        {
-            self.publish_durable(worker, &full);
+    pub(crate) fn add_bytes(&self, worker: &mut CopyWorker, bytes: u64, checks: Vec<Check>) {
+        if !self.waits() {
+            self.checks.add(checks);
+        } else if let Some(full) = self.batch.add(None, bytes, checks) {
+            self.publish_durable(worker, full);
         }
     }
 
     /// Publishes all that waits.
     pub(crate) fn publish_rest(&self, worker: &mut CopyWorker) {
         let rest = self.batch.take();
-        if !rest.is_empty() {
-            self.publish_durable(worker, &rest);
+        if !(rest.ready.is_empty() && rest.checks.is_empty()) {
+            self.publish_durable(worker, rest);
         }
     }
 
-    fn publish_durable(&self, worker: &mut CopyWorker, all: &[Ready]) {
+    fn publish_durable(&self, worker: &mut CopyWorker, all: Waiting) {
         match self.sync() {
-            Ok(()) => all.iter().for_each(|ready| self.publish_now(worker, ready)),
+            Ok(()) => {
+                let Waiting { ready, mut checks, .. } = all;
+                for ready in &ready {
+                    if !self.publish_now(worker, ready) {
+                        checks.retain(|check| !ready.is_of(check));
+                    }
+                }
+                self.checks.add(checks);
+            }
             Err(errno) => {
                 let trouble = Trouble::new(Doing::Sync, errno);
-                for ready in all {
+                for ready in &all.ready {
                     self.take_back(worker, ready);
                     self.fail(worker, &ready.origin, trouble);
                 }
@@ -124,10 +148,13 @@ impl Copying<'_> {
         }
     }
 
-    fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) {
-        if let Err(trouble) = self.rename(worker, ready) {
+    /// Whether it has its name now.
+    fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) -> bool {
+        let renamed = self.rename(worker, ready);
+        if let Err(trouble) = renamed {
             self.fail(worker, &ready.origin, trouble);
         }
+        renamed.is_ok()
     }
 
     fn rename(&self, worker: &mut CopyWorker, ready: &Ready) -> Result<(), Trouble> {

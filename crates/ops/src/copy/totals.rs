@@ -27,6 +27,10 @@ pub struct Totals {
     pub not_kept: NotKept,
     /// Entries that changed each time they were read, and so were not copied.
     pub changed: u64,
+    /// Bytes that were read back from the target and found to be those of the source.
+    pub verified_bytes: u64,
+    /// Files, and chunks of large ones, that were not at first, and were written once more.
+    pub mended: u64,
     /// Entries that were not copied, by error; those that changed included.
     pub failures: BTreeMap<Errno, u64>,
 }
@@ -50,6 +54,8 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.skipped += other.skipped;
         self.not_kept += other.not_kept;
         self.changed += other.changed;
+        self.verified_bytes += other.verified_bytes;
+        self.mended += other.mended;
         for (errno, count) in &other.failures {
             *self.failures.entry(*errno).or_default() += count;
         }

@@ -24,10 +24,11 @@ pub(crate) enum Doing {
     MakeLink,
     MakeSpecial,
     Clean,
+    Verify,
 }
 
 /// All of them: their places here are their numbers.
-const ALL: [Doing; 19] = [
+const ALL: [Doing; 20] = [
     Doing::Open,
     Doing::Read,
     Doing::ReadExtended,
@@ -47,6 +48,7 @@ const ALL: [Doing; 19] = [
     Doing::MakeLink,
     Doing::MakeSpecial,
     Doing::Clean,
+    Doing::Verify,
 ];
 
 impl Doing {
@@ -83,6 +85,7 @@ impl Doing {
             Self::MakeLink => "make the link",
             Self::MakeSpecial => "make the special file",
             Self::Clean => "remove the job's own directory in",
+            Self::Verify => "verify the copy",
         })
     }
 }
@@ -131,7 +134,7 @@ mod tests {
         for doing in ALL {
             assert_eq!(Doing::of_number(doing.number()), Some(doing));
         }
-        assert_eq!(ALL.len(), Doing::Clean as usize + 1, "each is there");
+        assert_eq!(ALL.len(), Doing::Verify as usize + 1, "each is there");
         assert_eq!(Doing::of_number(ALL.len() as u8), None);
     }
 }

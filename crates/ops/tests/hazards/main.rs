@@ -11,3 +11,4 @@ mod changes;
 mod faults;
 mod served;
 mod space;
+mod verify;

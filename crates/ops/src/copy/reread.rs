@@ -1,0 +1,216 @@
+//! Reads copies back and compares them with what was read from their sources: what a disk, a cable or a server has changed on the
+//! way. What differs is written once more, block by block, and read back again.
+//!
+//! ```text
+//!   complete, durable ─▶ Check: a file, or a chunk of one ─▶ out of the cache, read back, the same digest? ─▶ verified
+//!                                                                 │ no
+//!                        compare with the source, write what differs, sync ─▶ the same now? ─ no ─▶ removed, and told
+//! ```
+//!
+//! It does not know how the bytes came there. A copy that the kernel does not let out of its cache, as in memory, is read from there.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::CString;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use atta_entry::Errno;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Advice, CWD, Mode, OFlags};
+
+use super::Fsync;
+use super::attributes;
+use super::data::Way;
+use super::file::{Made, Place, Source, look, open, remove};
+use super::handler::{CopyWorker, Copying, Where};
+use super::large::Version;
+use super::mirror::Mirror;
+use super::trouble::{Doing, Trouble};
+use crate::digest::{Hash, Piece, PieceValue};
+use crate::walk::kernel::{self, retry};
+
+/// So many may wait before those who copy do nothing else.
+const WAITING_MOST: usize = 4096;
+
+/// A copy, or a part of one, that is to be read back.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) at: Where,
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) name: CString,
+    /// What the source was, and which file the copy is: somebody may put another one in its place.
+    pub(crate) version: Version,
+    pub(crate) range: Range<u64>,
+    pub(crate) expected: Expected,
+}
+
+/// What it must come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Whole(Hash),
+    Piece(PieceValue),
+}
+
+/// What waits to be read back.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    waiting: Mutex<VecDeque<Check>>,
+    count: AtomicUsize,
+    /// Copies of which a part was not as it must be: they are gone, and told.
+    removed: Mutex<HashSet<u64>>,
+}
+
+impl Checks {
+    pub(crate) fn add(&self, more: Vec<Check>) {
+        if !more.is_empty() {
+            let mut waiting = self.lock();
+            waiting.extend(more);
+            self.count.store(waiting.len(), Ordering::Relaxed);
+        }
+    }
+
+    fn next(&self) -> Option<Check> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut waiting = self.lock();
+        let next = waiting.pop_front();
+        self.count.store(waiting.len(), Ordering::Relaxed);
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Check>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn removed(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Copying<'_> {
+    /// Reads one copy back, between two tasks; more while too many wait.
+    pub(crate) fn check_some(&self, worker: &mut CopyWorker) {
+        while let Some(check) = self.checks.next() {
+            self.check(worker, &check);
+            if self.checks.count.load(Ordering::Relaxed) < WAITING_MOST {
+                return;
+            }
+        }
+    }
+
+    /// Reads all back that waits.
+    pub(crate) fn check_all(&self, worker: &mut CopyWorker) {
+        while let Some(check) = self.checks.next() {
+            self.check(worker, &check);
+        }
+    }
+
+    fn check(&self, worker: &mut CopyWorker, check: &Check) {
+        let bytes = check.range.end - check.range.start;
+        if self.checks.removed().contains(&check.version.inode) {
+            return;
+        }
+        match self.verify(worker, check) {
+            Ok(()) => worker.totals.verified_bytes += bytes,
+            Err(trouble) => {
+                // Of its chunks one is told.
+                if self.checks.removed().insert(check.version.inode) {
+                    self.take_away(worker, check);
+                    self.fail(worker, &check.at, trouble);
+                }
+            }
+        }
+    }
+
+    fn verify(&self, worker: &mut CopyWorker, check: &Check) -> Result<(), Trouble> {
+        let to = self.place(worker, &check.mirror, &check.name)?;
+        let file = self.open_copy(&to, check, OFlags::RDONLY)?;
+        // What cannot be read may be readable once it is written again.
+        if self.is_as_expected(worker, &file, check).unwrap_or(false) {
+            return Ok(());
+        }
+        drop(file);
+        let file = self.open_copy(&to, check, OFlags::RDWR)?;
+        self.mend(worker, &file, check)?;
+        worker.totals.mended += 1;
+        match self.is_as_expected(worker, &file, check)? {
+            true => Ok(()),
+            false => Err(Trouble::new(Doing::Verify, Errno::IO)),
+        }
+    }
+
+    /// The copy, if it is still the one that was made.
+    fn open_copy(&self, to: &Place<'_>, check: &Check, how: OFlags) -> Result<OwnedFd, Trouble> {
+        let failed = |errno| Trouble::new(Doing::Verify, errno);
+        let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = retry(|| rustix::fs::openat(&to.directory, &check.name, flags, Mode::empty()));
+        let file = file.map_err(failed)?;
+        let found = kernel::stat_descriptor(&file).map_err(failed)?;
+        if found.inode == check.version.inode { Ok(file) } else { Err(failed(Errno::STALE)) }
+    }
+
+    fn is_as_expected(
+        &self,
+        worker: &mut CopyWorker,
+        file: &OwnedFd,
+        check: &Check,
+    ) -> Result<bool, Trouble> {
+        let failed = |errno| Trouble::new(Doing::Verify, errno);
+        if self.options.fsync == Fsync::None && !self.is_volatile {
+            // Only what has been written can leave the cache.
+            retry(|| rustix::fs::fdatasync(file)).map_err(failed)?;
+        }
+        let Range { start, end } = check.range;
+        let length = std::num::NonZero::new(end - start);
+        // It is advice: where it is not heeded, the cache is what is read.
+        let _ = rustix::fs::fadvise(file, start, length, Advice::DontNeed);
+        let mut piece = Piece::at(start);
+        let found = kernel::stat_descriptor(file).map_err(failed)?;
+        let has_holes = found.allocated_bytes() < found.size;
+        let came =
+            worker.mover.hash(file.as_fd(), start..end, Way { has_holes, hasher: Some(&mut piece) })?;
+        Ok(came == end
+            && match check.expected {
+                Expected::Whole(digest) => found.size == end && piece.digest() == digest,
+                Expected::Piece(value) => piece.value() == Some(value),
+            })
+    }
+
+    /// Writes what differs from the source, if that is what it was.
+    fn mend(&self, worker: &mut CopyWorker, file: &OwnedFd, check: &Check) -> Result<(), Trouble> {
+        let failed = |errno| Trouble::new(Doing::Verify, errno);
+        let (directory, name) = match &check.at {
+            Where::In(directory, name) => {
+                let opened = directory.descriptor(&mut worker.held, self.features);
+                (Some(opened.map_err(|errno| Trouble::new(Doing::Open, errno))?), name.clone())
+            }
+            Where::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
+            Where::Itself(_) => return Err(failed(Errno::STALE)),
+        };
+        let directory = directory.as_ref().map_or(CWD, AsFd::as_fd);
+        let source = open(Source { directory, name: &name })?;
+        let has_changed = |source: &OwnedFd| Ok(!check.version.is_of(&look(source)?));
+        let times = attributes::times(&kernel::stat_descriptor(file).map_err(failed)?);
+        if has_changed(&source)? {
+            return Err(Trouble::Changed);
+        }
+        worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone())?;
+        if has_changed(&source)? {
+            return Err(Trouble::Changed);
+        }
+        retry(|| rustix::fs::futimens(file, &times)).map_err(failed)?;
+        retry(|| rustix::fs::fsync(file)).map_err(failed)
+    }
+
+    /// Removes a copy that is none: a later run would take it for one.
+    fn take_away(&self, worker: &mut CopyWorker, check: &Check) {
+        if let Ok(to) = self.place(worker, &check.mirror, &check.name)
+            && kernel::stat_at(&to.directory, &check.name, false)
+                .is_ok_and(|found| found.inode == check.version.inode)
+        {
+            remove(&to, &Made::default());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Silent corruption on the way to the target or from it: `--verify` finds it, and mends it if that is possible.
+
+use std::fs;
+
+use atta_ops::copy::{Fsync, Options};
+
+use crate::copying::{assert_same, copy, threads};
+use crate::served::{copy_with, names, serve, small};
+
+fn verifying(count: usize) -> Options<'static> {
+    Options { verify: true, digest: true, ..threads(count) }
+}
+
+#[test]
+fn what_is_corrupted_while_it_is_written_is_written_once_more() {
+    let test = "what_is_corrupted_while_it_is_written_is_written_once_more";
+    for (name, fsync) in [("new", Fsync::Batch), ("old", Fsync::File), ("none", Fsync::None)] {
+        let Some(served) = serve(
+            test,
+            |directory| fs::create_dir(directory.join("old")).unwrap(),
+            &["write:*:flip:times=1"],
+        ) else {
+            return;
+        };
+        let source = served.scratch.join("source");
+        small(&source);
+        let options = Options { fsync, ..verifying(1) };
+        let (outcome, failures) = copy_with(&source, &served.at(name), &options);
+        assert_eq!(failures, [], "{name}");
+        assert_eq!(
+            (outcome.totals.mended, outcome.totals.verified_bytes),
+            (1, outcome.totals.bytes),
+            "{name}"
+        );
+        assert_same(&source, &served.beneath(name));
+    }
+}
+
+#[test]
+fn what_stays_corrupted_is_told_and_removed() {
+    let test = "what_stays_corrupted_is_told_and_removed";
+    let Some(served) = serve(test, |_| {}, &["write:*victim:flip"]) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    let (outcome, failures) = copy_with(&source, &served.at("new"), &verifying(2));
+    assert_eq!(names(&failures), ["victim"], "{failures:?}");
+    assert!(failures[0].2.contains("cannot verify the copy"), "{failures:?}");
+    assert!(!served.beneath("new/victim").exists(), "a later run would take it for a copy");
+    assert!(served.beneath("new/sub/inner").exists());
+    assert!(outcome.signature.is_none());
+}
+
+#[test]
+fn a_part_of_a_large_file_is_mended_and_only_that() {
+    let test = "a_part_of_a_large_file_is_mended_and_only_that";
+    let Some(served) = serve(test, |_| {}, &["write:*:flip:skip=20:times=1"]) else { return };
+    let source = served.scratch.join("source");
+    fs::create_dir(&source).unwrap();
+    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(source.join("large"), bytes).unwrap();
+    let options = Options { chunk: Some(1 << 20), ..verifying(2) };
+    let (outcome, failures) = copy_with(&source, &served.at("new"), &options);
+    assert_eq!(failures, []);
+    assert_eq!((outcome.totals.mended, outcome.totals.verified_bytes), (1, 12_000_000));
+    assert_same(&source, &served.beneath("new"));
+}
+
+#[test]
+fn a_copy_that_is_right_is_verified_and_left_alone() {
+    let scratch = atta_testkit::scratch::Scratch::new("verify").unwrap();
+    let tree = crate::copying::hostile(&scratch);
+    for count in [1, 4] {
+        let target = scratch.join(format!("target-{count}"));
+        let outcome = copy(&[&tree], &target, &verifying(count));
+        assert_eq!((outcome.totals.mended, outcome.totals.verified_bytes), (0, outcome.totals.bytes));
+        assert_same(&tree, &target);
+    }
+}
