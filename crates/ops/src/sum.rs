@@ -31,11 +31,12 @@
 //! What it promises: a digest is that of bytes that were all there at one time. A file that changed while it was read is read again, and
 //! is a failure if it changed again. Regular files alone are opened, and no link is followed.
 //!
-//! What it does not do: it writes nothing, and does not remember digests from run to run. A file with several names is read once for each.
+//! What it does not do: it writes nothing, and does not remember digests from run to run.
 
 pub mod check;
 mod handler;
 mod large;
+mod names;
 mod totals;
 
 use std::io::Read;

@@ -247,6 +247,33 @@ fn a_root_that_is_a_file_has_the_signature_of_what_is_read_from_it() {
 }
 
 #[test]
+fn a_file_with_several_names_is_read_once_unless_it_changes() {
+    let scratch = Scratch::new("sum").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for file in 0..20_usize {
+        let first = tree.join(format!("{file}-0"));
+        fs::write(&first, vec![file as u8; 5000]).unwrap();
+        (1..5).for_each(|name| fs::hard_link(&first, tree.join(format!("{file}-{name}"))).unwrap());
+    }
+    fs::hard_link(tree.join("7-0"), scratch.join("outside")).unwrap();
+    let (entries, signature) = expected(&tree);
+    for chunk in [None, Some(1024)] {
+        let (outcome, kept) = run(&tree, &options(1, chunk));
+        assert_eq!(kept.entries, entries);
+        assert_eq!(outcome.signature.unwrap().digest(), signature);
+        // In chunks other names are planned before the first one is done.
+        assert!(outcome.totals.known == 80 || chunk.is_some(), "{}", outcome.totals.known);
+    }
+    // Nothing is remembered from run to run.
+    fs::write(tree.join("3-1"), vec![99; 5000]).unwrap();
+    let (entries, signature) = expected(&tree);
+    let (outcome, kept) = run(&tree, &options(8, None));
+    assert_eq!(kept.entries, entries);
+    assert_eq!(outcome.signature.unwrap().digest(), signature);
+}
+
+#[test]
 fn only_what_is_named_is_summed_up_where_that_is_wanted() {
     let scratch = Scratch::new("sum").unwrap();
     let tree = scratch.join("tree");

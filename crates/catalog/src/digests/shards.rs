@@ -1,6 +1,7 @@
 //! Digests of a catalog: its manifest, and the shards that it names, row by row.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ impl CatalogDigests {
             if let Some((rows, shard, seen)) = &mut self.rows {
                 let path = self.place.join(&shard.file);
                 let wrong = |reason: String| Error::CatalogRead { path: path.clone(), reason };
-                if let Some(row) = rows.next() {
+                if let Some(row) = guarded(&path, || rows.next())? {
                     *seen += 1;
                     let row = row.map_err(|error| wrong(error.to_string()))?;
                     return item(row).map(Some).ok_or_else(|| wrong(format!("row {seen} is none")));
@@ -75,7 +76,8 @@ impl CatalogDigests {
                 self.rows = None;
             }
             let Some(shard) = self.shards.next() else { return Ok(None) };
-            self.rows = Some((open(&self.place.join(&shard.file))?, shard, 0));
+            let path = self.place.join(&shard.file);
+            self.rows = Some((guarded(&path, || open(&path))??, shard, 0));
         }
     }
 }
@@ -91,6 +93,13 @@ impl Iterator for CatalogDigests {
         self.ended = !matches!(item, Some(Ok(_)));
         item
     }
+}
+
+/// The Parquet crate's readers panic on some damaged files, beside the errors that they return: those are errors here as well. Nothing of
+/// them is used afterwards.
+fn guarded<T>(path: &Path, read: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(read))
+        .map_err(|_| Error::CatalogRead { path: path.to_owned(), reason: "it is damaged".to_owned() })
 }
 
 /// Whether it is a name that [`shard_name`](crate::shard_name) gives, and leads nowhere else.
@@ -141,4 +150,107 @@ fn item(row: Row) -> Option<Digested> {
         None => None,
     };
     Some(Digested { path, kind, size, digest, target: target_raw.or(target.map(String::into_bytes)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use atta_entry::{Entry, Metadata};
+
+    use super::*;
+    use crate::{Catalog, Columns, RootName, Shard};
+
+    /// A place for a catalog that is removed in the end.
+    struct Place(PathBuf);
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            for name in [MANIFEST_FILE, "part-00000.parquet"] {
+                let _ = std::fs::remove_file(self.0.join(name));
+            }
+            let _ = std::fs::remove_dir(&self.0);
+        }
+    }
+
+    fn entry<'a>(name: &'a [u8], kind: Kind, metadata: &'a Metadata) -> Entry<'a> {
+        Entry {
+            directory: b"r",
+            name,
+            root_bytes: 1,
+            depth: 1,
+            kind,
+            inode: 1,
+            metadata: Some(metadata),
+            target: (kind == Kind::Symlink).then_some(b"to\xff".as_slice()),
+        }
+    }
+
+    fn catalog(name: &str) -> (Place, Vec<u8>) {
+        let place = std::env::temp_dir().join(format!("atta-digests-{name}-{}", std::process::id()));
+        let mut catalog = Catalog::begin(&place).unwrap();
+        let mut shard = Shard::create(catalog.shard_file(0).unwrap(), Columns::Digests).unwrap();
+        let metadata = Metadata { size: 7, ..Metadata::default() };
+        shard.push_digested(&entry(b"a\xff", Kind::File, &metadata), Some(&[1; 32])).unwrap();
+        shard.push(&entry(b"l", Kind::Symlink, &metadata)).unwrap();
+        let mut manifest = Manifest::new("atta", "0", Columns::Digests);
+        manifest.roots = vec![RootName::from(&b"r"[..])];
+        manifest.shards = vec![ShardRecord::new(0, shard.finish().unwrap())];
+        catalog.commit(&manifest).unwrap();
+        let bytes = std::fs::read(place.join("part-00000.parquet")).unwrap();
+        (Place(place), bytes)
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let (place, _) = catalog("read");
+        let read = CatalogDigests::open(&place.0).unwrap();
+        assert_eq!(read.roots(), [b"r"]);
+        let items: Vec<_> = read.map(Result::unwrap).collect();
+        let file = Digested {
+            path: b"r/a\xff".to_vec(),
+            kind: Kind::File,
+            size: Some(7),
+            digest: Some([1; 32]),
+            target: None,
+        };
+        assert_eq!(items[0], file);
+        assert_eq!((items.len(), items[1].target.as_deref()), (2, Some(&b"to\xff"[..])));
+    }
+
+    #[test]
+    fn damaged_shards_are_an_error_or_other_rows_and_never_a_crash() {
+        let (place, bytes) = catalog("damaged");
+        let path = place.0.join("part-00000.parquet");
+        let write = |bytes: &[u8]| File::create(&path).unwrap().write_all(bytes).unwrap();
+        for cut in [0, 1, 4, bytes.len() / 2, bytes.len() - 1] {
+            write(&bytes[..cut]);
+            assert!(CatalogDigests::open(&place.0).unwrap().any(|item| item.is_err()), "{cut}");
+        }
+        for at in (0..bytes.len()).step_by(5) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0xff;
+            write(&damaged);
+            let _any_answer = CatalogDigests::open(&place.0).unwrap().count();
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_leads_elsewhere_is_refused() {
+        let (place, _) = catalog("elsewhere");
+        let path = place.0.join(MANIFEST_FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        for (from, to) in [
+            ("part-00000.parquet", "../part-00000.parquet"),
+            ("part-00000.parquet", "part-.parquet"),
+            ("\"schema_version\": 1", "\"schema_version\": 2"),
+            ("\"digest\"", "\"other\""),
+        ] {
+            assert!(text.contains(from), "{from}");
+            std::fs::write(&path, text.replace(from, to)).unwrap();
+            assert!(CatalogDigests::open(&place.0).is_err(), "{to}");
+        }
+        std::fs::write(&path, text.replace("\"rows\": 2", "\"rows\": 3")).unwrap();
+        assert!(CatalogDigests::open(&place.0).unwrap().any(|item| item.is_err()));
+    }
 }

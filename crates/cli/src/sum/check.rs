@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use atta_catalog::{CatalogDigests, DigestLines, Digested, difference_row};
@@ -37,6 +38,8 @@ struct Wanted<'a> {
     rules: Option<&'a Rules>,
     /// Keys of where the walk begins: what rules leave out is told by the path below.
     roots: Vec<Vec<u8>>,
+    /// What ends the reading early; then nothing is compared.
+    signals: &'a Signals,
 }
 
 /// Compares; returns the exit code.
@@ -46,7 +49,7 @@ pub(super) fn run(arguments: &SumArguments, signals: &Signals) -> Result<u8, Ref
     let rules = compile(&arguments.visit.rules)?;
     let errors = arguments.tell.errors.as_deref();
     let failures = Failures::new(arguments.tell.verbose, errors, Some(place))?;
-    let mut record = Record::read(place, arguments, &paths, rules.as_ref())?;
+    let mut record = Record::read(place, arguments, &paths, rules.as_ref(), signals)?;
     let stop = Stop::new();
     let is_list = paths.is_empty() && record.roots.is_none();
     let found = Items::new(arguments.effort.memory / 4, &spill_directory());
@@ -100,11 +103,12 @@ impl Record {
         arguments: &SumArguments,
         paths: &[Start],
         rules: Option<&Rules>,
+        signals: &Signals,
     ) -> Result<Self, Refused> {
         let items = Items::new(arguments.effort.memory / 4, &spill_directory());
         let mut record = Self { items, roots: None, has_all_kinds: true };
         let keys: Vec<_> = paths.iter().map(|start| key_of(&start.root)).collect();
-        let mut wanted = Wanted { paths: &keys, rules, roots: keys.clone() };
+        let mut wanted = Wanted { paths: &keys, rules, roots: keys.clone(), signals };
         let is_catalog = rustix::fs::stat(place)
             .is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir());
         let counts = if is_catalog {
@@ -126,7 +130,8 @@ impl Record {
             record.take(lines, &wanted)
         };
         let (all, taken) = counts.map_err(|error| cannot_read(place, &error))?;
-        if all > 0 && taken == 0 && !paths.is_empty() {
+        let is_interrupted = signals.code().is_some();
+        if all > 0 && taken == 0 && !paths.is_empty() && !is_interrupted {
             let what = format!("nothing below PATH is recorded in {}", printable(place));
             return Err(Refused::usage(what, "PATHs are compared as they are written, as in the record"));
         }
@@ -144,7 +149,7 @@ impl Record {
         wanted: &Wanted<'_>,
     ) -> Result<(u64, u64), String> {
         let (mut all, mut taken) = (0, 0);
-        for item in digests {
+        for item in digests.take_while(|_| wanted.signals.code().is_none()) {
             let Digested { path, kind, size, digest, target } = item.map_err(|error| error.to_string())?;
             all += 1;
             if wanted.has(&path, kind) {
@@ -237,9 +242,10 @@ fn print_differences(
     let is_extra = |kind| has_all_kinds || kind == Kind::File;
     let compared = compare(&mut record.items, found, is_extra, |path, difference| {
         append(arguments.tell.json, path, difference, &mut rows);
-        if rows.len() >= ROWS_BYTES && fatal.is_none() {
+        if rows.len() >= ROWS_BYTES {
             fatal = print_rows(&std::mem::take(&mut rows)).err();
         }
+        if fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let compared = compared.map_err(|error| cannot_sort(&error))?;
     fatal.map_or_else(|| print_rows(&rows), Err)?;

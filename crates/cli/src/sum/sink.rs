@@ -199,6 +199,11 @@ impl Watch for Sink {
             return;
         }
         if let Some(found) = &self.found {
+            if failure.operation == Operation::Custom("read back") {
+                // Tasks were lost: what is not found now may be there.
+                let what = format!("nothing can be compared: {failure}");
+                return self.fail(Fatal::Failed { what, hint: Some("more --memory".to_owned()) });
+            }
             let pushed = lock(found).fail(&failure.path);
             self.keep(pushed.map_err(|error| cannot_sort(&error)));
         }

@@ -66,6 +66,7 @@ pub(super) fn totals<W>(outcome: &Outcome<W>) -> Value {
     json!({
         "entries": totals.entries(),
         "files": totals.files,
+        "read_under_another_name": totals.known,
         "bytes": totals.bytes,
         "directories": totals.directories,
         "symlinks": totals.symlinks,

@@ -8,6 +8,7 @@
 //! ```
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use atta_entry::Kind;
@@ -131,7 +132,7 @@ impl Items {
 }
 
 /// Compares what is recorded with what is there, in the order of the paths. `is_extra`: whether an entry of a kind is told if it is not
-/// recorded.
+/// recorded. It ends when `tell` says so.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -139,7 +140,7 @@ pub fn compare(
     recorded: &mut Items,
     found: &mut Items,
     is_extra: impl Fn(Kind) -> bool,
-    mut tell: impl FnMut(&[u8], Difference),
+    mut tell: impl FnMut(&[u8], Difference) -> ControlFlow<()>,
 ) -> io::Result<Compared> {
     let mut compared = Compared::default();
     let (mut recorded, mut found) = (Groups::new(recorded.0.sorted()?)?, Groups::new(found.0.sorted()?)?);
@@ -166,13 +167,17 @@ pub fn compare(
                 Some(there) => item.difference(there),
             };
             compared.count(difference);
-            if let Some(difference) = difference {
-                tell(&item.path, difference);
+            if let Some(difference) = difference
+                && tell(&item.path, difference).is_break()
+            {
+                return Ok(compared);
             }
         }
         if let Some(there) = there.filter(|there| !is_recorded && is_extra(there.kind)) {
             compared.count(Some(Difference::Extra));
-            tell(&there.path, Difference::Extra);
+            if tell(&there.path, Difference::Extra).is_break() {
+                return Ok(compared);
+            }
         }
     }
     Ok(compared)
@@ -314,7 +319,10 @@ mod tests {
             &mut recorded,
             &mut there,
             |_| true,
-            |path, difference| told.push((String::from_utf8_lossy(path).into_owned(), difference)),
+            |path, difference| {
+                told.push((String::from_utf8_lossy(path).into_owned(), difference));
+                ControlFlow::Continue(())
+            },
         );
         (compared.unwrap(), told)
     }

@@ -10,6 +10,7 @@ use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation};
 use rustix::fs::CWD;
 
 use super::large::Large;
+use super::names::Names;
 use super::{Options, Totals, Watch};
 use crate::chunks::{Cut, LargeTask, UnderWay};
 use crate::copy::data::{Mover, Way};
@@ -26,6 +27,7 @@ pub(crate) struct Summing<'a, W: Watch> {
     pub(super) watch: &'a W,
     pub(super) cut: Cut,
     pub(super) large: UnderWay<Large>,
+    names: Names,
     pub(super) live: Live,
 }
 
@@ -46,7 +48,9 @@ pub(super) struct Read {
 impl<'a, W: Watch> Summing<'a, W> {
     pub(super) fn new(options: &'a Options<'a>, watch: &'a W) -> Self {
         let cut = Cut::new(options.chunk, &options.walk, 1);
-        Self { options, watch, cut, large: UnderWay::default(), live: Live::default() }
+        // Tasks have the rest.
+        let names = Names::new(options.walk.memory_bytes / 4);
+        Self { options, watch, cut, large: UnderWay::default(), names, live: Live::default() }
     }
 
     /// Hashes a file as a whole: its bytes as they were at one time.
@@ -72,12 +76,27 @@ impl<'a, W: Watch> Summing<'a, W> {
         Err(Trouble::Changed)
     }
 
-    /// Counts a file and hands it on.
+    /// Counts a file that was read, and hands it on.
     pub(super) fn add_file(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, read: &Read) {
+        self.names.note(&read.metadata, &read.digest);
+        self.count(worker, entry, &read.digest);
+    }
+
+    /// Counts a file that was read under another name. Whether it was.
+    fn add_known(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>) -> bool {
+        let known = entry.metadata.and_then(|metadata| self.names.find(metadata));
+        let Some(digest) = known else { return false };
+        worker.totals.known += 1;
+        self.live.bytes.fetch_add(entry.size(), Ordering::Relaxed);
+        self.count(worker, entry, &digest);
+        true
+    }
+
+    fn count(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, digest: &Hash) {
         worker.totals.files += 1;
-        worker.totals.bytes += read.metadata.size;
+        worker.totals.bytes += entry.size();
         self.live.files.fetch_add(1, Ordering::Relaxed);
-        self.add(worker, entry, Some(&read.digest));
+        self.add(worker, entry, Some(digest));
     }
 
     /// Hands an entry on, and adds it to the signature.
@@ -183,6 +202,9 @@ impl<W: Watch> Handler for Summing<'_, W> {
         }
         if self.options.output.is_some() && entry.metadata.map(identity) == self.options.output {
             worker.totals.left_out += 1;
+            return;
+        }
+        if entry.kind == Kind::File && self.add_known(worker, entry) {
             return;
         }
         if entry.kind == Kind::File && self.cut.is_large(entry.size()) {

@@ -17,6 +17,8 @@ pub struct Totals {
     pub symlinks: u64,
     /// FIFOs, sockets and devices.
     pub specials: u64,
+    /// Names among them of files that were read under another name.
+    pub known: u64,
     /// Names of the file that is being written, which is left out.
     pub left_out: u64,
     /// Files that changed each time they were read.
@@ -46,6 +48,7 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.directories += other.directories;
         self.symlinks += other.symlinks;
         self.specials += other.specials;
+        self.known += other.known;
         self.left_out += other.left_out;
         self.changed += other.changed;
         for (errno, count) in &other.failures {
