@@ -87,7 +87,7 @@ fn what_is_below_goes_where_cp_puts_it() {
 }
 
 #[test]
-fn a_copy_to_itself_or_into_itself_is_refused_whatever_the_paths_are() {
+fn row_20_a_copy_to_itself_or_into_itself_is_refused_whatever_the_paths_are() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir_all(tree.join("x/tree")).unwrap();
@@ -145,7 +145,7 @@ fn what_waits_in_a_file_is_copied_all_the_same() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_read_is_no_copy() {
+fn row_12_a_file_that_changes_while_it_is_read_is_no_copy() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -175,7 +175,7 @@ fn a_file_that_changes_while_it_is_read_is_no_copy() {
 }
 
 #[test]
-fn names_of_one_file_are_one_file_in_the_copy_however_many_threads_meet_them() {
+fn row_09_names_of_one_file_are_one_file_in_the_copy_however_many_threads_meet_them() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -292,7 +292,7 @@ fn look_for_parts(directory: &Path, seen: &std::sync::atomic::AtomicU64) {
 }
 
 #[test]
-fn what_cannot_be_read_or_replaced_is_told_and_nothing_else_fails() {
+fn row_07_what_cannot_be_replaced_is_told_and_nothing_else_fails() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir_all(tree.join("directory")).unwrap();
@@ -320,7 +320,7 @@ fn what_cannot_be_read_or_replaced_is_told_and_nothing_else_fails() {
 const RACE: std::time::Duration = std::time::Duration::from_secs(4);
 
 #[test]
-fn nothing_outside_is_read_or_written_whatever_is_swapped_meanwhile() {
+fn row_05_nothing_outside_is_read_or_written_whatever_is_swapped_meanwhile() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     for directory in ["a/victim/deep", "b/victim/deep"] {
@@ -365,7 +365,7 @@ fn nothing_outside_is_read_or_written_whatever_is_swapped_meanwhile() {
 }
 
 #[test]
-fn directories_that_cannot_be_read_are_there_and_are_told_once() {
+fn row_14_directories_that_cannot_be_read_are_there_and_are_told_once() {
     if !skip::is_root() {
         return skip::skipped("directories that cannot be read", "it needs two users");
     }
@@ -392,7 +392,7 @@ fn directories_that_cannot_be_read_are_there_and_are_told_once() {
 }
 
 #[test]
-fn a_directory_that_somebody_puts_in_the_place_of_a_new_one_gets_nothing() {
+fn row_05_a_directory_that_somebody_puts_in_the_place_of_a_new_one_gets_nothing() {
     if !skip::is_root() {
         return skip::skipped("directories put in the place of new ones", "it needs two users");
     }

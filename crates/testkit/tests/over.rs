@@ -267,6 +267,24 @@ fn somebody_else_changes_a_file_at_the_right_moment() {
 }
 
 #[test]
+fn names_that_differ_in_case_are_one_if_asked() {
+    let test = "names_that_differ_in_case_are_one_if_asked";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("case").unwrap();
+    let builder = SlowFs::builder().latency(Duration::ZERO).over(scratch.path()).fold_case();
+    let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+    fs::write(shown.path().join("Name"), "one").unwrap();
+    assert_eq!(fs::read(shown.path().join("nAME")).unwrap(), b"one");
+    assert!(fs::File::create_new(shown.path().join("name")).is_err());
+    fs::write(shown.path().join("other"), "two").unwrap();
+    fs::rename(shown.path().join("OTHER"), shown.path().join("NAME")).unwrap();
+    let names: Vec<_> =
+        fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["Name"]);
+    assert_eq!(fs::read(scratch.join("Name")).unwrap(), b"two");
+}
+
+#[test]
 fn who_asks_is_killed() {
     let Some(served) = serve("who_asks_is_killed", |_| {}, &["mkdir:victim:kill"]) else { return };
     let status = Command::new("mkdir").arg(served.file("victim")).status().unwrap();

@@ -55,7 +55,7 @@ fn whole_files(directory: &Path) -> usize {
 }
 
 #[test]
-fn killed_at_any_moment_it_leaves_whole_files_alone_and_can_be_run_again() {
+fn row_25_killed_at_any_moment_it_leaves_whole_files_alone_and_can_be_run_again() {
     let scratch = scratch("copy-killed");
     let tree = tree(scratch.path());
     let target = scratch.join("target");

@@ -289,17 +289,19 @@ pub(crate) fn with_targets() -> Options<'static> {
 /// # Panics
 /// When it fails.
 pub(crate) fn in_child(name: &str, argument: &OsStr) -> String {
-    let program = std::env::current_exe().expect("the path of this program");
-    let output: Output = Command::new(program)
-        .args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"])
-        .env(CHILD, argument)
-        .output()
-        .expect("run a child process");
+    let output: Output = child(name, argument).output().expect("run a child process");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {}:\n{said}\n{complaint}", output.status);
     assert!(said.contains("1 passed"), "{name} did not run:\n{said}");
     said
+}
+
+/// A process that runs one ignored test of this program.
+pub(crate) fn child(name: &str, argument: &OsStr) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
+    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]).env(CHILD, argument);
+    command
 }
 
 /// What the parent gave to this process; none if it is no child.

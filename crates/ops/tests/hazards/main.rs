@@ -6,9 +6,15 @@
 
 #[path = "../copying/mod.rs"]
 mod copying;
+#[path = "../harness/mod.rs"]
+mod harness;
 
 mod changes;
+mod crash;
 mod faults;
+mod owners;
+mod places;
 mod served;
+mod shapes;
 mod space;
 mod verify;

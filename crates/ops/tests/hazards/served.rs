@@ -109,3 +109,28 @@ pub(crate) fn assert_whole_or_old(source: &Path, target: &Path, old: &[u8]) -> u
     }
     copied
 }
+
+/// How many files have names of their own; each is whole or old.
+pub(crate) fn whole_or_hidden(source: &Path, target: &Path) -> usize {
+    let mut found = 0;
+    for entry in fs::read_dir(target).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap();
+        if name.to_string_lossy().starts_with(".atta.") {
+            continue;
+        }
+        if path.is_symlink() {
+            assert_eq!(fs::read_link(&path).unwrap(), fs::read_link(source.join(name)).unwrap());
+            found += 1;
+            continue;
+        }
+        if path.is_dir() {
+            found += whole_or_hidden(&source.join(name), &path);
+            continue;
+        }
+        let content = fs::read(&path).unwrap();
+        assert!(content == b"old" || content == fs::read(source.join(name)).unwrap(), "{}", path.display());
+        found += 1;
+    }
+    found
+}

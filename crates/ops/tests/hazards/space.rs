@@ -12,7 +12,7 @@ use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 
 use crate::copying::threads;
-use crate::served::{assert_no_leftovers, assert_whole_or_old, copy_with};
+use crate::served::{assert_no_leftovers, assert_whole_or_old, copy_with, whole_or_hidden};
 
 /// Forty files of 64 KiB and forty of 100 bytes in four directories.
 fn many(tree: &Path) {
@@ -112,24 +112,4 @@ fn row_16_nothing_gets_its_name_on_a_disk_that_died_before_it_was_durable() {
         assert_eq!(names, 1, "{fsync:?}: only what was there");
         assert!(!disk.path().join("new").exists(), "{fsync:?}");
     }
-}
-
-/// How many files have names of their own; each is whole or old.
-fn whole_or_hidden(source: &Path, target: &Path) -> usize {
-    let mut found = 0;
-    for entry in fs::read_dir(target).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap();
-        if name.to_string_lossy().starts_with(".atta.") {
-            continue;
-        }
-        if path.is_dir() {
-            found += whole_or_hidden(&source.join(name), &path);
-            continue;
-        }
-        let content = fs::read(&path).unwrap();
-        assert!(content == b"old" || content == fs::read(source.join(name)).unwrap(), "{}", path.display());
-        found += 1;
-    }
-    found
 }

@@ -79,6 +79,13 @@ impl Builder {
         self
     }
 
+    /// Names in that directory that differ in case alone are one.
+    #[must_use]
+    pub const fn fold_case(mut self) -> Self {
+        self.options.folds_case = true;
+        self
+    }
+
     /// Adds a rule such as `stat:f0000007:EIO`; [`USAGE`](super::USAGE) has all that rules can say.
     ///
     /// # Panics

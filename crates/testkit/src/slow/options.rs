@@ -13,6 +13,8 @@ pub struct Options {
     pub mountpoint: PathBuf,
     /// The directory that is shown and can be changed, in place of a computed tree.
     pub over: Option<PathBuf>,
+    /// Names of that directory that differ in case alone (ASCII) are one.
+    pub folds_case: bool,
     /// How long every request waits before it is answered.
     pub latency: Duration,
     /// Directories in every directory that is not on the last level.
@@ -43,6 +45,7 @@ impl Default for Options {
         Self {
             mountpoint: PathBuf::new(),
             over: None,
+            folds_case: false,
             latency: Duration::from_micros(2000),
             directories: 40,
             depth: 1,
@@ -67,6 +70,7 @@ and changed; prints 'ready', and unmounts at the end of its standard input, at S
 SIGINT. Then it prints what it served.
 
   --over DIRECTORY    show this directory in place of a synthetic tree
+  --fold-case         names in it that differ in case alone are one
   --latency-us N      every request waits so long before it is answered (2000)
   --directories N     directories in every directory that is not on the last level (40)
   --depth N           levels of directories below the root (1)
@@ -116,6 +120,7 @@ impl Options {
             match name {
                 "--unknown-types" => options.has_unknown_types = true,
                 "--readdirplus" => options.has_readdirplus = true,
+                "--fold-case" => options.folds_case = true,
                 "--over" => options.over = Some(arguments.next().ok_or("--over wants a directory")?.into()),
                 _ => {
                     let value = arguments.next().and_then(|value| value.into_string().ok());
@@ -184,7 +189,11 @@ impl Options {
         for fault in &self.faults {
             add("--fail", fault);
         }
-        let flags = [("--unknown-types", self.has_unknown_types), ("--readdirplus", self.has_readdirplus)];
+        let flags = [
+            ("--unknown-types", self.has_unknown_types),
+            ("--readdirplus", self.has_readdirplus),
+            ("--fold-case", self.folds_case),
+        ];
         let set = flags.iter().filter(|(_, is_set)| *is_set);
         arguments.extend(set.map(|(name, _)| OsString::from(name)));
         arguments
@@ -208,7 +217,7 @@ mod tests {
         assert_eq!((options.directories, options.depth, options.files), (2, 3, 4));
         assert_eq!((options.flat, options.faults.len(), options.threads), (Some(6), 2, 9));
         assert_eq!(Options::parse(options.arguments()), Ok(options));
-        let plus = parse("--readdirplus /m --over /d").unwrap();
+        let plus = parse("--readdirplus /m --over /d --fold-case").unwrap();
         assert_eq!(plus.over.as_deref(), Some(std::path::Path::new("/d")));
         assert_eq!(Options::parse(plus.arguments()), Ok(plus));
     }

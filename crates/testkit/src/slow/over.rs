@@ -4,9 +4,10 @@
 mod requests;
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ use super::service::{Gate, told_before_error};
 pub(super) struct Over {
     gate: Gate,
     nodes: Nodes,
+    folds_case: bool,
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
 }
@@ -54,9 +56,9 @@ struct Entry {
 }
 
 impl Over {
-    pub(super) fn new(directory: &Path, gate: Gate) -> io::Result<Self> {
+    pub(super) fn new(directory: &Path, folds_case: bool, gate: Gate) -> io::Result<Self> {
         let (open, next) = (Mutex::default(), AtomicU64::new(1));
-        Ok(Self { gate, nodes: Nodes::new(directory)?, open, next })
+        Ok(Self { gate, nodes: Nodes::new(directory)?, folds_case, open, next })
     }
 
     /// Lets a request on an entry, or on a name in it, pass: what happens to its bytes, or that it fails.
@@ -118,6 +120,14 @@ impl Over {
                 rustix::fs::futimens(&file, &times_of(&stat))
             }
         }
+    }
+
+    /// How a name is spelled in a directory, if case does not count there.
+    fn spelled(&self, parent: INodeNo, name: &OsStr) -> OsString {
+        let listing = if self.folds_case { self.list(parent, Ok(None)).ok() } else { None };
+        let mut entries = listing.into_iter().flat_map(|listing| listing.entries);
+        let found = entries.find(|entry| entry.name.eq_ignore_ascii_case(name.as_bytes()));
+        found.map_or_else(|| name.to_owned(), |entry| OsString::from_vec(entry.name))
     }
 
     /// Opens what an entry is now, once more.

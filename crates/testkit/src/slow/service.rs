@@ -48,7 +48,9 @@ impl Service {
         };
         let mountpoint = std::path::absolute(&options.mountpoint)?;
         let session = match &options.over {
-            Some(directory) => mount(Over::new(directory, gate)?, &mountpoint, options)?.spawn()?,
+            Some(directory) => {
+                mount(Over::new(directory, options.folds_case, gate)?, &mountpoint, options)?.spawn()?
+            }
             None => {
                 let device = Arc::new(OnceLock::new());
                 let session = mount(Server::new(options, gate, &device)?, &mountpoint, options)?;

@@ -76,6 +76,7 @@ impl Filesystem for Over {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = &*self.spelled(parent, name);
         let passed = self.pass(request, Operation::Lookup, parent, Some(name), 0);
         entry(reply, passed.and_then(|_| self.nodes.find(parent, name)));
     }
@@ -158,6 +159,7 @@ impl Filesystem for Over {
         reply: ReplyEntry,
     ) {
         let (kind, rights) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode));
+        let name = &*self.spelled(parent, name);
         let made = self.make(request, Operation::Mknod, parent, name, |directory| {
             rustix::fs::mknodat(directory, name, kind, rights, device.into())
         });
@@ -174,6 +176,7 @@ impl Filesystem for Over {
         reply: ReplyEntry,
     ) {
         let rights = Mode::from_raw_mode(mode);
+        let name = &*self.spelled(parent, name);
         let made = self.make(request, Operation::Mkdir, parent, name, |directory| {
             rustix::fs::mkdirat(directory, name, rights)
         });
@@ -181,18 +184,21 @@ impl Filesystem for Over {
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = &*self.spelled(parent, name);
         let passed = self.pass(request, Operation::Unlink, parent, Some(name), 0);
         let directory = passed.and_then(|_| self.nodes.get(parent));
         empty(reply, directory.and_then(|at| rustix::fs::unlinkat(&at, name, AtFlags::empty())));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = &*self.spelled(parent, name);
         let passed = self.pass(request, Operation::Rmdir, parent, Some(name), 0);
         let directory = passed.and_then(|_| self.nodes.get(parent));
         empty(reply, directory.and_then(|at| rustix::fs::unlinkat(&at, name, AtFlags::REMOVEDIR)));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let name = &*self.spelled(parent, name);
         let made = self.make(request, Operation::Symlink, parent, name, |directory| {
             rustix::fs::symlinkat(target, directory, name)
         });
@@ -209,6 +215,7 @@ impl Filesystem for Over {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let (name, new_name) = (&*self.spelled(parent, name), &*self.spelled(new_parent, new_name));
         let rename = || {
             self.pass(request, Operation::Rename, new_parent, Some(new_name), 0)?;
             let (from, to) = (self.nodes.get(parent)?, self.nodes.get(new_parent)?);
@@ -224,6 +231,7 @@ impl Filesystem for Over {
     }
 
     fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = &*self.spelled(parent, name);
         let link = || {
             self.pass(request, Operation::Link, parent, Some(name), 0)?;
             let path = Nodes::path_to(&*self.nodes.get(inode)?);
@@ -253,6 +261,7 @@ impl Filesystem for Over {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let name = &*self.spelled(parent, name);
         let create = || {
             self.pass(request, Operation::Create, parent, Some(name), 0)?;
             let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::DIRECT;

@@ -1,0 +1,126 @@
+//! Rows 21, 27 and 29: mounts within what is copied, directories that are shared, two copies at once.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use atta_ops::copy::Options;
+use atta_ops::walk;
+use atta_testkit::lock::Lock;
+use atta_testkit::mounts::Mount;
+use atta_testkit::scratch::Scratch;
+use atta_testkit::skip;
+
+use crate::copying::{assert_same, copy, threads, try_copy};
+use crate::served::whole_or_hidden;
+
+#[test]
+fn row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied() {
+    let test = "row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("mounts").unwrap();
+    let (source, other) = (scratch.join("source"), scratch.join("other"));
+    for directory in [source.join("tmpfs"), source.join("bound"), other.clone(), scratch.join("kept")] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    let Some(tmpfs) = skip::unless_available(test, Mount::tmpfs(&source.join("tmpfs"), 1 << 20)) else {
+        return;
+    };
+    fs::write(source.join("file"), "file").unwrap();
+    fs::write(tmpfs.path().join("on-tmpfs"), "on tmpfs").unwrap();
+    copy(&[&source], &scratch.join("all"), &threads(2));
+    assert_same(&source, &scratch.join("all"));
+    let one = walk::Options { one_file_system: true, ..threads(2).walk };
+    copy(&[&source], &scratch.join("one"), &Options { walk: one, ..Options::default() });
+    assert_eq!(fs::read_dir(scratch.join("one/tmpfs")).unwrap().count(), 0);
+    assert_eq!(fs::read(scratch.join("one/file")).unwrap(), b"file");
+    // TARGET is seen once more below SOURCE, by a mount that no path tells of: it is left out, and told.
+    let bound = Mount::bind(&other, &source.join("bound")).unwrap();
+    let (_, failures) = try_copy(&[&source], &other, &threads(2)).unwrap();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].1.ends_with("bound"), "{failures:?}");
+    assert_eq!(fs::read(other.join("source/file")).unwrap(), b"file");
+    assert!(!other.join("source/bound/source").exists());
+    drop((bound, tmpfs));
+}
+
+#[test]
+fn row_27_files_of_others_in_a_sticky_directory_are_replaced_and_never_opened() {
+    let test = "row_27_files_of_others_in_a_sticky_directory_are_replaced_and_never_opened";
+    let protected = fs::read_to_string("/proc/sys/fs/protected_regular").unwrap_or_default();
+    if !skip::is_root() || protected.trim() == "0" {
+        return skip::skipped(test, "it needs root, and fs.protected_regular");
+    }
+    let scratch = Scratch::new("sticky").unwrap();
+    let (source, target) = (scratch.join("source"), scratch.join("target"));
+    for directory in [&source, &target] {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("file"), directory.as_os_str().len().to_string()).unwrap();
+    }
+    std::os::unix::fs::chown(target.join("file"), Some(65534), Some(65534)).unwrap();
+    std::os::unix::fs::chown(&target, Some(1), Some(1)).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o1777)).unwrap();
+    copy(&[&source.join("file")], &target, &threads(1));
+    assert_same(&source.join("file"), &target.join("file"));
+}
+
+#[test]
+fn row_29_two_copies_at_once_leave_whole_files_of_either() {
+    let scratch = Scratch::new("two").unwrap();
+    let (one, other, target) = (scratch.join("one"), scratch.join("other"), scratch.join("target"));
+    for (source, letter) in [(&one, b'1'), (&other, b'2')] {
+        for directory in 0..10 {
+            let directory = source.join(directory.to_string());
+            fs::create_dir_all(&directory).unwrap();
+            for file in 0..40 {
+                fs::write(directory.join(file.to_string()), vec![letter; 50_000]).unwrap();
+            }
+        }
+        fs::write(source.join("large"), vec![letter; 5 << 20]).unwrap();
+    }
+    fs::create_dir(&target).unwrap();
+    for round in 0..3 {
+        let (first, second) = std::thread::scope(|scope| {
+            let copy = |source: &std::path::Path| {
+                let options = Options { chunk: Some(1 << 20), ..threads(2) };
+                try_copy(&[&source.join(".")], &target, &options).unwrap().1
+            };
+            let (one, other) = (one.clone(), other.clone());
+            let first = scope.spawn(move || copy(&one));
+            let second = scope.spawn(move || copy(&other));
+            (first.join().unwrap(), second.join().unwrap())
+        });
+        // Who comes second with a new directory is told that it is there; nothing is mixed, and nothing is silent.
+        for entry in 0..10 {
+            let directory = target.join(entry.to_string());
+            let told =
+                first.iter().chain(&second).filter(|(_, path, _)| path.ends_with(entry.to_string())).count();
+            let found = fs::read_dir(&directory).unwrap().count();
+            assert!(found == 40 || told > 0, "{round}: {found} files in {entry}: {first:?} {second:?}");
+        }
+        for file in files(&target) {
+            let content = fs::read(&file).unwrap();
+            let is_whole = [5 << 20, 50_000].contains(&content.len());
+            assert!(is_whole && content.iter().all(|byte| *byte == content[0]), "{}", file.display());
+        }
+        if round == 1 {
+            fs::remove_dir_all(&target).unwrap();
+            fs::create_dir(&target).unwrap();
+        }
+    }
+    copy(&[&one.join(".")], &target, &threads(2));
+    assert_eq!(whole_or_hidden(&one, &target), 401);
+}
+
+/// All files with names of their own.
+fn files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".atta.")) {
+            true => {}
+            false if path.is_dir() => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
