@@ -265,7 +265,8 @@ impl Options {
 
     fn sets(&self) -> Vec<Name> {
         let wanted = |name: &&Name| self.set.is_empty() || self.set.contains(name);
-        Name::value_variants().iter().filter(wanted).copied().collect()
+        let is_taken = |name: &&Name| self.cases().iter().any(|which| which.takes(**name));
+        Name::value_variants().iter().filter(wanted).filter(is_taken).copied().collect()
     }
 
     /// Whether a set is copied there: a file system that is made for each takes most of a quick run's time.
@@ -361,6 +362,7 @@ mod tests {
         assert_eq!(parsed(&[]).grounds(target), [shm, image(Kind::Ext4), image(Kind::Xfs)]);
         assert_eq!(parsed(&["--image", "xfs"]).grounds(target), [image(Kind::Xfs)]);
         assert_eq!(parsed(&["--set", "fcp3", "--set", "small"]).sets(), [Name::Small, Name::Fcp3]);
+        assert_eq!(parsed(&["--only", "one-large"]).sets(), [Name::OneLarge]);
         assert_eq!(parsed(&["--peer", "xcp=/a=b"]).peer, [("xcp".to_owned(), PathBuf::from("/a=b"))]);
         assert!(Line::try_parse_from(["copy", "--peer", "xcp"]).is_err());
         assert_eq!((parsed(&["--quick"]).rounds(), parsed(&["--quick"]).scale()), (1, 0.02));

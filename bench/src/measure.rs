@@ -66,7 +66,7 @@ pub(crate) fn measure(launcher: &Path, command: &[OsString], synced: Option<&Pat
         .output()
         .map_err(|error| format!("starting the launcher: {error}"))?;
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let complaint = complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("(no message)");
+    let complaint = reason(&complaint).unwrap_or("(no message)");
     let Ok(Ending { run, code }) = serde_json::from_slice(&output.stdout) else {
         return Err(complaint.to_owned());
     };
@@ -75,6 +75,13 @@ pub(crate) fn measure(launcher: &Path, command: &[OsString], synced: Option<&Pat
         Some(code) => Err(format!("exit code {code}: {complaint}")),
         None => Err(format!("ended by a signal: {complaint}")),
     }
+}
+
+/// The last line of what a program wrote that is neither empty nor advice.
+fn reason(complaint: &str) -> Option<&str> {
+    let advice = ["hint:", "tip:", "Usage:", "For more information"];
+    let is_advice = |line: &&str| line.is_empty() || advice.iter().any(|start| line.starts_with(start));
+    complaint.lines().map(str::trim).rfind(|line| !is_advice(line))
 }
 
 /// The launcher's whole life: runs `command` and writes one line about it to the standard output.
@@ -138,6 +145,14 @@ mod tests {
         let synced = launched(&words(&[SYNC, "/proc", "true"])).unwrap();
         assert_eq!(serde_json::from_str::<Ending>(&synced).unwrap().code, Some(0));
         assert!(launched(&words(&[SYNC, "/nowhere/directory", "true"])).is_err());
+    }
+
+    #[test]
+    fn a_reason_is_no_advice() {
+        let clap = "error: unexpected argument '--x' found\n\n  tip: '--y'\n\nUsage: a [B]\n\nFor more information, try '--help'.\n";
+        assert_eq!(reason(clap), Some("error: unexpected argument '--x' found"));
+        assert_eq!(reason("first\nlast\n\nhint: do without\n"), Some("last"));
+        assert_eq!(reason("\n"), None);
     }
 
     #[test]
