@@ -21,19 +21,19 @@
 //!
 //! What it does not do: it prints nothing, and does not go on where another run was ended.
 
-mod attributes;
-mod data;
-mod file;
-mod handler;
-mod large;
+pub(crate) mod attributes;
+pub(crate) mod data;
+pub(crate) mod file;
+pub(crate) mod handler;
+pub(crate) mod large;
 mod links;
 mod mirror;
 mod names;
 mod publish;
 mod roots;
-mod special;
+pub(crate) mod special;
 mod totals;
-mod trouble;
+pub(crate) mod trouble;
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
@@ -85,9 +85,7 @@ pub struct Options<'a> {
 impl Options<'_> {
     /// Whether an extended attribute is copied.
     fn wants_extended(&self, name: &CStr) -> bool {
-        let name = name.to_bytes();
-        let is_root = rustix::process::geteuid().is_root();
-        !name.starts_with(b"lustre.") && (is_root || !name.starts_with(b"trusted."))
+        attributes::is_copied(name)
     }
 }
 

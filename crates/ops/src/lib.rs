@@ -1,4 +1,4 @@
-//! What a user asks for, written as task handlers on the runtime's pool: walk a tree, copy one, generate one.
+//! What a user asks for, written as task handlers on the runtime's pool: walk a tree, copy one, compare two, generate one.
 //!
 //! Each operation is a library of its own: it prints nothing, parses no arguments and handles no signals. What it
 //! finds goes to a callback; what fails on one entry is data for the report and never stops the run.
@@ -6,4 +6,5 @@
 pub mod copy;
 pub mod digest;
 pub mod generate;
+pub mod verify;
 pub mod walk;

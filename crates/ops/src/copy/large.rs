@@ -28,7 +28,7 @@ use crate::walk::kernel::retry;
 use crate::walk::visit::{Here, Tasks};
 
 /// The smallest chunk: some milliseconds of work.
-const CHUNK_LEAST: u64 = 8 << 20;
+pub(crate) const CHUNK_LEAST: u64 = 8 << 20;
 const CHUNK_MOST: u64 = 1 << 30;
 // There are never more than 2^20 chunks.
 /// So many chunks of a file for each thread, about, so that all end at the same time.
@@ -90,11 +90,7 @@ impl Copying<'_> {
 
     /// Bytes in a chunk of a file: a power of two.
     fn chunk_of(&self, bytes: u64) -> u64 {
-        let threads = self.options.walk.threads.max(self.options.walk.cores) as u64;
-        let auto = (bytes / (CHUNKS_PER_THREAD * threads.max(1))).next_power_of_two();
-        let chunk = self.options.chunk.unwrap_or(auto.clamp(CHUNK_LEAST, CHUNK_MOST));
-        // A file may have any size, and hardly any bytes.
-        chunk.max((bytes >> 20).next_power_of_two())
+        chunk_of(bytes, self.options.walk.threads.max(self.options.walk.cores), self.options.chunk)
     }
 
     /// Leaves a large file to whoever has nothing else to do.
@@ -343,7 +339,16 @@ impl Large {
     }
 }
 
-fn push(here: Option<Here<'_>>, task: Vec<u8>, tasks: &mut Tasks) {
+/// Bytes in a chunk of a file that so many threads work on: a power of two; by the file's size, unless some number is wanted.
+pub(crate) fn chunk_of(bytes: u64, threads: usize, wanted: Option<u64>) -> u64 {
+    let auto = (bytes / (CHUNKS_PER_THREAD * threads.max(1) as u64)).next_power_of_two();
+    let chunk = wanted.unwrap_or(auto.clamp(CHUNK_LEAST, CHUNK_MOST));
+    // A file may have any size, and hardly any bytes.
+    chunk.max((bytes >> 20).next_power_of_two())
+}
+
+/// Gives a task back, for the directory at hand if there is one.
+pub(crate) fn push(here: Option<Here<'_>>, task: Vec<u8>, tasks: &mut Tasks) {
     match here {
         Some(here) => tasks.push_in(here.directory, task),
         None => tasks.push(task),
