@@ -2,6 +2,7 @@
 //! with as many rows as it likes and writes it.
 
 mod csv;
+mod difference;
 mod failure;
 mod ndjson;
 mod text;
@@ -10,6 +11,8 @@ use atta_entry::{Entry, escape_into};
 
 use crate::Columns;
 
+pub(crate) use difference::values;
+pub use difference::{difference_row, difference_text};
 pub use failure::failure_row;
 
 /// How a row looks.
