@@ -3,28 +3,23 @@
 mod arguments;
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
 
 use atta_entry::Failure;
 use atta_ops::copy::{self, NotKept, Options, Outcome, Progress, Watch};
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-pub(crate) use arguments::CopyArguments;
 use arguments::DigestKind;
+pub(crate) use arguments::{Chunk, CopyArguments, parse_chunk};
 
 use crate::file::print;
+use crate::progress::Display;
 use crate::signals::Signals;
-use crate::size::{binary, grouped};
-use crate::walk::{Failures, ProgressWhen, Refused, bar, compile, spill_directory};
+use crate::size::{binary, counted, grouped};
+use crate::walk::{Failures, Refused, compile, spill_directory};
 use crate::{complain, exit};
-
-/// Between two lines where there is no terminal.
-const PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals) -> u8 {
@@ -80,12 +75,12 @@ impl<'a> Run<'a> {
         let options = Options { walk, fsync: arguments.fsync.into(), digest, chunk: arguments.chunk.bytes() };
         let paths: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let Some((target, sources)) = paths.split_last() else { return exit::USAGE };
-        let mut display = Display::new(arguments);
+        let mut display = Display::new(arguments.progress, arguments.quiet);
         let outcome = copy::run(sources, target, &options, &Told(&failures), |progress| {
             if signals.code().is_some() {
                 stop.set();
             }
-            display.tick(progress);
+            display.tick(progress.walk.elapsed, || line(progress));
         });
         display.clear();
         match outcome {
@@ -134,14 +129,14 @@ fn words(outcome: &Outcome, was_interrupted: bool) -> String {
         (totals.hard_links, "hard link", "hard links"),
         (totals.specials, "special file", "special files"),
     ];
-    let counted = kinds.iter().filter(|(count, ..)| *count > 0);
-    let counted = counted.map(|(count, one, many)| counted_word(*count, one, many));
-    let counted = counted.collect::<Vec<_>>().join(", ");
-    let counted = if counted.is_empty() { "nothing".to_owned() } else { counted };
+    let words = kinds.iter().filter(|(count, ..)| *count > 0);
+    let words = words.map(|(count, one, many)| counted(*count, one, many));
+    let words = words.collect::<Vec<_>>().join(", ");
+    let words = if words.is_empty() { "nothing".to_owned() } else { words };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and rounded")]
     let rate = (totals.bytes as f64 / seconds.max(1e-9)) as u64;
     let (bytes, rate) = (binary(totals.bytes), binary(rate));
-    let _ = writeln!(text, "{counted} copied, {bytes} in {seconds:.2} s ({rate}/s)");
+    let _ = writeln!(text, "{words} copied, {bytes} in {seconds:.2} s ({rate}/s)");
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
     }
@@ -149,13 +144,9 @@ fn words(outcome: &Outcome, was_interrupted: bool) -> String {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
     }
     if totals.failed() > 0 {
-        let _ = writeln!(text, "not copied: {}", counted_word(totals.failed(), "entry", "entries"));
+        let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
     }
     text
-}
-
-fn counted_word(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
 /// What the target does not have, and how often.
@@ -197,44 +188,6 @@ fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
         "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
         "threads": outcome.threads.len(),
     })
-}
-
-/// Shows how it goes.
-struct Display {
-    bar: Option<ProgressBar>,
-    lines: bool,
-    next: Duration,
-}
-
-impl Display {
-    fn new(arguments: &CopyArguments) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let (shown, lines) = match arguments.progress {
-            ProgressWhen::Auto => (terminal && !arguments.quiet, false),
-            ProgressWhen::Always => (terminal, !terminal),
-            ProgressWhen::Never => (false, false),
-        };
-        Self { bar: shown.then(bar), lines, next: PERIOD }
-    }
-
-    fn tick(&mut self, progress: &Progress) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(line(progress));
-            bar.tick();
-        }
-        let elapsed = progress.walk.elapsed;
-        if self.lines && elapsed >= self.next {
-            self.next = elapsed + PERIOD;
-            // Nothing can be said of an error of standard error.
-            let _ = writeln!(std::io::stderr(), "{}", line(progress));
-        }
-    }
-
-    fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 fn line(progress: &Progress) -> String {

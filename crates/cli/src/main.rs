@@ -5,11 +5,13 @@ mod fatal;
 mod figures;
 mod file;
 mod generate;
+mod progress;
 mod schedule;
 mod signals;
 mod simulate;
 mod size;
 mod threads;
+mod verify;
 mod walk;
 
 use std::process::ExitCode;
@@ -17,7 +19,7 @@ use std::process::ExitCode;
 use atta_mpi_loader::Launcher;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Walks and copies file trees of millions to billions of files.
+/// Walks, copies and compares file trees of millions to billions of files.
 #[derive(Debug, Parser)]
 #[command(name = "atta", version, max_term_width = 100)]
 #[command(
@@ -35,6 +37,8 @@ enum Command {
     Walk(Box<walk::WalkArguments>),
     /// Copy file trees
     Copy(Box<copy::CopyArguments>),
+    /// Compare two file trees
+    Verify(Box<verify::VerifyArguments>),
     /// Make a reproducible random tree
     Generate(generate::GenerateArgs),
     /// Simulate how ranks share a walk, on a virtual clock
@@ -45,6 +49,8 @@ enum Command {
 pub(crate) mod exit {
     /// All done.
     pub(crate) const DONE: u8 = 0;
+    /// Done, and what was compared differs.
+    pub(crate) const DIFFERENT: u8 = 1;
     /// Wrong usage.
     pub(crate) const USAGE: u8 = 2;
     /// Done, but some entries failed.
@@ -87,6 +93,17 @@ fn main() -> ExitCode {
                 copy.take_rules(matches);
             }
             copy::run(&copy, &signals)
+        }
+        Command::Verify(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun; it takes all cores of one host";
+            once(launcher.as_ref(), || complain("atta verify runs on one rank", Some(hint)));
+            exit::USAGE
+        }
+        Command::Verify(mut verify) => {
+            if let Some(matches) = matches.subcommand_matches("verify") {
+                verify.take_rules(matches);
+            }
+            verify::run(&verify, &signals)
         }
         Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";

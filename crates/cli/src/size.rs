@@ -82,6 +82,11 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
+/// `1 file`, `1,234 files`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
 /// Bytes as `1.2 GiB`.
 pub(crate) fn binary(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -57,7 +57,7 @@ impl Refused {
         Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
     }
 
-    fn fatal(what: String) -> Self {
+    pub(crate) fn fatal(what: String) -> Self {
         Self { code: exit::FATAL, what, hint: None }
     }
 

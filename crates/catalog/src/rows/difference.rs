@@ -57,8 +57,11 @@ fn detail_text(detail: &Detail, out: &mut Vec<u8>) {
     }
 }
 
+/// Two values of a field: the source's and the target's.
+type Values<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
 /// The values of a field on both sides, as text, but for targets of links, which are bytes; none for a field that has no such two.
-pub(crate) fn values(detail: &Detail) -> Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+pub(crate) fn values(detail: &Detail) -> Option<Values<'_>> {
     let text = |one: String, other: String| Some((one.into_bytes().into(), other.into_bytes().into()));
     match detail {
         Detail::Type(one, other) => Some((one.name().as_bytes().into(), other.name().as_bytes().into())),
@@ -114,7 +117,7 @@ fn fields(details: &[Detail], out: &mut Vec<u8>) {
         out.extend_from_slice(b"\":");
         match detail {
             Detail::Xattrs(names) => {
-                list(names, |name, out| bytes_field("\"name\":", key!("name_raw"), name, out), out)
+                list(names, |name, out| bytes_field("\"name\":", key!("name_raw"), name, out), out);
             }
             Detail::Links(..) => {
                 let all: Vec<_> = details.iter().filter(|detail| detail.field() == field).collect();

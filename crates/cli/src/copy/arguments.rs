@@ -149,7 +149,7 @@ impl Chunk {
     }
 }
 
-fn parse_chunk(text: &str) -> Result<Chunk, String> {
+pub(crate) fn parse_chunk(text: &str) -> Result<Chunk, String> {
     if text == "auto" {
         return Ok(Chunk::Auto);
     }

@@ -15,7 +15,7 @@ use super::ranks::RankReport;
 use crate::complain;
 use crate::fatal::Fatal;
 use crate::file;
-use crate::size::{binary, grouped};
+use crate::size::{binary, counted, grouped};
 
 /// What there is to say of a walk.
 pub(crate) struct Report<'a> {
@@ -252,10 +252,6 @@ fn plural(kind: Kind) -> &'static str {
         Kind::BlockDevice => "block devices",
         Kind::Unknown => "unknown",
     }
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
 fn per_second(count: u64, elapsed: Duration) -> u64 {

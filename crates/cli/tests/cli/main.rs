@@ -25,3 +25,4 @@ mod snapshots;
 mod starts;
 mod terminal;
 mod tuning;
+mod verify;
