@@ -7,6 +7,9 @@
 //!   Failure ──> failure_row ─────> _errors.ndjson      ├─ Catalog: one directory, there as a whole or not at all
 //!               Manifest ────────> _manifest.json      ┘
 //!
+//!   Difference ─┬─> difference_row, difference_text ──> stdout
+//!               └─> DifferenceTable ──> one Parquet file
+//!
 //!   _errors.ndjson, find -print0 ──> ListReader ──> Listed
 //! ```
 //!
@@ -17,6 +20,7 @@
 
 mod calendar;
 mod columns;
+mod differences;
 mod digests;
 mod directory;
 mod error;
@@ -28,10 +32,11 @@ mod shard;
 
 pub use calendar::timestamp_into;
 pub use columns::{Columns, SCHEMA_VERSION};
+pub use differences::DifferenceTable;
 pub use digests::{CatalogDigests, DigestLines, Digested, digest_line};
 pub use directory::{Catalog, ERRORS_FILE, MANIFEST_FILE, shard_name};
 pub use error::{Error, Result};
 pub use list::{ListReader, Listed, PATH_BYTES_MAX, ROW_BYTES_MAX};
 pub use manifest::{ErrorTotals, Manifest, RootName, ShardRecord};
-pub use rows::{Format, RowWriter, difference_row, failure_row, header};
+pub use rows::{Format, RowWriter, difference_row, difference_text, failure_row, header};
 pub use shard::{ROW_GROUP_BYTES, Shard, ShardSummary};

@@ -11,7 +11,8 @@ use atta_entry::{Entry, escape_into};
 
 use crate::Columns;
 
-pub use difference::difference_row;
+pub(crate) use difference::values;
+pub use difference::{difference_row, difference_text};
 pub use failure::failure_row;
 
 /// How a row looks.

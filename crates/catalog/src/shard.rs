@@ -31,8 +31,8 @@
 //! Row groups of 1, 2, 4, 8 and 16 MiB took 312, 280, 264, 271 and 266 ns a row: below 4 MiB the fixed cost of a
 //! column chunk shows, above it there is nothing more to gain.
 
-mod row_group;
-mod schema;
+pub(crate) mod row_group;
+pub(crate) mod schema;
 
 use std::fs::File;
 use std::io::Write;

@@ -15,6 +15,7 @@ mod simulate;
 mod size;
 mod sum;
 mod threads;
+mod verify;
 mod walk;
 
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 use atta_mpi_loader::Launcher;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Walks, copies and checks file trees of millions to billions of files.
+/// Walks, copies, compares and checks file trees of millions to billions of files.
 #[derive(Debug, Parser)]
 #[command(name = "atta", version, max_term_width = 100)]
 #[command(
@@ -42,6 +43,8 @@ enum Command {
     Copy(Box<copy::CopyArguments>),
     /// Print digests of files, check them, sign whole trees
     Sum(Box<sum::SumArguments>),
+    /// Compare two file trees
+    Verify(Box<verify::VerifyArguments>),
     /// Make a reproducible random tree
     Generate(generate::GenerateArgs),
     /// Simulate how ranks share a walk, on a virtual clock
@@ -102,6 +105,17 @@ fn main() -> ExitCode {
                 sum.visit.take_rules(matches);
             }
             sum::run(&sum, &signals)
+        }
+        Command::Verify(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun; it takes all cores of one host";
+            once(launcher.as_ref(), || complain("atta verify runs on one rank", Some(hint)));
+            exit::USAGE
+        }
+        Command::Verify(mut verify) => {
+            if let Some(matches) = matches.subcommand_matches("verify") {
+                verify.visit.take_rules(matches);
+            }
+            verify::run(&verify, &signals)
         }
         Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";

@@ -20,6 +20,8 @@ pub enum Operation {
     FollowLink,
     /// Reading a file from its beginning to its end while nobody changes it.
     ReadUnchanged,
+    /// Comparing an entry with another one while nobody changes either.
+    CompareUnchanged,
     /// A task that the caller's own operation gave.
     Custom(&'static str),
 }
@@ -35,6 +37,7 @@ impl Operation {
             Self::ReadLink => "read link",
             Self::FollowLink => "follow link",
             Self::ReadUnchanged => "copy",
+            Self::CompareUnchanged => "compare",
             Self::Custom(name) => name,
         }
     }
@@ -97,7 +100,7 @@ impl Failure<'_> {
     pub const fn class(&self) -> Class {
         match self.operation {
             Operation::FollowLink => Class::Link,
-            Operation::ReadUnchanged => Class::Changed,
+            Operation::ReadUnchanged | Operation::CompareUnchanged => Class::Changed,
             _ => self.errno.class(),
         }
     }
@@ -111,6 +114,7 @@ impl Failure<'_> {
             (Operation::FollowLink, Errno::XDEV) => "it leads out of the tree",
             (Operation::FollowLink, Errno::LOOP) => "it leads back to a directory above it, or in a loop",
             (Operation::ReadUnchanged, _) => "it changed each time it was read",
+            (Operation::CompareUnchanged, _) => "it changed each time it was compared",
             (_, errno) => errno.message(),
         }
     }

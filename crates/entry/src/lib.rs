@@ -1,4 +1,5 @@
-//! What a record of a file tree is: the bytes of a path, a kind, metadata, and the error of one entry.
+//! What a record of a file tree is: the bytes of a path, a kind, metadata, the error of one entry, and
+//! how two of them differ.
 //!
 //! This crate is the vocabulary that every other crate shares. It does no I/O and knows no system call: whoever
 //! lists a directory fills an [`Entry`] in, whoever wants to know reads it.
@@ -6,6 +7,7 @@
 //! Paths are bytes everywhere. Nothing here assumes that a name is UTF-8; [`escape`] makes a name harmless for a
 //! terminal or a log, and says so by its form.
 
+mod difference;
 mod entry;
 mod errno;
 mod escape;
@@ -13,6 +15,7 @@ mod failure;
 mod kind;
 mod metadata;
 
+pub use difference::{Change, Detail, Difference, Field, Side};
 pub use entry::Entry;
 pub use errno::Errno;
 pub use escape::{escape, escape_into, needs_escape};

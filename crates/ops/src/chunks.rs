@@ -83,7 +83,7 @@ impl<'a> LargeTask<'a> {
     }
 
     /// As bytes.
-    fn to_bytes(self) -> Vec<u8> {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
         match self {
             Self::Plan { name, is_again } => [&[PLAN, u8::from(is_again)], name].concat(),
             Self::Chunk { file, index } => [&[CHUNK][..], &file.to_le_bytes(), &index.to_le_bytes()].concat(),
@@ -146,24 +146,23 @@ impl<L> UnderWay<L> {
     }
 }
 
-/// The chunks of one file, and what they came to.
+/// The chunks of one file, what they came to, and what trouble there was.
 #[derive(Debug)]
-pub(crate) struct Chunks {
+pub(crate) struct Chunks<T = Trouble> {
     bytes: u64,
     chunk: u64,
     /// Those that are not done.
     left: AtomicU64,
-    trouble: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<T>>,
+    /// Empty until there is one.
     values: Mutex<Vec<Option<PieceValue>>>,
 }
 
-impl Chunks {
+impl<T: Copy> Chunks<T> {
     /// Of a file of so many bytes, more than a chunk.
     pub(crate) fn new(bytes: u64, chunk: u64) -> Self {
-        let chunks = bytes.div_ceil(chunk).max(1);
-        let values = vec![None; usize::try_from(chunks).unwrap_or(usize::MAX)];
-        let left = AtomicU64::new(chunks);
-        Self { bytes, chunk, left, trouble: Mutex::default(), values: Mutex::new(values) }
+        let left = AtomicU64::new(bytes.div_ceil(chunk).max(1));
+        Self { bytes, chunk, left, trouble: Mutex::new(None), values: Mutex::default() }
     }
 
     /// How many there are.
@@ -178,7 +177,7 @@ impl Chunks {
     }
 
     /// Does one, unless another one failed. Whether it was the last.
-    pub(crate) fn run(&self, chunk: impl FnOnce() -> Result<(), Trouble>) -> bool {
+    pub(crate) fn run(&self, chunk: impl FnOnce() -> Result<(), T>) -> bool {
         if self.trouble().is_none()
             && let Err(trouble) = chunk()
         {
@@ -188,17 +187,18 @@ impl Chunks {
     }
 
     /// Takes in what came of one that was done elsewhere. Whether it was the last.
-    pub(crate) fn end(&self, index: u64, came: Result<Option<PieceValue>, Trouble>) -> bool {
+    pub(crate) fn end(&self, index: u64, came: Result<Option<PieceValue>, T>) -> bool {
         self.run(|| came.map(|value| self.set_value(index, value)))
     }
 
     /// The first that there was.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    pub(crate) fn trouble(&self) -> Option<T> {
         *lock(&self.trouble)
     }
 
     pub(crate) fn set_value(&self, index: u64, value: Option<PieceValue>) {
         let mut values = lock(&self.values);
+        values.resize(usize::try_from(self.count()).unwrap_or(usize::MAX), None);
         if let Some(place) = usize::try_from(index).ok().and_then(|index| values.get_mut(index)) {
             *place = value;
         }
@@ -246,7 +246,7 @@ mod tests {
         assert!(!cut.is_large(16 << 20 >> 1) && cut.is_large(16 << 20));
         for bytes in [16 << 20, (1 << 40) + 1, 8 << 40, i64::MAX as u64] {
             let chunk = cut.chunk_of(bytes);
-            let chunks = Chunks::new(bytes.min(1 << 30), chunk);
+            let chunks: Chunks = Chunks::new(bytes.min(1 << 30), chunk);
             assert!(chunk.is_power_of_two() && bytes.div_ceil(chunk) <= 1 << 20, "{bytes}");
             assert_eq!(chunks.range(chunks.count() - 1).end, bytes.min(1 << 30));
         }

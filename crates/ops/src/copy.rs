@@ -21,7 +21,7 @@
 //!
 //! What it does not do: it prints nothing, and does not go on where another run was ended.
 
-mod attributes;
+pub(crate) mod attributes;
 pub(crate) mod data;
 mod ending;
 pub(crate) mod file;
@@ -34,7 +34,7 @@ mod patience;
 mod publish;
 mod reread;
 mod roots;
-mod special;
+pub(crate) mod special;
 mod totals;
 pub(crate) mod trouble;
 
@@ -92,9 +92,7 @@ pub struct Options<'a> {
 impl Options<'_> {
     /// Whether an extended attribute is copied.
     fn wants_extended(&self, name: &CStr) -> bool {
-        let name = name.to_bytes();
-        let is_root = rustix::process::geteuid().is_root();
-        !name.starts_with(b"lustre.") && (is_root || !name.starts_with(b"trusted."))
+        attributes::is_copied(name)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a user asks for, written as task handlers on the runtime's pool: walk a tree, copy one,
-//! sum one up, generate one.
+//! What a user asks for, written as task handlers on the runtime's pool: walk a tree, copy one, compare two, sum one up, generate
+//! one.
 //!
 //! Each operation is a library of its own: it prints nothing, parses no arguments and handles no signals. What it
 //! finds goes to a callback; what fails on one entry is data for the report and never stops the run.
@@ -10,4 +10,5 @@ pub mod digest;
 pub mod generate;
 pub mod sorted;
 pub mod sum;
+pub mod verify;
 pub mod walk;

@@ -58,7 +58,7 @@ struct TimeColumn {
 
 /// Byte strings in one buffer. `levels` has a row each and stays empty in a column that knows no null.
 #[derive(Default)]
-struct ByteColumn {
+pub(crate) struct ByteColumn {
     data: Vec<u8>,
     ends: Vec<usize>,
     levels: Vec<i16>,
@@ -137,18 +137,7 @@ impl RowGroup {
     }
 
     fn push_target(&mut self, target: Option<&[u8]>) {
-        let Some(target) = target else {
-            self.target.push_null();
-            self.target_raw.push_null();
-            return;
-        };
-        let lossy = lossy_into(target, &mut self.target.data);
-        self.target.end();
-        if lossy {
-            self.target_raw.push(target);
-        } else {
-            self.target_raw.push_null();
-        }
+        push_lossy(target, &mut self.target, &mut self.target_raw);
     }
 
     /// Writes the rows as one row group and forgets them, also where that fails. The buffers stay for the next one.
@@ -252,8 +241,35 @@ fn nanoseconds(time: Timestamp) -> Option<i64> {
     time.as_nanoseconds_i64().or_else(|| i64::try_from(time.as_nanoseconds()).ok())
 }
 
+/// Pushes a value as text, and its bytes where the text loses something.
+pub(crate) fn push_lossy(value: Option<&[u8]>, text: &mut ByteColumn, raw: &mut ByteColumn) {
+    let Some(value) = value else {
+        text.push_null();
+        raw.push_null();
+        return;
+    };
+    let lossy = lossy_into(value, &mut text.data);
+    text.end();
+    if lossy {
+        raw.push(value);
+    } else {
+        raw.push_null();
+    }
+}
+
 impl ByteColumn {
-    fn push(&mut self, value: &[u8]) {
+    /// Bytes that its values take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Adds a value to a column that knows no null.
+    pub(crate) fn push_required(&mut self, value: &[u8]) {
+        self.data.extend_from_slice(value);
+        self.ends.push(self.data.len());
+    }
+
+    pub(crate) fn push(&mut self, value: &[u8]) {
         self.data.extend_from_slice(value);
         self.end();
     }
@@ -264,11 +280,14 @@ impl ByteColumn {
         self.levels.push(1);
     }
 
-    fn push_null(&mut self) {
+    pub(crate) fn push_null(&mut self) {
         self.levels.push(0);
     }
 
-    fn write<W: Write + Send>(&mut self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+    pub(crate) fn write<W: Write + Send>(
+        &mut self,
+        group: &mut SerializedRowGroupWriter<'_, W>,
+    ) -> Result<()> {
         let data = Bytes::from(std::mem::take(&mut self.data));
         let mut start = 0;
         let values = self.ends.iter().map(|&end| {
@@ -282,7 +301,7 @@ impl ByteColumn {
         written
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.data.clear();
         self.ends.clear();
         self.levels.clear();
@@ -323,7 +342,7 @@ fn write_kinds<W: Write + Send>(kinds: &[Kind], group: &mut SerializedRowGroupWr
     write_bytes(values, &[], group)
 }
 
-fn write_numbers<T: DataType, W: Write + Send>(
+pub(crate) fn write_numbers<T: DataType, W: Write + Send>(
     values: &[T::T],
     levels: Option<&[i16]>,
     group: &mut SerializedRowGroupWriter<'_, W>,

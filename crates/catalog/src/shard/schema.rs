@@ -22,6 +22,14 @@ pub(super) fn schema(columns: Columns) -> Result<TypePtr> {
 }
 
 pub(super) fn properties(columns: Columns) -> Result<WriterProperties> {
+    properties_of(columns.names().filter(|name| is_bytes(name)), &["kind"])
+}
+
+/// How columns are encoded: those with byte strings, the words among these (few, and often the same), and all others.
+pub(crate) fn properties_of<'n>(
+    byte_strings: impl Iterator<Item = &'n str>,
+    words: &[&str],
+) -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_dictionary_enabled(false)
@@ -30,9 +38,14 @@ pub(super) fn properties(columns: Columns) -> Result<WriterProperties> {
         .set_offset_index_disabled(true)
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_created_by(concat!("atta ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_key_value_metadata(Some(vec![KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string())]))
-        .set_column_dictionary_enabled(ColumnPath::from("kind"), true);
-    for name in columns.names().filter(|name| is_bytes(name)) {
+        .set_key_value_metadata(Some(vec![KeyValue::new(
+            VERSION_KEY.to_owned(),
+            SCHEMA_VERSION.to_string(),
+        )]));
+    for name in words {
+        properties = properties.set_column_dictionary_enabled(ColumnPath::from(*name), true);
+    }
+    for name in byte_strings {
         properties = properties
             .set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BYTE_ARRAY)
             .set_column_statistics_enabled(ColumnPath::from(name), EnabledStatistics::None);

@@ -5,11 +5,11 @@ use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use atta_catalog::{CatalogDigests, DigestLines, Digested, difference_row};
-use atta_entry::{Kind, escape_into};
+use atta_catalog::{CatalogDigests, DigestLines, Digested, difference_row, difference_text};
+use atta_entry::Kind;
 use atta_ops::sorted::{is_below, key_of};
 use atta_ops::sum::Outcome;
-use atta_ops::sum::check::{Compared, Difference, Item, Items, compare};
+use atta_ops::sum::check::{Compared, Item, Items, compare};
 use atta_ops::walk::{Rules, Start};
 use atta_runtime::Stop;
 
@@ -240,8 +240,9 @@ fn print_differences(
     let (mut rows, mut fatal) = (Vec::new(), None);
     let has_all_kinds = record.has_all_kinds;
     let is_extra = |kind| has_all_kinds || kind == Kind::File;
-    let compared = compare(&mut record.items, found, is_extra, |path, difference| {
-        append(arguments.tell.json, path, difference, &mut rows);
+    let append = if arguments.tell.json { difference_row } else { difference_text };
+    let compared = compare(&mut record.items, found, is_extra, |difference| {
+        append(difference, &mut rows);
         if rows.len() >= ROWS_BYTES {
             fatal = print_rows(&std::mem::take(&mut rows)).err();
         }
@@ -250,26 +251,4 @@ fn print_differences(
     let compared = compared.map_err(|error| cannot_sort(&error))?;
     fatal.map_or_else(|| print_rows(&rows), Err)?;
     Ok(compared)
-}
-
-fn append(json: bool, path: &[u8], difference: Difference, rows: &mut Vec<u8>) {
-    let (word, what) = match difference {
-        Difference::Missing => ("missing", None),
-        Difference::Extra => ("extra", None),
-        Difference::Kind => ("different", Some("kind")),
-        Difference::Size => ("different", Some("size")),
-        Difference::Content => ("different", Some("content")),
-        Difference::Target => ("different", Some("target")),
-    };
-    if json {
-        return difference_row(path, word, what, rows);
-    }
-    rows.extend_from_slice(word.as_bytes());
-    if let Some(what) = what {
-        rows.extend_from_slice(b" in ");
-        rows.extend_from_slice(what.as_bytes());
-    }
-    rows.extend_from_slice(b": ");
-    escape_into(path, rows);
-    rows.push(b'\n');
 }

@@ -26,3 +26,4 @@ mod starts;
 mod sum;
 mod terminal;
 mod tuning;
+mod verify;

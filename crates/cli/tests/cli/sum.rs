@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use atta_testkit::trees;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     at, atta, bytes_of, lines, make_directory, make_file, make_link, number, parse, parse_lines, path_of,
@@ -133,18 +133,20 @@ fn a_list_is_checked_and_each_difference_is_named() {
     fs::remove_file(tree.join("below/empty")).unwrap();
     make_directory(tree.join("below/empty"));
     make_file(tree.join("extra"), b"");
-    let listed =
-        "different in kind: tree/below/empty\nmissing: tree/line\\nend\\r\ndifferent in content: tree/one\n";
+    let listed = "different: tree/below/empty: type file -> directory\nmissing: tree/line\\nend\\r\ndifferent: tree/one: content\n";
     let ran = run(&mut sum(scratch.path(), &["--check", "list"])).expect_code(1);
     assert_eq!(ran.out(), listed);
     let ran = run(&mut sum(scratch.path(), &["--check", "list", "tree"])).expect_code(1);
-    let with_extra = "different in kind: tree/below/empty\nextra: tree/extra\nmissing: tree/line\\nend\\r\n\
-                      different in content: tree/one\n";
+    let with_extra = "different: tree/below/empty: type file -> directory\nextra: tree/extra\nmissing: tree/line\\nend\\r\n\
+                      different: tree/one: content\n";
     assert_eq!(ran.out(), with_extra);
     assert!(ran.err().contains("not as recorded: 1 missing, 1 extra, 2 different"), "{}", ran.err());
     // Only a part of it, and not all of that.
     let ran = run(&mut sum(scratch.path(), &["-q", "--check", "list", "tree/below"])).expect_code(1);
-    assert_eq!((ran.out(), ran.err()), ("different in kind: tree/below/empty\n".to_owned(), String::new()));
+    assert_eq!(
+        (ran.out(), ran.err()),
+        ("different: tree/below/empty: type file -> directory\n".to_owned(), String::new())
+    );
     let rules = [
         "--check",
         "list",
@@ -202,16 +204,20 @@ fn catalogs_and_rows_tell_of_all_kinds() {
     let ran = run(&mut sum(scratch.path(), &["--json", "--check", "sums", "-j", "1"])).expect_code(1);
     let told: Vec<_> = parse_lines(&ran.stdout)
         .into_iter()
-        .map(|row| (at(&row, "path").clone(), at(&row, "difference").clone(), row.get("what").cloned()))
+        .map(|row| (at(&row, "path").clone(), at(&row, "change").clone(), row.get("fields").cloned()))
         .collect();
     let word = |text: &str| Value::from(text);
     assert_eq!(
         told,
         [
-            (word("tree/link"), word("different"), Some(word("target"))),
+            (
+                word("tree/link"),
+                word("different"),
+                Some(json!({"target": {"source": "one", "target": "elsewhere"}}))
+            ),
             (word("tree/new"), word("extra"), None),
             (word("tree/new/\u{fffd}"), word("extra"), None),
-            (word("tree/one"), word("different"), Some(word("size"))),
+            (word("tree/one"), word("different"), Some(json!({"size": {"source": 1, "target": 6}}))),
         ]
     );
     let summary = parse(&ran.stderr);

@@ -44,6 +44,38 @@ impl std::ops::AddAssign for NotKept {
     }
 }
 
+/// What has extended attributes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Holder<'a> {
+    /// An open file.
+    Open(BorrowedFd<'a>),
+    /// A path whose last name is not followed, nor opened.
+    Named(&'a CStr),
+}
+
+impl Holder<'_> {
+    fn list(self, room: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(fd) => rustix::fs::flistxattr(fd, room),
+            Self::Named(path) => rustix::fs::llistxattr(path, room),
+        }
+    }
+
+    fn get(self, name: &CStr, value: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(fd) => rustix::fs::fgetxattr(fd, name, value),
+            Self::Named(path) => rustix::fs::lgetxattr(path, name, value),
+        }
+    }
+}
+
+/// Whether an extended attribute is one that a copy takes along.
+pub(crate) fn is_copied(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    let is_root = rustix::process::geteuid().is_root();
+    !name.starts_with(b"lustre.") && (is_root || !name.starts_with(b"trusted."))
+}
+
 /// The bits that give rights of others.
 const SET_ID: u32 = 0o6000;
 /// Room for the names of extended attributes, mostly enough.
@@ -61,8 +93,17 @@ impl Extended {
         wanted: impl Fn(&CStr) -> bool,
         not_kept: &mut NotKept,
     ) -> Result<Self, Errno> {
-        let fd = file.as_fd();
-        let Some(length) = list(fd, room)? else { return Ok(Self::default()) };
+        Self::read_from(Holder::Open(file.as_fd()), room, wanted, not_kept)
+    }
+
+    /// What a file has, opened or not.
+    pub(crate) fn read_from(
+        holder: Holder<'_>,
+        room: &mut Vec<u8>,
+        wanted: impl Fn(&CStr) -> bool,
+        not_kept: &mut NotKept,
+    ) -> Result<Self, Errno> {
+        let Some(length) = list(holder, room)? else { return Ok(Self::default()) };
         let mut found = Vec::new();
         let mut value = Vec::new();
         for name in room[..length].split_inclusive(|byte| *byte == 0) {
@@ -71,7 +112,7 @@ impl Extended {
                 continue;
             }
             value.resize(EXTENDED_MOST, 0);
-            match retry(|| rustix::fs::fgetxattr(fd, name, &mut value[..])) {
+            match retry(|| holder.get(name, &mut value)) {
                 Ok(bytes) => found.push((name.to_owned(), value[..bytes].to_vec())),
                 // It went away meanwhile.
                 Err(Errno(NODATA)) => {}
@@ -81,6 +122,19 @@ impl Extended {
             }
         }
         Ok(Self(found))
+    }
+
+    /// Names that are not there, or have another value, on the other side; in order.
+    pub(crate) fn differing(&self, other: &Self) -> Vec<Vec<u8>> {
+        let alone = |one: &Self, other: &Self| {
+            let own = one.0.iter().filter(|pair| !other.0.contains(pair));
+            own.map(|(name, _)| name.as_bytes().to_vec()).collect::<Vec<_>>()
+        };
+        let mut names = alone(self, other);
+        names.extend(alone(other, self));
+        names.sort();
+        names.dedup();
+        names
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -110,12 +164,12 @@ const RANGE: i32 = 34;
 const NOT_SUPPORTED: i32 = 95;
 
 /// The list of names, in `room`; none: there are none, or the file system has no such thing.
-fn list(fd: BorrowedFd<'_>, room: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
     if room.is_empty() {
         room.resize(NAMES_ROOM, 0);
     }
     loop {
-        match retry(|| rustix::fs::flistxattr(fd, &mut room[..])) {
+        match retry(|| holder.list(room)) {
             Ok(0) | Err(Errno(NOT_SUPPORTED)) => return Ok(None),
             Ok(length) => return Ok(Some(length)),
             Err(Errno(RANGE)) if room.len() < EXTENDED_MOST => room.resize(EXTENDED_MOST, 0),

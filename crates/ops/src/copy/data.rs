@@ -183,7 +183,7 @@ fn raw(fd: BorrowedFd<'_>) -> Fd {
 }
 
 /// Where the next data or hole begins; none: there is no more data.
-fn seek(fd: impl AsFd, to: SeekFrom) -> Result<Option<u64>, Trouble> {
+pub(crate) fn seek(fd: impl AsFd, to: SeekFrom) -> Result<Option<u64>, Trouble> {
     match retry(|| rustix::fs::seek(&fd, to)) {
         Ok(at) => Ok(Some(at)),
         // ENXIO

@@ -222,13 +222,18 @@ pub(crate) fn look(source: &OwnedFd) -> Result<Metadata, Trouble> {
 /// Looks at a file that nobody has changed within the last ticks of the clock: a change right after that would get the same time.
 pub(crate) fn settled(source: &OwnedFd) -> Result<Metadata, Trouble> {
     let found = look(source)?;
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    let age = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec) - found.ctime.as_nanoseconds();
-    if (0..TICKS.as_nanos().cast_signed()).contains(&age) {
+    if is_fresh(&found) {
         std::thread::sleep(TICKS);
         return look(source);
     }
     Ok(found)
+}
+
+/// Whether somebody has changed a file within the last ticks of the clock.
+pub(crate) fn is_fresh(found: &Metadata) -> bool {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let age = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec) - found.ctime.as_nanoseconds();
+    (0..TICKS.as_nanos().cast_signed()).contains(&age)
 }
 
 /// Whether nothing has happened to a file.

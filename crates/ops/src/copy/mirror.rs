@@ -77,25 +77,7 @@ impl Mirror {
 
     /// The mirror of a source's directory. None: its root has none.
     pub(crate) fn of(directory: &Arc<Directory>) -> Option<Arc<Self>> {
-        if let Some(mirror) = directory.attached::<Arc<Self>>() {
-            return Some(Arc::clone(mirror));
-        }
-        // Without recursion: the chain may be 10^5 levels long.
-        let mut without = vec![directory];
-        let mut mirror = loop {
-            let last: &Arc<Directory> = without.last()?;
-            let parent = last.parent()?;
-            match parent.attached::<Arc<Self>>() {
-                Some(mirror) => break Arc::clone(mirror),
-                None => without.push(parent),
-            }
-        };
-        for directory in without.into_iter().rev() {
-            directory.attach(mirror.below(directory.name()));
-            // Another thread may have been quicker.
-            mirror = Arc::clone(directory.attached::<Arc<Self>>()?);
-        }
-        Some(mirror)
+        directory.attached_or_made(|above: &Arc<Self>, name| above.below(name))
     }
 
     /// The name that it has until it gets its own.

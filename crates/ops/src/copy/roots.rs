@@ -47,11 +47,11 @@ pub struct Refused {
 }
 
 impl Refused {
-    fn usage(what: String, hint: &'static str) -> Self {
+    pub(crate) fn usage(what: String, hint: &'static str) -> Self {
         Self { what, hint, is_usage: true }
     }
 
-    fn failed(doing: &str, path: &[u8], errno: Errno, hint: &'static str) -> Self {
+    pub(crate) fn failed(doing: &str, path: &[u8], errno: Errno, hint: &'static str) -> Self {
         Self { what: format!("cannot {doing}: {}: {errno}", escape(path)), hint, is_usage: false }
     }
 }

@@ -102,7 +102,7 @@ fn give_mode(directory: &OwnedFd, name: &CStr, metadata: &Metadata) -> Result<()
 }
 
 /// Which device a name stands for.
-fn device(from: Source<'_>) -> Result<u64, Trouble> {
+pub(crate) fn device(from: Source<'_>) -> Result<u64, Trouble> {
     let stat = retry(|| rustix::fs::statat(from.directory, from.name, AtFlags::SYMLINK_NOFOLLOW));
     stat.map(|stat| stat.st_rdev).map_err(|errno| Trouble::new(Doing::Read, errno))
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use atta_entry::Kind;
+use atta_entry::{Change, Detail, Difference, Kind};
 
 use crate::sorted::{Record, Sorted, Sorter, is_below, key_of};
 
@@ -28,23 +28,6 @@ pub struct Item {
     pub digest: Option<[u8; 32]>,
     /// Where a symbolic link leads.
     pub target: Option<Vec<u8>>,
-}
-
-/// What is not as it was recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Difference {
-    /// It is recorded, and not there.
-    Missing,
-    /// It is there, and not recorded.
-    Extra,
-    /// It is something else, as a directory instead of a file.
-    Kind,
-    /// It has another size.
-    Size,
-    /// It has as many bytes, but others.
-    Content,
-    /// It leads elsewhere.
-    Target,
 }
 
 /// How much was compared.
@@ -69,12 +52,12 @@ impl Compared {
         self.missing + self.extra + self.different
     }
 
-    fn count(&mut self, difference: Option<Difference>) {
-        let counter = match difference {
+    fn count(&mut self, change: Option<&Change>) {
+        let counter = match change {
             None => &mut self.same,
-            Some(Difference::Missing) => &mut self.missing,
-            Some(Difference::Extra) => &mut self.extra,
-            Some(_) => &mut self.different,
+            Some(Change::Missing) => &mut self.missing,
+            Some(Change::Extra) => &mut self.extra,
+            Some(Change::Different(_)) => &mut self.different,
         };
         *counter += 1;
     }
@@ -140,7 +123,7 @@ pub fn compare(
     recorded: &mut Items,
     found: &mut Items,
     is_extra: impl Fn(Kind) -> bool,
-    mut tell: impl FnMut(&[u8], Difference) -> ControlFlow<()>,
+    mut tell: impl FnMut(&Difference<'_>) -> ControlFlow<()>,
 ) -> io::Result<Compared> {
     let mut compared = Compared::default();
     let (mut recorded, mut found) = (Groups::new(recorded.0.sorted()?)?, Groups::new(found.0.sorted()?)?);
@@ -158,24 +141,25 @@ pub fn compare(
         let mut is_recorded = false;
         for item in items {
             is_recorded = true;
-            let difference = match &there {
+            let change = match &there {
                 None if is_unknown => {
                     compared.unknown += 1;
                     continue;
                 }
-                None => Some(Difference::Missing),
-                Some(there) => item.difference(there),
+                None => Some(Change::Missing),
+                Some(there) => item.difference(there).map(|detail| Change::Different(vec![detail])),
             };
-            compared.count(difference);
-            if let Some(difference) = difference
-                && tell(&item.path, difference).is_break()
+            compared.count(change.as_ref());
+            if let Some(change) = change
+                && tell(&Difference { path: item.path.into(), kind: item.kind, change }).is_break()
             {
                 return Ok(compared);
             }
         }
         if let Some(there) = there.filter(|there| !is_recorded && is_extra(there.kind)) {
-            compared.count(Some(Difference::Extra));
-            if tell(&there.path, Difference::Extra).is_break() {
+            compared.count(Some(&Change::Extra));
+            let difference = Difference { path: there.path.into(), kind: there.kind, change: Change::Extra };
+            if tell(&difference).is_break() {
                 return Ok(compared);
             }
         }
@@ -229,19 +213,21 @@ const DIGEST: u8 = 2;
 const TARGET: u8 = 4;
 
 impl Item {
-    /// What is not as it was.
-    fn difference(&self, there: &Self) -> Option<Difference> {
-        let differs = |one: Option<u64>, other: Option<u64>| one.zip(other).is_some_and(|(a, b)| a != b);
+    /// What is not as it was: the first thing that is not.
+    fn difference(&self, there: &Self) -> Option<Detail> {
         if self.kind != there.kind {
-            Some(Difference::Kind)
-        } else if self.kind == Kind::File && differs(self.size, there.size) {
-            Some(Difference::Size)
-        } else if self.kind == Kind::File && self.digest != there.digest {
-            Some(Difference::Content)
-        } else if self.kind == Kind::Symlink && self.target != there.target {
-            Some(Difference::Target)
-        } else {
-            None
+            return Some(Detail::Type(self.kind, there.kind));
+        }
+        match self.kind {
+            Kind::File => match (self.size, there.size) {
+                (Some(size), Some(now)) if size != now => Some(Detail::Size(size, now)),
+                _ => (self.digest != there.digest).then_some(Detail::Digest(self.digest, there.digest)),
+            },
+            Kind::Symlink if self.target != there.target => {
+                let target = |item: &Self| item.target.clone().unwrap_or_default();
+                Some(Detail::Target(target(self), target(there)))
+            }
+            _ => None,
         }
     }
 
@@ -308,7 +294,7 @@ mod tests {
         found: &[Item],
         failed: &[&str],
         memory: u64,
-    ) -> (Compared, Vec<(String, Difference)>) {
+    ) -> (Compared, Vec<(String, Change)>) {
         let (mut recorded, mut there) =
             (Items::new(memory, &std::env::temp_dir()), Items::new(memory, &std::env::temp_dir()));
         expected.iter().for_each(|item| recorded.push(item).unwrap());
@@ -319,8 +305,8 @@ mod tests {
             &mut recorded,
             &mut there,
             |_| true,
-            |path, difference| {
-                told.push((String::from_utf8_lossy(path).into_owned(), difference));
+            |Difference { path, change, .. }| {
+                told.push((String::from_utf8_lossy(path).into_owned(), change.clone()));
                 ControlFlow::Continue(())
             },
         );
@@ -364,16 +350,17 @@ mod tests {
         ];
         for memory in [1, 300, 1 << 20] {
             let (compared, told) = compare(&expected, &found, &[], memory);
-            let told: Vec<_> = told.iter().map(|(path, difference)| (path.as_str(), *difference)).collect();
+            let told: Vec<_> = told.iter().map(|(path, change)| (path.as_str(), change.clone())).collect();
+            let different = |detail| Change::Different(vec![detail]);
             assert_eq!(
                 told,
                 [
-                    ("t/content", Difference::Content),
-                    ("t/extra", Difference::Extra),
-                    ("t/kind", Difference::Kind),
-                    ("t/link", Difference::Target),
-                    ("t/missing", Difference::Missing),
-                    ("t/size", Difference::Size),
+                    ("t/content", different(Detail::Digest(Some([1; 32]), Some([2; 32])))),
+                    ("t/extra", Change::Extra),
+                    ("t/kind", different(Detail::Type(Kind::File, Kind::Directory))),
+                    ("t/link", different(Detail::Target(b"one".to_vec(), b"two".to_vec()))),
+                    ("t/missing", Change::Missing),
+                    ("t/size", different(Detail::Size(2, 1))),
                 ]
             );
             assert_eq!((compared.same, compared.different, compared.unknown), (4, 4, 0));
@@ -386,7 +373,7 @@ mod tests {
         let expected = ["a/b/c", "a/b", "a/b.c", "a/d"].map(|path| file(path, 1));
         let found = [file("a/d", 1)];
         let (compared, told) = compare(&expected, &found, &["a/b", "a/b/c"], 1 << 20);
-        assert_eq!(told, [("a/b.c".to_owned(), Difference::Missing)]);
+        assert_eq!(told, [("a/b.c".to_owned(), Change::Missing)]);
         assert_eq!((compared.unknown, compared.same), (2, 1));
         // The entry itself was found, what is below it was not.
         let found = [file("a/b", 1), file("a/d", 1)];

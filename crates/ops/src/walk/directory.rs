@@ -177,6 +177,33 @@ impl Directory {
         let _ = self.attached.set(Box::new(what));
     }
 
+    /// What an operation keeps with it; where nothing is kept yet, that is made of what is kept with the nearest directory above
+    /// that has something, level by level. None: its root has nothing.
+    pub(crate) fn attached_or_made<T: Any + Clone + Send + Sync>(
+        self: &Arc<Self>,
+        below: impl Fn(&T, &CStr) -> T,
+    ) -> Option<T> {
+        if let Some(known) = self.attached::<T>() {
+            return Some(known.clone());
+        }
+        // Without recursion: the chain may be 10^5 levels long.
+        let mut without = vec![self];
+        let mut made = loop {
+            let last: &Arc<Self> = without.last()?;
+            let parent = last.parent()?;
+            match parent.attached::<T>() {
+                Some(known) => break known.clone(),
+                None => without.push(parent),
+            }
+        };
+        for directory in without.into_iter().rev() {
+            directory.attach(below(&made, directory.name()));
+            // Another thread may have been quicker.
+            made = directory.attached::<T>()?.clone();
+        }
+        Some(made)
+    }
+
     pub(crate) fn known_place(&self) -> Option<Place> {
         self.place.get().copied()
     }

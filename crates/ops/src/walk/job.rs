@@ -261,6 +261,8 @@ impl<V: Handler> Job for WalkJob<'_, V> {
             Task::Own(own) => self.own(worker, &own, queue),
         }
         self.visit.between(&mut worker.visit);
+        self.visit.further(&mut worker.visit, &mut worker.tasks);
+        push_own(self.rank, &mut worker.tasks, queue);
     }
 
     fn finish(&self, worker: &mut Self::Worker) {

@@ -88,6 +88,9 @@ pub(crate) trait Handler: Sync {
     /// Called on a thread between two tasks.
     fn between(&self, _worker: &mut Self::Worker) {}
 
+    /// Called on a thread after a task: may give back more of them, also for directories that were told of elsewhere.
+    fn further(&self, _worker: &mut Self::Worker, _tasks: &mut Tasks) {}
+
     /// As [`Visit::finish`].
     fn finish(&self, worker: &mut Self::Worker);
 

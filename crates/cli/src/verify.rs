@@ -1,0 +1,123 @@
+//! `atta verify`: sets a comparison up, lets it run, and says what differs.
+
+mod arguments;
+mod report;
+mod rows;
+
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+
+use atta_ops::verify::{self, Options, Outcome, Progress};
+use atta_ops::walk;
+use atta_runtime::{Rate, Stop};
+
+pub(crate) use arguments::VerifyArguments;
+use rows::Rows;
+
+use crate::display::Display;
+use crate::file::print;
+use crate::signals::Signals;
+use crate::size::{binary, grouped};
+use crate::walk::{Refused, compile, spill_directory};
+use crate::{complain, exit};
+
+/// Runs the command; returns its exit code.
+pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals) -> u8 {
+    match Run::new(arguments) {
+        Ok(run) => run.compare(signals),
+        Err(refused) => refused.tell(),
+    }
+}
+
+/// What one run needs, made before anything is compared.
+struct Run<'a> {
+    arguments: &'a VerifyArguments,
+    rows: Rows,
+    rate: Option<Rate>,
+    rules: Option<walk::Rules>,
+    stop: Stop,
+}
+
+impl<'a> Run<'a> {
+    fn new(arguments: &'a VerifyArguments) -> Result<Self, Refused> {
+        if arguments.source.is_empty() || arguments.target.is_empty() {
+            let hint = "the working directory is '.'";
+            return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
+        }
+        let stop = Stop::new();
+        let rules = compile(&arguments.visit.rules)?;
+        let rows = Rows::new(arguments, stop.clone())?;
+        Ok(Self { arguments, rows, rate: arguments.effort.iops.map(Rate::new), rules, stop })
+    }
+
+    fn compare(self, signals: &Signals) -> u8 {
+        let Self { arguments, rows, rate, rules, stop } = self;
+        let walk = walk::Options {
+            one_file_system: arguments.visit.one_file_system,
+            birth_time: false,
+            rules,
+            rate: rate.as_ref(),
+            threads: arguments.effort.threads,
+            memory_bytes: arguments.effort.memory / 2,
+            spill_directory: spill_directory(),
+            stop: stop.clone(),
+            ..walk::Options::default()
+        };
+        let (fields, window) = (arguments.fields(), arguments.modify_window);
+        let options = Options { walk, fields, window, chunk: arguments.chunk.bytes() };
+        let (source, target) = (arguments.source.as_bytes(), arguments.target.as_bytes());
+        let mut display = Display::new(&arguments.tell, false);
+        let outcome = verify::run(source, target, &options, &rows, |progress| {
+            if signals.code().is_some() {
+                stop.set();
+            }
+            display.tick(progress.walk.elapsed, || line(progress));
+        });
+        display.clear();
+        match outcome {
+            Ok(outcome) => conclude(arguments, rows, &outcome, signals.code()),
+            Err(verify::Refused { what, hint, is_usage }) => {
+                // What was begun of a table is no table.
+                let _ = rows.finish(false);
+                complain(&what, Some(hint));
+                if is_usage { exit::USAGE } else { exit::FATAL }
+            }
+        }
+    }
+}
+
+/// Says what was found, and with which code to exit.
+fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Outcome, interrupted: Option<u8>) -> u8 {
+    let mut fatal = rows.finish(interrupted.is_none());
+    if interrupted.is_some() && arguments.output.is_some() {
+        complain("interrupted: no table was written", None);
+    }
+    let text = if arguments.tell.json {
+        format!("{:#}\n", report::summary(outcome, interrupted.is_some()))
+    } else if arguments.tell.quiet {
+        String::new()
+    } else {
+        report::words(outcome, interrupted.is_some())
+    };
+    if arguments.row_format().is_some() {
+        // Nothing can be said of an error of standard error.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    } else {
+        fatal = fatal.or_else(|| print(&text).err());
+    }
+    if let Some(fatal) = fatal {
+        return fatal.tell();
+    }
+    interrupted.unwrap_or(if outcome.totals.is_same() { exit::DONE } else { exit::DIFFERENT })
+}
+
+fn line(progress: &Progress) -> String {
+    let found = &progress.walk.profile;
+    format!(
+        "{} entries so far, {} compared, {} differences; {} threads",
+        grouped(found.entries),
+        binary(progress.bytes),
+        grouped(progress.differences),
+        progress.walk.threads
+    )
+}

@@ -1,0 +1,76 @@
+//! The summary of a comparison: as text for people, as JSON for programs. It renders; it decides nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use atta_entry::Field;
+use atta_ops::verify::{Outcome, Totals};
+use serde_json::{Value, json};
+
+use crate::size::{binary, counted, grouped, per_second};
+
+/// In words.
+pub(crate) fn words(outcome: &Outcome, was_interrupted: bool) -> String {
+    let totals = &outcome.totals;
+    let seconds = outcome.elapsed.as_secs_f64();
+    let mut text = String::new();
+    if was_interrupted {
+        text.push_str("interrupted: this is not all\n");
+    }
+    let _ = write!(text, "{} compared", counted(totals.compared, "entry", "entries"));
+    if totals.files > 0 {
+        let rate = per_second(totals.bytes, outcome.elapsed);
+        let files = counted(totals.files, "file", "files");
+        let _ = write!(text, ", {} of {files} at {}/s", binary(totals.bytes), binary(rate));
+    }
+    let _ = writeln!(text, " in {seconds:.2} s");
+    let _ = writeln!(text, "{}", found(totals));
+    if totals.failed() > 0 {
+        let _ = writeln!(text, "not compared: {}", counted(totals.failed(), "entry", "entries"));
+    }
+    text
+}
+
+fn found(totals: &Totals) -> String {
+    if totals.differences() == 0 {
+        return "no difference".to_owned();
+    }
+    let kinds =
+        [(totals.missing, "missing"), (totals.extra, "extra"), (totals.different, "different")].into_iter();
+    let kinds = kinds.filter(|(count, _)| *count > 0);
+    let kinds: Vec<_> = kinds.map(|(count, word)| format!("{} {word}", grouped(count))).collect();
+    let fields: Vec<_> =
+        by_field(totals).map(|(field, count)| format!("{} {}", field.name(), grouped(count))).collect();
+    let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
+    format!("{}{fields}", kinds.join(", "))
+}
+
+/// How often each field differs, of those that do.
+fn by_field(totals: &Totals) -> impl Iterator<Item = (Field, u64)> {
+    Field::ALL.into_iter().zip(totals.fields).filter(|(_, count)| *count > 0)
+}
+
+/// The same for machines.
+pub(crate) fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
+    let totals = &outcome.totals;
+    let errors: BTreeMap<_, _> =
+        totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
+    let fields: BTreeMap<_, _> = by_field(totals).map(|(field, count)| (field.name(), count)).collect();
+    json!({
+        "schema_version": 1,
+        "interrupted": was_interrupted,
+        "elapsed_seconds": outcome.elapsed.as_secs_f64(),
+        "same": totals.is_same() && !outcome.stopped,
+        "compared": totals.compared,
+        "files": totals.files,
+        "bytes": totals.bytes,
+        "missing": totals.missing,
+        "extra": totals.extra,
+        "different": totals.different,
+        "fields": fields,
+        "failed": totals.failed(),
+        "changed": totals.changed,
+        "errors": errors,
+        "threads": outcome.threads.len(),
+    })
+}

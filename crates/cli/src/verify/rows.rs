@@ -1,0 +1,160 @@
+//! What becomes of differences and of entries that could not be compared: rows on standard output, a table, lines on standard error.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use atta_catalog::{DifferenceTable, difference_row, difference_text};
+use atta_entry::{Difference, Failure};
+use atta_ops::verify::Watch;
+use atta_runtime::Stop;
+
+use super::arguments::{DifferenceFormat, VerifyArguments};
+use crate::fatal::Fatal;
+use crate::file::{create, describe, print_rows, printable};
+use crate::walk::{Failures, ROWS_BYTES, Refused};
+
+/// See the head of this file.
+pub(crate) struct Rows {
+    format: Option<DifferenceFormat>,
+    is_watched: bool,
+    ends_at_first: bool,
+    inner: Mutex<Inner>,
+    failures: Failures,
+    stop: Stop,
+}
+
+struct Inner {
+    buffer: Vec<u8>,
+    table: Option<Table>,
+    fatal: Option<Fatal>,
+}
+
+/// A table that is being written.
+struct Table {
+    path: PathBuf,
+    rows: DifferenceTable,
+    /// A second handle, to sync it.
+    file: File,
+}
+
+impl Rows {
+    pub(crate) fn new(arguments: &VerifyArguments, stop: Stop) -> Result<Self, Refused> {
+        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
+        let table = arguments.output.as_deref().map(Table::create).transpose()?;
+        Ok(Self {
+            format: arguments.row_format(),
+            is_watched: io::stdout().is_terminal(),
+            ends_at_first: arguments.ends_at_first(),
+            inner: Mutex::new(Inner { buffer: Vec::new(), table, fatal: None }),
+            failures,
+            stop,
+        })
+    }
+
+    /// Writes what is buffered, and completes the table, unless that would be a part of one. Why the run could not go on, if so.
+    pub(crate) fn finish(self, is_whole: bool) -> Option<Fatal> {
+        let mut inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if inner.fatal.is_none() {
+            inner.write();
+        }
+        if let Some(table) = inner.table.take() {
+            if is_whole && inner.fatal.is_none() {
+                inner.fatal = table.finish().err();
+            } else {
+                table.abandon();
+            }
+        }
+        inner.fatal.or_else(|| self.failures.flush().err())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch for Rows {
+    fn difference(&self, difference: &Difference<'_>) {
+        let mut row = Vec::new();
+        match self.format {
+            Some(DifferenceFormat::Text) => difference_text(difference, &mut row),
+            Some(DifferenceFormat::Ndjson) => difference_row(difference, &mut row),
+            None => {}
+        }
+        let mut inner = self.lock();
+        inner.add(&row, difference, self.is_watched);
+        if inner.fatal.is_some() || self.ends_at_first {
+            self.stop.set();
+        }
+    }
+
+    fn failure(&self, failure: &Failure<'_>) {
+        self.failures.add(failure);
+    }
+}
+
+impl Inner {
+    fn add(&mut self, row: &[u8], difference: &Difference<'_>, is_watched: bool) {
+        if self.fatal.is_some() {
+            return;
+        }
+        self.buffer.extend_from_slice(row);
+        if is_watched || self.buffer.len() >= ROWS_BYTES {
+            self.write();
+        }
+        if let Some(table) = &mut self.table
+            && let Err(error) = table.rows.push(difference)
+        {
+            self.fatal = Some(table.cannot(&error));
+        }
+    }
+
+    fn write(&mut self) {
+        if let Err(fatal) = print_rows(&self.buffer) {
+            self.fatal.get_or_insert(fatal);
+        }
+        self.buffer.clear();
+    }
+}
+
+impl Table {
+    fn create(path: &Path) -> Result<Self, Refused> {
+        let cannot = |error: &io::Error| {
+            Refused::fatal(format!("cannot write differences: {}: {}", printable(path), describe(error)))
+        };
+        let file = create(path).map_err(|error| cannot(&error))?;
+        let second = file.try_clone().map_err(|error| cannot(&error))?;
+        let rows = DifferenceTable::create(second).map_err(|error| {
+            Refused::fatal(format!("cannot write differences: {}: {error}", printable(path)))
+        })?;
+        Ok(Self { path: path.to_owned(), rows, file })
+    }
+
+    fn cannot(&self, error: &impl std::fmt::Display) -> Fatal {
+        let what = format!("cannot write differences: {}: {error}", printable(&self.path));
+        Fatal::Failed { what, hint: None }
+    }
+
+    fn finish(self) -> Result<(), Fatal> {
+        let Self { path, rows, file } = self;
+        let cannot = |error: String| {
+            let what = format!("cannot write differences: {}: {error}", printable(&path));
+            Fatal::Failed { what, hint: None }
+        };
+        rows.finish().map_err(|error| cannot(error.to_string()))?;
+        match file.sync_all() {
+            // EINVAL: a pipe, or a device.
+            Err(error) if error.raw_os_error() != Some(22) => Err(cannot(describe(&error))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Without its end no reader takes it for a whole one; it is emptied all the same.
+    fn abandon(self) {
+        // It may still write what it holds.
+        drop(self.rows);
+        // Nothing more can be done about a pipe, or a device.
+        let _ = self.file.set_len(0);
+    }
+}

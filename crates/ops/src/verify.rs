@@ -1,0 +1,184 @@
+//! Compares two file trees: what each entry has, which names there are, and the bytes of files if that is wanted; on many threads.
+//!
+//! ```no_run
+//! use atta_entry::{Difference, Failure};
+//! use atta_ops::verify::{self, Options, Watch};
+//!
+//! struct Print;
+//!
+//! impl Watch for Print {
+//!     fn difference(&self, difference: &Difference<'_>) {
+//!         println!("{difference:?}");
+//!     }
+//!
+//!     fn failure(&self, failure: &Failure<'_>) {
+//!         eprintln!("{failure}");
+//!     }
+//! }
+//!
+//! let outcome = verify::run(b"src", b"/backup/src", &Options::default(), &Print, |_| {});
+//! println!("{:?}", outcome.map(|outcome| outcome.totals.is_same()));
+//! ```
+//!
+//! What it promises: nothing is followed and nothing is written, whatever somebody swaps meanwhile. A difference counts only if
+//! both entries stood still while they were compared.
+//!
+//! What it does not do: it prints nothing, repairs nothing, and does not walk what one side alone has.
+
+mod content;
+mod counterpart;
+mod extra;
+mod fields;
+mod handler;
+mod large;
+mod links;
+mod pair;
+mod totals;
+mod trouble;
+
+use std::ffi::CString;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use atta_entry::{Change, Difference, Failure, Kind, escape};
+
+pub use fields::Fields;
+pub use totals::Totals;
+
+pub use crate::copy::Refused;
+use crate::copy::handler::held_by_each;
+use crate::walk::directory::Directory;
+use crate::walk::kernel::{self, Features};
+use crate::walk::{self, Start};
+use handler::{Comparing, Live, VerifyWorker};
+use large::LargeFiles;
+use links::Equal;
+
+/// The part of the walk's memory that equal files with several names may take.
+const EQUAL_PART: u64 = 4;
+
+/// How trees are compared.
+#[derive(Debug, Default)]
+pub struct Options<'a> {
+    /// How the source is walked; what it says of links and metadata is not used.
+    pub walk: walk::Options<'a>,
+    /// What is compared of each entry.
+    pub fields: Fields,
+    /// Times that are so near to each other are the same.
+    pub window: Duration,
+    /// Bytes that one thread compares of a large file at a time, a power of two; none: by its size and the number of threads.
+    pub chunk: Option<u64>,
+}
+
+/// Hears of what happens, on any thread.
+pub trait Watch: Sync {
+    /// The two trees differ.
+    fn difference(&self, difference: &Difference<'_>);
+
+    /// An entry could not be compared. Its path is that of the side on which something failed.
+    fn failure(&self, failure: &Failure<'_>);
+}
+
+/// How a comparison stands.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// What the walk of the source has found.
+    pub walk: walk::Progress,
+    /// Names at which the two sides differ.
+    pub differences: u64,
+    /// Bytes that were compared.
+    pub bytes: u64,
+}
+
+/// What a comparison left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was compared and what was found.
+    pub totals: Totals,
+    /// What the walk of the source did.
+    pub threads: Vec<walk::ThreadReport>,
+    /// From start to end.
+    pub elapsed: Duration,
+    /// Whether it ended early because it was asked to.
+    pub stopped: bool,
+}
+
+/// Compares `source` with `target`: two directories with all that is below them, or two entries that are none. Returns when all
+/// is done, or `options.walk.stop` was set.
+///
+/// `observe` is called on the calling thread some 40 times a second.
+///
+/// # Errors
+/// Nothing was compared: one of them is not there, or one alone is a directory.
+pub fn run(
+    source: &[u8],
+    target: &[u8],
+    options: &Options<'_>,
+    watch: &dyn Watch,
+    mut observe: impl FnMut(&Progress),
+) -> Result<Outcome, Refused> {
+    let features = options.walk.features;
+    let comparing = Comparing {
+        options,
+        watch,
+        source: CString::new(source).unwrap_or_default(),
+        target: CString::new(target).unwrap_or_default(),
+        top: open(source, target, features)?,
+        features,
+        held: held_by_each(options.walk.threads.max(options.walk.cores)),
+        key: Arc::default(),
+        large: LargeFiles::default(),
+        equal: Equal::new(options.walk.memory_bytes / EQUAL_PART),
+        pending: Mutex::default(),
+        live: Live::default(),
+    };
+    let began = std::time::Instant::now();
+    let walked = walk::run_handler(&comparing, [Start::new(source)], &options.walk, |progress| {
+        observe(&Progress {
+            walk: progress.clone(),
+            differences: comparing.live.differences.load(Ordering::Relaxed),
+            bytes: comparing.live.bytes.load(Ordering::Relaxed),
+        });
+    });
+    let totals = comparing.conclude_links(&walked.workers);
+    Ok(Outcome { totals, threads: walked.threads, elapsed: began.elapsed(), stopped: walked.stopped })
+}
+
+impl Comparing<'_> {
+    /// Tells of names that are one file on one side alone, and adds everything up.
+    fn conclude_links(&self, workers: &[VerifyWorker]) -> Totals {
+        let mut totals = Totals::default();
+        workers.iter().for_each(|worker| totals += &worker.totals);
+        for (path, details) in links::differing(workers.iter().map(|worker| &worker.names)) {
+            self.tell_path(&mut totals, path, Kind::File, Change::Different(details));
+        }
+        totals
+    }
+}
+
+/// Looks at both roots; opens the target if both are directories.
+fn open(source: &[u8], target: &[u8], features: Features) -> Result<Option<Arc<Directory>>, Refused> {
+    let hint = "both must be there; nothing was compared";
+    let look = |name: &str, path: &[u8]| {
+        let found = kernel::stat_path(path, false);
+        let found = found.map_err(|errno| Refused::failed(&format!("stat {name}"), path, errno, hint))?;
+        Ok(found.kind())
+    };
+    match (look("SOURCE", source)?, look("TARGET", target)?) {
+        (Kind::Directory, Kind::Directory) => {}
+        (one, other) if one == Kind::Directory || other == Kind::Directory => {
+            let (from, to) = (escape(source), escape(target));
+            let what = format!("SOURCE is a {} and TARGET a {}: {from}, {to}", one.name(), other.name());
+            let hint =
+                "name two directories, or two entries that are none; a slash at the end follows a link";
+            return Err(Refused { what, hint, is_usage: false });
+        }
+        _ => return Ok(None),
+    }
+    let cannot = |errno| Refused::failed("open TARGET", target, errno, hint);
+    let opened = Arc::new(kernel::open_directory_path(target, false).map_err(cannot)?);
+    let place = kernel::place_of(&opened, features).map_err(cannot)?;
+    let path = CString::new(target).unwrap_or_default();
+    Ok(Some(Directory::root(path, 0, opened, place)))
+}

@@ -1,0 +1,155 @@
+//! The target's side of a directory that is compared, and what is known of its names: attached to the source's directory, which
+//! tasks hold.
+//!
+//! Names that the target alone has are found by sums: each name that both sides have adds to a count and to a sum of hashes. When
+//! all names of the source have been looked at, the target's are counted in the same way; equal sums mean equal sets, since the
+//! hash has a random key. Where that cannot be said (sums that differ, many names, names that left this process), each name of
+//! the target is looked up in the source: see `extra.rs`.
+
+use std::ffi::CStr;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crate::walk::directory::Directory;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(crate) struct Counterpart {
+    /// The directory on the target's side, opened as it is needed.
+    pub(crate) target: Arc<Directory>,
+    /// It cannot be opened, and that has been told.
+    is_lost: AtomicBool,
+    /// Batches of names that are still to be looked at, of those that were counted beforehand.
+    parts: AtomicUsize,
+    /// Names that both sides have.
+    names: AtomicU64,
+    hashes: AtomicU64,
+    key: Arc<RandomState>,
+}
+
+/// Names of one directory, as far as they were seen: how many, and the sum of their hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) names: u64,
+    hashes: u64,
+}
+
+impl Counterpart {
+    pub(crate) fn new(target: Arc<Directory>, key: &Arc<RandomState>) -> Arc<Self> {
+        Arc::new(Self {
+            target,
+            is_lost: AtomicBool::new(false),
+            parts: AtomicUsize::new(0),
+            names: AtomicU64::new(0),
+            hashes: AtomicU64::new(0),
+            key: Arc::clone(key),
+        })
+    }
+
+    /// That of a source's directory. None: its root has none.
+    pub(crate) fn of(directory: &Arc<Directory>) -> Option<Arc<Self>> {
+        directory.attached_or_made(|above: &Arc<Self>, name| {
+            Self::new(Arc::new(Directory::below(&above.target, name, None)), &above.key)
+        })
+    }
+
+    /// Notes that it cannot be opened. Whether nobody has noted it before.
+    pub(crate) fn set_lost(&self) -> bool {
+        !self.is_lost.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Says that all names of the source are at hand, and in how many parts they will be looked at.
+    pub(crate) fn set_parts(&self, parts: usize) {
+        self.parts.store(parts, Ordering::Release);
+    }
+
+    /// One more, besides those that are there.
+    pub(crate) fn add_part(&self) {
+        let more = |parts: usize| (parts > 0).then_some(parts + 1);
+        let _ = self.parts.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    }
+
+    /// One less. Whether it was the last one.
+    pub(crate) fn end_part(&self) -> bool {
+        let less = |parts: usize| parts.checked_sub(1);
+        self.parts.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
+    }
+
+    /// Notes that the last part will not be known. Whether anybody waited for it.
+    pub(crate) fn forget_parts(&self) -> bool {
+        self.parts.swap(0, Ordering::AcqRel) > 0
+    }
+
+    /// Counts a name that both sides have.
+    pub(crate) fn add(&self, name: &CStr) {
+        self.names.fetch_add(1, Ordering::Relaxed);
+        self.hashes.fetch_add(self.key.hash_one(name), Ordering::Relaxed);
+    }
+
+    /// The names that both sides have.
+    pub(crate) fn tally(&self) -> Tally {
+        Tally { names: self.names.load(Ordering::Acquire), hashes: self.hashes.load(Ordering::Acquire) }
+    }
+
+    /// Counts a name of the target.
+    pub(crate) fn add_to(&self, tally: &mut Tally, name: &CStr) {
+        tally.names += 1;
+        tally.hashes = tally.hashes.wrapping_add(self.key.hash_one(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::walk::kernel::Place;
+    use crate::walk::task::chain_to;
+
+    fn root(path: &CStr) -> Arc<Directory> {
+        let descriptor: rustix::fd::OwnedFd = std::fs::File::open("/").unwrap().into();
+        Directory::root(path.into(), 0, Arc::new(descriptor), Place { device: 1, inode: 1, mount: 1 })
+    }
+
+    #[test]
+    fn a_directory_below_has_the_one_of_the_same_names() {
+        let source = root(c"/from");
+        assert!(Counterpart::of(&source).is_none());
+        source.attach(Counterpart::new(root(c"/to"), &Arc::default()));
+        let below = chain_to(&source, &[c"a", c"b"]);
+        let mut path = Vec::new();
+        Counterpart::of(&below).unwrap().target.path_into(&mut path);
+        assert_eq!(path, b"/to/a/b");
+    }
+
+    #[test]
+    fn sums_are_the_same_for_the_same_names_in_any_order_and_for_no_others() {
+        let counterpart = Counterpart::new(root(c"/to"), &Arc::default());
+        [c"one", c"two", c"three"].iter().for_each(|name| counterpart.add(name));
+        let tally = |names: &[&CStr]| {
+            let mut tally = Tally::default();
+            names.iter().for_each(|name| counterpart.add_to(&mut tally, name));
+            tally
+        };
+        assert_eq!(counterpart.tally(), tally(&[c"three", c"one", c"two"]));
+        for other in [&[c"one", c"two"][..], &[c"one", c"two", c"four"], &[c"one", c"two", c"two"], &[]] {
+            assert_ne!(counterpart.tally(), tally(other));
+        }
+    }
+
+    #[test]
+    fn the_last_part_is_known_unless_one_has_left() {
+        let counterpart = Counterpart::new(root(c"/to"), &Arc::default());
+        counterpart.add_part();
+        assert!(!counterpart.end_part(), "nobody counted");
+        counterpart.set_parts(1);
+        counterpart.add_part();
+        assert_eq!([(); 3].map(|()| counterpart.end_part()), [false, true, false]);
+        counterpart.set_parts(2);
+        assert!(counterpart.forget_parts());
+        assert!(!counterpart.end_part() && !counterpart.forget_parts());
+    }
+}

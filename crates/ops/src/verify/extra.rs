@@ -1,0 +1,178 @@
+//! Names that the target alone has. Mostly sums tell that a directory has none (see `counterpart.rs`); else its names are read and
+//! each is looked up in the source, in batches that any thread may take: no more names are in memory than the walk's limit allows,
+//! however many there are.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError};
+
+use atta_entry::{Change, Errno, Kind, Operation, Side};
+use rustix::fd::OwnedFd;
+use rustix::fs::RawDir;
+
+use super::counterpart::{Counterpart, Tally};
+use super::handler::{Comparing, Task, VerifyWorker};
+use super::pair::At;
+use super::trouble::{Trouble, failed};
+use crate::walk::directory::Directory;
+use crate::walk::kernel;
+use crate::walk::look::is_excluded;
+use crate::walk::names::{Name, Names};
+use crate::walk::visit::{Here, Tasks};
+
+/// The buffer for `getdents64`.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Names that one thread looks up at a time: some milliseconds of work.
+const BATCH: usize = 1024;
+
+impl Comparing<'_> {
+    /// All names of a source's directory have been looked at: notes it if the target may have more.
+    pub(crate) fn count_names(
+        &self,
+        worker: &mut VerifyWorker,
+        directory: &Arc<Directory>,
+        counterpart: &Counterpart,
+    ) {
+        let (known, mut tally) = (counterpart.tally(), Tally::default());
+        let counted = self.each_name(worker, directory, counterpart, &mut |name| {
+            counterpart.add_to(&mut tally, name.name);
+            // It need not be read to its end to tell that it has more.
+            if tally.names > known.names { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if counted.is_err() || tally != known {
+            self.look_up_later(directory);
+        }
+    }
+
+    /// Leaves the names of a directory's target to whoever has nothing else to do.
+    pub(crate) fn look_up_later(&self, directory: &Arc<Directory>) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(directory));
+    }
+
+    /// Gives back what was left.
+    pub(crate) fn push_pending(&self, tasks: &mut Tasks) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.drain(..).for_each(|directory| tasks.push_in(&directory, Task::Names.bytes()));
+    }
+
+    /// Reads the names of a directory's target and deals them out.
+    pub(crate) fn look_up_names(&self, worker: &mut VerifyWorker, here: Here<'_>, tasks: &mut Tasks) {
+        let Some(counterpart) = Counterpart::of(here.directory) else { return };
+        let mut batch = Names::default();
+        let read = self.each_name(worker, here.directory, &counterpart, &mut |name| {
+            batch.push(name.name, name.kind, name.inode);
+            if batch.len() == BATCH {
+                tasks.push_in(here.directory, Task::LookUp(batch.bytes()).bytes());
+                batch.clear();
+            }
+            ControlFlow::Continue(())
+        });
+        if let Err(trouble) = read {
+            // It is told once, of the directory itself.
+            let Some(parent) = here.directory.parent().zip(counterpart.target.parent()) else {
+                return self.fail(worker, At { directories: None, name: here.directory.name() }, trouble);
+            };
+            let at = At { directories: Some(parent), name: here.directory.name() };
+            return self.fail(worker, at, trouble);
+        }
+        self.look_up(worker, here, &batch);
+    }
+
+    /// Looks names of the target up in the source.
+    pub(crate) fn look_up(&self, worker: &mut VerifyWorker, here: Here<'_>, names: &Names) {
+        let Some(counterpart) = Counterpart::of(here.directory) else { return };
+        for name in names.iter() {
+            if self.options.walk.stop.is_set() {
+                return;
+            }
+            let at = At { directories: Some((here.directory, &counterpart.target)), name: name.name };
+            self.throttle(1);
+            match kernel::stat_at(here.descriptor, name.name, false) {
+                Ok(_) => {}
+                Err(Errno::NOENT) => self.tell_extra(worker, at, &counterpart, name),
+                Err(errno) => self.fail(worker, at, failed(Side::Source, Operation::Stat)(errno)),
+            }
+        }
+    }
+
+    fn tell_extra(&self, worker: &mut VerifyWorker, at: At<'_>, counterpart: &Counterpart, name: Name<'_>) {
+        let opened = counterpart.target.descriptor(&mut worker.held, self.features);
+        let found = opened.and_then(|target| kernel::stat_at(&target, name.name, false));
+        let kind = match found {
+            Ok(found) => found.kind(),
+            // It is gone by now.
+            Err(Errno::NOENT) => return,
+            Err(errno) => {
+                return self.fail(worker, at, failed(Side::Target, Operation::Stat)(errno));
+            }
+        };
+        // Where the directory does not tell the kind, the rules are asked only here.
+        if !self.is_excluded(worker, at, name.name, kind) {
+            self.tell(worker, at, kind, Change::Extra);
+        }
+    }
+
+    fn is_excluded(&self, worker: &mut VerifyWorker, at: At<'_>, name: &CStr, kind: Kind) -> bool {
+        let (Some(rules), Some((directory, _))) = (&self.options.walk.rules, at.directories) else {
+            return false;
+        };
+        worker.current.set(directory);
+        is_excluded(rules, &mut worker.current, name.to_bytes(), kind)
+    }
+
+    /// Gives each name of a directory's target that no rule leaves out, until there are no more or that is enough.
+    fn each_name(
+        &self,
+        worker: &mut VerifyWorker,
+        directory: &Arc<Directory>,
+        counterpart: &Counterpart,
+        each: &mut dyn FnMut(Name<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Trouble> {
+        let cannot = |operation| failed(Side::Target, operation);
+        let opened = counterpart.target.descriptor(&mut worker.held, self.features);
+        // Its own position, to read from the beginning.
+        let opened = opened.and_then(|target| kernel::open_directory_at(&target, c"."));
+        let opened = opened.map_err(cannot(Operation::OpenDirectory))?;
+        let at = At { directories: Some((directory, &counterpart.target)), name: c"" };
+        let mut buffer = std::mem::take(&mut worker.buffer);
+        let read = read_names(&opened, &mut buffer, &mut |name| {
+            let is_out = name.kind != Kind::Unknown && self.is_excluded(worker, at, name.name, name.kind);
+            if is_out { ControlFlow::Continue(()) } else { each(name) }
+        });
+        worker.buffer = buffer;
+        read.map_err(cannot(Operation::ReadDirectory))
+    }
+}
+
+/// Gives each name of an open directory.
+fn read_names(
+    directory: &OwnedFd,
+    buffer: &mut Vec<MaybeUninit<u8>>,
+    each: &mut dyn FnMut(Name<'_>) -> ControlFlow<()>,
+) -> Result<(), Errno> {
+    buffer.resize(BUFFER_BYTES, MaybeUninit::uninit());
+    let mut reader = RawDir::new(directory, buffer);
+    while let Some(entry) = reader.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(rustix::io::Errno::INTR) => continue,
+            // It was removed meanwhile: it has no more names.
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(Errno(error.raw_os_error())),
+        };
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        if name.to_bytes().contains(&b'/') || name.is_empty() {
+            // A damaged or hostile file system: such a name would lead elsewhere.
+            return Err(Errno::IO);
+        }
+        let kind = kernel::kind_of(entry.file_type());
+        if each(Name { name, kind, inode: entry.ino() }).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,396 @@
+//! The comparison as what a walk of SOURCE does with entries: each is looked at in TARGET, too, and compared where it is found;
+//! large files and names that TARGET alone has become tasks.
+//!
+//! ```text
+//!   entry ─▶ not in TARGET: missing; what is below it is not walked
+//!        ├─▶ compared ─▶ the same, or different
+//!        └─▶ a large file whose bytes are compared ─▶ large.rs
+//!   all names of a directory looked at ─▶ has TARGET more? ─▶ extra.rs
+//!   all done ─▶ which names are one file ─▶ links.rs
+//! ```
+
+use std::ffi::{CStr, CString};
+use std::hash::RandomState;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use atta_entry::{Change, Difference, Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
+use atta_runtime::Rate;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::CWD;
+
+use super::content::Blocks;
+use super::counterpart::Counterpart;
+use super::large::LargeFiles;
+use super::links::{self, Equal};
+use super::pair::{At, Both, Pair, Verdict};
+use super::totals::Totals;
+use super::trouble::{Trouble, failed};
+use super::{Options, Watch};
+use crate::chunks::LargeTask;
+use crate::copy::file::Source;
+use crate::walk::directory::{CurrentPath, Directory, Held};
+use crate::walk::kernel::{self, Features};
+use crate::walk::names::Names;
+use crate::walk::visit::{Handler, Here, Tasks};
+
+/// A comparison, as a walk's handler.
+pub(crate) struct Comparing<'a> {
+    pub(crate) options: &'a Options<'a>,
+    pub(crate) watch: &'a dyn Watch,
+    /// SOURCE as it was given.
+    pub(crate) source: CString,
+    /// TARGET as it was given.
+    pub(crate) target: CString,
+    /// TARGET, if both are directories.
+    pub(crate) top: Option<Arc<Directory>>,
+    pub(crate) features: Features,
+    /// Descriptors that each thread holds open.
+    pub(crate) held: usize,
+    /// Of the hashes of names.
+    pub(crate) key: Arc<RandomState>,
+    pub(crate) large: LargeFiles,
+    pub(crate) equal: Equal,
+    /// Source's directories whose target may have names of its own.
+    pub(crate) pending: Mutex<Vec<Arc<Directory>>>,
+    pub(crate) live: Live,
+}
+
+/// What is counted while it runs, for who watches.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) differences: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+/// What one thread of a comparison keeps.
+pub(crate) struct VerifyWorker {
+    pub(crate) held: Held,
+    pub(crate) blocks: Blocks,
+    /// For names of extended attributes.
+    pub(crate) room: Vec<u8>,
+    /// For names of a directory.
+    pub(crate) buffer: Vec<MaybeUninit<u8>>,
+    pub(crate) current: CurrentPath,
+    pub(crate) names: links::Names,
+    pub(crate) totals: Totals,
+}
+
+/// A task, which becomes bytes.
+pub(crate) enum Task<'a> {
+    /// Does something for a large file.
+    Large(LargeTask<'a>),
+    /// Reads the names of the target's directory.
+    Names,
+    /// Looks a batch of them up in the source.
+    LookUp(&'a [u8]),
+}
+
+impl<'a> Task<'a> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Large(task) => task.to_bytes(),
+            Self::Names => b"N".to_vec(),
+            Self::LookUp(names) => [b"L", *names].concat(),
+        }
+    }
+
+    fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
+        Some(match bytes.split_first()? {
+            (b'N', _) => Self::Names,
+            (b'L', names) => Self::LookUp(names),
+            _ => Self::Large(LargeTask::parse(bytes)?),
+        })
+    }
+}
+
+impl VerifyWorker {
+    fn new(held: usize) -> Self {
+        Self {
+            held: Held::new(held),
+            blocks: Blocks::default(),
+            room: Vec::new(),
+            buffer: Vec::new(),
+            current: CurrentPath::default(),
+            names: links::Names::default(),
+            totals: Totals::default(),
+        }
+    }
+}
+
+impl Comparing<'_> {
+    pub(crate) fn throttle(&self, operations: u32) {
+        if let Some(rate) = self.options.walk.rate {
+            Rate::acquire(rate, operations, &self.options.walk.stop);
+        }
+    }
+
+    pub(crate) fn count_bytes(&self, worker: &mut VerifyWorker, bytes: u64) {
+        worker.totals.bytes += bytes;
+        self.live.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Tells of a difference.
+    pub(crate) fn tell(&self, worker: &mut VerifyWorker, at: At<'_>, kind: Kind, change: Change) {
+        self.tell_path(&mut worker.totals, &at.below(), kind, change);
+    }
+
+    pub(crate) fn tell_path(&self, totals: &mut Totals, path: &[u8], kind: Kind, change: Change) {
+        totals.count(&change);
+        self.live.differences.fetch_add(1, Ordering::Relaxed);
+        self.watch.difference(&Difference { path: path.into(), kind, change });
+    }
+
+    /// Tells of an entry that could not be compared.
+    pub(crate) fn fail(&self, worker: &mut VerifyWorker, at: At<'_>, trouble: Trouble) {
+        let (side, operation, errno) = match trouble {
+            Trouble::Failed(side, operation, errno) => (side, operation, errno),
+            Trouble::Changed => {
+                worker.totals.changed += 1;
+                (Side::Source, Operation::CompareUnchanged, Errno::AGAIN)
+            }
+        };
+        let (root, path) = at.told(side, &self.target);
+        let failure = Failure { operation, root: root.into(), path: path.into(), errno };
+        self.count_failure(worker, &failure);
+    }
+
+    fn count_failure(&self, worker: &mut VerifyWorker, failure: &Failure<'_>) {
+        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+        self.watch.failure(failure);
+    }
+
+    /// Tells what came of a comparison.
+    pub(crate) fn conclude(
+        &self,
+        worker: &mut VerifyWorker,
+        at: At<'_>,
+        kind: Kind,
+        verdict: Result<Verdict, Trouble>,
+    ) {
+        match verdict {
+            Ok(Verdict::Missing) => self.tell(worker, at, kind, Change::Missing),
+            Ok(Verdict::Compared(found)) => {
+                worker.totals.compared += 1;
+                if !found.is_empty() {
+                    self.tell(worker, at, kind, Change::Different(found));
+                }
+            }
+            Err(trouble) => self.fail(worker, at, trouble),
+        }
+    }
+
+    /// The target's directory of a source's one, opened. None: it cannot be, which is told once.
+    fn open(
+        &self,
+        worker: &mut VerifyWorker,
+        directory: &Arc<Directory>,
+        counterpart: &Counterpart,
+    ) -> Option<Arc<OwnedFd>> {
+        if counterpart.is_lost() {
+            return None;
+        }
+        match counterpart.target.descriptor(&mut worker.held, self.features) {
+            Ok(opened) => Some(opened),
+            Err(errno) => {
+                if counterpart.set_lost() {
+                    let parents = directory.parent().zip(counterpart.target.parent());
+                    let at = At { directories: parents, name: directory.name() };
+                    self.fail(worker, at, failed(Side::Target, Operation::OpenDirectory)(errno));
+                }
+                None
+            }
+        }
+    }
+
+    /// Compares an entry. Whether it is a directory on both sides.
+    fn visit(
+        &self,
+        worker: &mut VerifyWorker,
+        at: At<'_>,
+        pair: Pair<'_>,
+        here: Option<(Here<'_>, &Counterpart)>,
+        listed: &Metadata,
+        tasks: &mut Tasks,
+    ) -> bool {
+        self.throttle(1);
+        let target = match kernel::stat_at(pair.target.directory, pair.target.name, false) {
+            Ok(target) => target,
+            Err(errno) => {
+                let missing = (errno == Errno::NOENT).then_some(Verdict::Missing);
+                let verdict = missing.ok_or_else(|| failed(Side::Target, Operation::Stat)(errno));
+                self.conclude(worker, at, listed.kind(), verdict);
+                return false;
+            }
+        };
+        if let Some((_, counterpart)) = here {
+            counterpart.add(pair.target.name);
+        }
+        let both = Both { source: *listed, target };
+        if both.kinds() == (Kind::File, Kind::File) {
+            if links::has_names(&both) && self.options.fields.has(Field::Links) {
+                worker.names.note(&both, &at.below());
+            }
+            if self.is_large(listed) {
+                let task = LargeTask::Plan { name: at.name.to_bytes(), is_again: false };
+                task.push(here.map(|(here, _)| here), tasks);
+                return false;
+            }
+        }
+        let verdict = self.compare(worker, pair, both);
+        self.conclude(worker, at, listed.kind(), verdict);
+        both.kinds() == (Kind::Directory, Kind::Directory)
+    }
+
+    /// The roots themselves.
+    fn roots<'n>(&'n self, name: &'n CStr) -> (At<'n>, Pair<'n>) {
+        let source = Source { directory: CWD, name };
+        let target = Source { directory: CWD, name: &self.target };
+        (At { directories: None, name }, Pair { source, target })
+    }
+
+    fn plan_in(
+        &self,
+        worker: &mut VerifyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        name: &CStr,
+        is_again: bool,
+        tasks: &mut Tasks,
+    ) {
+        let here = match here {
+            Ok(Some(here)) => here,
+            Ok(None) => {
+                let (at, pair) = self.roots(name);
+                return self.plan(worker, at, pair, None, is_again, tasks);
+            }
+            Err(errno) => return self.lose(worker, name, errno),
+        };
+        let Some(counterpart) = Counterpart::of(here.directory) else { return };
+        let Some(target) = self.open(worker, here.directory, &counterpart) else { return };
+        let at = At { directories: Some((here.directory, &counterpart.target)), name };
+        let source = Source { directory: here.descriptor.as_fd(), name };
+        let pair = Pair { source, target: Source { directory: target.as_fd(), name } };
+        self.plan(worker, at, pair, Some(here), is_again, tasks);
+    }
+}
+
+impl Handler for Comparing<'_> {
+    type Worker = VerifyWorker;
+
+    const IS_SLOW: bool = true;
+
+    fn worker(&self, _index: usize) -> VerifyWorker {
+        VerifyWorker::new(self.held)
+    }
+
+    fn root(&self, directory: &Arc<Directory>) {
+        if let Some(top) = &self.top {
+            directory.attach(Counterpart::new(Arc::clone(top), &self.key));
+        }
+    }
+
+    fn listed(&self, _worker: &mut VerifyWorker, here: Here<'_>, parts: Option<usize>) {
+        let Some(counterpart) = Counterpart::of(here.directory) else { return };
+        match parts {
+            Some(parts) => counterpart.set_parts(parts),
+            None => self.look_up_later(here.directory),
+        }
+    }
+
+    fn split(&self, directory: &Arc<Directory>) {
+        if let Some(counterpart) = directory.attached::<Arc<Counterpart>>() {
+            counterpart.add_part();
+        }
+    }
+
+    fn looked(&self, worker: &mut VerifyWorker, directory: &Arc<Directory>) {
+        let Some(counterpart) = Counterpart::of(directory) else { return };
+        if counterpart.end_part() && !counterpart.is_lost() {
+            self.count_names(worker, directory, &counterpart);
+        }
+    }
+
+    fn packed(&self, directory: &Arc<Directory>, is_part: bool) {
+        // The names will be looked at by whoever gets them, and nobody will know when that is done.
+        if is_part
+            && let Some(counterpart) = directory.attached::<Arc<Counterpart>>()
+            && counterpart.forget_parts()
+        {
+            self.look_up_later(directory);
+        }
+    }
+
+    fn entry(&self, worker: &mut VerifyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+        let Some(listed) = entry.metadata else { return };
+        let name = CString::new(entry.name).unwrap_or_default();
+        let is_walked = match here {
+            None => {
+                let (at, pair) = self.roots(&name);
+                self.visit(worker, at, pair, None, listed, tasks)
+            }
+            Some(here) => Counterpart::of(here.directory).is_some_and(|counterpart| {
+                let Some(target) = self.open(worker, here.directory, &counterpart) else { return false };
+                let at = At { directories: Some((here.directory, &counterpart.target)), name: &name };
+                let source = Source { directory: here.descriptor.as_fd(), name: &name };
+                let pair = Pair { source, target: Source { directory: target.as_fd(), name: &name } };
+                self.visit(worker, at, pair, Some((here, &counterpart)), listed, tasks)
+            }),
+        };
+        if !is_walked {
+            tasks.prune();
+        }
+    }
+
+    fn task(
+        &self,
+        worker: &mut VerifyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        task: &[u8],
+        tasks: &mut Tasks,
+    ) {
+        match (Task::from_bytes(task), here) {
+            (Some(Task::Large(LargeTask::Plan { name, is_again })), here) => {
+                let name = CString::new(name).unwrap_or_default();
+                self.plan_in(worker, here, &name, is_again, tasks);
+            }
+            // What it needs is open.
+            (Some(Task::Large(LargeTask::Chunk { file, index })), here) => {
+                self.chunk(worker, file, index, here.ok().flatten(), tasks);
+            }
+            (Some(Task::Names), Ok(Some(here))) => self.look_up_names(worker, here, tasks),
+            (Some(Task::LookUp(names)), Ok(Some(here))) => {
+                if let Some(names) = Names::from_bytes(names) {
+                    self.look_up(worker, here, &names);
+                }
+            }
+            // Of a directory that is out of reach the path is not known.
+            (Some(Task::Names | Task::LookUp(_)), Err(errno)) => {
+                let at = At { directories: None, name: &self.source };
+                let operation = Operation::Custom("look up names of TARGET in a directory below");
+                self.fail(worker, at, failed(Side::Source, operation)(errno));
+            }
+            _ => {}
+        }
+    }
+
+    fn failure(&self, worker: &mut VerifyWorker, failure: &Failure<'_>) {
+        self.count_failure(worker, failure);
+    }
+
+    fn further(&self, _worker: &mut VerifyWorker, tasks: &mut Tasks) {
+        self.push_pending(tasks);
+    }
+
+    fn finish(&self, _worker: &mut VerifyWorker) {}
+
+    fn progress(&self) -> u64 {
+        // A MiB is worth a file.
+        self.live.bytes.load(Ordering::Relaxed) >> 20
+    }
+}
+
+/// A device number of the C library as records have it.
+pub(crate) fn device(number: u64) -> u64 {
+    u64::from(rustix::fs::major(number)) << 32 | u64::from(rustix::fs::minor(number))
+}

@@ -1,0 +1,182 @@
+//! Files so large that several threads compare parts of them. Whoever plans one opens it on both sides, compares what else they
+//! have, and cuts it into chunks; any thread may take one; chunks behind a difference that is known are not read. The last one
+//! done looks whether both are what they were.
+//!
+//! ```text
+//!   entry ─▶ plan: look, open, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? told
+//!                  ▲                                                │ changed, for the first time
+//!                  └────────────────────────────────────────────────┘
+//! ```
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
+
+use super::handler::{Comparing, VerifyWorker};
+use super::pair::{At, Opened, Pair, Verdict};
+use super::trouble::{Trouble, failed};
+use crate::chunks::{Chunks, Cut, LargeTask, UnderWay};
+use crate::walk::directory::Directory;
+use crate::walk::visit::{Here, Tasks};
+
+/// What stands for no difference: no file has so many bytes.
+const NONE: u64 = u64::MAX;
+
+/// Files that are being compared in chunks.
+pub(crate) type LargeFiles = UnderWay<Large>;
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Large {
+    directories: Option<(Arc<Directory>, Arc<Directory>)>,
+    name: CString,
+    opened: Opened,
+    /// What differs beside the bytes.
+    found: Vec<Detail>,
+    chunks: Chunks<Trouble>,
+    /// The first difference that is known so far.
+    first: AtomicU64,
+    /// Whether it changed when it was compared the first time.
+    is_again: bool,
+}
+
+impl Large {
+    fn at(&self) -> At<'_> {
+        let directories = self.directories.as_ref().map(|(source, target)| (source, target));
+        At { directories, name: &self.name }
+    }
+}
+
+impl Comparing<'_> {
+    /// Whether a file is compared in chunks.
+    pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
+        let is_read = self.options.fields.has(Field::Content) && metadata.kind() == Kind::File;
+        is_read && self.cut().is_large(metadata.size)
+    }
+
+    fn cut(&self) -> Cut {
+        Cut::new(self.options.chunk, &self.options.walk, 1)
+    }
+
+    /// Looks at a large file on both sides; cuts it, unless there is something to say of it already.
+    pub(crate) fn plan(
+        &self,
+        worker: &mut VerifyWorker,
+        at: At<'_>,
+        pair: Pair<'_>,
+        here: Option<Here<'_>>,
+        is_again: bool,
+        tasks: &mut Tasks,
+    ) {
+        match self.try_plan(worker, at, pair, here, is_again, tasks) {
+            Ok(None) => {}
+            Ok(Some(verdict)) => self.conclude(worker, at, Kind::File, Ok(verdict)),
+            Err(Trouble::Changed) if !is_again => {
+                LargeTask::Plan { name: at.name.to_bytes(), is_again: true }.push(here, tasks);
+            }
+            Err(trouble) => self.conclude(worker, at, Kind::File, Err(trouble)),
+        }
+    }
+
+    fn try_plan(
+        &self,
+        worker: &mut VerifyWorker,
+        at: At<'_>,
+        pair: Pair<'_>,
+        here: Option<Here<'_>>,
+        is_again: bool,
+        tasks: &mut Tasks,
+    ) -> Result<Option<Verdict>, Trouble> {
+        let Some(both) = pair.look()? else { return Ok(Some(Verdict::Missing)) };
+        if both.kinds() != (Kind::File, Kind::File) {
+            return self.compare(worker, pair, both).map(Some);
+        }
+        let opened = pair.open()?;
+        let common = opened.before.common_bytes();
+        let chunk = self.cut().chunk_of(common);
+        if common <= chunk {
+            return self.compare_files(worker, &opened).map(Verdict::Compared).map(Some);
+        }
+        let found = self.attributes_of_open(worker, &opened)?;
+        if !self.needs_bytes(&opened, &found) {
+            return opened.check().map(|()| Some(Verdict::Compared(found)));
+        }
+        let chunks = Chunks::new(common, chunk);
+        let count = chunks.count();
+        let large = Large {
+            directories: at.directories.map(|(source, target)| (Arc::clone(source), Arc::clone(target))),
+            name: at.name.to_owned(),
+            opened,
+            found,
+            chunks,
+            first: AtomicU64::new(NONE),
+            is_again,
+        };
+        self.large.add(large, count, here, tasks);
+        Ok(None)
+    }
+
+    pub(crate) fn chunk(
+        &self,
+        worker: &mut VerifyWorker,
+        file: u64,
+        index: u64,
+        here: Option<Here<'_>>,
+        tasks: &mut Tasks,
+    ) {
+        let Some(large) = self.large.find(file) else { return };
+        if !large.chunks.run(|| self.compare_chunk(worker, &large, index)) {
+            return;
+        }
+        self.large.remove(file);
+        match self.complete(worker, &large) {
+            Err(Trouble::Changed) if !large.is_again => {
+                LargeTask::Plan { name: large.name.to_bytes(), is_again: true }.push(here, tasks);
+            }
+            verdict => self.conclude(worker, large.at(), Kind::File, verdict),
+        }
+    }
+
+    fn compare_chunk(&self, worker: &mut VerifyWorker, large: &Large, index: u64) -> Result<(), Trouble> {
+        let range = large.chunks.range(index);
+        let start = range.start;
+        let mut came = start;
+        let mut wanted = |at| {
+            came = at;
+            at < large.first.load(Ordering::Relaxed)
+        };
+        let first = worker.blocks.compare(large.opened.two(), range.clone(), &mut wanted)?;
+        if let Some(first) = first {
+            large.first.fetch_min(first, Ordering::Relaxed);
+        }
+        let is_cut = large.first.load(Ordering::Relaxed) < range.end;
+        let end = first.unwrap_or(if is_cut { came } else { range.end });
+        self.count_bytes(worker, end - start);
+        Ok(())
+    }
+
+    /// All chunks are done: what came of it.
+    fn complete(&self, worker: &mut VerifyWorker, large: &Large) -> Result<Verdict, Trouble> {
+        if let Some(trouble) = large.chunks.trouble() {
+            return Err(trouble);
+        }
+        large.opened.check()?;
+        worker.totals.files += 1;
+        let first = Some(large.first.load(Ordering::Acquire)).filter(|first| *first != NONE);
+        let content = large.opened.before.content(first);
+        let found: Vec<_> = large.found.iter().cloned().chain(content).collect();
+        if found.is_empty() {
+            self.equal.add(&large.opened.before);
+        }
+        Ok(Verdict::Compared(found))
+    }
+
+    /// Tells of a large file whose directory is out of reach: by its name alone.
+    pub(crate) fn lose(&self, worker: &mut VerifyWorker, name: &CStr, errno: Errno) {
+        let at = At { directories: None, name };
+        let trouble = failed(Side::Source, Operation::Custom("open"))(errno);
+        self.conclude(worker, at, Kind::File, Err(trouble));
+    }
+}

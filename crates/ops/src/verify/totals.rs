@@ -1,0 +1,76 @@
+//! What a comparison counts. No I/O.
+
+use std::collections::BTreeMap;
+
+use atta_entry::{Change, Errno, Field};
+
+/// What was compared and what was found: of one thread, or of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Entries that both sides have and that were compared.
+    pub compared: u64,
+    /// Files whose bytes were compared.
+    pub files: u64,
+    /// Bytes of these files that were compared, holes included: up to the first difference.
+    pub bytes: u64,
+    /// Entries that the target does not have. What is below a directory is not counted.
+    pub missing: u64,
+    /// Entries that the target alone has. What is below a directory is not counted.
+    pub extra: u64,
+    /// Entries that differ. One that also differs in its hard links counts twice.
+    pub different: u64,
+    /// How often each field differs, by its number.
+    pub fields: [u64; Field::ALL.len()],
+    /// Entries that changed each time they were compared.
+    pub changed: u64,
+    /// Entries that could not be compared, by error; those that changed included.
+    pub failures: BTreeMap<Errno, u64>,
+}
+
+impl Totals {
+    /// Entries that could not be compared.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failures.values().sum()
+    }
+
+    /// Names at which the two sides differ.
+    #[must_use]
+    pub fn differences(&self) -> u64 {
+        self.missing + self.extra + self.different
+    }
+
+    /// Whether all was compared and nothing differs.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        self.differences() == 0 && self.failed() == 0
+    }
+
+    /// Counts a difference.
+    pub(crate) fn count(&mut self, change: &Change) {
+        match change {
+            Change::Missing => self.missing += 1,
+            Change::Extra => self.extra += 1,
+            Change::Different(details) => {
+                self.different += 1;
+                details.iter().for_each(|detail| self.fields[detail.field() as usize] += 1);
+            }
+        }
+    }
+}
+
+impl std::ops::AddAssign<&Self> for Totals {
+    fn add_assign(&mut self, other: &Self) {
+        self.compared += other.compared;
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.missing += other.missing;
+        self.extra += other.extra;
+        self.different += other.different;
+        self.fields.iter_mut().zip(other.fields).for_each(|(sum, more)| *sum += more);
+        self.changed += other.changed;
+        for (errno, count) in &other.failures {
+            *self.failures.entry(*errno).or_default() += count;
+        }
+    }
+}
