@@ -1,6 +1,8 @@
 //! `atta copy`: sets a copy up, lets it run, and says what was copied and what was not.
 
 mod arguments;
+mod keep;
+mod owners;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -8,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use atta_entry::Failure;
-use atta_ops::copy::{self, NotKept, Options, Outcome, Progress, Watch};
+use atta_ops::copy::{self, Keep, NotKept, Options, Outcome, Progress, Watch};
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
 use indicatif::ProgressBar;
@@ -40,6 +42,7 @@ struct Run<'a> {
     failures: Failures,
     rate: Option<Rate>,
     rules: Option<walk::Rules>,
+    keep: Keep,
 }
 
 /// Tells of what was not copied.
@@ -57,13 +60,13 @@ impl<'a> Run<'a> {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
         }
-        let rules = compile(&arguments.rules)?;
+        let (rules, keep) = (compile(&arguments.rules)?, arguments.keep.keep()?);
         let failures = Failures::new(arguments.verbose, arguments.errors.as_deref(), None)?;
-        Ok(Self { arguments, failures, rate: arguments.iops.map(Rate::new), rules })
+        Ok(Self { arguments, failures, rate: arguments.iops.map(Rate::new), rules, keep })
     }
 
     fn copy(self, signals: &Signals) -> u8 {
-        let Self { arguments, failures, rate, rules } = self;
+        let Self { arguments, failures, rate, rules, keep } = self;
         let stop = Stop::new();
         let walk = walk::Options {
             one_file_system: arguments.one_file_system,
@@ -77,7 +80,8 @@ impl<'a> Run<'a> {
             ..walk::Options::default()
         };
         let digest = arguments.digest == DigestKind::Blake3;
-        let options = Options { walk, fsync: arguments.fsync.into(), digest, chunk: arguments.chunk.bytes() };
+        let (fsync, chunk) = (arguments.fsync.into(), arguments.chunk.bytes());
+        let options = Options { walk, fsync, digest, chunk, keep };
         let paths: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let Some((target, sources)) = paths.split_last() else { return exit::USAGE };
         let mut display = Display::new(arguments);

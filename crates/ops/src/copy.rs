@@ -25,17 +25,19 @@ mod attributes;
 mod data;
 mod file;
 mod handler;
+mod keep;
 mod large;
 mod links;
 mod mirror;
 mod names;
+mod owners;
+mod pattern;
 mod publish;
 mod roots;
 mod special;
 mod totals;
 mod trouble;
 
-use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,6 +46,7 @@ use atta_entry::{Failure, Kind};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 pub use attributes::NotKept;
+pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
 pub use roots::Refused;
 pub use totals::Totals;
 
@@ -80,15 +83,8 @@ pub struct Options<'a> {
     pub digest: bool,
     /// Bytes that one thread copies of a large file at a time, a power of two; none: by its size and the number of threads.
     pub chunk: Option<u64>,
-}
-
-impl Options<'_> {
-    /// Whether an extended attribute is copied.
-    fn wants_extended(&self, name: &CStr) -> bool {
-        let name = name.to_bytes();
-        let is_root = rustix::process::geteuid().is_root();
-        !name.starts_with(b"lustre.") && (is_root || !name.starts_with(b"trusted."))
-    }
+    /// What is kept beside the bytes.
+    pub keep: Keep,
 }
 
 /// Hears of what happens, on any thread.

@@ -8,6 +8,7 @@ use atta_ops::walk::Rule;
 use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
 
+use super::keep::KeepArguments;
 use crate::size::{parse_memory, parse_size};
 use crate::threads::parse_threads;
 use crate::walk::{ProgressWhen, in_order};
@@ -94,6 +95,9 @@ pub(crate) struct CopyArguments {
     /// Do not enter other file systems or bind mounts
     #[arg(short = 'x', long, help_heading = "What to copy")]
     pub(crate) one_file_system: bool,
+
+    #[command(flatten)]
+    pub(crate) keep: KeepArguments,
 
     /// When to make durable what was copied
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = FsyncWhen::Batch, help_heading = "How to copy")]

@@ -143,3 +143,45 @@ fn an_interrupted_copy_says_so() {
     assert!(String::from_utf8(ran.stdout).unwrap().starts_with("interrupted: this is not all\n"));
     whole_files(&scratch.join("target"));
 }
+
+#[test]
+fn what_is_kept_is_named_as_cp_and_chown_name_it() {
+    let scratch = scratch("copy-keep");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("file"), "content").unwrap();
+    let ran = |arguments: &[&str], name: &str| {
+        let arguments: Vec<_> = arguments.iter().map(Path::new).collect();
+        copy(&[&arguments[..], &[&tree, &scratch.join(name)]].concat()).output().unwrap()
+    };
+    let old = fs::File::options().write(true).open(tree.join("file")).unwrap();
+    old.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let modified = |name: &str| fs::metadata(scratch.join(name)).unwrap().modified().unwrap();
+    assert_eq!(ran(&["--preserve", "mode,times"], "times").status.code(), Some(0));
+    assert_eq!(modified("times/file"), std::time::UNIX_EPOCH);
+    assert_eq!(ran(&["--preserve=none"], "none").status.code(), Some(0));
+    assert!(modified("none/file") > std::time::UNIX_EPOCH);
+    if rustix::process::geteuid().is_root() {
+        let rules = scratch.join("list-of-rules");
+        fs::write(&rules, "# those of the old machine\nuid:0=12345   # root\n\ngid:*=54321\n").unwrap();
+        let rules = format!("@{}", rules.display());
+        for (name, map) in
+            [("all", "12345:54321"), ("rules", "uid:root=12345,gid:0-9=54321"), ("file", &rules)]
+        {
+            assert_eq!(ran(&["--chown", map], name).status.code(), Some(0));
+            let stat = rustix::fs::stat(scratch.join(name).join("file")).unwrap();
+            assert_eq!((stat.st_uid, stat.st_gid), (12345, 54321), "{map}");
+        }
+    }
+    for arguments in [
+        &["--preserve", "all,mode"][..],
+        &["--preserve", "mode", "--xattrs", "user.*"],
+        &["--xattrs", "all,user.*"],
+        &["--chown", "no-such-user"],
+        &["--chown", "uid:1=2,5"],
+    ] {
+        let ran = ran(arguments, "refused");
+        assert_eq!(ran.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8(ran.stderr).unwrap().contains("hint: "), "{arguments:?}");
+        assert!(!scratch.join("refused").exists());
+    }
+}

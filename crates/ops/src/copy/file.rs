@@ -8,7 +8,7 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::attributes::{self, Extended};
+use super::attributes::{self, Extended, Manner};
 use super::data::Way;
 use super::handler::{CopyWorker, Copying};
 use super::mirror::Mirror;
@@ -149,8 +149,8 @@ impl Copying<'_> {
             cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
         }
         let extended = self.extended(worker, source)?;
-        let inherits = self.inherits(to);
-        attributes::give(file, metadata, &extended, inherits, &mut worker.totals.not_kept)?;
+        let manner = self.manner(to);
+        attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
         if self.syncs_each() {
             retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
@@ -160,9 +160,14 @@ impl Copying<'_> {
     /// What extended attributes the source has.
     pub(crate) fn extended(&self, worker: &mut CopyWorker, source: impl AsFd) -> Result<Extended, Trouble> {
         let CopyWorker { room, totals, .. } = worker;
-        let wanted = |name: &CStr| self.options.wants_extended(name);
+        let wanted = |name: &CStr| self.options.keep.reads(name);
         let read = Extended::read(source, room, wanted, &mut totals.not_kept);
         read.map_err(|errno| Trouble::new(Doing::ReadExtended, errno))
+    }
+
+    /// How what is made there gets what it is to have.
+    pub(crate) fn manner(&self, to: &Place<'_>) -> Manner<'_> {
+        Manner { keep: &self.options.keep, inherits: self.inherits(to), is_old: false }
     }
 
     /// Whether what is made there gets an access list from its directory.

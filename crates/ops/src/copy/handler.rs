@@ -16,7 +16,7 @@ use atta_entry::{Entry, Errno, Failure, Kind, Operation};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode};
 
-use super::attributes::{self, Attributes, Extended};
+use super::attributes::{self, Attributes, Extended, Manner};
 use super::data::Mover;
 use super::file::{Made, Place, Source};
 use super::large::LargeFiles;
@@ -189,7 +189,7 @@ impl Copying<'_> {
                 }
                 return Ok(());
             }
-            Kind::File if metadata.nlink > 1 => {
+            Kind::File if metadata.nlink > 1 && self.options.keep.links => {
                 let Some(made) = self.linked(worker, at, from, to, metadata)? else { return Ok(()) };
                 made
             }
@@ -307,10 +307,11 @@ impl Copying<'_> {
             }
             mirror.set_new();
         }
+        let is_old = !mirror.is_new();
         let metadata = kernel::stat_descriptor(here.descriptor);
         let metadata = metadata.map_err(|errno| Trouble::new(Doing::Read, errno))?;
         let extended = self.extended(worker, here.descriptor)?;
-        mirror.will_have(Attributes { metadata, extended });
+        mirror.will_have(Attributes { metadata, extended, is_old });
         Ok(())
     }
 
@@ -326,13 +327,17 @@ impl Copying<'_> {
     /// Gives complete directories their attributes.
     pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
         for Complete { target, attributes } in complete {
-            let Attributes { metadata, extended } = &attributes;
+            let Attributes { metadata, extended, is_old } = &attributes;
+            let keep = &self.options.keep;
+            let manner = Manner { keep, inherits: false, is_old: *is_old };
             let opened = target.descriptor(&mut worker.held, self.features);
             let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno));
             let not_kept = &mut worker.totals.not_kept;
             let given = opened.and_then(|fd| {
-                attributes::take_lists(&fd, extended)?;
-                attributes::give(fd.as_fd(), metadata, extended, false, not_kept)
+                if keep.lists {
+                    attributes::take_lists(&fd, extended)?;
+                }
+                attributes::give(fd.as_fd(), metadata, extended, manner, not_kept)
             });
             if let Err(trouble) = given {
                 self.fail(worker, &Where::Itself(target), trouble);
@@ -399,7 +404,9 @@ impl Handler for Copying<'_> {
         if let Ok(metadata) = kernel::stat_at(parent.descriptor, name, false)
             && metadata.kind() == Kind::Directory
         {
-            mirror.will_have(Attributes { metadata, extended: Extended::default() });
+            let opened = mirror.target.descriptor(&mut worker.held, self.features);
+            let is_old = opened.is_ok() && mirror.target.alias().is_none();
+            mirror.will_have(Attributes { metadata, extended: Extended::default(), is_old });
         }
         let origin = Where::In(Arc::clone(parent.directory), name.to_owned());
         self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 });

@@ -81,7 +81,7 @@ impl Task {
 impl Copying<'_> {
     /// Whether a file is copied in chunks.
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
-        metadata.nlink == 1 && metadata.size >= 2 * self.chunk_least()
+        (metadata.nlink == 1 || !self.options.keep.links) && metadata.size >= 2 * self.chunk_least()
     }
 
     fn chunk_least(&self) -> u64 {
@@ -292,7 +292,7 @@ impl Copying<'_> {
             return Err(Trouble::Changed);
         }
         let not_kept = &mut worker.totals.not_kept;
-        attributes::give(&large.file, &large.before, &extended, self.inherits(to), not_kept)?;
+        attributes::give(&large.file, &large.before, &extended, self.manner(to), not_kept)?;
         if self.syncs_each() {
             retry(|| rustix::fs::fsync(&large.file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }

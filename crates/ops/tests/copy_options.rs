@@ -1,0 +1,213 @@
+//! The options of a copy: what is kept, what is skipped, what is only rehearsed, and how bytes go.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use atta_entry::Failure;
+use atta_ops::copy::{self, ExtendedNames, Keep, Options, Outcome, OwnerRule, Owners, Watch};
+use atta_ops::walk;
+use atta_runtime::Threads;
+use atta_testkit::scratch::Scratch;
+use atta_testkit::skip;
+use rustix::fs::XattrFlags;
+
+#[derive(Default)]
+struct Failures(Mutex<Vec<(PathBuf, String)>>);
+
+impl Watch for Failures {
+    fn failure(&self, failure: &Failure<'_>) {
+        let path = OsStr::from_bytes(&failure.path).into();
+        self.0.lock().unwrap().push((path, failure.to_string()));
+    }
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+/// What came of a copy, and what failed.
+fn try_copy(source: &Path, target: &Path, options: &Options<'_>) -> (Outcome, Vec<(PathBuf, String)>) {
+    let failures = Failures::default();
+    let outcome = copy::run(&[bytes(source)], &bytes(target), options, &failures, |_| {}).unwrap();
+    (outcome, failures.0.into_inner().unwrap())
+}
+
+/// A copy in which nothing fails.
+fn copy(source: &Path, target: &Path, options: &Options<'_>) -> Outcome {
+    let (outcome, failures) = try_copy(source, target, options);
+    assert_eq!(failures, []);
+    outcome
+}
+
+fn threads(count: usize) -> Options<'static> {
+    let threads = Threads::Fixed(NonZeroUsize::new(count).unwrap());
+    Options { walk: walk::Options { threads, ..walk::Options::default() }, ..Options::default() }
+}
+
+fn keeping(keep: Keep) -> Options<'static> {
+    Options { keep, ..threads(2) }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+fn owner(path: &Path) -> (u32, u32) {
+    let found = fs::symlink_metadata(path).unwrap();
+    (found.uid(), found.gid())
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = [0; 1000];
+    rustix::fs::lgetxattr(path, name, &mut value[..]).ok().map(|length| value[..length].to_vec())
+}
+
+fn give_attribute(path: &Path, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(path, name, value, XattrFlags::empty()).unwrap();
+}
+
+fn set_time(path: &Path, seconds: i64) {
+    let time = rustix::fs::Timespec { tv_sec: seconds, tv_nsec: 5 };
+    let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+const OLD: i64 = 1_000_000;
+
+/// A directory with a file of two names, a link and a FIFO; all old, of odd modes and of somebody else.
+fn furnished(scratch: &Scratch) -> PathBuf {
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), "content").unwrap();
+    fs::hard_link(tree.join("file"), tree.join("other")).unwrap();
+    symlink("file", tree.join("link")).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, tree.join("pipe"), fifo, 0o600.into(), 0).unwrap();
+    give_attribute(&tree.join("file"), "user.a", b"1");
+    give_attribute(&tree.join("file"), "user.b", b"2");
+    for (name, bits) in [("file", 0o6751), ("pipe", 0o604), ("", 0o2705)] {
+        let path = tree.join(name);
+        if skip::is_root() {
+            lchown(&path, Some(1234), Some(4321)).unwrap();
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(bits)).unwrap();
+    }
+    if skip::is_root() {
+        lchown(tree.join("link"), Some(1234), Some(4321)).unwrap();
+    }
+    for name in ["file", "link", "pipe", ""] {
+        set_time(&tree.join(name), OLD);
+    }
+    tree
+}
+
+#[test]
+fn a_copy_has_what_is_to_be_kept_and_nothing_else() {
+    let scratch = Scratch::new("copy-keep").unwrap();
+    let tree = furnished(&scratch);
+    let nothing = scratch.join("nothing");
+    let outcome = copy(&tree, &nothing, &keeping(Keep::nothing()));
+    assert_eq!((outcome.totals.files, outcome.totals.hard_links), (2, 0));
+    assert_eq!(outcome.totals.not_kept, copy::NotKept::default());
+    let umask = rustix::process::umask(0o22.into());
+    rustix::process::umask(umask);
+    for (name, bits) in [("file", 0o751), ("pipe", 0o604), ("", 0o705)] {
+        assert_eq!(mode(&nothing.join(name)), bits & !umask.bits(), "{name}");
+    }
+    for name in ["file", "link", "pipe", ""] {
+        let found = fs::symlink_metadata(nothing.join(name)).unwrap();
+        assert!(found.mtime() > OLD, "{name}");
+        assert_eq!(found.uid(), rustix::process::geteuid().as_raw(), "{name}");
+    }
+    assert_eq!(fs::metadata(nothing.join("file")).unwrap().nlink(), 1);
+    assert_eq!(attribute(&nothing.join("file"), "user.a"), None);
+
+    let times = scratch.join("times");
+    copy(&tree, &times, &keeping(Keep { times: true, ..Keep::nothing() }));
+    for name in ["file", "link", "pipe", ""] {
+        assert_eq!(fs::symlink_metadata(times.join(name)).unwrap().mtime(), OLD, "{name}");
+    }
+    let modes = scratch.join("modes");
+    let outcome = copy(&tree, &modes, &keeping(Keep { mode: true, links: true, ..Keep::nothing() }));
+    // Of other owners they would give other rights.
+    assert_eq!((mode(&modes.join("file")), mode(&modes)), (0o751, 0o705));
+    assert_eq!((outcome.totals.not_kept.set_id_bits, outcome.totals.hard_links), (2, 1));
+    assert_eq!(fs::metadata(modes.join("other")).unwrap().nlink(), 2);
+    let extended = ExtendedNames::Matching(vec![b"*.b".to_vec()]);
+    copy(&tree, &scratch.join("some"), &keeping(Keep { extended, ..Keep::default() }));
+    let kept = ["user.a", "user.b"].map(|name| attribute(&scratch.join("some/file"), name));
+    assert_eq!(kept, [None, Some(b"2".to_vec())]);
+}
+
+#[test]
+fn a_directory_that_is_there_keeps_what_is_not_to_be_changed() {
+    let scratch = Scratch::new("copy-keep").unwrap();
+    let tree = furnished(&scratch);
+    let target = scratch.join("target");
+    fs::create_dir(&target).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o711)).unwrap();
+    copy(&tree.join("."), &target, &keeping(Keep::nothing()));
+    assert_eq!((mode(&target), owner(&target)), (0o711, owner(scratch.path())));
+    copy(&tree.join("."), &target, &keeping(Keep::default()));
+    assert_eq!((mode(&target), owner(&target)), (mode(&tree), owner(&tree)));
+}
+
+#[test]
+fn everything_gets_the_owner_that_the_map_says() {
+    if !skip::is_root() {
+        return skip::skipped("owners that are mapped", "only root may give files away");
+    }
+    let scratch = Scratch::new("copy-chown").unwrap();
+    let tree = furnished(&scratch);
+    fs::write(tree.join("own"), "own").unwrap();
+    let users = vec![OwnerRule { from: 1200..=1300, to: 71_200, shifts: true }];
+    for (number, keep) in [Keep::default(), Keep::nothing()].into_iter().enumerate() {
+        let target = scratch.join(number.to_string());
+        let owners = Owners { users: users.clone(), groups: vec![OwnerRule::all(99)] };
+        let outcome = copy(&tree, &target, &keeping(Keep { owners, ..keep }));
+        for name in ["file", "other", "link", "pipe", ""] {
+            assert_eq!(owner(&target.join(name)), (71_234, 99), "{name}");
+        }
+        assert_eq!(owner(&target.join("own")), (0, 99));
+        if number == 0 {
+            // Whose rights they give is not who gave them.
+            assert_eq!((mode(&target.join("file")), mode(&target)), (0o751, 0o2705));
+            assert_eq!(outcome.totals.not_kept.set_id_bits, 1);
+        }
+    }
+}
+
+#[test]
+fn without_its_list_a_file_is_no_more_open_than_with_it() {
+    let scratch = Scratch::new("copy-list").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    let file = tree.join("file");
+    fs::write(&file, "content").unwrap();
+    // The owner rw-, the group ---, user 7 rw-, at most rw-.
+    let entry = |kind: u16, rights: u16, who: u32| {
+        [&kind.to_le_bytes()[..], &rights.to_le_bytes(), &who.to_le_bytes()].concat()
+    };
+    let all = u32::MAX;
+    let list = [entry(1, 6, all), entry(2, 6, 7), entry(4, 0, all), entry(0x10, 6, all), entry(0x20, 0, all)];
+    let list = [vec![2, 0, 0, 0], list.concat()].concat();
+    let access = "system.posix_acl_access";
+    if rustix::fs::setxattr(&file, access, &list, XattrFlags::empty()).is_err() {
+        return skip::skipped("copies without their lists", "the file system has no access lists");
+    }
+    assert_eq!(mode(&file), 0o660);
+    let without = scratch.join("without");
+    copy(&tree, &without, &keeping(Keep { lists: false, ..Keep::default() }));
+    assert_eq!((mode(&without.join("file")), attribute(&without.join("file"), access)), (0o600, None));
+    let alone = scratch.join("alone");
+    copy(&tree, &alone, &keeping(Keep { lists: true, ..Keep::nothing() }));
+    assert_eq!((mode(&alone.join("file")), attribute(&alone.join("file"), access)), (0o660, Some(list)));
+}
