@@ -81,7 +81,8 @@ impl<'a> Run<'a> {
         };
         let digest = arguments.digest == DigestKind::Blake3;
         let (fsync, chunk) = (arguments.fsync.into(), arguments.chunk.bytes());
-        let options = Options { walk, fsync, digest, chunk, keep };
+        let (existing, in_place) = (arguments.existing(), arguments.in_place);
+        let options = Options { walk, fsync, digest, chunk, keep, existing, in_place };
         let paths: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let Some((target, sources)) = paths.split_last() else { return exit::USAGE };
         let mut display = Display::new(arguments);
@@ -148,6 +149,10 @@ fn words(outcome: &Outcome, was_interrupted: bool) -> String {
     let _ = writeln!(text, "{counted} copied, {bytes} in {seconds:.2} s ({rate}/s)");
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
+    }
+    if totals.skipped > 0 {
+        let left = counted_word(totals.skipped, "entry", "entries");
+        let _ = writeln!(text, "skipped: {left} already there; not read, so there is no signature");
     }
     for (count, what) in not_kept(&totals.not_kept) {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));

@@ -23,6 +23,7 @@
 
 mod attributes;
 mod data;
+mod existing;
 mod file;
 mod handler;
 mod keep;
@@ -46,6 +47,7 @@ use atta_entry::{Failure, Kind};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 pub use attributes::NotKept;
+pub use existing::Existing;
 pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
 pub use roots::Refused;
 pub use totals::Totals;
@@ -85,6 +87,10 @@ pub struct Options<'a> {
     pub chunk: Option<u64>,
     /// What is kept beside the bytes.
     pub keep: Keep,
+    /// What is done where something is there already.
+    pub existing: Existing,
+    /// Whether a file that is there is written into, where that can be, instead of a new one that replaces it.
+    pub in_place: bool,
 }
 
 /// Hears of what happens, on any thread.
@@ -109,7 +115,7 @@ pub struct Progress {
 pub struct Outcome {
     /// What was copied.
     pub totals: Totals,
-    /// Of what was copied, if files got digests and nothing failed.
+    /// Of what was copied, if files got digests, and nothing failed or was left as it is.
     pub signature: Option<Signature>,
     /// What the walk of the sources did.
     pub threads: Vec<walk::ThreadReport>,
@@ -178,7 +184,7 @@ pub fn run(
         signature.merge(&worker.signature);
     }
     // It would be that of a whole copy.
-    let is_whole = totals.failed() == 0 && !walked.stopped;
+    let is_whole = totals.failed() == 0 && totals.skipped == 0 && !walked.stopped;
     let signature = (options.digest && is_whole).then_some(signature);
     Ok(Outcome {
         totals,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use atta_entry::Failure;
-use atta_ops::copy::{self, ExtendedNames, Keep, Options, Outcome, OwnerRule, Owners, Watch};
+use atta_ops::copy::{self, Existing, ExtendedNames, Keep, Options, Outcome, OwnerRule, Owners, Watch};
 use atta_ops::walk;
 use atta_runtime::Threads;
 use atta_testkit::scratch::Scratch;
@@ -210,4 +210,129 @@ fn without_its_list_a_file_is_no_more_open_than_with_it() {
     let alone = scratch.join("alone");
     copy(&tree, &alone, &keeping(Keep { lists: true, ..Keep::nothing() }));
     assert_eq!((mode(&alone.join("file")), attribute(&alone.join("file"), access)), (0o660, Some(list)));
+}
+
+fn existing(existing: Existing) -> Options<'static> {
+    Options { existing, digest: true, ..threads(2) }
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::symlink_metadata(path).unwrap().ino()
+}
+
+#[test]
+fn an_update_leaves_bytes_that_are_there_and_mends_the_rest() {
+    let scratch = Scratch::new("copy-update").unwrap();
+    let tree = furnished(&scratch);
+    for name in ["same", "longer", "newer", "mode", "attribute", "shared", "gone"] {
+        fs::write(tree.join(name), name).unwrap();
+        set_time(&tree.join(name), OLD);
+    }
+    fs::write(tree.join("large"), vec![b'x'; 20 << 20]).unwrap();
+    let target = scratch.join("target");
+    let options = existing(Existing::Update);
+    assert!(copy(&tree, &target, &options).signature.is_some());
+    // The same bytes in all but one, which size and time do not tell.
+    fs::write(target.join("same"), "SAME").unwrap();
+    set_time(&target.join("same"), OLD);
+    fs::write(target.join("longer"), "longer than its source").unwrap();
+    set_time(&target.join("longer"), OLD);
+    fs::write(target.join("newer"), "NEWER").unwrap();
+    fs::set_permissions(target.join("mode"), fs::Permissions::from_mode(0o600)).unwrap();
+    give_attribute(&target.join("attribute"), "user.other", b"other");
+    give_attribute(&tree.join("attribute"), "user.own", b"own");
+    set_time(&target.join("attribute"), OLD);
+    fs::remove_file(target.join("gone")).unwrap();
+    fs::hard_link(target.join("shared"), scratch.join("stranger")).unwrap();
+    let names = ["same", "mode", "attribute", "large", "file", "other", "longer", "newer", "shared"];
+    let before = names.map(|name| inode(&target.join(name)));
+    let outcome = copy(&tree.join("."), &target, &options);
+    assert_eq!((outcome.totals.skipped, outcome.totals.files, outcome.signature), (6, 4, None));
+    let is_same = names.map(|name| inode(&target.join(name))).map(|inode| before.contains(&inode));
+    assert_eq!(is_same, [true, true, true, true, true, true, false, false, false]);
+    let read = |name: &str| fs::read_to_string(target.join(name)).unwrap();
+    let contents = ["same", "longer", "newer", "gone", "shared"].map(read);
+    assert_eq!(contents, ["SAME", "longer", "newer", "gone", "shared"]);
+    assert_eq!(mode(&target.join("mode")), mode(&tree.join("mode")));
+    let attributes = ["user.own", "user.other"].map(|name| attribute(&target.join("attribute"), name));
+    assert_eq!(attributes, [Some(b"own".to_vec()), None]);
+    assert_eq!(mode(&target.join("file")), mode(&tree.join("file")));
+    // Names that were files of their own become one file, and names that are new belong to it.
+    fs::remove_file(target.join("other")).unwrap();
+    let outcome = copy(&tree.join("."), &target, &options);
+    assert_eq!(inode(&target.join("other")), inode(&target.join("file")));
+    assert_eq!((outcome.totals.skipped + outcome.totals.files, outcome.totals.hard_links), (9, 1));
+    let left: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.as_bytes().starts_with(b".atta.")), "{left:?}");
+}
+
+#[test]
+fn what_is_there_is_left_if_it_is_to_be() {
+    let scratch = Scratch::new("copy-ignore").unwrap();
+    let tree = furnished(&scratch);
+    fs::create_dir_all(tree.join("below")).unwrap();
+    fs::write(tree.join("below/new"), "new").unwrap();
+    fs::write(tree.join("large"), vec![b'x'; 20 << 20]).unwrap();
+    let target = scratch.join("target");
+    fs::create_dir_all(target.join("below")).unwrap();
+    fs::create_dir(target.join("pipe")).unwrap();
+    symlink("/nowhere", target.join("file")).unwrap();
+    for name in ["large", "link"] {
+        fs::write(target.join(name), "old").unwrap();
+    }
+    let outcome = copy(&tree.join("."), &target, &existing(Existing::Ignore));
+    assert_eq!((outcome.totals.skipped, outcome.totals.files, outcome.signature), (4, 2, None));
+    assert_eq!(fs::read_link(target.join("file")).unwrap(), Path::new("/nowhere"));
+    let contents = ["large", "link", "other", "below/new"].map(|name| fs::read(target.join(name)).unwrap());
+    assert_eq!(contents, [&b"old"[..], b"old", b"content", b"new"]);
+}
+
+#[test]
+fn a_file_is_written_into_where_nothing_else_is_changed_by_that() {
+    let scratch = Scratch::new("copy-in-place").unwrap();
+    let (tree, target) = (scratch.join("tree"), scratch.join("target"));
+    for directory in [&tree, &target] {
+        fs::create_dir(directory).unwrap();
+    }
+    let names = ["shorter", "longer", "holes", "linked", "symlink", "attribute", "new", "large"];
+    for name in names {
+        fs::write(tree.join(name), format!("new {name}")).unwrap();
+        fs::write(target.join(name), "old ".repeat(if name == "longer" { 1 } else { 60_000 })).unwrap();
+        set_time(&tree.join(name), OLD);
+    }
+    fs::write(tree.join("large"), vec![b'x'; 20 << 20]).unwrap();
+    let sparse = fs::File::create(tree.join("holes")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", 1 << 20).unwrap();
+    fs::hard_link(target.join("linked"), scratch.join("outside")).unwrap();
+    fs::write(scratch.join("secret"), "secret").unwrap();
+    fs::remove_file(target.join("symlink")).unwrap();
+    symlink("../secret", target.join("symlink")).unwrap();
+    fs::remove_file(target.join("new")).unwrap();
+    give_attribute(&target.join("attribute"), "user.old", b"old");
+    fs::set_permissions(target.join("attribute"), fs::Permissions::from_mode(0o4666)).unwrap();
+    let before = names.map(|name| inode_or_none(&target.join(name)));
+    for keep in [Keep::default(), Keep { mode: false, ..Keep::default() }] {
+        let has_mode = keep.mode;
+        let options = Options { in_place: true, digest: true, keep, ..threads(2) };
+        let outcome = copy(&tree.join("."), &target, &options);
+        assert!(outcome.signature.is_some());
+        for name in names {
+            let same = fs::read(tree.join(name)).unwrap() == fs::read(target.join(name)).unwrap();
+            assert!(same, "{name}");
+        }
+        let expected = if has_mode { mode(&tree.join("attribute")) } else { 0o640 };
+        assert_eq!(mode(&target.join("attribute")), expected);
+        fs::set_permissions(target.join("attribute"), fs::Permissions::from_mode(0o640)).unwrap();
+    }
+    let is_same: Vec<_> =
+        names.iter().zip(before).map(|(name, was)| was == inode_or_none(&target.join(name))).collect();
+    assert_eq!(is_same, [true, true, true, false, false, true, false, true]);
+    assert_eq!(fs::read(scratch.join("outside")).unwrap().len(), 240_000);
+    assert_eq!(fs::read(scratch.join("secret")).unwrap(), b"secret");
+    assert_eq!(attribute(&target.join("attribute"), "user.old"), None);
+    assert!(fs::metadata(target.join("holes")).unwrap().blocks() * 512 < 1 << 20);
+}
+
+fn inode_or_none(path: &Path) -> Option<u64> {
+    fs::symlink_metadata(path).ok().map(|found| found.ino())
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use atta_ops::copy::Fsync;
+use atta_ops::copy::{Existing, Fsync};
 use atta_ops::walk::Rule;
 use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
@@ -96,6 +96,22 @@ pub(crate) struct CopyArguments {
     #[arg(short = 'x', long, help_heading = "What to copy")]
     pub(crate) one_file_system: bool,
 
+    /// Leave files as they are that have the size and the time of change of their source, but for modes, owners and
+    /// attributes; replace all others, newer ones too. What is left is not read: there is no signature
+    #[arg(long, help_heading = "What is there already")]
+    pub(crate) update: bool,
+
+    /// Leave as it is whatever has the name of a copy; directories are entered. There is no signature where
+    /// anything is left
+    #[arg(long, conflicts_with = "update", help_heading = "What is there already")]
+    pub(crate) ignore_existing: bool,
+
+    /// Write into files that are there instead of replacing them. Whoever has one open sees old and new bytes mixed;
+    /// after a failure or a kill the old content is gone and the new one not whole. Files with several names, and
+    /// those that are not this user's to write and to change, are replaced all the same
+    #[arg(long, help_heading = "What is there already")]
+    pub(crate) in_place: bool,
+
     #[command(flatten)]
     pub(crate) keep: KeepArguments,
 
@@ -133,6 +149,15 @@ impl CopyArguments {
     /// Puts --exclude and --include together in the order of the command line, which decides between them.
     pub(crate) fn take_rules(&mut self, matches: &ArgMatches) {
         self.rules = in_order(matches, &self.exclude, &self.include);
+    }
+
+    /// What is done where something is there already.
+    pub(crate) fn existing(&self) -> Existing {
+        match (self.update, self.ignore_existing) {
+            (true, _) => Existing::Update,
+            (_, true) => Existing::Ignore,
+            _ => Existing::Replace,
+        }
     }
 }
 

@@ -185,3 +185,33 @@ fn what_is_kept_is_named_as_cp_and_chown_name_it() {
         assert!(!scratch.join("refused").exists());
     }
 }
+
+#[test]
+fn what_is_there_is_left_or_mended_as_asked() {
+    let scratch = scratch("copy-again");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("file"), "content").unwrap();
+    let target = make_directory(scratch.join("target"));
+    let ran = |option: &str| {
+        let ran = copy(&[Path::new(option), &tree.join("."), &target]).output().unwrap();
+        (ran.status.code(), String::from_utf8(ran.stdout).unwrap())
+    };
+    assert!(ran("--update").1.contains("signature "));
+    for option in ["--update", "--ignore-existing"] {
+        let (code, text) = ran(option);
+        assert_eq!(code, Some(0));
+        let line = "\nskipped: 1 entry already there; not read, so there is no signature\n";
+        assert!(text.contains(line) && !text.contains("\nsignature "), "{text}");
+    }
+    fs::write(tree.join("file"), "other").unwrap();
+    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let before = inode(&target.join("file"));
+    assert_eq!(ran("--in-place").0, Some(0));
+    assert_eq!(
+        (fs::read(target.join("file")).unwrap(), inode(&target.join("file"))),
+        (b"other".to_vec(), before)
+    );
+    let both =
+        copy(&[Path::new("--update"), Path::new("--ignore-existing"), &tree, &target]).output().unwrap();
+    assert_eq!(both.status.code(), Some(2));
+}

@@ -194,6 +194,36 @@ fn give_owner(
     }
 }
 
+/// Takes extended attributes away that a file of the target has and the source has not. Whether there was a difference of any
+/// kind. What the system itself keeps there is left.
+pub(crate) fn take_others(
+    file: impl AsFd,
+    keep: &Keep,
+    extended: &Extended,
+    room: &mut Vec<u8>,
+    not_kept: &mut NotKept,
+) -> Result<bool, Trouble> {
+    let failed = |errno| Trouble::new(Doing::SetExtended, errno);
+    let is_own = |name: &CStr| {
+        let name = name.to_bytes();
+        !name.starts_with(b"security.") || name == b"security.capability"
+    };
+    let fd = file.as_fd();
+    let there =
+        Extended::read(fd, room, |name| keep.gives(name) && is_own(name), not_kept).map_err(failed)?;
+    let wanted = || extended.0.iter().filter(|(name, _)| keep.gives(name));
+    let mut differs = wanted().any(|pair| is_own(&pair.0) && !there.0.contains(pair));
+    for (name, _) in there.0.iter().filter(|(name, _)| wanted().all(|(known, _)| known != name)) {
+        differs = true;
+        match retry(|| rustix::fs::fremovexattr(fd, name.as_c_str())) {
+            Ok(()) | Err(Errno(NODATA)) => {}
+            Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += 1,
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    Ok(differs)
+}
+
 fn remove_list(file: impl AsFd, name: &CStr) -> Result<(), Trouble> {
     match retry(|| rustix::fs::fremovexattr(&file, name)) {
         Ok(()) | Err(Errno(NODATA | NOT_SUPPORTED)) => Ok(()),

@@ -44,6 +44,8 @@ pub(crate) struct Made {
     pub(crate) file: Option<(OwnedFd, (u64, u64))>,
     /// It is another name of a copy that was made before.
     pub(crate) is_link: bool,
+    /// The mode of the file that was written into.
+    pub(crate) in_place: Option<u32>,
 }
 
 impl Made {
@@ -90,8 +92,13 @@ impl Copying<'_> {
         metadata: &Metadata,
         to: &Place<'_>,
     ) -> Result<Made, Trouble> {
-        let (file, temporary) = self.create(worker, to)?;
-        let mut made = Made { temporary, ..Made::default() };
+        let (file, mut made) = match self.in_place(to, metadata)? {
+            Some((file, was)) => (file, Made { in_place: Some(was), ..Made::default() }),
+            None => {
+                let (file, temporary) = self.create(worker, to)?;
+                (file, Made { temporary, ..Made::default() })
+            }
+        };
         let filled = self.fill(worker, source, metadata, &file, &mut made, to);
         if filled.is_err() {
             remove(to, &made);
@@ -149,8 +156,11 @@ impl Copying<'_> {
             cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
         }
         let extended = self.extended(worker, source)?;
-        let manner = self.manner(to);
+        let manner = Manner { is_old: made.in_place.is_some(), ..self.manner(to) };
         attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
+        if let Some(was) = made.in_place {
+            self.settle(worker, file, was, &extended)?;
+        }
         if self.syncs_each() {
             retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
@@ -188,6 +198,10 @@ fn create(to: &Place<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
 
 /// Takes back what was made.
 pub(crate) fn remove(to: &Place<'_>, made: &Made) {
+    if made.in_place.is_some() {
+        // What was there is gone already.
+        return;
+    }
     let name = made.temporary.as_deref().unwrap_or(to.name);
     // What cannot be removed has a name that says whose it is, or is in a directory that nobody sees.
     let _ = rustix::fs::unlinkat(&to.directory, name, AtFlags::empty());

@@ -179,6 +179,9 @@ impl Copying<'_> {
         entry: &Entry<'_>,
     ) -> Result<(), Trouble> {
         let metadata = &entry.metadata.copied().unwrap_or_default();
+        if metadata.kind() != Kind::Directory && self.is_left(worker, from, to, metadata)? {
+            return Ok(());
+        }
         let made = match metadata.kind() {
             Kind::Directory => {
                 self.make_directory(worker, to)?;

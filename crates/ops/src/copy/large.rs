@@ -81,7 +81,9 @@ impl Task {
 impl Copying<'_> {
     /// Whether a file is copied in chunks.
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
-        (metadata.nlink == 1 || !self.options.keep.links) && metadata.size >= 2 * self.chunk_least()
+        let is_alone = metadata.nlink == 1 || !self.options.keep.links;
+        // What is written into the place of another one, one thread writes.
+        is_alone && !self.options.in_place && metadata.size >= 2 * self.chunk_least()
     }
 
     fn chunk_least(&self) -> u64 {
@@ -163,6 +165,9 @@ impl Copying<'_> {
             return Err(Trouble::Changed);
         }
         let to = self.place(worker, &mirror, &own)?;
+        if self.is_left(worker, from, &to, &before)? {
+            return Ok(());
+        }
         let chunk = self.chunk_of(before.size);
         if before.size <= chunk {
             // It is not large any more.
