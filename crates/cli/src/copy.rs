@@ -3,14 +3,16 @@
 mod arguments;
 mod keep;
 mod owners;
+mod plans;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use atta_entry::Failure;
-use atta_ops::copy::{self, Keep, NotKept, Options, Outcome, Progress, Watch};
+use atta_ops::copy::{self, Keep, NotKept, Options, Outcome, Planned, Progress, Watch};
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
 use indicatif::ProgressBar;
@@ -18,11 +20,13 @@ use serde_json::{Value, json};
 
 pub(crate) use arguments::CopyArguments;
 use arguments::DigestKind;
+use plans::Plans;
 
+use crate::fatal::Fatal;
 use crate::file::print;
 use crate::signals::Signals;
 use crate::size::{binary, grouped};
-use crate::walk::{Failures, ProgressWhen, Refused, bar, compile, spill_directory};
+use crate::walk::{Failures, ProgressWhen, Refused, Starts, bar, compile, spill_directory, take};
 use crate::{complain, exit};
 
 /// Between two lines where there is no terminal.
@@ -45,12 +49,22 @@ struct Run<'a> {
     keep: Keep,
 }
 
-/// Tells of what was not copied.
-struct Told<'a>(&'a Failures);
+/// Tells of what was not copied, and of what would be.
+struct Told<'a> {
+    failures: &'a Failures,
+    /// What would be made, if that is to be told.
+    plans: Option<Plans>,
+}
 
 impl Watch for Told<'_> {
     fn failure(&self, failure: &Failure<'_>) {
-        self.0.add(failure);
+        self.failures.add(failure);
+    }
+
+    fn planned(&self, planned: Planned, path: &[u8]) {
+        if let Some(plans) = &self.plans {
+            plans.add(planned, path);
+        }
     }
 }
 
@@ -61,45 +75,80 @@ impl<'a> Run<'a> {
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
         }
         let (rules, keep) = (compile(&arguments.rules)?, arguments.keep.keep()?);
-        let failures = Failures::new(arguments.verbose, arguments.errors.as_deref(), None)?;
+        let list = arguments.from_list.as_deref();
+        let failures = Failures::new(arguments.verbose, arguments.errors.as_deref(), list)?;
         Ok(Self { arguments, failures, rate: arguments.iops.map(Rate::new), rules, keep })
     }
 
     fn copy(self, signals: &Signals) -> u8 {
         let Self { arguments, failures, rate, rules, keep } = self;
         let stop = Stop::new();
-        let walk = walk::Options {
-            one_file_system: arguments.one_file_system,
-            birth_time: false,
-            rules,
-            rate: rate.as_ref(),
-            threads: arguments.threads,
-            memory_bytes: arguments.memory / 2,
-            spill_directory: spill_directory(),
-            stop: stop.clone(),
-            ..walk::Options::default()
-        };
-        let digest = arguments.digest == DigestKind::Blake3;
-        let (fsync, chunk) = (arguments.fsync.into(), arguments.chunk.bytes());
-        let (existing, in_place) = (arguments.existing(), arguments.in_place);
-        let options = Options { walk, fsync, digest, chunk, keep, existing, in_place };
+        let options = options(arguments, rate.as_ref(), rules, keep, &stop);
         let paths: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let Some((target, sources)) = paths.split_last() else { return exit::USAGE };
         let mut display = Display::new(arguments);
-        let outcome = copy::run(sources, target, &options, &Told(&failures), |progress| {
+        let plans = (arguments.dry_run && arguments.verbose).then(Plans::default);
+        let told = Told { failures: &failures, plans };
+        let observe = |progress: &Progress| {
             if signals.code().is_some() {
                 stop.set();
             }
             display.tick(progress);
-        });
+        };
+        let mut list_error = None;
+        let outcome = match &arguments.from_list {
+            None => copy::run(sources, target, &options, &told, observe),
+            Some(list) => match Starts::listed(list, sources.to_vec(), stop.clone()) {
+                Ok(starts) => {
+                    let error = starts.error();
+                    let outcome = copy::run_listed(sources, starts, target, &options, &told, observe);
+                    list_error = take(&error);
+                    outcome
+                }
+                Err(refused) => return refused.tell(),
+            },
+        };
         display.clear();
+        let fatal = list_error.or_else(|| told.plans.as_ref().and_then(|plans| plans.finish().err()));
         match outcome {
-            Ok(outcome) => conclude(arguments, &failures, &outcome, signals.code()),
+            Ok(outcome) => conclude(arguments, &failures, &outcome, signals.code(), fatal),
             Err(copy::Refused { what, hint, is_usage }) => {
                 complain(&what, Some(hint));
                 if is_usage { exit::USAGE } else { exit::FATAL }
             }
         }
+    }
+}
+
+/// The copy's part of the arguments.
+fn options<'a>(
+    arguments: &CopyArguments,
+    rate: Option<&'a Rate>,
+    rules: Option<walk::Rules>,
+    keep: Keep,
+    stop: &Stop,
+) -> Options<'a> {
+    let walk = walk::Options {
+        one_file_system: arguments.one_file_system,
+        birth_time: false,
+        rules,
+        rate,
+        threads: arguments.threads,
+        memory_bytes: arguments.memory / 2,
+        spill_directory: spill_directory(),
+        stop: stop.clone(),
+        ..walk::Options::default()
+    };
+    Options {
+        walk,
+        fsync: arguments.fsync.into(),
+        digest: arguments.digest == DigestKind::Blake3,
+        chunk: arguments.chunk.bytes(),
+        keep,
+        existing: arguments.existing(),
+        in_place: arguments.in_place,
+        is_rehearsal: arguments.dry_run,
+        bandwidth: arguments.bandwidth.map(|bytes| Arc::new(Rate::per_second(bytes))),
     }
 }
 
@@ -109,23 +158,29 @@ fn conclude(
     failures: &Failures,
     outcome: &Outcome,
     interrupted: Option<u8>,
+    fatal: Option<Fatal>,
 ) -> u8 {
-    let mut fatal = failures.flush().err();
+    let mut fatal = fatal.or_else(|| failures.flush().err());
     let text = if arguments.json {
-        format!("{:#}\n", summary(outcome, interrupted.is_some()))
+        format!("{:#}\n", summary(arguments, outcome, interrupted.is_some()))
     } else if arguments.quiet {
         String::new()
     } else {
-        words(outcome, interrupted.is_some())
+        words(arguments, outcome, interrupted.is_some())
     };
-    fatal = fatal.or_else(|| print(&text).err());
+    if arguments.dry_run && arguments.verbose {
+        // Standard output has the names.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    } else {
+        fatal = fatal.or_else(|| print(&text).err());
+    }
     if let Some(fatal) = fatal {
         return fatal.tell();
     }
     interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }
 
-fn words(outcome: &Outcome, was_interrupted: bool) -> String {
+fn words(arguments: &CopyArguments, outcome: &Outcome, was_interrupted: bool) -> String {
     let totals = &outcome.totals;
     let seconds = outcome.elapsed.as_secs_f64();
     let mut text = String::new();
@@ -143,16 +198,25 @@ fn words(outcome: &Outcome, was_interrupted: bool) -> String {
     let counted = counted.map(|(count, one, many)| counted_word(*count, one, many));
     let counted = counted.collect::<Vec<_>>().join(", ");
     let counted = if counted.is_empty() { "nothing".to_owned() } else { counted };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and rounded")]
-    let rate = (totals.bytes as f64 / seconds.max(1e-9)) as u64;
-    let (bytes, rate) = (binary(totals.bytes), binary(rate));
-    let _ = writeln!(text, "{counted} copied, {bytes} in {seconds:.2} s ({rate}/s)");
+    let bytes = binary(totals.bytes);
+    if arguments.dry_run {
+        let _ = writeln!(text, "{counted} would be copied, {bytes}; nothing was written");
+    } else {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and rounded"
+        )]
+        let rate = (totals.bytes as f64 / seconds.max(1e-9)) as u64;
+        let _ = writeln!(text, "{counted} copied, {bytes} in {seconds:.2} s ({}/s)", binary(rate));
+    }
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
     }
     if totals.skipped > 0 {
         let left = counted_word(totals.skipped, "entry", "entries");
-        let _ = writeln!(text, "skipped: {left} already there; not read, so there is no signature");
+        let why = if arguments.dry_run { "" } else { "; not read, so there is no signature" };
+        let _ = writeln!(text, "skipped: {left} already there{why}");
     }
     for (count, what) in not_kept(&totals.not_kept) {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
@@ -179,13 +243,14 @@ fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
 }
 
 /// The same for machines.
-fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
+fn summary(arguments: &CopyArguments, outcome: &Outcome, was_interrupted: bool) -> Value {
     let totals = &outcome.totals;
     let errors: std::collections::BTreeMap<_, _> =
         totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
     json!({
         "schema_version": 1,
         "interrupted": was_interrupted,
+        "dry_run": arguments.dry_run,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
         "files": totals.files,
         "bytes": totals.bytes,

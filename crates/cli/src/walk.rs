@@ -25,7 +25,7 @@ use progress::Display;
 pub(crate) use progress::bar;
 use report::{Report, Whole};
 use sink::Sink;
-use starts::Starts;
+pub(crate) use starts::Starts;
 
 use crate::fatal::Fatal;
 use crate::signals::Signals;
@@ -244,7 +244,7 @@ fn rfc3339(time: SystemTime) -> String {
 }
 
 /// Takes what another thread left, if anything.
-fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+pub(crate) fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
     slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
 }
 

@@ -29,30 +29,36 @@ mod handler;
 mod keep;
 mod large;
 mod links;
+mod listed;
 mod mirror;
 mod names;
 mod owners;
 mod pattern;
 mod publish;
+mod rehearsal;
 mod roots;
 mod special;
 mod totals;
 mod trouble;
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use atta_entry::{Failure, Kind};
+use atta_runtime::Rate;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 pub use attributes::NotKept;
 pub use existing::Existing;
 pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
+pub use rehearsal::Planned;
 pub use roots::Refused;
 pub use totals::Totals;
 
 use crate::digest::Signature;
+use crate::walk::visit::Handler;
 use crate::walk::{self, Start};
 use handler::{CopyWorker, Copying, Live, Where};
 use links::Deferred;
@@ -91,12 +97,20 @@ pub struct Options<'a> {
     pub existing: Existing,
     /// Whether a file that is there is written into, where that can be, instead of a new one that replaces it.
     pub in_place: bool,
+    /// Whether it is only looked what would be made; nothing is written, and files are not opened.
+    pub is_rehearsal: bool,
+    /// A cap on the bytes a second that are read and written, over all threads.
+    pub bandwidth: Option<Arc<Rate>>,
 }
 
 /// Hears of what happens, on any thread.
 pub trait Watch: Sync {
     /// An entry was not copied. Its path is the source's.
     fn failure(&self, failure: &Failure<'_>);
+
+    /// What would become of an entry, if it is only asked for that; directories that are there are not told. Its path is the
+    /// source's.
+    fn planned(&self, _planned: Planned, _path: &[u8]) {}
 }
 
 /// How a copy stands.
@@ -137,11 +151,42 @@ pub fn run(
     target: &[u8],
     options: &Options<'_>,
     watch: &dyn Watch,
+    observe: impl FnMut(&Progress),
+) -> Result<Outcome, Refused> {
+    let starts = sources.iter().map(|source| Start::new(source.clone()));
+    run_starts(sources, starts, false, target, (options, watch), observe)
+}
+
+/// The same for what a list names: each start's root is one of `sources`, and directories above it are made as needed. There is no
+/// signature: it would be that of a whole.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_listed(
+    sources: &[Vec<u8>],
+    starts: impl Iterator<Item = Start> + Send,
+    target: &[u8],
+    options: &Options<'_>,
+    watch: &dyn Watch,
+    observe: impl FnMut(&Progress),
+) -> Result<Outcome, Refused> {
+    run_starts(sources, starts, true, target, (options, watch), observe)
+}
+
+fn run_starts(
+    sources: &[Vec<u8>],
+    starts: impl Iterator<Item = Start> + Send,
+    is_listed: bool,
+    target: &[u8],
+    (options, watch): (&Options<'_>, &dyn Watch),
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
     let features = options.walk.features;
     let target = Target::open(target)?;
     let shared = Shared::new(Namer::new(RandomState::new().hash_one(std::process::id())));
+    if options.is_rehearsal {
+        return rehearsal::run(sources, starts, &target, (options, watch), &shared, observe);
+    }
     let roots = target.roots(sources, &shared, features)?;
     let top = target.top;
     let (is_volatile, is_served) = (is_one_of(&top, &[TMPFS, RAMFS]), is_one_of(&top, &[FUSE]));
@@ -166,8 +211,8 @@ pub fn run(
         own_uid,
         held,
         live,
+        is_listed,
     };
-    let starts = sources.iter().map(|source| Start::new(source.clone())).collect::<Vec<_>>();
     let began = std::time::Instant::now();
     let walked = walk::run_handler(&copying, starts, &options.walk, |progress| {
         observe(&Progress {
@@ -176,7 +221,7 @@ pub fn run(
             bytes: copying.live.bytes.load(Ordering::Relaxed),
         });
     });
-    let mut last = CopyWorker::new(walked.workers.len() as u64, held);
+    let mut last = copying.worker(walked.workers.len());
     copying.conclude(&mut last, walked.stopped);
     let (mut totals, mut signature) = (last.totals, last.signature);
     for worker in &walked.workers {
@@ -184,7 +229,7 @@ pub fn run(
         signature.merge(&worker.signature);
     }
     // It would be that of a whole copy.
-    let is_whole = totals.failed() == 0 && totals.skipped == 0 && !walked.stopped;
+    let is_whole = totals.failed() == 0 && totals.skipped == 0 && !walked.stopped && !is_listed;
     let signature = (options.digest && is_whole).then_some(signature);
     Ok(Outcome {
         totals,

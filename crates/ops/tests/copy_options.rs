@@ -336,3 +336,120 @@ fn a_file_is_written_into_where_nothing_else_is_changed_by_that() {
 fn inode_or_none(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().map(|found| found.ino())
 }
+
+/// What would become of what.
+#[derive(Default)]
+struct Plans(Mutex<std::collections::BTreeMap<PathBuf, copy::Planned>>, Failures);
+
+impl Watch for Plans {
+    fn failure(&self, failure: &Failure<'_>) {
+        self.1.failure(failure);
+    }
+
+    fn planned(&self, planned: copy::Planned, path: &[u8]) {
+        self.0.lock().unwrap().insert(Path::new(OsStr::from_bytes(path)).into(), planned);
+    }
+}
+
+/// Everything there is to see of a tree, times of access aside.
+fn state(root: &Path) -> String {
+    format!("{:?}", atta_testkit::oracle::list(root).unwrap())
+}
+
+#[test]
+fn a_rehearsal_says_what_a_copy_does_and_writes_nothing() {
+    let scratch = Scratch::new("copy-dry").unwrap();
+    let tree = furnished(&scratch);
+    fs::create_dir_all(tree.join("new/deeper")).unwrap();
+    fs::write(tree.join("new/deeper/file"), "12345").unwrap();
+    fs::create_dir(tree.join("merged")).unwrap();
+    fs::write(tree.join("merged/same"), "same").unwrap();
+    set_time(&tree.join("merged/same"), OLD);
+    let plan = |target: &Path, existing: Existing| {
+        let plans = Plans::default();
+        let options = Options { is_rehearsal: true, existing, ..threads(2) };
+        let source = [bytes(&tree.join("."))];
+        let outcome = copy::run(&source, &bytes(target), &options, &plans, |_| {}).unwrap();
+        (outcome.totals, plans.0.into_inner().unwrap(), plans.1.0.into_inner().unwrap())
+    };
+    let target = scratch.join("target");
+    let before = state(scratch.path());
+    let (totals, ..) = plan(&target, Existing::Replace);
+    assert_eq!(state(scratch.path()), before);
+    let copied = copy(&tree.join("."), &target, &threads(2)).totals;
+    assert_eq!(totals, copied);
+    // Something in the way of each kind, something to replace, something that may stay.
+    fs::remove_dir_all(target.join("new")).unwrap();
+    fs::remove_file(target.join("link")).unwrap();
+    fs::create_dir(target.join("link")).unwrap();
+    fs::write(target.join("new"), "in the way").unwrap();
+    let before = state(scratch.path());
+    let (totals, plans, failures) = plan(&target, Existing::Update);
+    assert_eq!(state(scratch.path()), before);
+    let root = tree.join(".");
+    let failed: Vec<_> = failures.iter().map(|(path, _)| path.strip_prefix(&root).unwrap()).collect();
+    assert_eq!((failed.len(), failed.contains(&Path::new("new"))), (2, true), "{failures:?}");
+    assert_eq!(plans.get(&root.join("merged/same")), Some(&copy::Planned::Skipped));
+    assert_eq!(plans.get(&root.join("pipe")), Some(&copy::Planned::Replaced));
+    assert_eq!(plans.get(&root.join("merged")), None);
+    let (outcome, failures) = try_copy(&root, &target, &existing(Existing::Update));
+    assert_eq!((failures.len(), outcome.totals.skipped), (failed.len(), totals.skipped));
+    assert_eq!((outcome.totals.files, outcome.totals.specials), (totals.files, totals.specials));
+    let (totals, plans, failures) = plan(&target, Existing::Ignore);
+    assert_eq!((failures.len(), totals.files, totals.skipped), (1, 0, 5), "{failures:?} {plans:?}");
+}
+
+#[test]
+fn what_a_list_names_is_copied_with_the_directories_above_it() {
+    let scratch = Scratch::new("copy-list").unwrap();
+    let tree = furnished(&scratch);
+    fs::create_dir_all(tree.join("a/b/c")).unwrap();
+    for name in ["a/b/c/1", "a/b/c/2", "a/b/3", "a/4"] {
+        fs::write(tree.join(name), name).unwrap();
+    }
+    fs::set_permissions(tree.join("a/b"), fs::Permissions::from_mode(0o510)).unwrap();
+    for name in ["a/b/c", "a/b", "a", ""] {
+        set_time(&tree.join(name), OLD);
+    }
+    for count in [1, 4] {
+        let target = scratch.join(format!("target-{count}"));
+        // Twice the same, and a directory with what is in it besides.
+        let names = ["a/b/c/1", "a/b/c", "a/b/3", "other", "file", "a/b/3", "link", "gone", "a/b/c/2"];
+        let starts = names.map(|name| walk::Start { root: bytes(&tree), below: Some(name.into()) });
+        let failures = Failures::default();
+        let options = threads(count);
+        let sources = [bytes(&tree)];
+        let starts = starts.into_iter();
+        let outcome =
+            copy::run_listed(&sources, starts, &bytes(&target), &options, &failures, |_| {}).unwrap();
+        let failures = failures.0.into_inner().unwrap();
+        assert!(matches!(failures.as_slice(), [(path, _)] if *path == tree.join("gone")), "{failures:?}");
+        assert_eq!(outcome.signature, None);
+        for name in ["a/b/c/1", "a/b/c/2", "a/b/3"] {
+            assert_eq!(fs::read_to_string(target.join(name)).unwrap(), name);
+        }
+        for name in ["a/b/c", "a/b", "a", ""] {
+            let (one, other) = (tree.join(name), target.join(name));
+            let time = |path: &Path| fs::symlink_metadata(path).unwrap().mtime();
+            assert_eq!((mode(&other), owner(&other), time(&other)), (mode(&one), owner(&one), OLD), "{name}");
+        }
+        assert!(!target.join("a/4").exists() && !target.join("pipe").exists());
+        assert_eq!(inode(&target.join("other")), inode(&target.join("file")));
+        let left: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 4, "{left:?}");
+    }
+}
+
+#[test]
+fn no_more_bytes_a_second_are_moved_than_are_allowed() {
+    let scratch = Scratch::new("copy-bandwidth").unwrap();
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for number in 0..4 {
+        fs::write(tree.join(number.to_string()), vec![b'x'; 2 << 20]).unwrap();
+    }
+    let rate = std::sync::Arc::new(atta_runtime::Rate::per_second(16 << 20));
+    let outcome = copy(&tree, &scratch.join("target"), &Options { bandwidth: Some(rate), ..threads(4) });
+    // Half a second; what the last threads wait for may be left out.
+    assert!(outcome.elapsed.as_millis() >= 400, "{:?}", outcome.elapsed);
+}

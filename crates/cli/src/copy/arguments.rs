@@ -63,7 +63,7 @@ pub(crate) struct CopyArguments {
     #[arg(value_name = "PATH", num_args = 2.., required = true)]
     pub(crate) paths: Vec<OsString>,
 
-    /// Write entries that failed to a file (NDJSON)
+    /// Write entries that failed to a file (NDJSON; valid input for --from-list)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) errors: Option<PathBuf>,
 
@@ -75,7 +75,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressWhen::Auto, help_heading = "Output")]
     pub(crate) progress: ProgressWhen,
 
-    /// Print every error
+    /// Print every error; with --dry-run also each name
     #[arg(short, long, help_heading = "Output", conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
@@ -91,6 +91,15 @@ pub(crate) struct CopyArguments {
     /// rule matches are left out [may be repeated]
     #[arg(long, value_name = "PATTERN", help_heading = "What to copy")]
     pub(crate) include: Vec<String>,
+
+    /// Copy what a file lists, and what is below it (separated by NULs, or NDJSON rows with a "path"); - is standard
+    /// input. Relative names start at SOURCE, rows are as recorded. There is no signature
+    #[arg(long, value_name = "FILE", help_heading = "What to copy")]
+    pub(crate) from_list: Option<PathBuf>,
+
+    /// Only say what would be made: totals, and with -v each name. Nothing is written, and files are not opened
+    #[arg(short = 'n', long, help_heading = "What to copy")]
+    pub(crate) dry_run: bool,
 
     /// Do not enter other file systems or bind mounts
     #[arg(short = 'x', long, help_heading = "What to copy")]
@@ -140,6 +149,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How to copy")]
     pub(crate) iops: Option<u32>,
 
+    /// At most so many bytes a second, over all threads
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = "How to copy")]
+    pub(crate) bandwidth: Option<u64>,
+
     /// The rules in the order in which they were given.
     #[arg(skip)]
     pub(crate) rules: Vec<Rule>,
@@ -175,6 +188,13 @@ impl Chunk {
             Self::Auto => None,
             Self::Bytes(bytes) => Some(bytes),
         }
+    }
+}
+
+fn parse_bandwidth(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("nothing would be copied".to_owned()),
+        bytes => Ok(bytes),
     }
 }
 

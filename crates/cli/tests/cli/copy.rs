@@ -215,3 +215,61 @@ fn what_is_there_is_left_or_mended_as_asked() {
         copy(&[Path::new("--update"), Path::new("--ignore-existing"), &tree, &target]).output().unwrap();
     assert_eq!(both.status.code(), Some(2));
 }
+
+#[test]
+fn a_rehearsal_lists_names_and_leaves_nothing() {
+    let scratch = scratch("copy-dry");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("odd\nname"), "content").unwrap();
+    fs::write(tree.join("there"), "content").unwrap();
+    let target = make_directory(scratch.join("target"));
+    fs::write(target.join("there"), "old").unwrap();
+    let options = [Path::new("--dry-run"), Path::new("-v"), &tree.join("."), &target];
+    let ran = copy(&options).current_dir(scratch.path()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0));
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    let path = |name: &str| tree.join(".").join(name).display().to_string();
+    let expected = [format!("new       {}", path("odd\\nname")), format!("replaced  {}", path("there"))];
+    assert_eq!(lines, expected);
+    let summary = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(summary, "2 files, 1 directory would be copied, 14 B; nothing was written\n");
+    let names: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!((names, fs::read(target.join("there")).unwrap()), (vec!["there".into()], b"old".to_vec()));
+}
+
+#[test]
+fn what_failed_is_copied_from_the_list_of_it() {
+    let scratch = scratch("copy-listed");
+    let tree = make_directory(scratch.join("tree"));
+    for name in ["one", "two\n"] {
+        fs::write(tree.join(name), name).unwrap();
+    }
+    let target = make_directory(scratch.join("target"));
+    make_directory(target.join("two\n"));
+    make_directory(target.join("two\n/in the way"));
+    let errors = scratch.join("errors");
+    let ran = copy(&[Path::new("--errors"), &errors, &tree.join("."), &target]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(3));
+    atta_testkit::trees::flat(&tree.join("later"), 1).unwrap();
+    fs::remove_dir_all(target.join("two\n")).unwrap();
+    let again = [Path::new("--json"), Path::new("--from-list"), &errors, &tree.join("."), &target];
+    let ran = copy(&again).output().unwrap();
+    let summary: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((ran.status.code(), &summary["files"]), (Some(0), &Value::from(1)));
+    assert!(!target.join("later").exists());
+    assert_eq!(fs::read_to_string(target.join("two\n")).unwrap(), "two\n");
+    // Names below SOURCE; a list that is broken, one that leads out, one that is written over.
+    let list = scratch.join("list");
+    for (content, code) in
+        [("later\0one\0", 0), ("later\none\n", 4), ("../tree/one\0", 4), ("/etc/passwd\0", 4), ("none\0", 3)]
+    {
+        fs::write(&list, content).unwrap();
+        let ran = copy(&[Path::new("--from-list"), &list, &tree, &target]).output().unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{content:?}");
+    }
+    assert!(target.join("tree/later").is_dir() && target.join("tree/one").is_file());
+    let same = [Path::new("--from-list"), &list, Path::new("--errors"), &list, &tree, &target];
+    assert_eq!(copy(&same).output().unwrap().status.code(), Some(2));
+}

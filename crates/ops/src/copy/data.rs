@@ -1,12 +1,15 @@
 //! Moves the bytes of one file, range by range, and keeps its holes. What a file is called and what else it has, is not known here.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use atta_aio::{At, Buffer, Fd, Op, perform};
 use atta_entry::Errno;
+use atta_runtime::{Rate, Stop};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::SeekFrom;
 
+use super::Options;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::retry;
 
@@ -17,6 +20,8 @@ const BLOCK: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Mover {
     buffer: Buffer,
+    /// No more bytes a second than that, until all is to end.
+    pace: Option<(Arc<Rate>, Stop)>,
 }
 
 /// How the bytes of a file are to be moved.
@@ -29,11 +34,23 @@ pub(crate) struct Way<'a> {
 
 impl Default for Mover {
     fn default() -> Self {
-        Self { buffer: Buffer::zeroed(BLOCK) }
+        Self { buffer: Buffer::zeroed(BLOCK), pace: None }
     }
 }
 
 impl Mover {
+    /// Moves bytes as the options say.
+    pub(crate) fn new(options: &Options<'_>) -> Self {
+        let pace = options.bandwidth.as_ref().map(|rate| (Arc::clone(rate), options.walk.stop.clone()));
+        Self { pace, ..Self::default() }
+    }
+
+    fn wait_for(&self, bytes: usize) {
+        if let Some((rate, stop)) = &self.pace {
+            rate.acquire(bytes as u64, stop);
+        }
+    }
+
     /// Moves a range; returns how far it came: not to its end only if the source ends before.
     pub(crate) fn copy(
         &mut self,
@@ -76,6 +93,7 @@ impl Mover {
         let mut at = range.start;
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
+            self.wait_for(wanted);
             let read = self.read(from, at, wanted)?;
             if read == 0 {
                 break;

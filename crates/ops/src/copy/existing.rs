@@ -186,7 +186,7 @@ fn there(to: &Place<'_>) -> Result<Option<Metadata>, Trouble> {
 
 /// Whether a file may be taken for a copy: size and time of change are its source's, the latter as exact as the file system of the
 /// copy keeps it.
-fn is_alike(source: &Metadata, copy: &Metadata) -> bool {
+pub(crate) fn is_alike(source: &Metadata, copy: &Metadata) -> bool {
     /// Nanoseconds in what file systems count: 1, 100, a microsecond, a second.
     const UNITS: [u32; 4] = [1, 100, 1_000, 1_000_000_000];
     let nanoseconds = source.mtime.nanoseconds;

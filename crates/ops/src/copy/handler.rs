@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use atta_entry::{Entry, Errno, Failure, Kind, Operation};
+use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode};
 
@@ -66,6 +66,8 @@ pub(crate) struct Copying<'a> {
     /// Descriptors that each thread holds open.
     pub(crate) held: usize,
     pub(crate) live: Live,
+    /// What is copied comes from a list.
+    pub(crate) is_listed: bool,
 }
 
 /// What is counted while it runs, for who watches.
@@ -184,7 +186,7 @@ impl Copying<'_> {
         }
         let made = match metadata.kind() {
             Kind::Directory => {
-                self.make_directory(worker, to)?;
+                self.make_directory(worker, to, metadata)?;
                 if self.options.digest {
                     let path = entry.path();
                     let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
@@ -261,7 +263,12 @@ impl Copying<'_> {
     }
 
     /// Makes a directory, under another name, unless it is there.
-    fn make_directory(&self, worker: &mut CopyWorker, to: &Place<'_>) -> Result<(), Trouble> {
+    fn make_directory(
+        &self,
+        worker: &mut CopyWorker,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
         worker.totals.directories += 1;
         if to.name == c"." {
@@ -273,6 +280,9 @@ impl Copying<'_> {
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(failed(errno)),
             }
+        }
+        if self.is_listed {
+            return self.make_at_once(&to.directory, to.name, metadata).map(drop).map_err(failed);
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
@@ -315,6 +325,10 @@ impl Copying<'_> {
         let metadata = metadata.map_err(|errno| Trouble::new(Doing::Read, errno))?;
         let extended = self.extended(worker, here.descriptor)?;
         mirror.will_have(Attributes { metadata, extended, is_old });
+        if self.is_listed {
+            // It may be met again.
+            mirror.set_left();
+        }
         Ok(())
     }
 
@@ -374,7 +388,10 @@ impl Copying<'_> {
         let at = Where::In(Arc::clone(here.directory), name.clone());
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let from = Source { directory: here.descriptor.as_fd(), name: &name };
-        let to = self.place(worker, &mirror, &name);
+        let mut to = self.place(worker, &mirror, &name);
+        if self.is_listed && matches!(to, Err(Trouble::Failed(_, Errno::NOENT))) {
+            to = self.make_above(worker, here.directory).and_then(|()| self.place(worker, &mirror, &name));
+        }
         to.and_then(|to| self.copy(worker, &at, from, &to, entry)).map_err(|trouble| (at, trouble))
     }
 }
@@ -385,7 +402,9 @@ impl Handler for Copying<'_> {
     const IS_SLOW: bool = true;
 
     fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(index as u64, self.held)
+        let mut worker = CopyWorker::new(index as u64, self.held);
+        worker.mover = Mover::new(self.options);
+        worker
     }
 
     fn root(&self, directory: &Arc<Directory>) {
