@@ -19,7 +19,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 pub(crate) use arguments::CopyArguments;
-use arguments::DigestKind;
+use arguments::{DigestKind, ReflinkWhen};
 use plans::Plans;
 
 use crate::fatal::Fatal;
@@ -73,6 +73,10 @@ impl<'a> Run<'a> {
         if arguments.paths.iter().any(|path| path.is_empty()) {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
+        }
+        if arguments.reflink == ReflinkWhen::Always && arguments.digest == DigestKind::Blake3 {
+            let what = "--reflink always, and a digest of bytes that nobody reads".to_owned();
+            return Err(Refused::usage(what, "add --digest none"));
         }
         let (rules, keep) = (compile(&arguments.rules)?, arguments.keep.keep()?);
         let list = arguments.from_list.as_deref();
@@ -148,6 +152,8 @@ fn options<'a>(
         existing: arguments.existing(),
         in_place: arguments.in_place,
         is_rehearsal: arguments.dry_run,
+        direct: arguments.direct,
+        reflink: arguments.reflink.into(),
         bandwidth: arguments.bandwidth.map(|bytes| Arc::new(Rate::per_second(bytes))),
     }
 }
@@ -218,6 +224,13 @@ fn words(arguments: &CopyArguments, outcome: &Outcome, was_interrupted: bool) ->
         let why = if arguments.dry_run { "" } else { "; not read, so there is no signature" };
         let _ = writeln!(text, "skipped: {left} already there{why}");
     }
+    let notes = [
+        (totals.cloned, "share their bytes with their sources"),
+        (totals.not_direct, "went through the page cache although --direct was asked for"),
+    ];
+    for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = writeln!(text, "{} {what}", counted_word(count, "file", "files"));
+    }
     for (count, what) in not_kept(&totals.not_kept) {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
     }
@@ -259,6 +272,8 @@ fn summary(arguments: &CopyArguments, outcome: &Outcome, was_interrupted: bool) 
         "hard_links": totals.hard_links,
         "special_files": totals.specials,
         "skipped": totals.skipped,
+        "cloned": totals.cloned,
+        "not_direct": totals.not_direct,
         "failed": totals.failed(),
         "changed": totals.changed,
         "errors": errors,

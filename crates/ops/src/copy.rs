@@ -22,7 +22,9 @@
 //! What it does not do: it prints nothing, and does not go on where another run was ended.
 
 mod attributes;
+mod clone;
 mod data;
+mod direct;
 mod existing;
 mod file;
 mod handler;
@@ -51,6 +53,7 @@ use atta_runtime::Rate;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 pub use attributes::NotKept;
+pub use clone::Reflink;
 pub use existing::Existing;
 pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
 pub use rehearsal::Planned;
@@ -101,6 +104,10 @@ pub struct Options<'a> {
     pub is_rehearsal: bool,
     /// A cap on the bytes a second that are read and written, over all threads.
     pub bandwidth: Option<Arc<Rate>>,
+    /// Whether large files go past the page cache, where they can.
+    pub direct: bool,
+    /// Whether copies share the bytes of their sources; without a digest alone, which needs to see them.
+    pub reflink: Reflink,
 }
 
 /// Hears of what happens, on any thread.
@@ -211,6 +218,7 @@ fn run_starts(
         own_uid,
         held,
         live,
+        unable: clone::Unable::default(),
         is_listed,
     };
     let began = std::time::Instant::now();
@@ -223,6 +231,7 @@ fn run_starts(
     });
     let mut last = copying.worker(walked.workers.len());
     copying.conclude(&mut last, walked.stopped);
+    copying.finish(&mut last);
     let (mut totals, mut signature) = (last.totals, last.signature);
     for worker in &walked.workers {
         totals += &worker.totals;

@@ -453,3 +453,95 @@ fn no_more_bytes_a_second_are_moved_than_are_allowed() {
     // Half a second; what the last threads wait for may be left out.
     assert!(outcome.elapsed.as_millis() >= 400, "{:?}", outcome.elapsed);
 }
+
+/// Files of many sizes around what matters: pages, blocks and chunks; and one with holes. Returns how many may go past the cache.
+fn sizes(tree: &Path) -> u64 {
+    fs::create_dir_all(tree).unwrap();
+    let mega = 1_u64 << 20;
+    let sizes =
+        [0, 1, 4096, mega - 1, mega, mega + 1, 4 * mega, 5 * mega + 4095, 16 * mega, 17 * mega + 4097];
+    for size in sizes {
+        let content: Vec<u8> = (0..size).map(|at| (at * 31 / 7) as u8).collect();
+        fs::write(tree.join(size.to_string()), content).unwrap();
+    }
+    let sparse = fs::File::create(tree.join("sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"middle", 3 * mega + 5).unwrap();
+    sparse.set_len(8 * mega + 1).unwrap();
+    sizes.iter().filter(|size| **size >= mega).count() as u64
+}
+
+fn assert_same_bytes(one: &Path, other: &Path) {
+    let mut count = 0;
+    for entry in fs::read_dir(one).unwrap() {
+        let (name, path) = (entry.as_ref().unwrap().file_name(), entry.unwrap().path());
+        assert!(fs::read(&path).unwrap() == fs::read(other.join(&name)).unwrap(), "{name:?}");
+        count += 1;
+    }
+    assert_eq!(fs::read_dir(other).unwrap().count(), count);
+}
+
+#[test]
+fn past_the_cache_go_the_same_bytes() {
+    let scratch = Scratch::new("copy-direct").unwrap();
+    let tree = scratch.join("tree");
+    let eligible = sizes(&tree);
+    let signature = copy(&tree, &scratch.join("cached"), &Options { digest: true, ..threads(2) }).signature;
+    for (number, chunk) in [None, Some(1 << 20)].into_iter().enumerate() {
+        let target = scratch.join(number.to_string());
+        let outcome = copy(&tree, &target, &Options { direct: true, digest: true, chunk, ..threads(4) });
+        assert_same_bytes(&tree, &target);
+        assert_eq!(outcome.signature, signature);
+        // The one with holes does not, and on some file systems none does.
+        assert!([1, eligible + 1].contains(&outcome.totals.not_direct), "{}", outcome.totals.not_direct);
+        assert!(fs::metadata(target.join("sparse")).unwrap().blocks() < 4096);
+    }
+}
+
+/// Copies with shared bytes on a file system of this kind.
+fn cloned_on(kind: &str, megabytes: u64) {
+    let _lock = atta_testkit::lock::Lock::for_mounts().unwrap();
+    let image = atta_testkit::mounts::loop_image(kind, megabytes);
+    let Some(image) = skip::unless_available(&format!("bytes that are shared on {kind}"), image) else {
+        return;
+    };
+    let tree = image.path().join("tree");
+    let mut files = sizes(&tree) + 4;
+    for (number, existing) in [Existing::Replace, Existing::Update].into_iter().enumerate() {
+        let target = image.path().join(number.to_string());
+        let options = Options { reflink: copy::Reflink::Always, existing, ..threads(2) };
+        let outcome = copy(&tree, &target, &options);
+        assert_same_bytes(&tree, &target);
+        // An empty one shares nothing.
+        assert_eq!((outcome.totals.cloned, outcome.signature), (files, None));
+        assert!(fs::metadata(target.join("sparse")).unwrap().blocks() < 4096);
+    }
+    let target = image.path().join("target");
+    let outcome = copy(&tree, &target, &Options { digest: true, ..threads(2) });
+    assert_eq!(outcome.totals.cloned, 0);
+    // Into files that are there, shorter ones and longer ones.
+    fs::write(target.join("1"), "longer").unwrap();
+    fs::write(target.join("4096"), "shorter").unwrap();
+    let outcome = copy(&tree.join("."), &target, &Options { in_place: true, ..threads(2) });
+    assert_eq!(outcome.totals.cloned, files);
+    assert_same_bytes(&tree, &target);
+    // From elsewhere bytes are moved, or nothing is.
+    let scratch = Scratch::new("copy-clone").unwrap();
+    files = sizes(&scratch.join("tree")) + 5;
+    let outcome = copy(&scratch.join("tree"), &image.path().join("moved"), &threads(2));
+    assert_eq!((outcome.totals.cloned, outcome.totals.files), (0, files));
+    let options = Options { reflink: copy::Reflink::Always, ..threads(2) };
+    let (outcome, failures) = try_copy(&scratch.join("tree"), &image.path().join("none"), &options);
+    assert_eq!((failures.len() as u64, outcome.totals.files), (files - 1, 1), "{failures:?}");
+    let left = fs::read_dir(image.path().join("none")).unwrap().count();
+    assert_eq!(left, 1);
+}
+
+#[test]
+fn bytes_are_shared_on_btrfs() {
+    cloned_on("btrfs", 600);
+}
+
+#[test]
+fn bytes_are_shared_on_xfs() {
+    cloned_on("xfs", 600);
+}

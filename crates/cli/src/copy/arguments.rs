@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use atta_ops::copy::{Existing, Fsync};
+use atta_ops::copy::{Existing, Fsync, Reflink};
 use atta_ops::walk::Rule;
 use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
@@ -30,6 +30,27 @@ impl From<FsyncWhen> for Fsync {
             FsyncWhen::Batch => Self::Batch,
             FsyncWhen::File => Self::File,
             FsyncWhen::None => Self::None,
+        }
+    }
+}
+
+/// Whether copies share the bytes of their sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReflinkWhen {
+    /// Where they can, with --digest none
+    Auto,
+    /// Needs --digest none; a file that cannot is not copied
+    Always,
+    /// Never
+    Never,
+}
+
+impl From<ReflinkWhen> for Reflink {
+    fn from(when: ReflinkWhen) -> Self {
+        match when {
+            ReflinkWhen::Auto => Self::Auto,
+            ReflinkWhen::Always => Self::Always,
+            ReflinkWhen::Never => Self::Never,
         }
     }
 }
@@ -148,6 +169,15 @@ pub(crate) struct CopyArguments {
     /// At most N metadata operations a second on the sources, over all threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How to copy")]
     pub(crate) iops: Option<u32>,
+
+    /// Read and write files of 1M and more past the page cache (O_DIRECT), where both file systems take that; files for
+    /// which they do not, and those with holes, are counted
+    #[arg(long, help_heading = "How to copy")]
+    pub(crate) direct: bool,
+
+    /// Whether copies share the bytes of their sources until one of them changes, on file systems that can
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ReflinkWhen::Auto, help_heading = "How to copy")]
+    pub(crate) reflink: ReflinkWhen,
 
     /// At most so many bytes a second, over all threads
     #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = "How to copy")]

@@ -273,3 +273,28 @@ fn what_failed_is_copied_from_the_list_of_it() {
     let same = [Path::new("--from-list"), &list, Path::new("--errors"), &list, &tree, &target];
     assert_eq!(copy(&same).output().unwrap().status.code(), Some(2));
 }
+
+#[test]
+fn how_bytes_go_is_asked_for_and_told() {
+    let scratch = scratch("copy-ways");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("file"), vec![b'x'; 2 << 20]).unwrap();
+    let ran = |options: &[&str], name: &str| {
+        let options: Vec<_> = options.iter().map(Path::new).collect();
+        copy(&[&options[..], &[&tree, &scratch.join(name)]].concat()).output().unwrap()
+    };
+    let summary: Value = serde_json::from_slice(&ran(&["--direct", "--json"], "direct").stdout).unwrap();
+    assert_eq!((&summary["files"], &summary["cloned"]), (&Value::from(1), &Value::from(0)));
+    assert!(summary["not_direct"].as_u64().unwrap() <= 1);
+    let slow = ran(&["--bandwidth", "20M", "--json"], "slow");
+    let summary: Value = serde_json::from_slice(&slow.stdout).unwrap();
+    assert!(summary["elapsed_seconds"].as_f64().unwrap() >= 0.06, "{summary}");
+    for name in ["direct/file", "slow/file"] {
+        assert_eq!(fs::read(scratch.join(name)).unwrap(), fs::read(tree.join("file")).unwrap());
+    }
+    for options in [&["--reflink", "always"][..], &["--bandwidth", "0"]] {
+        let ran = ran(options, "refused");
+        assert_eq!(ran.status.code(), Some(2), "{options:?}");
+        assert!(!scratch.join("refused").exists());
+    }
+}

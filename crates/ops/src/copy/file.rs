@@ -146,15 +146,7 @@ impl Copying<'_> {
         made: &mut Made,
         to: &Place<'_>,
     ) -> Result<(), Trouble> {
-        let has_holes = metadata.allocated_bytes() < metadata.size;
-        let mut hasher = self.options.digest.then(blake3::Hasher::new);
-        let way = Way { has_holes, hasher: hasher.as_mut() };
-        made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
-        made.digest = hasher.map(|hasher| hasher.finalize());
-        if has_holes {
-            let cut = retry(|| rustix::fs::ftruncate(file, made.bytes));
-            cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
-        }
+        self.fill_bytes(worker, source, metadata, file, made)?;
         let extended = self.extended(worker, source)?;
         let manner = Manner { is_old: made.in_place.is_some(), ..self.manner(to) };
         attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
@@ -163,6 +155,31 @@ impl Copying<'_> {
         }
         if self.syncs_each() {
             retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+        }
+        Ok(())
+    }
+
+    fn fill_bytes(
+        &self,
+        worker: &mut CopyWorker,
+        source: BorrowedFd<'_>,
+        metadata: &Metadata,
+        file: &OwnedFd,
+        made: &mut Made,
+    ) -> Result<(), Trouble> {
+        if self.clone_bytes(worker, source, file, metadata)? {
+            made.bytes = metadata.size;
+            return Ok(());
+        }
+        self.go_direct(worker, source, file, metadata);
+        let has_holes = metadata.allocated_bytes() < metadata.size;
+        let mut hasher = self.options.digest.then(blake3::Hasher::new);
+        let way = Way { has_holes, hasher: hasher.as_mut() };
+        made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
+        made.digest = hasher.map(|hasher| hasher.finalize());
+        if has_holes {
+            let cut = retry(|| rustix::fs::ftruncate(file, made.bytes));
+            cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
         }
         Ok(())
     }

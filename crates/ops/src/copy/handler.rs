@@ -17,6 +17,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode};
 
 use super::attributes::{self, Attributes, Extended, Manner};
+use super::clone::Unable;
 use super::data::Mover;
 use super::file::{Made, Place, Source};
 use super::large::LargeFiles;
@@ -66,6 +67,7 @@ pub(crate) struct Copying<'a> {
     /// Descriptors that each thread holds open.
     pub(crate) held: usize,
     pub(crate) live: Live,
+    pub(crate) unable: Unable,
     /// What is copied comes from a list.
     pub(crate) is_listed: bool,
 }
@@ -497,7 +499,9 @@ impl Handler for Copying<'_> {
         self.close(worker, complete);
     }
 
-    fn finish(&self, _worker: &mut CopyWorker) {}
+    fn finish(&self, worker: &mut CopyWorker) {
+        worker.totals.not_direct += std::mem::take(&mut worker.mover.not_direct);
+    }
 
     fn progress(&self) -> u64 {
         // A MiB is worth a file.

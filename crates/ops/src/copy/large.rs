@@ -62,6 +62,8 @@ struct Large {
     values: Mutex<Vec<Option<PieceValue>>>,
     /// Whether it changed when it was copied the first time.
     is_again: bool,
+    /// It shares the bytes of its source.
+    is_cloned: bool,
 }
 
 /// A task, as bytes.
@@ -182,13 +184,19 @@ impl Copying<'_> {
         }
         let (file, temporary) = self.create_temporary(worker, &to)?;
         let made = Made::temporary(temporary.clone());
+        let is_cloned =
+            self.clone_bytes(worker, &source, &file, &before).inspect_err(|_| remove(&to, &made))?;
+        if !is_cloned {
+            self.go_direct(worker, &source, &file, &before);
+        }
         if before.allocated_bytes() < before.size
             && let Err(errno) = retry(|| rustix::fs::ftruncate(&file, before.size))
         {
             remove(&to, &made);
             return Err(Trouble::new(Doing::Write, errno));
         }
-        let chunks = before.size.div_ceil(chunk).max(1);
+        // What is there already is one chunk, of which nothing is left to do.
+        let chunks = if is_cloned { 1 } else { before.size.div_ceil(chunk).max(1) };
         let large = Large {
             at: at.clone(),
             mirror: Arc::clone(&mirror),
@@ -202,6 +210,7 @@ impl Copying<'_> {
             trouble: Mutex::default(),
             values: Mutex::new(vec![None; usize::try_from(chunks).unwrap_or(usize::MAX)]),
             is_again,
+            is_cloned,
         };
         let number = self.large.next.fetch_add(1, Ordering::Relaxed);
         self.large.lock().insert(number, Arc::new(large));
@@ -243,6 +252,10 @@ impl Copying<'_> {
     }
 
     fn move_chunk(&self, worker: &mut CopyWorker, large: &Large, index: u64) -> Result<(), Trouble> {
+        if large.is_cloned {
+            self.live.bytes.fetch_add(large.before.size, Ordering::Relaxed);
+            return Ok(());
+        }
         let start = index * large.chunk;
         let end = (start + large.chunk).min(large.before.size);
         let has_holes = large.before.allocated_bytes() < large.before.size;
