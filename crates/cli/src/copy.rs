@@ -1,37 +1,47 @@
 //! `atta copy`: sets a copy up, lets it run, and says what was copied and what was not.
 
 mod arguments;
+mod keep;
+mod owners;
+mod plans;
 mod ranks;
+mod summary;
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+use std::sync::Arc;
 
 use atta_entry::Failure;
 use atta_mpi_loader::Launcher;
-use atta_ops::copy::{self, NotKept, Options, Outcome, Progress, Totals, Watch};
-use atta_ops::digest::Signature;
+use atta_ops::copy::{self, Keep, Options, Planned, Progress, Watch};
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
-use serde_json::{Value, json};
 
 pub(crate) use arguments::CopyArguments;
-use arguments::DigestKind;
+use arguments::{DigestKind, ReflinkWhen};
+use plans::Plans;
+use summary::{Whole, line, summary, words};
 
 use crate::display::Display;
+use crate::fatal::Fatal;
 use crate::file::print;
 use crate::signals::Signals;
-use crate::size::{binary, counted, grouped, listed, per_second};
-use crate::walk::{Failures, Refused, compile, spill_directory};
+use crate::walk::{Failures, Refused, Starts, compile, spill_directory, take};
 use crate::{complain, exit};
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    if let Some(launcher) = launcher {
-        return ranks::run(arguments, signals, launcher);
+    match launcher {
+        Some(launcher) => ranks::run(arguments, signals, launcher),
+        None => run_alone(arguments, signals),
     }
-    match Run::new(arguments) {
-        Ok(run) => run.copy(signals),
+}
+
+/// The same without other ranks.
+fn run_alone(arguments: &CopyArguments, signals: &Signals) -> u8 {
+    let stop = Stop::new();
+    match Run::new(arguments, &stop) {
+        Ok(run) => run.copy(signals, &stop),
         Err(refused) => refused.tell(),
     }
 }
@@ -40,14 +50,27 @@ pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option
 struct Run<'a> {
     arguments: &'a CopyArguments,
     failures: Failures,
+    keep: Keep,
+    /// What a list names.
+    starts: Option<Starts>,
 }
 
-/// Tells of what was not copied.
-struct Told<'a>(&'a Failures);
+/// Tells of what was not copied, and of what would be.
+struct Told<'a> {
+    failures: &'a Failures,
+    /// What would be made, if that is to be told.
+    plans: Option<Plans>,
+}
 
 impl Watch for Told<'_> {
     fn failure(&self, failure: &Failure<'_>) {
-        self.0.add(failure);
+        self.failures.add(failure);
+    }
+
+    fn planned(&self, planned: Planned, path: &[u8]) {
+        if let Some(plans) = &self.plans {
+            plans.add(planned, path);
+        }
     }
 }
 
@@ -55,16 +78,18 @@ impl Watch for Told<'_> {
 struct Setting<'a> {
     arguments: &'a CopyArguments,
     rate: Option<Rate>,
+    bandwidth: Option<Arc<Rate>>,
+    keep: Keep,
     sources: Vec<Vec<u8>>,
     target: Vec<u8>,
 }
 
 impl<'a> Setting<'a> {
-    fn new(arguments: &'a CopyArguments, ranks: u32) -> Self {
-        let mut sources: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
-        let target = sources.pop().unwrap_or_default();
+    fn new(arguments: &'a CopyArguments, ranks: u32, keep: Keep) -> Self {
+        let (sources, target) = sides(arguments);
         let rate = arguments.effort.iops.map(|iops| Rate::new((iops / ranks).max(1)));
-        Self { arguments, rate, sources, target }
+        let bandwidth = arguments.bandwidth.map(|bytes| Arc::new(Rate::per_second(bytes / u64::from(ranks))));
+        Self { arguments, rate, bandwidth, keep, sources, target }
     }
 
     fn options(&self, stop: &Stop, cores: Option<usize>) -> Options<'_> {
@@ -83,19 +108,32 @@ impl<'a> Setting<'a> {
             cores: cores.unwrap_or(defaults.cores),
             ..defaults
         };
-        let digest = arguments.digest == DigestKind::Blake3;
         Options {
             walk,
             fsync: arguments.fsync.into(),
-            digest,
+            digest: arguments.digest == DigestKind::Blake3,
             verify: arguments.verify,
             chunk: arguments.chunk.bytes(),
+            keep: self.keep.clone(),
+            existing: arguments.existing(),
+            in_place: arguments.in_place,
+            is_rehearsal: arguments.dry_run,
+            direct: arguments.direct,
+            reflink: arguments.reflink.into(),
+            bandwidth: self.bandwidth.clone(),
         }
     }
 }
 
+/// SOURCE... and TARGET.
+fn sides(arguments: &CopyArguments) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let mut sources: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+    let target = sources.pop().unwrap_or_default();
+    (sources, target)
+}
+
 impl<'a> Run<'a> {
-    fn new(arguments: &'a CopyArguments) -> Result<Self, Refused> {
+    fn new(arguments: &'a CopyArguments, stop: &Stop) -> Result<Self, Refused> {
         if arguments.paths.iter().any(|path| path.is_empty()) {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
@@ -104,26 +142,42 @@ impl<'a> Run<'a> {
             let what = "--verify compares digests, and there are none".to_owned();
             return Err(Refused::usage(what, "leave --digest none out"));
         }
+        if arguments.reflink == ReflinkWhen::Always && arguments.digest == DigestKind::Blake3 {
+            let what = "--reflink always, and a digest of bytes that nobody reads".to_owned();
+            return Err(Refused::usage(what, "add --digest none"));
+        }
         compile(&arguments.visit.rules)?;
-        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
-        Ok(Self { arguments, failures })
+        let keep = arguments.keep.keep()?;
+        let (tell, list) = (&arguments.tell, arguments.from_list.as_deref());
+        let failures = Failures::new(tell.verbose, tell.errors.as_deref(), list)?;
+        let starts = list.map(|list| Starts::listed(list, sides(arguments).0, stop.clone())).transpose()?;
+        Ok(Self { arguments, failures, keep, starts })
     }
 
-    fn copy(self, signals: &Signals) -> u8 {
-        let Self { arguments, failures } = self;
-        let (stop, setting) = (Stop::new(), Setting::new(arguments, 1));
-        let options = setting.options(&stop, None);
-        let mut display = Display::new(&arguments.tell, false);
-        let told = Told(&failures);
-        let outcome = copy::run(&setting.sources, &setting.target, &options, &told, |progress| {
+    fn copy(self, signals: &Signals, stop: &Stop) -> u8 {
+        let Self { arguments, failures, keep, starts } = self;
+        let setting = Setting::new(arguments, 1, keep);
+        let options = setting.options(stop, None);
+        let plans = (arguments.dry_run && arguments.tell.verbose).then(Plans::default);
+        let mut display = Display::new(&arguments.tell, plans.is_some());
+        let told = Told { failures: &failures, plans };
+        let observe = |progress: &Progress| {
             if signals.code().is_some() {
                 stop.set();
             }
             display.tick(progress.walk.elapsed, || line(progress));
-        });
+        };
+        let (sources, target) = (&setting.sources, &setting.target);
+        let list_error = starts.as_ref().map(Starts::error);
+        let outcome = match starts {
+            None => copy::run(sources, target, &options, &told, observe),
+            Some(starts) => copy::run_listed(sources, starts, target, &options, &told, observe),
+        };
         display.clear();
+        let fatal = list_error.and_then(|error| take(&error));
+        let fatal = fatal.or_else(|| told.plans.as_ref().and_then(|plans| plans.finish().err()));
         match outcome {
-            Ok(outcome) => conclude(arguments, &failures, &outcome.into(), signals.code()),
+            Ok(outcome) => conclude(arguments, &failures, &outcome.into(), signals.code(), fatal),
             Err(refused) => tell(&refused),
         }
     }
@@ -135,128 +189,30 @@ fn tell(copy::Refused { what, hint, is_usage }: &copy::Refused) -> u8 {
     if *is_usage { exit::USAGE } else { exit::FATAL }
 }
 
-/// What was copied, by all ranks.
-struct Whole {
-    totals: Totals,
-    signature: Option<Signature>,
-    elapsed: Duration,
-    threads: usize,
-    ranks: u32,
-}
-
-impl From<Outcome> for Whole {
-    fn from(outcome: Outcome) -> Self {
-        let Outcome { totals, signature, threads, elapsed, .. } = outcome;
-        Self { totals, signature, elapsed, threads: threads.len(), ranks: 1 }
-    }
-}
-
 /// Says what was done, and with which code to exit.
-fn conclude(arguments: &CopyArguments, failures: &Failures, outcome: &Whole, interrupted: Option<u8>) -> u8 {
-    let mut fatal = failures.flush().err();
+fn conclude(
+    arguments: &CopyArguments,
+    failures: &Failures,
+    outcome: &Whole,
+    interrupted: Option<u8>,
+    fatal: Option<Fatal>,
+) -> u8 {
+    let mut fatal = fatal.or_else(|| failures.flush().err());
     let text = if arguments.tell.json {
-        format!("{:#}\n", summary(outcome, interrupted.is_some()))
+        format!("{:#}\n", summary(arguments, outcome, interrupted.is_some()))
     } else if arguments.tell.quiet {
         String::new()
     } else {
-        words(outcome, interrupted.is_some())
+        words(arguments, outcome, interrupted.is_some())
     };
-    fatal = fatal.or_else(|| print(&text).err());
+    if arguments.dry_run && arguments.tell.verbose {
+        // Standard output has the names.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    } else {
+        fatal = fatal.or_else(|| print(&text).err());
+    }
     if let Some(fatal) = fatal {
         return fatal.tell();
     }
     interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
-}
-
-fn words(outcome: &Whole, was_interrupted: bool) -> String {
-    let totals = &outcome.totals;
-    let seconds = outcome.elapsed.as_secs_f64();
-    let mut text = String::new();
-    if was_interrupted {
-        text.push_str("interrupted: this is not all\n");
-    }
-    let kinds = [
-        (totals.files, "file", "files"),
-        (totals.directories, "directory", "directories"),
-        (totals.symlinks, "symlink", "symlinks"),
-        (totals.hard_links, "hard link", "hard links"),
-        (totals.specials, "special file", "special files"),
-    ];
-    let kinds = listed(&kinds);
-    let (bytes, rate) = (binary(totals.bytes), binary(per_second(totals.bytes, outcome.elapsed)));
-    let _ = writeln!(text, "{kinds} copied, {bytes} in {seconds:.2} s ({rate}/s)");
-    if let Some(signature) = &outcome.signature {
-        let _ = writeln!(text, "signature {}", signature.digest());
-    }
-    if totals.verified_bytes > 0 || totals.mended > 0 {
-        let mended = counted(totals.mended, "part", "parts");
-        let _ = writeln!(
-            text,
-            "{} read back and found right, {mended} written once more",
-            binary(totals.verified_bytes)
-        );
-    }
-    for (count, what) in not_kept(&totals.not_kept) {
-        let _ = writeln!(text, "not kept: {} {what}", grouped(count));
-    }
-    if totals.failed() > 0 {
-        let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
-    }
-    text
-}
-
-/// What the target does not have, and how often.
-fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
-    let all = [
-        (not_kept.owners, "owners or groups: only root may give files away"),
-        (not_kept.set_id_bits, "set-id bits, of files whose owner was not kept"),
-        (not_kept.extended, "extended attributes that the target does not take"),
-        (not_kept.hard_links, "hard links: these names have files of their own"),
-    ];
-    all.into_iter().filter(|(count, _)| *count > 0)
-}
-
-/// The same for machines.
-fn summary(outcome: &Whole, was_interrupted: bool) -> Value {
-    let totals = &outcome.totals;
-    let errors: std::collections::BTreeMap<_, _> =
-        totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
-    json!({
-        "schema_version": 1,
-        "interrupted": was_interrupted,
-        "elapsed_seconds": outcome.elapsed.as_secs_f64(),
-        "files": totals.files,
-        "bytes": totals.bytes,
-        "directories": totals.directories,
-        "symlinks": totals.symlinks,
-        "hard_links": totals.hard_links,
-        "special_files": totals.specials,
-        "skipped": totals.skipped,
-        "failed": totals.failed(),
-        "changed": totals.changed,
-        "verified_bytes": totals.verified_bytes,
-        "mended": totals.mended,
-        "errors": errors,
-        "not_kept": {
-            "owners": totals.not_kept.owners,
-            "set_id_bits": totals.not_kept.set_id_bits,
-            "extended_attributes": totals.not_kept.extended,
-            "hard_links": totals.not_kept.hard_links,
-        },
-        "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
-        "threads": outcome.threads,
-        "ranks": outcome.ranks,
-    })
-}
-
-fn line(progress: &Progress) -> String {
-    let found = &progress.walk.profile;
-    format!(
-        "{} files, {} copied of {} entries, {} found so far; {} threads",
-        grouped(progress.files),
-        binary(progress.bytes),
-        grouped(found.entries),
-        binary(found.bytes),
-        progress.walk.threads
-    )
 }

@@ -26,7 +26,7 @@ pub(crate) use progress::bar;
 use report::{Report, Whole};
 use sink::Sink;
 pub(crate) use sink::{ROWS_BYTES, ROWS_BYTES_TERMINAL};
-use starts::Starts;
+pub(crate) use starts::Starts;
 
 use crate::catalog::Recorded;
 use crate::fatal::Fatal;
@@ -256,7 +256,7 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
 }
 
 /// Takes what another thread left, if anything.
-fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+pub(crate) fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
     slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
 }
 

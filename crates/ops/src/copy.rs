@@ -22,40 +22,52 @@
 //! What it does not do: it prints nothing, and does not go on where another run was ended.
 
 pub(crate) mod attributes;
+mod clone;
 pub(crate) mod data;
+mod direct;
 mod ending;
+mod existing;
 pub(crate) mod file;
 pub(crate) mod handler;
+mod keep;
 mod large;
 mod links;
+mod listed;
 mod mirror;
 mod names;
+mod owners;
 mod patience;
+mod pattern;
 mod publish;
+mod rehearsal;
 mod reread;
 mod roots;
 pub(crate) mod special;
 mod totals;
 pub(crate) mod trouble;
 
-use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use atta_engine::Reduce;
 use atta_entry::Failure;
-use atta_runtime::{Member, RankError};
+use atta_runtime::{Member, RankError, Rate};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 pub use attributes::NotKept;
+pub use clone::Reflink;
 pub use ending::Ending;
+pub use existing::Existing;
+pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
+pub use rehearsal::Planned;
 pub use roots::Refused;
 pub use totals::Totals;
 
 use crate::digest::Signature;
 use crate::walk::{self, Start};
-use handler::{CopyWorker, Copying, Live};
+use handler::{Copying, Live};
 use mirror::Shared;
 use names::Namer;
 use publish::Batch;
@@ -87,19 +99,30 @@ pub struct Options<'a> {
     pub verify: bool,
     /// Bytes that one thread copies of a large file at a time, a power of two; none: by its size and the number of threads.
     pub chunk: Option<u64>,
-}
-
-impl Options<'_> {
-    /// Whether an extended attribute is copied.
-    fn wants_extended(&self, name: &CStr) -> bool {
-        attributes::is_copied(name)
-    }
+    /// What is kept beside the bytes.
+    pub keep: Keep,
+    /// What is done where something is there already.
+    pub existing: Existing,
+    /// Whether a file that is there is written into, where that can be, instead of a new one that replaces it.
+    pub in_place: bool,
+    /// Whether it is only looked what would be made; nothing is written, and files are not opened.
+    pub is_rehearsal: bool,
+    /// A cap on the bytes a second that are read and written, over all threads.
+    pub bandwidth: Option<Arc<Rate>>,
+    /// Whether large files go past the page cache, where they can.
+    pub direct: bool,
+    /// Whether copies share the bytes of their sources; without a digest alone, which needs to see them.
+    pub reflink: Reflink,
 }
 
 /// Hears of what happens, on any thread.
 pub trait Watch: Sync {
     /// An entry was not copied. Its path is the source's.
     fn failure(&self, failure: &Failure<'_>);
+
+    /// What would become of an entry, if it is only asked for that; directories that are there are not told. Its path is the
+    /// source's.
+    fn planned(&self, _planned: Planned, _path: &[u8]) {}
 }
 
 /// How a copy stands.
@@ -118,7 +141,7 @@ pub struct Progress {
 pub struct Outcome {
     /// What was copied.
     pub totals: Totals,
-    /// Of what was copied, if files got digests and nothing failed.
+    /// Of what was copied, if files got digests, and nothing failed or was left as it is.
     pub signature: Option<Signature>,
     /// What the walk of the sources did.
     pub threads: Vec<walk::ThreadReport>,
@@ -166,13 +189,40 @@ pub fn run(
     watch: &dyn Watch,
     observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
+    if options.is_rehearsal {
+        return rehearsal::run(sources, starts_of(sources), target, (options, watch), observe);
+    }
     Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.run(observe))
+}
+
+/// The same for what a list names: each start's root is one of `sources`, and directories above it are made as needed. There is no
+/// signature: it would be that of a whole.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_listed(
+    sources: &[Vec<u8>],
+    starts: impl Iterator<Item = Start> + Send,
+    target: &[u8],
+    options: &Options<'_>,
+    watch: &dyn Watch,
+    observe: impl FnMut(&Progress),
+) -> Result<Outcome, Refused> {
+    if options.is_rehearsal {
+        return rehearsal::run(sources, starts, target, (options, watch), observe);
+    }
+    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.listed(starts).run(observe))
+}
+
+fn starts_of(sources: &[Vec<u8>]) -> impl Iterator<Item = Start> + Send {
+    sources.iter().map(|source| Start::new(source.clone()))
 }
 
 /// A copy that is set up: it is known where everything goes, and nothing has been copied.
 pub struct Copy<'a> {
     copying: Copying<'a>,
-    sources: &'a [Vec<u8>],
+    /// Of the first rank alone.
+    starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
 }
 
 impl<'a> Copy<'a> {
@@ -218,8 +268,18 @@ impl<'a> Copy<'a> {
             own_uid,
             held,
             live,
+            unable: clone::Unable::default(),
+            is_listed: false,
         };
-        Ok(Self { copying, sources })
+        Ok(Self { copying, starts: Box::new(starts_of(sources)) })
+    }
+
+    /// Copies what a list names instead: see [`run_listed`]. On several ranks that is said on each of them, and the list is that
+    /// of the first.
+    #[must_use]
+    pub fn listed(mut self, starts: impl Iterator<Item = Start> + Send + 'a) -> Self {
+        self.copying.is_listed = true;
+        Self { starts: Box::new(starts), ..self }
     }
 
     /// The inode of the directory that everything is put into: the same on all ranks, if they see the same file system.
@@ -230,13 +290,12 @@ impl<'a> Copy<'a> {
 
     /// Runs it on this rank alone: see [`run`](fn@run).
     pub fn run(self, mut observe: impl FnMut(&Progress)) -> Outcome {
-        let copying = &self.copying;
-        let options = &copying.options.walk;
+        let Self { copying, starts } = self;
         let began = Instant::now();
-        let walked = walk::run_handler(copying, self.starts(), options, |progress| {
+        let walked = walk::run_handler(&copying, starts, &copying.options.walk, |progress| {
             observe(&copying.progress(progress));
         });
-        let mut ending = self.ending(walked, began);
+        let mut ending = Ending::new(copying, walked, began);
         ending.link_rest();
         ending.clean();
         while let Some(depth) = ending.deepest() {
@@ -257,7 +316,7 @@ impl<'a> Copy<'a> {
         totals: impl Fn(&Progress) -> R,
         mut observe: impl FnMut(&Progress, Option<R>),
     ) -> Result<Ending<'a>, RankError> {
-        let copying = &self.copying;
+        let Self { copying, starts } = self;
         let options = &copying.options.walk;
         let began = Instant::now();
         let so_far = |profile: &walk::Profile| {
@@ -266,18 +325,8 @@ impl<'a> Copy<'a> {
             totals(&copying.progress(&walk))
         };
         let observed = |progress: &walk::Progress, sum| observe(&copying.progress(progress), sum);
-        let walked = walk::run_handler_on_ranks(copying, self.starts(), options, member, so_far, observed)?;
-        Ok(self.ending(walked, began))
-    }
-
-    fn starts(&self) -> Vec<Start> {
-        self.sources.iter().map(|source| Start::new(source.clone())).collect()
-    }
-
-    fn ending(self, walked: walk::Outcome<CopyWorker>, began: Instant) -> Ending<'a> {
-        let index = self.copying.seat.of_worker(walked.workers.len());
-        let worker = CopyWorker::new(index, self.copying.held);
-        Ending { copying: self.copying, walked, worker, began }
+        let walked = walk::run_handler_on_ranks(&copying, starts, options, member, so_far, observed)?;
+        Ok(Ending::new(copying, walked, began))
     }
 }
 

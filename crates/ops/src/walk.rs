@@ -50,7 +50,7 @@ use atta_engine::Reduce;
 use atta_entry::{Errno, Metadata};
 use atta_runtime::{Member, RankError, Rate, SpillReport, Status, Stop, Threads, WorkerReport};
 
-pub use hard_links::HardLinks;
+pub use hard_links::{HardLinks, Seen};
 pub use kernel::Features;
 pub use profile::Profile;
 pub use rules::{BadRule, Rule, Rules};

@@ -1,4 +1,4 @@
-//! A cap on operations per second, shared by all threads. It sleeps; it does not spin and does not queue.
+//! A cap on operations or bytes per second, shared by all threads. It sleeps; it does not spin and does not queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,35 +12,42 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Below this a sleep overshoots by more than it waits; the debt is carried on instead.
 const SLEEP_MIN_NS: u64 = 200_000;
 
-/// A cap of so many operations per second over all threads (a leaky bucket that holds one atomic number).
+/// A cap of so many units per second over all threads (a leaky bucket that holds one atomic number).
 #[derive(Debug)]
 pub struct Rate {
     started: Instant,
-    /// When the next operation is due, in nanoseconds after `started`.
+    /// When the next unit is due, in nanoseconds after `started`.
     due_ns: AtomicU64,
     throttled_ns: AtomicU64,
-    nanoseconds_per_operation: u64,
+    per_second: u64,
 }
 
 impl Rate {
     /// A cap of `operations_per_second`, at least 1.
     #[must_use]
     pub fn new(operations_per_second: u32) -> Self {
+        Self::per_second(operations_per_second.into())
+    }
+
+    /// A cap of so many units a second, as bytes are, at least 1.
+    #[must_use]
+    pub fn per_second(units: u64) -> Self {
         Self {
             started: Instant::now(),
             due_ns: AtomicU64::new(0),
             throttled_ns: AtomicU64::new(0),
-            nanoseconds_per_operation: 1_000_000_000 / u64::from(operations_per_second.max(1)),
+            per_second: units.max(1),
         }
     }
 
-    /// Waits until `operations` more may be done, or `stop` is set.
-    pub fn acquire(&self, operations: u32, stop: &Stop) {
+    /// Waits until `units` more may be done, or `stop` is set.
+    pub fn acquire(&self, units: u64, stop: &Stop) {
         let now = self.now_ns();
         // Time that nobody used is given up but for the slack.
         let floor = now.saturating_sub(SLACK_NS);
         self.due_ns.fetch_max(floor, Ordering::Relaxed);
-        let cost = u64::from(operations) * self.nanoseconds_per_operation;
+        let cost = u128::from(units) * 1_000_000_000 / u128::from(self.per_second);
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX >> 1);
         let due = self.due_ns.fetch_add(cost, Ordering::Relaxed);
         let wait = due.saturating_sub(now);
         if wait > SLEEP_MIN_NS {
@@ -85,5 +92,14 @@ mod tests {
         // 2000 operations are 200 ms, of which the slack may be had at once and the last wait may be skipped.
         assert!(started.elapsed() >= Duration::from_millis(170));
         assert!(rate.throttled() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_unit_may_take_less_than_a_nanosecond() {
+        let rate = Rate::per_second(5_000_000_000);
+        let started = Instant::now();
+        (0..100).for_each(|_| rate.acquire(10_000_000, &Stop::new()));
+        // 10^9 units are 200 ms.
+        assert!(started.elapsed() >= Duration::from_millis(170));
     }
 }

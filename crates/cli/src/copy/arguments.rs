@@ -1,12 +1,15 @@
 //! The arguments of `atta copy`, and what they mean to the library. No I/O.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use atta_ops::copy::Fsync;
+use atta_ops::copy::{Existing, Fsync, Reflink};
 use clap::{Args, ValueEnum};
 
+use super::keep::KeepArguments;
 use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
 use crate::schedule::RankArguments;
+use crate::size::parse_size;
 
 /// When what was copied is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,6 +28,27 @@ impl From<FsyncWhen> for Fsync {
             FsyncWhen::Batch => Self::Batch,
             FsyncWhen::File => Self::File,
             FsyncWhen::None => Self::None,
+        }
+    }
+}
+
+/// Whether copies share the bytes of their sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReflinkWhen {
+    /// Where they can, with --digest none
+    Auto,
+    /// Needs --digest none; a file that cannot is not copied
+    Always,
+    /// Never
+    Never,
+}
+
+impl From<ReflinkWhen> for Reflink {
+    fn from(when: ReflinkWhen) -> Self {
+        match when {
+            ReflinkWhen::Auto => Self::Auto,
+            ReflinkWhen::Always => Self::Always,
+            ReflinkWhen::Never => Self::Never,
         }
     }
 }
@@ -64,6 +88,34 @@ pub(crate) struct CopyArguments {
     #[command(flatten, next_help_heading = "What to copy")]
     pub(crate) visit: VisitArguments,
 
+    /// Copy what a file lists, and what is below it (separated by NULs, or NDJSON rows with a "path"); - is standard
+    /// input. Relative names start at SOURCE, rows are as recorded. There is no signature
+    #[arg(long, value_name = "FILE", help_heading = "What to copy")]
+    pub(crate) from_list: Option<PathBuf>,
+
+    /// Only say what would be made: totals, and with -v each name. Nothing is written, and files are not opened
+    #[arg(short = 'n', long, help_heading = "What to copy")]
+    pub(crate) dry_run: bool,
+
+    /// Leave files as they are that have the size and the time of change of their source, but for modes, owners and
+    /// attributes; replace all others, newer ones too. What is left is not read: there is no signature
+    #[arg(long, help_heading = "What is there already")]
+    pub(crate) update: bool,
+
+    /// Leave as it is whatever has the name of a copy; directories are entered. There is no signature where
+    /// anything is left
+    #[arg(long, conflicts_with = "update", help_heading = "What is there already")]
+    pub(crate) ignore_existing: bool,
+
+    /// Write into files that are there instead of replacing them. Whoever has one open sees old and new bytes mixed;
+    /// after a failure or a kill the old content is gone and the new one not whole. Files with several names, and
+    /// those that are not this user's to write and to change, are replaced all the same
+    #[arg(long, help_heading = "What is there already")]
+    pub(crate) in_place: bool,
+
+    #[command(flatten)]
+    pub(crate) keep: KeepArguments,
+
     /// When to make durable what was copied
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = FsyncWhen::Batch, help_heading = "How to copy")]
     pub(crate) fsync: FsyncWhen,
@@ -85,6 +137,37 @@ pub(crate) struct CopyArguments {
     #[command(flatten, next_help_heading = "How to copy")]
     pub(crate) effort: EffortArguments,
 
+    /// Read and write files of 1M and more past the page cache (O_DIRECT), where both file systems take that; files for
+    /// which they do not, and those with holes, are counted
+    #[arg(long, help_heading = "How to copy")]
+    pub(crate) direct: bool,
+
+    /// Whether copies share the bytes of their sources until one of them changes, on file systems that can
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ReflinkWhen::Auto, help_heading = "How to copy")]
+    pub(crate) reflink: ReflinkWhen,
+
+    /// At most so many bytes a second, over all threads
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = "How to copy")]
+    pub(crate) bandwidth: Option<u64>,
+
     #[command(flatten)]
     pub(crate) ranks: RankArguments,
+}
+
+impl CopyArguments {
+    /// What is done where something is there already.
+    pub(crate) fn existing(&self) -> Existing {
+        match (self.update, self.ignore_existing) {
+            (true, _) => Existing::Update,
+            (_, true) => Existing::Ignore,
+            _ => Existing::Replace,
+        }
+    }
+}
+
+fn parse_bandwidth(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("nothing would be copied".to_owned()),
+        bytes => Ok(bytes),
+    }
 }

@@ -23,11 +23,11 @@ use atta_runtime::{Meeting, Member, Outbox, RankError, Stop};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::CopyArguments;
-use super::{Run, Setting, Whole, conclude, line, tell};
+use super::{Run, Setting, Whole, conclude, line, owners, run_alone, tell};
 use crate::display::Display;
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
 use crate::signals::Signals;
-use crate::walk::{Failures, failure_bytes};
+use crate::walk::{Failures, Starts, failure_bytes, take};
 use crate::{complain, exit};
 
 /// Runs this rank's part of the command; returns its exit code. Rank 0's is the command's.
@@ -43,14 +43,25 @@ fn on_ranks(
     let mut meeting = Meeting::new(endpoint);
     let cores = cores_of_this_rank(&mut meeting)?;
     let (rank, ranks) = (meeting.rank(), meeting.size());
+    if arguments.dry_run {
+        // It only looks at names, and which of them are one file's is counted in one place.
+        let code = (rank == 0).then(|| run_alone(arguments, signals));
+        meeting.tell(code.map(|code| vec![code]))?;
+        return Ok(code.unwrap_or(exit::DONE));
+    }
     let number = (rank == 0).then(|| RandomState::new().hash_one(std::process::id()).to_le_bytes().to_vec());
     let job = meeting.tell(number)?.try_into().map_or(0, u64::from_le_bytes);
-    let run = match (rank == 0).then(|| Run::new(arguments)).transpose() {
+    let stop = Stop::new();
+    let mut run = match (rank == 0).then(|| Run::new(arguments, &stop)).transpose() {
         Ok(run) => Ok(run),
         Err(refused) => Err(refused.tell()),
     };
+    let own = run.as_mut().ok().and_then(Option::as_mut);
+    let (starts, owners) = own.map(|run| (run.starts.take(), owners::encode(&run.keep.owners))).unzip();
+    let owners = meeting.tell((rank == 0).then(|| owners.unwrap_or_default()))?;
+    let keep = arguments.keep.with_owners(owners::decode(&owners));
     let watch = RankWatch::new(run.as_ref().ok().and_then(Option::as_ref).map(|run| &run.failures));
-    let (stop, setting) = (Stop::new(), Setting::new(arguments, ranks));
+    let setting = Setting::new(arguments, ranks, keep);
     let options = setting.options(&stop, Some(cores));
     let seat = Seat { rank, ranks, job };
     let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &watch, seat);
@@ -59,13 +70,21 @@ fn on_ranks(
         Ok(copy) => copy,
         Err(code) => return Ok(code),
     };
+    let starts = starts.flatten();
+    let list_error = starts.as_ref().map(Starts::error);
+    let copy = match arguments.from_list {
+        None => copy,
+        // The list is the first rank's.
+        Some(_) => copy.listed(starts.into_iter().flatten()),
+    };
     let part = Here { arguments, signals, stop: &stop, watch: &watch };
     let part = part.copy(copy, meeting)?;
     match (run, part) {
         (Ok(Some(run)), Some(part)) => {
+            let fatal = list_error.and_then(|error| take(&error));
             run.failures.receive(&part.late);
             let interrupted = (part.interrupted > 0).then_some(part.interrupted);
-            Ok(conclude(arguments, &run.failures, &part.whole(ranks), interrupted))
+            Ok(conclude(arguments, &run.failures, &part.whole(ranks), interrupted, fatal))
         }
         _ => Ok(exit::DONE),
     }
@@ -224,8 +243,9 @@ impl Reduce for Going {
 /// What ranks have done in the end.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Part {
-    /// Files, bytes, directories, links, special files, hard links, skipped, changed; bytes verified, parts mended.
-    counts: [u64; 10],
+    /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, changed; bytes verified, parts
+    /// mended.
+    counts: [u64; 12],
     not_kept: [u64; 4],
     failures: Vec<(i32, u64)>,
     /// None: not wanted, or not all was copied.
@@ -241,10 +261,9 @@ struct Part {
 impl Part {
     fn new(outcome: Outcome, interrupted: Option<u8>, late: Vec<u8>) -> Self {
         let Outcome { totals, signature, threads, elapsed, .. } = outcome;
-        let NotKept { owners, set_id_bits, extended, hard_links } = totals.not_kept;
-        let Totals { files, bytes, directories, symlinks, specials, skipped, changed, .. } = totals;
-        let (verified, mended) = (totals.verified_bytes, totals.mended);
-        let links = totals.hard_links;
+        let NotKept { owners, set_id_bits, extended, hard_links: links } = totals.not_kept;
+        let Totals { files, bytes, directories, symlinks, specials, hard_links, .. } = totals;
+        let Totals { skipped, cloned, not_direct, changed, verified_bytes, mended, .. } = totals;
         Self {
             counts: [
                 files,
@@ -252,13 +271,15 @@ impl Part {
                 directories,
                 symlinks,
                 specials,
-                links,
+                hard_links,
                 skipped,
+                cloned,
+                not_direct,
                 changed,
-                verified,
+                verified_bytes,
                 mended,
             ],
-            not_kept: [owners, set_id_bits, extended, hard_links],
+            not_kept: [owners, set_id_bits, extended, links],
             failures: totals.failures.iter().map(|(errno, count)| (errno.0, *count)).collect(),
             signature: signature.map(|signature| signature.to_bytes()),
             elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
@@ -303,8 +324,8 @@ impl Part {
     }
 
     fn whole(&self, ranks: u32) -> Whole {
-        let [files, bytes, directories, symlinks, specials, hard_links, skipped, changed, verified, mended] =
-            self.counts;
+        let [files, bytes, directories, symlinks, specials, hard_links, rest @ ..] = self.counts;
+        let [skipped, cloned, not_direct, changed, verified, mended] = rest;
         let [owners, set_id_bits, extended, links] = self.not_kept;
         let not_kept = NotKept { owners, set_id_bits, extended, hard_links: links };
         let failures = self.failures.iter().map(|(errno, count)| (Errno(*errno), *count)).collect();
@@ -316,6 +337,8 @@ impl Part {
             specials,
             hard_links,
             skipped,
+            cloned,
+            not_direct,
             changed,
             verified_bytes: verified,
             mended,

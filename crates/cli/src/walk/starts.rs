@@ -34,8 +34,8 @@ impl Starts {
         if arguments.paths.iter().any(|path| path.is_empty()) {
             return Err(Refused::usage("PATH is empty".to_owned(), "the working directory is '.'"));
         }
-        let error = Arc::new(Mutex::new(None));
         let Some(list) = &arguments.from_list else {
+            let error = Arc::new(Mutex::new(None));
             let source = Source::Paths(root_paths(arguments).into_iter());
             return Ok(Self { source, roots: Vec::new(), error, stop, file: String::new() });
         };
@@ -46,11 +46,17 @@ impl Starts {
                 "relative names of a list start at one PATH, or the working directory",
             ));
         }
+        let roots = if arguments.paths.is_empty() { Vec::new() } else { root_paths(arguments) };
+        Self::listed(list, roots, stop)
+    }
+
+    /// What a list names, below these roots.
+    pub(crate) fn listed(list: &Path, roots: Vec<Vec<u8>>, stop: Stop) -> Result<Self, Refused> {
+        let error = Arc::new(Mutex::new(None));
         let file = crate::file::printable(list);
         let cannot = |why: String| Refused::fatal(format!("cannot read list: {file}: {why}"));
         let reader = open(list).map_err(|error| cannot(crate::file::describe(&error)))?;
         let reader = ListReader::new(reader).map_err(|error| cannot(error.to_string()))?;
-        let roots = if arguments.paths.is_empty() { Vec::new() } else { root_paths(arguments) };
         Ok(Self { source: Source::List(reader), roots, error, stop, file })
     }
 
@@ -76,8 +82,12 @@ impl Starts {
             return below(root, &path).ok_or_else(|| "a path that does not begin with its root".to_owned());
         }
         match (path.starts_with(b"/"), self.roots.first()) {
-            (true, Some(root)) => {
-                below(root.clone(), &path).ok_or_else(|| "an absolute path that is not below PATH".to_owned())
+            (true, Some(_)) => {
+                let found = self.roots.iter().find_map(|root| below(root.clone(), &path));
+                found.ok_or_else(|| "an absolute path that is not below PATH".to_owned())
+            }
+            (false, Some(_)) if self.roots.len() > 1 => {
+                Err("a relative path, which may be below any of several".to_owned())
             }
             (false, Some(root)) if is_bare(&path) => Ok(Start::new(root.clone())),
             (false, Some(root)) => Ok(Start { root: root.clone(), below: Some(path) }),

@@ -143,3 +143,158 @@ fn an_interrupted_copy_says_so() {
     assert!(String::from_utf8(ran.stdout).unwrap().starts_with("interrupted: this is not all\n"));
     whole_files(&scratch.join("target"));
 }
+
+#[test]
+fn what_is_kept_is_named_as_cp_and_chown_name_it() {
+    let scratch = scratch("copy-keep");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("file"), "content").unwrap();
+    let ran = |arguments: &[&str], name: &str| {
+        let arguments: Vec<_> = arguments.iter().map(Path::new).collect();
+        copy(&[&arguments[..], &[&tree, &scratch.join(name)]].concat()).output().unwrap()
+    };
+    let old = fs::File::options().write(true).open(tree.join("file")).unwrap();
+    old.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let modified = |name: &str| fs::metadata(scratch.join(name)).unwrap().modified().unwrap();
+    assert_eq!(ran(&["--preserve", "mode,times"], "times").status.code(), Some(0));
+    assert_eq!(modified("times/file"), std::time::UNIX_EPOCH);
+    assert_eq!(ran(&["--preserve=none"], "none").status.code(), Some(0));
+    assert!(modified("none/file") > std::time::UNIX_EPOCH);
+    if rustix::process::geteuid().is_root() {
+        let rules = scratch.join("list-of-rules");
+        fs::write(&rules, "# those of the old machine\nuid:0=12345   # root\n\ngid:*=54321\n").unwrap();
+        let rules = format!("@{}", rules.display());
+        for (name, map) in
+            [("all", "12345:54321"), ("rules", "uid:root=12345,gid:0-9=54321"), ("file", &rules)]
+        {
+            assert_eq!(ran(&["--chown", map], name).status.code(), Some(0));
+            let stat = rustix::fs::stat(scratch.join(name).join("file")).unwrap();
+            assert_eq!((stat.st_uid, stat.st_gid), (12345, 54321), "{map}");
+        }
+    }
+    for arguments in [
+        &["--preserve", "all,mode"][..],
+        &["--preserve", "mode", "--xattrs", "user.*"],
+        &["--xattrs", "all,user.*"],
+        &["--chown", "no-such-user"],
+        &["--chown", "uid:1=2,5"],
+    ] {
+        let ran = ran(arguments, "refused");
+        assert_eq!(ran.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8(ran.stderr).unwrap().contains("hint: "), "{arguments:?}");
+        assert!(!scratch.join("refused").exists());
+    }
+}
+
+#[test]
+fn what_is_there_is_left_or_mended_as_asked() {
+    let scratch = scratch("copy-again");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("file"), "content").unwrap();
+    let target = make_directory(scratch.join("target"));
+    let ran = |option: &str| {
+        let ran = copy(&[Path::new(option), &tree.join("."), &target]).output().unwrap();
+        (ran.status.code(), String::from_utf8(ran.stdout).unwrap())
+    };
+    assert!(ran("--update").1.contains("signature "));
+    for option in ["--update", "--ignore-existing"] {
+        let (code, text) = ran(option);
+        assert_eq!(code, Some(0));
+        let line = "\nskipped: 1 entry already there; not read, so there is no signature\n";
+        assert!(text.contains(line) && !text.contains("\nsignature "), "{text}");
+    }
+    fs::write(tree.join("file"), "other").unwrap();
+    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let before = inode(&target.join("file"));
+    assert_eq!(ran("--in-place").0, Some(0));
+    assert_eq!(
+        (fs::read(target.join("file")).unwrap(), inode(&target.join("file"))),
+        (b"other".to_vec(), before)
+    );
+    let both =
+        copy(&[Path::new("--update"), Path::new("--ignore-existing"), &tree, &target]).output().unwrap();
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn a_rehearsal_lists_names_and_leaves_nothing() {
+    let scratch = scratch("copy-dry");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("odd\nname"), "content").unwrap();
+    fs::write(tree.join("there"), "content").unwrap();
+    let target = make_directory(scratch.join("target"));
+    fs::write(target.join("there"), "old").unwrap();
+    let options = [Path::new("--dry-run"), Path::new("-v"), &tree.join("."), &target];
+    let ran = copy(&options).current_dir(scratch.path()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0));
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    let path = |name: &str| tree.join(".").join(name).display().to_string();
+    let expected = [format!("new       {}", path("odd\\nname")), format!("replaced  {}", path("there"))];
+    assert_eq!(lines, expected);
+    let summary = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(summary, "2 files, 1 directory would be copied, 14 B; nothing was written\n");
+    let names: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!((names, fs::read(target.join("there")).unwrap()), (vec!["there".into()], b"old".to_vec()));
+}
+
+#[test]
+fn what_failed_is_copied_from_the_list_of_it() {
+    let scratch = scratch("copy-listed");
+    let tree = make_directory(scratch.join("tree"));
+    for name in ["one", "two\n"] {
+        fs::write(tree.join(name), name).unwrap();
+    }
+    let target = make_directory(scratch.join("target"));
+    make_directory(target.join("two\n"));
+    make_directory(target.join("two\n/in the way"));
+    let errors = scratch.join("errors");
+    let ran = copy(&[Path::new("--errors"), &errors, &tree.join("."), &target]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(3));
+    atta_testkit::trees::flat(&tree.join("later"), 1).unwrap();
+    fs::remove_dir_all(target.join("two\n")).unwrap();
+    let again = [Path::new("--json"), Path::new("--from-list"), &errors, &tree.join("."), &target];
+    let ran = copy(&again).output().unwrap();
+    let summary: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((ran.status.code(), &summary["files"]), (Some(0), &Value::from(1)));
+    assert!(!target.join("later").exists());
+    assert_eq!(fs::read_to_string(target.join("two\n")).unwrap(), "two\n");
+    // Names below SOURCE; a list that is broken, one that leads out, one that is written over.
+    let list = scratch.join("list");
+    for (content, code) in
+        [("later\0one\0", 0), ("later\none\n", 4), ("../tree/one\0", 4), ("/etc/passwd\0", 4), ("none\0", 3)]
+    {
+        fs::write(&list, content).unwrap();
+        let ran = copy(&[Path::new("--from-list"), &list, &tree, &target]).output().unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{content:?}");
+    }
+    assert!(target.join("tree/later").is_dir() && target.join("tree/one").is_file());
+    let same = [Path::new("--from-list"), &list, Path::new("--errors"), &list, &tree, &target];
+    assert_eq!(copy(&same).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn how_bytes_go_is_asked_for_and_told() {
+    let scratch = scratch("copy-ways");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("file"), vec![b'x'; 2 << 20]).unwrap();
+    let ran = |options: &[&str], name: &str| {
+        let options: Vec<_> = options.iter().map(Path::new).collect();
+        copy(&[&options[..], &[&tree, &scratch.join(name)]].concat()).output().unwrap()
+    };
+    let summary: Value = serde_json::from_slice(&ran(&["--direct", "--json"], "direct").stdout).unwrap();
+    assert_eq!((&summary["files"], &summary["cloned"]), (&Value::from(1), &Value::from(0)));
+    assert!(summary["not_direct"].as_u64().unwrap() <= 1);
+    let slow = ran(&["--bandwidth", "20M", "--json"], "slow");
+    let summary: Value = serde_json::from_slice(&slow.stdout).unwrap();
+    assert!(summary["elapsed_seconds"].as_f64().unwrap() >= 0.06, "{summary}");
+    for name in ["direct/file", "slow/file"] {
+        assert_eq!(fs::read(scratch.join(name)).unwrap(), fs::read(tree.join("file")).unwrap());
+    }
+    for options in [&["--reflink", "always"][..], &["--bandwidth", "0"]] {
+        let ran = ran(options, "refused");
+        assert_eq!(ran.status.code(), Some(2), "{options:?}");
+        assert!(!scratch.join("refused").exists());
+    }
+}

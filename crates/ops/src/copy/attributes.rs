@@ -8,6 +8,7 @@ use atta_entry::{Errno, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
+use super::keep::Keep;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::retry;
 
@@ -16,6 +17,18 @@ use crate::walk::kernel::retry;
 pub(crate) struct Attributes {
     pub(crate) metadata: Metadata,
     pub(crate) extended: Extended,
+    /// It was there before.
+    pub(crate) is_old: bool,
+}
+
+/// How a copy gets what it is to have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner<'a> {
+    pub(crate) keep: &'a Keep,
+    /// Its directory has given it an access list.
+    pub(crate) inherits: bool,
+    /// It was there before this job.
+    pub(crate) is_old: bool,
 }
 
 /// Extended attributes: names and values, in the order in which the source lists them.
@@ -137,25 +150,22 @@ impl Extended {
         names
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub(crate) fn access_list(&self) -> Option<&[u8]> {
+        self.0.iter().find(|(name, _)| name.as_c_str() == ACCESS_LIST).map(|(_, value)| value.as_slice())
     }
 
-    fn has_access_list(&self) -> bool {
-        self.0.iter().any(|(name, _)| name.as_c_str() == ACCESS_LIST)
-    }
-
-    /// Gives them to an open file.
-    fn give(&self, file: BorrowedFd<'_>, not_kept: &mut NotKept) -> Result<(), Errno> {
-        for (name, value) in &self.0 {
+    /// Gives them to an open file. Whether its access list, should there be one, is the source's.
+    fn give(&self, file: BorrowedFd<'_>, keep: &Keep, not_kept: &mut NotKept) -> Result<bool, Errno> {
+        let mut has_list = false;
+        for (name, value) in self.0.iter().filter(|(name, _)| keep.gives(name)) {
             match retry(|| rustix::fs::fsetxattr(file, name.as_c_str(), value, XattrFlags::empty())) {
-                Ok(()) => {}
+                Ok(()) => has_list |= name.as_c_str() == ACCESS_LIST,
                 // Not on this file system, not by this user, or no room: EOPNOTSUPP, EPERM, EACCES, EINVAL, E2BIG, ENOSPC, ERANGE.
                 Err(Errno(95 | 1 | 13 | 22 | 7 | 28 | 34)) => not_kept.extended += 1,
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(())
+        Ok(has_list)
     }
 }
 
@@ -178,45 +188,101 @@ fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Option<usize>, Errno> 
     }
 }
 
-/// Gives an open file that this process made what the source has.
+/// Gives an open file what it is to have of its source.
 pub(crate) fn give(
     file: impl AsFd,
     from: &Metadata,
     extended: &Extended,
-    inherits: bool,
+    manner: Manner<'_>,
     not_kept: &mut NotKept,
 ) -> Result<(), Trouble> {
     let fd = file.as_fd();
-    let (owner, group) = (Some(Uid::from_raw(from.uid)), Some(Gid::from_raw(from.gid)));
-    let owned = match retry(|| rustix::fs::fchown(fd, owner, group)) {
-        Ok(()) => true,
+    let Manner { keep, inherits, is_old } = manner;
+    let owned = give_owner(fd, from, keep, not_kept)?;
+    let has_list = extended.give(fd, keep, not_kept);
+    let has_list = has_list.map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
+    if inherits && !has_list {
+        // The directory gave it an access list of its own, which the source does not have.
+        remove_list(fd, ACCESS_LIST)?;
+    }
+    let list = extended.access_list().filter(|_| !has_list);
+    // A list that came along holds the permissions.
+    let is_set = has_list && !keep.mode;
+    if let Some(mut mode) = keep.mode_of(from, list, is_old).filter(|_| !is_set) {
+        if !owned && mode & SET_ID != 0 {
+            mode &= !SET_ID;
+            not_kept.set_id_bits += 1;
+        }
+        retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)))
+            .map_err(|errno| Trouble::new(Doing::SetMode, errno))?;
+    }
+    if !keep.times {
+        return Ok(());
+    }
+    let times = times(from);
+    retry(|| rustix::fs::futimens(fd, &times)).map_err(|errno| Trouble::new(Doing::SetTimes, errno))
+}
+
+/// Gives an open file its owner. Whether that is the one who gave the set-id bits their meaning.
+fn give_owner(
+    fd: BorrowedFd<'_>,
+    from: &Metadata,
+    keep: &Keep,
+    not_kept: &mut NotKept,
+) -> Result<bool, Trouble> {
+    let (owner, group) = keep.owners_of(from);
+    if (owner, group) == (None, None) {
+        return Ok(false);
+    }
+    match retry(|| rustix::fs::fchown(fd, owner, group)) {
+        // A directory's bits hand its group down, and give nobody any rights.
+        Ok(()) if from.kind() == atta_entry::Kind::Directory => Ok(true),
+        Ok(()) => Ok((owner, group) == (Some(Uid::from_raw(from.uid)), Some(Gid::from_raw(from.gid)))),
         Err(errno) if may_not(errno) => {
             not_kept.owners += 1;
             // The group alone may be one of this user's.
             let _ = retry(|| rustix::fs::fchown(fd, None, group));
-            false
+            Ok(false)
         }
-        Err(errno) => return Err(Trouble::new(Doing::SetOwner, errno)),
+        Err(errno) => Err(Trouble::new(Doing::SetOwner, errno)),
+    }
+}
+
+/// Takes extended attributes away that a file of the target has and the source has not. Whether there was a difference of any
+/// kind. What the system itself keeps there is left.
+pub(crate) fn take_others(
+    file: impl AsFd,
+    keep: &Keep,
+    extended: &Extended,
+    room: &mut Vec<u8>,
+    not_kept: &mut NotKept,
+) -> Result<bool, Trouble> {
+    let failed = |errno| Trouble::new(Doing::SetExtended, errno);
+    let is_own = |name: &CStr| {
+        let name = name.to_bytes();
+        !name.starts_with(b"security.") || name == b"security.capability"
     };
-    if !extended.is_empty() {
-        extended.give(fd, not_kept).map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
-    }
-    if inherits && !extended.has_access_list() {
-        // The directory gave it an access list of its own, which the source does not have.
-        match retry(|| rustix::fs::fremovexattr(fd, ACCESS_LIST)) {
-            Ok(()) | Err(Errno(NODATA | NOT_SUPPORTED)) => {}
-            Err(errno) => return Err(Trouble::new(Doing::SetExtended, errno)),
+    let fd = file.as_fd();
+    let there =
+        Extended::read(fd, room, |name| keep.gives(name) && is_own(name), not_kept).map_err(failed)?;
+    let wanted = || extended.0.iter().filter(|(name, _)| keep.gives(name));
+    let mut differs = wanted().any(|pair| is_own(&pair.0) && !there.0.contains(pair));
+    for (name, _) in there.0.iter().filter(|(name, _)| wanted().all(|(known, _)| known != name)) {
+        differs = true;
+        match retry(|| rustix::fs::fremovexattr(fd, name.as_c_str())) {
+            Ok(()) | Err(Errno(NODATA)) => {}
+            Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += 1,
+            Err(errno) => return Err(failed(errno)),
         }
     }
-    let mut mode = from.mode & 0o7777;
-    if !owned && mode & SET_ID != 0 {
-        mode &= !SET_ID;
-        not_kept.set_id_bits += 1;
+    Ok(differs)
+}
+
+fn remove_list(file: impl AsFd, name: &CStr) -> Result<(), Trouble> {
+    match retry(|| rustix::fs::fremovexattr(&file, name)) {
+        Ok(()) | Err(Errno(NODATA | NOT_SUPPORTED)) => Ok(()),
+        Err(errno) => Err(Trouble::new(Doing::SetExtended, errno)),
     }
-    retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)))
-        .map_err(|errno| Trouble::new(Doing::SetMode, errno))?;
-    let times = times(from);
-    retry(|| rustix::fs::futimens(fd, &times)).map_err(|errno| Trouble::new(Doing::SetTimes, errno))
 }
 
 /// Takes away access lists that a directory of the target has and the source has not.
@@ -225,10 +291,7 @@ pub(crate) fn take_lists(directory: impl AsFd, extended: &Extended) -> Result<()
         if extended.0.iter().any(|(known, _)| known.as_c_str() == name) {
             continue;
         }
-        match retry(|| rustix::fs::fremovexattr(&directory, name)) {
-            Ok(()) | Err(Errno(NODATA | NOT_SUPPORTED)) => {}
-            Err(errno) => return Err(Trouble::new(Doing::SetExtended, errno)),
-        }
+        remove_list(&directory, name)?;
     }
     Ok(())
 }
@@ -238,15 +301,21 @@ pub(crate) fn give_name(
     directory: impl AsFd,
     name: &CStr,
     from: &Metadata,
+    keep: &Keep,
     not_kept: &mut NotKept,
 ) -> Result<(), Trouble> {
     let fd = directory.as_fd();
-    let (owner, group) = (Some(Uid::from_raw(from.uid)), Some(Gid::from_raw(from.gid)));
+    let (owner, group) = keep.owners_of(from);
     let flags = AtFlags::SYMLINK_NOFOLLOW;
-    match retry(|| rustix::fs::chownat(fd, name, owner, group, flags)) {
-        Ok(()) => {}
-        Err(errno) if may_not(errno) => not_kept.owners += 1,
-        Err(errno) => return Err(Trouble::new(Doing::SetOwner, errno)),
+    if (owner, group) != (None, None) {
+        match retry(|| rustix::fs::chownat(fd, name, owner, group, flags)) {
+            Ok(()) => {}
+            Err(errno) if may_not(errno) => not_kept.owners += 1,
+            Err(errno) => return Err(Trouble::new(Doing::SetOwner, errno)),
+        }
+    }
+    if !keep.times {
+        return Ok(());
     }
     let times = times(from);
     retry(|| rustix::fs::utimensat(fd, name, &times, flags))

@@ -1,12 +1,15 @@
 //! Moves the bytes of one file, or only reads them, range by range, and keeps its holes. What a file is called and what else it has, is not known here.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use atta_aio::{At, Buffer, Fd, Op, perform};
 use atta_entry::Errno;
+use atta_runtime::{Rate, Stop};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::SeekFrom;
 
+use super::Options;
 use super::patience::patiently;
 use super::trouble::{Doing, Trouble};
 use crate::digest::Piece;
@@ -19,6 +22,12 @@ const BLOCK: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Mover {
     buffer: Buffer,
+    /// No more bytes a second than that, until all is to end.
+    pace: Option<(Arc<Rate>, Stop)>,
+    /// Some files may go past the cache.
+    may_be_direct: bool,
+    /// Files that should have, and turned out not to be able to.
+    pub(crate) not_direct: u64,
 }
 
 /// How the bytes of a file are to be moved.
@@ -31,11 +40,24 @@ pub(crate) struct Way<'a> {
 
 impl Default for Mover {
     fn default() -> Self {
-        Self { buffer: Buffer::zeroed(BLOCK) }
+        Self { buffer: Buffer::zeroed(BLOCK), pace: None, may_be_direct: false, not_direct: 0 }
     }
 }
 
 impl Mover {
+    /// Moves bytes as the options say.
+    pub(crate) fn new(options: &Options<'_>) -> Self {
+        let pace = options.bandwidth.as_ref().map(|rate| (Arc::clone(rate), options.walk.stop.clone()));
+        Self { pace, may_be_direct: options.direct, ..Self::default() }
+    }
+
+    /// Waits until so many more bytes may be moved.
+    pub(crate) fn wait_for(&self, bytes: usize) {
+        if let Some((rate, stop)) = &self.pace {
+            rate.acquire(bytes as u64, stop);
+        }
+    }
+
     /// Moves a range; returns how far it came: not to its end only if the source ends before.
     pub(crate) fn copy(
         &mut self,
@@ -87,6 +109,12 @@ impl Mover {
         range: Range<u64>,
         mut way: Way<'_>,
     ) -> Result<u64, Trouble> {
+        if self.may_be_direct
+            && let Some(to) = to
+            && Self::is_direct(from, to)
+        {
+            return self.copy_direct(from, to, range, &mut way);
+        }
         if !way.has_holes {
             return self.pass_data(from, to, range, &mut way);
         }
@@ -121,6 +149,7 @@ impl Mover {
         let mut at = range.start;
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
+            self.wait_for(wanted);
             let read = self.read(from, at, wanted)?;
             if read == 0 {
                 break;
@@ -138,19 +167,39 @@ impl Mover {
 
     /// Reads so many bytes, or fewer; the buffer shows them.
     fn read(&mut self, from: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<usize, Trouble> {
-        self.buffer.show(0..bytes);
+        let read = self.read_into(from, offset, 0..bytes)?;
+        self.show(0..read);
+        Ok(read)
+    }
+
+    /// Reads into a part of the buffer; how many bytes.
+    pub(crate) fn read_into(
+        &mut self,
+        from: BorrowedFd<'_>,
+        offset: u64,
+        part: Range<usize>,
+    ) -> Result<usize, Trouble> {
+        self.show(part);
         let at = At::Offset(offset);
         let read = patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
-        let read = read.map_err(|errno| Trouble::new(Doing::Read, errno))?;
-        self.buffer.show(0..read);
-        Ok(read)
+        read.map_err(|errno| Trouble::new(Doing::Read, errno))
     }
 
     /// Writes the first so many bytes of the buffer, all of them.
     fn write(&mut self, to: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<(), Trouble> {
+        self.write_from(to, offset, 0..bytes)
+    }
+
+    /// Writes a part of the buffer, all of it.
+    pub(crate) fn write_from(
+        &mut self,
+        to: BorrowedFd<'_>,
+        offset: u64,
+        part: Range<usize>,
+    ) -> Result<(), Trouble> {
         let mut done = 0;
-        while done < bytes {
-            self.buffer.show(done..bytes);
+        while part.start + done < part.end {
+            self.show(part.start + done..part.end);
             let at = At::Offset(offset + done as u64);
             let written = patiently(|| self.perform(|buffer| Op::Write { fd: raw(to), buffer, at }));
             match written.map_err(|errno| Trouble::new(Doing::Write, errno))? {
@@ -160,6 +209,26 @@ impl Mover {
             }
         }
         Ok(())
+    }
+
+    /// Shows a part of the buffer alone.
+    pub(crate) fn show(&mut self, part: Range<usize>) {
+        self.buffer.show(part);
+    }
+
+    /// The part that is shown.
+    pub(crate) fn shown(&self) -> &[u8] {
+        self.buffer.as_slice()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn shown_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_mut_slice()
+    }
+
+    /// Does something with the buffer itself.
+    pub(crate) fn with_buffer<T>(&mut self, with: impl FnOnce(&mut Buffer) -> T) -> T {
+        with(&mut self.buffer)
     }
 
     fn perform(&mut self, op: impl FnOnce(Buffer) -> Op) -> Result<usize, Errno> {

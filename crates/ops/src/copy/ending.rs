@@ -16,14 +16,15 @@ use super::links::Deferred;
 use super::trouble::{Doing, Trouble};
 use super::{Fsync, Outcome};
 use crate::walk;
+use crate::walk::visit::Handler;
 
 /// A copy on one rank whose tasks are done.
 pub struct Ending<'a> {
-    pub(super) copying: Copying<'a>,
-    pub(super) walked: walk::Outcome<CopyWorker>,
+    copying: Copying<'a>,
+    walked: walk::Outcome<CopyWorker>,
     /// What is done from here on.
-    pub(super) worker: CopyWorker,
-    pub(super) began: Instant,
+    worker: CopyWorker,
+    began: Instant,
 }
 
 impl std::fmt::Debug for Ending<'_> {
@@ -32,7 +33,12 @@ impl std::fmt::Debug for Ending<'_> {
     }
 }
 
-impl Ending<'_> {
+impl<'a> Ending<'a> {
+    pub(super) fn new(copying: Copying<'a>, walked: walk::Outcome<CopyWorker>, began: Instant) -> Self {
+        let worker = copying.worker(walked.workers.len());
+        Self { copying, walked, worker, began }
+    }
+
     /// Does all of it together with the other ranks, up to [`end`](Self::end).
     ///
     /// # Errors
@@ -119,6 +125,7 @@ impl Ending<'_> {
         if let Err(errno) = synced {
             copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Sync, errno));
         }
+        copying.finish(worker);
         let Self { copying, walked, worker, began } = self;
         let (mut totals, mut signature) = (worker.totals, worker.signature);
         for worker in &walked.workers {
@@ -126,7 +133,7 @@ impl Ending<'_> {
             signature.merge(&worker.signature);
         }
         // It would be that of a whole copy.
-        let is_whole = totals.failed() == 0 && !walked.stopped;
+        let is_whole = totals.failed() == 0 && totals.skipped == 0 && !walked.stopped && !copying.is_listed;
         let signature = (copying.options.digest && is_whole).then_some(signature);
         let elapsed = began.elapsed();
         Outcome { totals, signature, threads: walked.threads, elapsed, stopped: walked.stopped }

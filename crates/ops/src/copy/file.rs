@@ -8,7 +8,7 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::attributes::{self, Extended};
+use super::attributes::{self, Extended, Manner};
 use super::data::Way;
 use super::handler::{CopyWorker, Copying};
 use super::large::Version;
@@ -48,6 +48,8 @@ pub(crate) struct Made {
     pub(crate) version: Option<Version>,
     /// It is another name of a copy that was made before.
     pub(crate) is_link: bool,
+    /// The mode of the file that was written into.
+    pub(crate) in_place: Option<u32>,
 }
 
 impl Made {
@@ -101,8 +103,13 @@ impl Copying<'_> {
         metadata: &Metadata,
         to: &Place<'_>,
     ) -> Result<Made, Trouble> {
-        let (file, temporary) = self.create(worker, to)?;
-        let mut made = Made { temporary, ..Made::default() };
+        let (file, mut made) = match self.in_place(to, metadata)? {
+            Some((file, was)) => (file, Made { in_place: Some(was), ..Made::default() }),
+            None => {
+                let (file, temporary) = self.create(worker, to)?;
+                (file, Made { temporary, ..Made::default() })
+            }
+        };
         let filled = self.fill(worker, source, metadata, &file, &mut made, to);
         if filled.is_ok() && self.options.verify {
             made.version = kernel::stat_descriptor(&file).ok().map(|copy| Version::new(metadata, copy.inode));
@@ -159,7 +166,35 @@ impl Copying<'_> {
         made: &mut Made,
         to: &Place<'_>,
     ) -> Result<(), Trouble> {
+        self.fill_bytes(worker, source, metadata, file, made)?;
+        let extended = self.extended(worker, source)?;
+        let manner = Manner { is_old: made.in_place.is_some(), ..self.manner(to) };
+        attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
+        if let Some(was) = made.in_place {
+            self.settle(worker, file, was, &extended)?;
+        }
+        if self.syncs_each() {
+            retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+        }
+        Ok(())
+    }
+
+    fn fill_bytes(
+        &self,
+        worker: &mut CopyWorker,
+        source: BorrowedFd<'_>,
+        metadata: &Metadata,
+        file: &OwnedFd,
+        made: &mut Made,
+    ) -> Result<(), Trouble> {
+        if self.clone_bytes(worker, source, file, metadata)? {
+            made.bytes = metadata.size;
+            return Ok(());
+        }
         let has_holes = metadata.allocated_bytes() < metadata.size;
+        if !self.go_direct(source, file, metadata.size, has_holes) {
+            worker.totals.not_direct += 1;
+        }
         let mut hasher = self.options.digest.then(|| Piece::at(0));
         let way = Way { has_holes, hasher: hasher.as_mut() };
         made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
@@ -168,21 +203,20 @@ impl Copying<'_> {
             let cut = retry(|| rustix::fs::ftruncate(file, made.bytes));
             cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
         }
-        let extended = self.extended(worker, source)?;
-        let inherits = self.inherits(to);
-        attributes::give(file, metadata, &extended, inherits, &mut worker.totals.not_kept)?;
-        if self.syncs_each() {
-            retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
-        }
         Ok(())
     }
 
     /// What extended attributes the source has.
     pub(crate) fn extended(&self, worker: &mut CopyWorker, source: impl AsFd) -> Result<Extended, Trouble> {
         let CopyWorker { room, totals, .. } = worker;
-        let wanted = |name: &CStr| self.options.wants_extended(name);
+        let wanted = |name: &CStr| self.options.keep.reads(name);
         let read = Extended::read(source, room, wanted, &mut totals.not_kept);
         read.map_err(|errno| Trouble::new(Doing::ReadExtended, errno))
+    }
+
+    /// How what is made there gets what it is to have.
+    pub(crate) fn manner(&self, to: &Place<'_>) -> Manner<'_> {
+        Manner { keep: &self.options.keep, inherits: self.inherits(to), is_old: false }
     }
 
     /// Whether what is made there gets an access list from its directory.
@@ -203,6 +237,10 @@ fn create(to: &Place<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
 
 /// Takes back what was made.
 pub(crate) fn remove(to: &Place<'_>, made: &Made) {
+    if made.in_place.is_some() {
+        // What was there is gone already.
+        return;
+    }
     let name = made.temporary.as_deref().unwrap_or(to.name);
     // What cannot be removed has a name that says whose it is, or is in a directory that nobody sees.
     let _ = rustix::fs::unlinkat(&to.directory, name, AtFlags::empty());

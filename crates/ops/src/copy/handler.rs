@@ -12,11 +12,12 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use atta_entry::{Entry, Errno, Failure, Kind, Operation};
+use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode};
 
-use super::attributes::{self, Attributes, Extended};
+use super::attributes::{self, Attributes, Extended, Manner};
+use super::clone::Unable;
 use super::data::Mover;
 use super::file::{Made, Place, Source};
 use super::large::LargeFiles;
@@ -71,6 +72,9 @@ pub(crate) struct Copying<'a> {
     /// Descriptors that each thread holds open.
     pub(crate) held: usize,
     pub(crate) live: Live,
+    pub(crate) unable: Unable,
+    /// What is copied comes from a list.
+    pub(crate) is_listed: bool,
 }
 
 /// What is counted while it runs, for who watches.
@@ -185,9 +189,12 @@ impl Copying<'_> {
         entry: &Entry<'_>,
     ) -> Result<(), Trouble> {
         let metadata = &entry.metadata.copied().unwrap_or_default();
+        if metadata.kind() != Kind::Directory && self.is_left(worker, from, to, metadata)? {
+            return Ok(());
+        }
         let made = match metadata.kind() {
             Kind::Directory => {
-                self.make_directory(worker, to)?;
+                self.make_directory(worker, to, metadata)?;
                 if self.options.digest {
                     let path = entry.path();
                     let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
@@ -195,7 +202,7 @@ impl Copying<'_> {
                 }
                 return Ok(());
             }
-            Kind::File if metadata.nlink > 1 => {
+            Kind::File if metadata.nlink > 1 && self.options.keep.links => {
                 let Some(made) = self.linked(worker, at, from, to, metadata)? else { return Ok(()) };
                 made
             }
@@ -265,7 +272,12 @@ impl Copying<'_> {
     }
 
     /// Makes a directory, under another name, unless it is there.
-    fn make_directory(&self, worker: &mut CopyWorker, to: &Place<'_>) -> Result<(), Trouble> {
+    fn make_directory(
+        &self,
+        worker: &mut CopyWorker,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
         worker.totals.directories += 1;
         if to.name == c"." {
@@ -276,6 +288,9 @@ impl Copying<'_> {
             Ok(_) => return Ok(()),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
+        }
+        if self.is_listed {
+            return self.make_at_once(&to.directory, to.name, metadata).map(drop).map_err(failed);
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
@@ -313,10 +328,15 @@ impl Copying<'_> {
             }
             mirror.set_new();
         }
+        let is_old = !mirror.is_new();
         let metadata = kernel::stat_descriptor(here.descriptor);
         let metadata = metadata.map_err(|errno| Trouble::new(Doing::Read, errno))?;
         let extended = self.extended(worker, here.descriptor)?;
-        mirror.will_have(Attributes { metadata, extended });
+        mirror.will_have(Attributes { metadata, extended, is_old });
+        if self.is_listed {
+            // It may be met again.
+            mirror.set_left();
+        }
         Ok(())
     }
 
@@ -332,13 +352,17 @@ impl Copying<'_> {
     /// Gives complete directories their attributes.
     pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
         for Complete { target, attributes } in complete {
-            let Attributes { metadata, extended } = &attributes;
+            let Attributes { metadata, extended, is_old } = &attributes;
+            let keep = &self.options.keep;
+            let manner = Manner { keep, inherits: false, is_old: *is_old };
             let opened = target.descriptor(&mut worker.held, self.features);
             let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno));
             let not_kept = &mut worker.totals.not_kept;
             let given = opened.and_then(|fd| {
-                attributes::take_lists(&fd, extended)?;
-                attributes::give(fd.as_fd(), metadata, extended, false, not_kept)
+                if keep.lists {
+                    attributes::take_lists(&fd, extended)?;
+                }
+                attributes::give(fd.as_fd(), metadata, extended, manner, not_kept)
             });
             if let Err(trouble) = given {
                 self.fail(worker, &Where::Itself(target), trouble);
@@ -372,7 +396,7 @@ impl Copying<'_> {
         let at = Where::In(Arc::clone(here.directory), name.clone());
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let from = Source { directory: here.descriptor.as_fd(), name: &name };
-        let to = self.place(worker, &mirror, &name);
+        let to = self.place_of(worker, Some(here.directory), &mirror, &name);
         to.and_then(|to| self.copy(worker, &at, from, &to, entry)).map_err(|trouble| (at, trouble))
     }
 }
@@ -396,7 +420,9 @@ impl Handler for Copying<'_> {
     const IS_SLOW: bool = true;
 
     fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(self.seat.of_worker(index), self.held)
+        let mut worker = CopyWorker::new(self.seat.of_worker(index), self.held);
+        worker.mover = Mover::new(self.options);
+        worker
     }
 
     fn root(&self, directory: &Arc<Directory>) {
@@ -418,7 +444,9 @@ impl Handler for Copying<'_> {
         if let Ok(metadata) = kernel::stat_at(parent.descriptor, name, false)
             && metadata.kind() == Kind::Directory
         {
-            mirror.will_have(Attributes { metadata, extended: Extended::default() });
+            let opened = mirror.target.descriptor(&mut worker.held, self.features);
+            let is_old = opened.is_ok() && mirror.target.alias().is_none();
+            mirror.will_have(Attributes { metadata, extended: Extended::default(), is_old });
         }
         let origin = Where::In(Arc::clone(parent.directory), name.to_owned());
         self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 }, Vec::new());
@@ -488,7 +516,9 @@ impl Handler for Copying<'_> {
         self.check_some(worker);
     }
 
-    fn finish(&self, _worker: &mut CopyWorker) {}
+    fn finish(&self, worker: &mut CopyWorker) {
+        worker.totals.not_direct += std::mem::take(&mut worker.mover.not_direct);
+    }
 
     fn progress(&self) -> u64 {
         // A MiB is worth a file.

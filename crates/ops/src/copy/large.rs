@@ -56,10 +56,19 @@ pub(crate) struct Large {
     is_again: bool,
 }
 
+/// A copy that is there, under another name.
+struct Begun {
+    inode: u64,
+    /// It shares the bytes of its source.
+    is_cloned: bool,
+}
+
 impl Copying<'_> {
     /// Whether a file is copied in chunks.
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
-        metadata.nlink == 1 && self.cut().is_large(metadata.size)
+        let is_alone = metadata.nlink == 1 || !self.options.keep.links;
+        // What is written into the place of another one, one thread writes.
+        is_alone && !self.options.in_place && self.cut().is_large(metadata.size)
     }
 
     fn cut(&self) -> Cut {
@@ -117,31 +126,22 @@ impl Copying<'_> {
         if before.kind() != atta_entry::Kind::File {
             return Err(Trouble::Changed);
         }
-        let to = self.place(worker, &mirror, &own)?;
-        let chunk = self.cut().chunk_of(before.size);
-        if before.size <= chunk {
-            // It is not large any more.
-            let made = self.file(worker, from, &to)?;
-            if self.options.digest {
-                let (root, path) = at.told();
-                let path = below(&path, root.len());
-                self.sign(worker, path, atta_entry::Kind::File, before.size, &made);
-            }
-            self.complete(worker, at, &to, atta_entry::Kind::File, made);
+        let directory = here.map(|here| here.directory);
+        let to = self.place_of(worker, directory, &mirror, &own)?;
+        if self.is_left(worker, from, &to, &before)? {
             return Ok(());
         }
-        let (file, temporary) = self.create_temporary(worker, &to)?;
-        let made = Made::temporary(temporary.clone());
-        if before.allocated_bytes() < before.size
-            && let Err(errno) = retry(|| rustix::fs::ftruncate(&file, before.size))
-        {
-            remove(&to, &made);
-            return Err(Trouble::new(Doing::Write, errno));
+        let chunk = self.cut().chunk_of(before.size);
+        if before.size <= chunk {
+            return self.plan_none(worker, at, from, &to, before.size);
         }
-        let copy = kernel::stat_descriptor(&file).map_err(|errno| Trouble::new(Doing::Create, errno));
-        let copy = copy.inspect_err(|_| remove(&to, &made))?;
-        let chunks = Chunks::new(before.size, chunk);
-        let version = Version::new(&before, copy.inode);
+        let (file, temporary) = self.create_temporary(worker, &to)?;
+        let begun = self.begin(worker, &source, &file, &before);
+        let Begun { inode, is_cloned } =
+            begun.inspect_err(|_| remove(&to, &Made::temporary(temporary.clone())))?;
+        // What is there already is one chunk, of which nothing is left to do.
+        let chunks = Chunks::new(before.size, if is_cloned { before.size } else { chunk });
+        let version = Version::new(&before, inode);
         let mut all = Stretch {
             rank: self.seat.rank,
             file: 0,
@@ -166,8 +166,53 @@ impl Copying<'_> {
             is_again,
         };
         all.file = self.large.insert(large);
-        push(here.map(|here| here.directory), &Task::Stretch(all), tasks);
+        if is_cloned {
+            self.live.bytes.fetch_add(before.size, Ordering::Relaxed);
+            self.ended(worker, all.file, 0, Ok(None), tasks);
+        } else {
+            push(directory, &Task::Stretch(all), tasks);
+        }
         Ok(())
+    }
+
+    /// Copies a file that is not large any more.
+    fn plan_none(
+        &self,
+        worker: &mut CopyWorker,
+        at: &Where,
+        from: Source<'_>,
+        to: &Place<'_>,
+        bytes: u64,
+    ) -> Result<(), Trouble> {
+        let made = self.file(worker, from, to)?;
+        if self.options.digest {
+            let (root, path) = at.told();
+            let path = below(&path, root.len());
+            self.sign(worker, path, atta_entry::Kind::File, bytes, &made);
+        }
+        self.complete(worker, at, to, atta_entry::Kind::File, made);
+        Ok(())
+    }
+
+    /// Makes a new file ready for its chunks, or all of it at once where it can share the bytes of its source.
+    fn begin(
+        &self,
+        worker: &mut CopyWorker,
+        source: &OwnedFd,
+        file: &OwnedFd,
+        before: &Metadata,
+    ) -> Result<Begun, Trouble> {
+        let is_cloned = self.clone_bytes(worker, source, file, before)?;
+        let has_holes = before.allocated_bytes() < before.size;
+        if !is_cloned && !self.go_direct(source, file, before.size, has_holes) {
+            worker.totals.not_direct += 1;
+        }
+        if has_holes {
+            let cut = retry(|| rustix::fs::ftruncate(file, before.size));
+            cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
+        }
+        let found = kernel::stat_descriptor(file).map_err(|errno| Trouble::new(Doing::Create, errno))?;
+        Ok(Begun { inode: found.inode, is_cloned })
     }
 
     /// A file's source, where its copy goes, and the name that it gets there.
@@ -233,6 +278,8 @@ impl Copying<'_> {
         if kernel::stat_descriptor(&file).map_err(failed)?.inode != stretch.version.inode {
             return Err(failed(Errno::STALE));
         }
+        // Whoever planned it has counted it if it cannot.
+        let _ = self.go_direct(&source, &file, stretch.version.size, stretch.version.has_holes);
         let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), stretch)?;
         if self.options.fsync != Fsync::None && !self.is_volatile {
             retry(|| rustix::fs::fdatasync(&file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
@@ -339,7 +386,7 @@ impl Copying<'_> {
             return Err(Trouble::Changed);
         }
         let not_kept = &mut worker.totals.not_kept;
-        attributes::give(&large.file, &large.before, &extended, self.inherits(to), not_kept)?;
+        attributes::give(&large.file, &large.before, &extended, self.manner(to), not_kept)?;
         if self.syncs_each() {
             retry(|| rustix::fs::fsync(&large.file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }

@@ -99,6 +99,11 @@ impl Copying<'_> {
             self.links.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
             return Ok(None);
         };
+        if let Some(file) = self.mended(worker, from, to, metadata)? {
+            // Names that cannot be linked to it are copied.
+            let _ = kernel::link_of(&file, known, &key);
+            return Ok(None);
+        }
         let made = self.file(worker, from, to)?;
         if let Some(digest) = &made.digest {
             let written = retry(|| rustix::io::pwrite(&claim, digest.as_bytes(), 0));
@@ -125,6 +130,10 @@ impl Copying<'_> {
         key: &CStr,
         to: &Place<'_>,
     ) -> Result<Linked, Trouble> {
+        if self.is_linked(known, key, to)? {
+            worker.totals.skipped += 1;
+            return Ok(Linked::Made(Made { is_link: true, ..Made::default() }));
+        }
         let temporary = (!to.mirror.is_direct()).then(|| self.shared.namer.of_file(worker.index));
         let name = temporary.as_deref().unwrap_or(to.name);
         match retry(|| rustix::fs::linkat(known, key, &to.directory, name, AtFlags::empty())) {

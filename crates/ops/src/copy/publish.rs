@@ -3,12 +3,13 @@
 //! With `--fsync batch` nothing is visible before it is on stable storage: what is complete waits in a batch until one `syncfs`
 //! has made all of it durable. A file system in memory has no stable storage and is not asked.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
+use super::existing::Existing;
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
 use super::reread::Check;
@@ -169,7 +170,7 @@ impl Copying<'_> {
         match &ready.names {
             Some((temporary, name)) => {
                 let directory = open(target)?;
-                let renamed = retry(|| rustix::fs::renameat(&directory, temporary, &directory, name));
+                let renamed = self.rename_file(&directory, temporary, name);
                 // To rename a name to another one of the same file does nothing: where a directory tells a name twice.
                 if renamed.is_err() || self.links.are_used() {
                     let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
@@ -196,6 +197,18 @@ impl Copying<'_> {
                 Ok(())
             }
         }
+    }
+
+    fn rename_file(&self, directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result<(), Errno> {
+        if self.options.existing == Existing::Ignore {
+            let flags = rustix::fs::RenameFlags::NOREPLACE;
+            match retry(|| rustix::fs::renameat_with(directory, temporary, directory, name, flags)) {
+                // A file system that knows no flags, or a kernel.
+                Err(Errno(22 | 38)) => {}
+                other => return other,
+            }
+        }
+        retry(|| rustix::fs::renameat(directory, temporary, directory, name))
     }
 
     /// Makes durable what has been written to the target. Once that has failed, nothing that was written is to be trusted: an

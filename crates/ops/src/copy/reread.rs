@@ -133,7 +133,7 @@ impl Copying<'_> {
         }
         drop(file);
         let file = self.open_copy(&to, check, OFlags::RDWR)?;
-        self.mend(worker, &file, check)?;
+        self.rewrite(worker, &file, check)?;
         worker.totals.mended += 1;
         match self.is_as_expected(worker, &file, check)? {
             true => Ok(()),
@@ -179,7 +179,7 @@ impl Copying<'_> {
     }
 
     /// Writes what differs from the source, if that is what it was.
-    fn mend(&self, worker: &mut CopyWorker, file: &OwnedFd, check: &Check) -> Result<(), Trouble> {
+    fn rewrite(&self, worker: &mut CopyWorker, file: &OwnedFd, check: &Check) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
         let (directory, name) = match &check.at {
             Where::In(directory, name) => {

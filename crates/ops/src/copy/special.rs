@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode};
 use super::attributes;
 use super::file::{Made, Place, Source};
 use super::handler::{CopyWorker, Copying};
+use super::keep::Keep;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::{self, retry};
 
@@ -27,7 +28,7 @@ impl Copying<'_> {
         let made = self.under_a_name(worker, to, Doing::MakeLink, |directory, name| {
             retry(|| rustix::fs::symlinkat(target.as_slice(), directory, name))
                 .map_err(|errno| Trouble::new(Doing::MakeLink, errno))?;
-            attributes::give_name(directory, name, metadata, &mut not_kept)
+            attributes::give_name(directory, name, metadata, &self.options.keep, &mut not_kept)
         });
         worker.totals.not_kept = not_kept;
         let mut made = made?;
@@ -55,8 +56,8 @@ impl Copying<'_> {
         let made = self.under_a_name(worker, to, Doing::MakeSpecial, |directory, name| {
             retry(|| rustix::fs::mknodat(directory, name, kind, private, device))
                 .map_err(|errno| Trouble::new(Doing::MakeSpecial, errno))?;
-            attributes::give_name(directory, name, metadata, &mut not_kept)?;
-            give_mode(directory, name, metadata)
+            attributes::give_name(directory, name, metadata, &self.options.keep, &mut not_kept)?;
+            give_mode(directory, name, metadata, &self.options.keep)
         });
         worker.totals.not_kept = not_kept;
         made
@@ -94,11 +95,11 @@ impl Copying<'_> {
 }
 
 /// Sets the mode of what was made in a directory of this job's own: by a descriptor that opens nothing.
-fn give_mode(directory: &OwnedFd, name: &CStr, metadata: &Metadata) -> Result<(), Trouble> {
+fn give_mode(directory: &OwnedFd, name: &CStr, metadata: &Metadata, keep: &Keep) -> Result<(), Trouble> {
+    let Some(mode) = keep.mode_of(metadata, None, false) else { return Ok(()) };
     let failed = |errno| Trouble::new(Doing::SetMode, errno);
     let opened = kernel::open_name_at(directory, name).map_err(failed)?;
-    let mode = Mode::from_raw_mode(metadata.mode & 0o7777);
-    kernel::set_mode_of_name(&opened, mode).map_err(failed)
+    kernel::set_mode_of_name(&opened, Mode::from_raw_mode(mode)).map_err(failed)
 }
 
 /// Which device a name stands for.

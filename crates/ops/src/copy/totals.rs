@@ -23,6 +23,10 @@ pub struct Totals {
     pub hard_links: u64,
     /// What was left as it is, since it is there already.
     pub skipped: u64,
+    /// Files that share the bytes of their sources.
+    pub cloned: u64,
+    /// Large files that went through the page cache although they should not.
+    pub not_direct: u64,
     /// What the target does not have although it was copied.
     pub not_kept: NotKept,
     /// Entries that changed each time they were read, and so were not copied.
@@ -52,6 +56,8 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.specials += other.specials;
         self.hard_links += other.hard_links;
         self.skipped += other.skipped;
+        self.cloned += other.cloned;
+        self.not_direct += other.not_direct;
         self.not_kept += other.not_kept;
         self.changed += other.changed;
         self.verified_bytes += other.verified_bytes;

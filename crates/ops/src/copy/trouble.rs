@@ -10,7 +10,9 @@ pub(crate) enum Doing {
     ReadExtended,
     ReadLink,
     Create,
+    LookAtCopy,
     Write,
+    Clone,
     SetOwner,
     SetExtended,
     SetMode,
@@ -28,13 +30,15 @@ pub(crate) enum Doing {
 }
 
 /// All of them: their places here are their numbers.
-const ALL: [Doing; 20] = [
+const ALL: [Doing; 22] = [
     Doing::Open,
     Doing::Read,
     Doing::ReadExtended,
     Doing::ReadLink,
     Doing::Create,
+    Doing::LookAtCopy,
     Doing::Write,
+    Doing::Clone,
     Doing::SetOwner,
     Doing::SetExtended,
     Doing::SetMode,
@@ -71,7 +75,9 @@ impl Doing {
             Self::ReadExtended => "read extended attributes",
             Self::ReadLink => return Operation::ReadLink,
             Self::Create => "create the copy",
+            Self::LookAtCopy => "look at what is in the place of the copy",
             Self::Write => "write the copy",
+            Self::Clone => "share the bytes with the copy",
             Self::SetOwner => "set the owner of the copy",
             Self::SetExtended => "set extended attributes of the copy",
             Self::SetMode => "set the mode of the copy",

@@ -122,7 +122,7 @@ impl VerifyWorker {
 impl Comparing<'_> {
     pub(crate) fn throttle(&self, operations: u32) {
         if let Some(rate) = self.options.walk.rate {
-            Rate::acquire(rate, operations, &self.options.walk.stop);
+            Rate::acquire(rate, operations.into(), &self.options.walk.stop);
         }
     }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use atta_entry::{Errno, Failure, Operation};
-use atta_runtime::{Job, Queue, Rate};
+use atta_runtime::{Job, Queue};
 use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
@@ -102,7 +102,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
 
     pub(crate) fn throttle(&self, operations: u32) {
         if let Some(rate) = self.options.rate {
-            Rate::acquire(rate, operations, &self.options.stop);
+            rate.acquire(operations.into(), &self.options.stop);
         }
     }
 

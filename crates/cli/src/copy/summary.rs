@@ -1,0 +1,137 @@
+//! What is told of a copy when it is done, for people and for machines, and while it runs. No I/O.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use atta_ops::copy::{NotKept, Outcome, Progress, Totals};
+use atta_ops::digest::Signature;
+use serde_json::{Value, json};
+
+use super::arguments::CopyArguments;
+use crate::size::{binary, counted, grouped, listed, per_second};
+
+/// What was copied, by all ranks.
+pub(super) struct Whole {
+    pub(super) totals: Totals,
+    pub(super) signature: Option<Signature>,
+    pub(super) elapsed: Duration,
+    pub(super) threads: usize,
+    pub(super) ranks: u32,
+}
+
+impl From<Outcome> for Whole {
+    fn from(outcome: Outcome) -> Self {
+        let Outcome { totals, signature, threads, elapsed, .. } = outcome;
+        Self { totals, signature, elapsed, threads: threads.len(), ranks: 1 }
+    }
+}
+
+/// For people.
+pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> String {
+    let totals = &outcome.totals;
+    let mut text = String::new();
+    if was_interrupted {
+        text.push_str("interrupted: this is not all\n");
+    }
+    let kinds = [
+        (totals.files, "file", "files"),
+        (totals.directories, "directory", "directories"),
+        (totals.symlinks, "symlink", "symlinks"),
+        (totals.hard_links, "hard link", "hard links"),
+        (totals.specials, "special file", "special files"),
+    ];
+    let (kinds, bytes) = (listed(&kinds), binary(totals.bytes));
+    if arguments.dry_run {
+        let _ = writeln!(text, "{kinds} would be copied, {bytes}; nothing was written");
+    } else {
+        let seconds = outcome.elapsed.as_secs_f64();
+        let rate = binary(per_second(totals.bytes, outcome.elapsed));
+        let _ = writeln!(text, "{kinds} copied, {bytes} in {seconds:.2} s ({rate}/s)");
+    }
+    if let Some(signature) = &outcome.signature {
+        let _ = writeln!(text, "signature {}", signature.digest());
+    }
+    if totals.verified_bytes > 0 || totals.mended > 0 {
+        let (right, mended) = (binary(totals.verified_bytes), counted(totals.mended, "part", "parts"));
+        let _ = writeln!(text, "{right} read back and found right, {mended} written once more");
+    }
+    if totals.skipped > 0 {
+        let left = counted(totals.skipped, "entry", "entries");
+        let why = if arguments.dry_run { "" } else { "; not read, so there is no signature" };
+        let _ = writeln!(text, "skipped: {left} already there{why}");
+    }
+    let notes = [
+        (totals.cloned, "share their bytes with their sources"),
+        (totals.not_direct, "went through the page cache although --direct was asked for"),
+    ];
+    for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = writeln!(text, "{} {what}", counted(count, "file", "files"));
+    }
+    for (count, what) in not_kept(&totals.not_kept) {
+        let _ = writeln!(text, "not kept: {} {what}", grouped(count));
+    }
+    if totals.failed() > 0 {
+        let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
+    }
+    text
+}
+
+/// What the target does not have, and how often.
+fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
+    let all = [
+        (not_kept.owners, "owners or groups: only root may give files away"),
+        (not_kept.set_id_bits, "set-id bits, of files whose owner was not kept"),
+        (not_kept.extended, "extended attributes that the target does not take"),
+        (not_kept.hard_links, "hard links: these names have files of their own"),
+    ];
+    all.into_iter().filter(|(count, _)| *count > 0)
+}
+
+/// The same for machines.
+pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Value {
+    let totals = &outcome.totals;
+    let errors: std::collections::BTreeMap<_, _> =
+        totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
+    json!({
+        "schema_version": 1,
+        "interrupted": was_interrupted,
+        "dry_run": arguments.dry_run,
+        "elapsed_seconds": outcome.elapsed.as_secs_f64(),
+        "files": totals.files,
+        "bytes": totals.bytes,
+        "directories": totals.directories,
+        "symlinks": totals.symlinks,
+        "hard_links": totals.hard_links,
+        "special_files": totals.specials,
+        "skipped": totals.skipped,
+        "cloned": totals.cloned,
+        "not_direct": totals.not_direct,
+        "failed": totals.failed(),
+        "changed": totals.changed,
+        "verified_bytes": totals.verified_bytes,
+        "mended": totals.mended,
+        "errors": errors,
+        "not_kept": {
+            "owners": totals.not_kept.owners,
+            "set_id_bits": totals.not_kept.set_id_bits,
+            "extended_attributes": totals.not_kept.extended,
+            "hard_links": totals.not_kept.hard_links,
+        },
+        "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
+        "threads": outcome.threads,
+        "ranks": outcome.ranks,
+    })
+}
+
+/// While it runs.
+pub(super) fn line(progress: &Progress) -> String {
+    let found = &progress.walk.profile;
+    format!(
+        "{} files, {} copied of {} entries, {} found so far; {} threads",
+        grouped(progress.files),
+        binary(progress.bytes),
+        grouped(found.entries),
+        binary(found.bytes),
+        progress.walk.threads
+    )
+}

@@ -1,0 +1,127 @@
+//! Large files past the page cache (`O_DIRECT`), where both file systems take that: whole pages to and from memory that begins at one.
+//! A tail is written with zeros behind it, which are cut off again at once.
+
+use std::ops::Range;
+
+use atta_aio::Buffer;
+use atta_entry::Errno;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::data::{Mover, Way};
+use super::handler::Copying;
+use super::trouble::{Doing, Trouble};
+use crate::walk::kernel::retry;
+
+/// A smaller file is copied through the cache: it is read and written in one go.
+const FILE_LEAST: u64 = 1 << 20;
+/// What offsets, lengths and addresses are multiples of: enough for all that is known.
+const ALIGNMENT: usize = 4096;
+/// Bytes that are moved at a time: nobody reads ahead or writes behind.
+const BLOCK: usize = 4 << 20;
+
+impl Copying<'_> {
+    /// Sets a large file and its copy to go past the cache, if they are to and can. False: they should, and cannot.
+    pub(crate) fn go_direct(&self, source: impl AsFd, copy: impl AsFd, bytes: u64, has_holes: bool) -> bool {
+        if !self.options.direct || bytes < FILE_LEAST {
+            return true;
+        }
+        // Between holes data begins anywhere.
+        let can = !has_holes && set(&source, true).is_ok() && set(&copy, true).is_ok();
+        if !can {
+            // One side that goes past the cache would need what the other does not.
+            let _ = set(&source, false);
+        }
+        can
+    }
+}
+
+impl Mover {
+    /// Whether both files are to be read and written past the cache.
+    pub(crate) fn is_direct(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
+        let is = |fd| fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+        is(from) && is(to)
+    }
+
+    /// Moves a range that begins at a page; returns how far it came.
+    pub(crate) fn copy_direct(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: Range<u64>,
+        way: &mut Way<'_>,
+    ) -> Result<u64, Trouble> {
+        let room = self.pages();
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
+            self.wait_for(wanted);
+            let place = |bytes: usize| room..room + bytes;
+            let mut read = self.read_into(from, at, place(wanted.next_multiple_of(ALIGNMENT)));
+            if matches!(read, Err(Trouble::Failed(_, Errno::INVAL))) && self.give_up(from) {
+                read = self.read_into(from, at, place(wanted));
+            }
+            let read = read?.min(wanted);
+            if read == 0 {
+                break;
+            }
+            if let Some(hasher) = &mut way.hasher {
+                self.show(place(read));
+                hasher.update(self.shown());
+            }
+            self.write_pages(to, at, room, read, range.end)?;
+            at += read as u64;
+        }
+        Ok(at)
+    }
+
+    /// Writes so many bytes that begin at `room`, in whole pages.
+    fn write_pages(
+        &mut self,
+        to: BorrowedFd<'_>,
+        at: u64,
+        room: usize,
+        bytes: usize,
+        end: u64,
+    ) -> Result<(), Trouble> {
+        let padded = bytes.next_multiple_of(ALIGNMENT);
+        self.show(room + bytes..room + padded);
+        self.shown_mut().fill(0);
+        match self.write_from(to, at, room..room + padded) {
+            Err(Trouble::Failed(_, Errno::INVAL)) if self.give_up(to) => {
+                self.write_from(to, at, room..room + bytes)?;
+            }
+            other => other?,
+        }
+        if at + padded as u64 > end {
+            let cut = retry(|| rustix::fs::ftruncate(to, at + bytes as u64));
+            cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the buffer large enough; where in it a page begins.
+    fn pages(&mut self) -> usize {
+        self.with_buffer(|buffer| {
+            buffer.show_all();
+            if buffer.len() < BLOCK + ALIGNMENT {
+                *buffer = Buffer::zeroed(BLOCK + ALIGNMENT);
+            }
+            // Memory that cannot be told where it begins would be refused by the kernel, and then goes through the cache.
+            buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT)
+        })
+    }
+
+    /// Lets a file go through the cache after all. Whether it was not so already.
+    fn give_up(&mut self, fd: BorrowedFd<'_>) -> bool {
+        let was_direct = fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+        self.not_direct += u64::from(was_direct);
+        was_direct && set(fd, false).is_ok()
+    }
+}
+
+fn set(fd: impl AsFd, is_direct: bool) -> Result<(), Errno> {
+    let flags = retry(|| fcntl_getfl(&fd))?;
+    let flags = if is_direct { flags | OFlags::DIRECT } else { flags - OFlags::DIRECT };
+    retry(|| fcntl_setfl(&fd, flags))
+}

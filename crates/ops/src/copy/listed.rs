@@ -1,0 +1,78 @@
+//! Copies what a list names: directories above a name may not be there yet, and the same directory may be met many times. So
+//! directories are made under their own names, and get what they are to have in the very end.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use atta_entry::{Errno, Metadata};
+use rustix::fd::OwnedFd;
+use rustix::fs::Mode;
+
+use super::attributes::Attributes;
+use super::file::Place;
+use super::handler::{CopyWorker, Copying};
+use super::mirror::Mirror;
+use super::trouble::{Doing, Trouble};
+use crate::walk::directory::Directory;
+use crate::walk::kernel::{self, retry};
+
+impl Copying<'_> {
+    /// Makes a directory under its own name. Whether it was not there.
+    pub(crate) fn make_at_once(
+        &self,
+        above: &OwnedFd,
+        name: &CStr,
+        metadata: &Metadata,
+    ) -> Result<bool, Errno> {
+        // Private until it gets its mode, if it gets one.
+        let bits = if self.options.keep.mode { 0 } else { metadata.mode & 0o777 };
+        match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU | Mode::from_raw_mode(bits))) {
+            Ok(()) => Ok(true),
+            // Something else in its place is noticed when it is opened.
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Where a name in a source's directory goes; what is listed may have to make that place.
+    pub(crate) fn place_of<'a>(
+        &self,
+        worker: &mut CopyWorker,
+        source: Option<&Arc<Directory>>,
+        mirror: &'a Arc<Mirror>,
+        name: &'a CStr,
+    ) -> Result<Place<'a>, Trouble> {
+        match (self.place(worker, mirror, name), source) {
+            (Err(Trouble::Failed(_, Errno::NOENT)), Some(source)) if self.is_listed => {
+                self.make_above(worker, source)?;
+                self.place(worker, mirror, name)
+            }
+            (to, _) => to,
+        }
+    }
+
+    /// Makes the copies of a source's directory and of those above it, as far as they are not there.
+    fn make_above(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) -> Result<(), Trouble> {
+        let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
+        let mut chain = vec![directory];
+        while let Some(above) = chain.last().and_then(|last| last.parent()) {
+            chain.push(above);
+        }
+        for source in chain.into_iter().rev() {
+            let Some(mirror) = Mirror::of(source) else { return Ok(()) };
+            let Some(above) = mirror.target.parent() else { continue };
+            let above = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+            let opened = source.descriptor(&mut worker.held, self.features);
+            let opened = opened.map_err(|errno| Trouble::new(Doing::Open, errno))?;
+            let metadata = kernel::stat_descriptor(&opened);
+            let metadata = metadata.map_err(|errno| Trouble::new(Doing::Read, errno))?;
+            if self.make_at_once(&above, mirror.target.name(), &metadata).map_err(failed)? {
+                worker.totals.directories += 1;
+                let extended = self.extended(worker, &opened)?;
+                mirror.will_have(Attributes { metadata, extended, is_old: true });
+                mirror.set_left();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! What a copy would make, found out by looking at names on both sides. It opens directories and nothing else, and writes nothing;
+//! what a copy would meet when it opens files is not known here.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use atta_entry::{Entry, Errno, Failure, Kind, Metadata};
+
+use super::existing::{Existing, is_alike};
+use super::handler::{CopyWorker, held_by_each};
+use super::mirror::{Mirror, Shared};
+use super::names::Namer;
+use super::roots::{Roots, Target};
+use super::totals::Totals;
+use super::trouble::{Doing, Trouble};
+use super::{Options, Outcome, Progress, Refused, Seat, Watch};
+use crate::walk::directory::Directory;
+use crate::walk::kernel;
+use crate::walk::visit::{Handler, Here, Tasks};
+use crate::walk::{self, HardLinks, Start};
+
+const ISDIR: Errno = Errno(21);
+
+/// What would become of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// It would be made where nothing is.
+    New,
+    /// It would replace something, or be written into it.
+    Replaced,
+    /// What is there would be left.
+    Skipped,
+}
+
+/// See the head of this file.
+struct Rehearsal<'a> {
+    options: &'a Options<'a>,
+    watch: &'a dyn Watch,
+    roots: Roots,
+    links: HardLinks,
+    top_identity: (u64, u64),
+    held: usize,
+}
+
+/// Looks what a copy would do.
+pub(crate) fn run(
+    sources: &[Vec<u8>],
+    starts: impl Iterator<Item = Start> + Send,
+    target: &[u8],
+    (options, watch): (&Options<'_>, &dyn Watch),
+    mut observe: impl FnMut(&Progress),
+) -> Result<Outcome, Refused> {
+    let began = std::time::Instant::now();
+    let walk = &options.walk;
+    let target = Target::open(target)?;
+    let shared = Shared::new(Namer::new(Seat::alone().job));
+    let rehearsal = Rehearsal {
+        options,
+        watch,
+        roots: target.roots(sources, &shared, walk.features)?,
+        links: HardLinks::new(walk.memory_bytes / 4, walk.spill_directory.clone()),
+        top_identity: kernel::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
+        held: held_by_each(walk.threads.max(walk.cores)),
+    };
+    let walked = walk::run_handler(&rehearsal, starts, walk, |progress| {
+        observe(&Progress { walk: progress.clone(), files: 0, bytes: 0 });
+    });
+    let mut totals = Totals::default();
+    walked.workers.iter().for_each(|worker| totals += &worker.totals);
+    let settled = rehearsal.links.settle().map_err(|error| Refused {
+        what: format!("cannot count hard links: {error}"),
+        hint: "give it more --memory, or another $TMPDIR",
+        is_usage: false,
+    })?;
+    // Names that were put off were counted as links, and one of each inode is none.
+    totals.files += settled.inodes;
+    totals.bytes += settled.apparent_bytes;
+    totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
+    let (threads, elapsed, stopped) = (walked.threads, began.elapsed(), walked.stopped);
+    Ok(Outcome { totals, signature: None, threads, elapsed, stopped })
+}
+
+impl Rehearsal<'_> {
+    /// What is there under the name of a copy.
+    fn there(
+        &self,
+        worker: &mut CopyWorker,
+        mirror: &Mirror,
+        name: &CStr,
+    ) -> Result<Option<Metadata>, Trouble> {
+        if mirror.is_new() {
+            return Ok(None);
+        }
+        let opened = mirror.target.descriptor(&mut worker.held, self.options.walk.features);
+        match opened.and_then(|directory| kernel::stat_at(&directory, name, false)) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Trouble::new(Doing::LookAtCopy, errno)),
+        }
+    }
+
+    /// What would become of an entry; none: it is a directory that is there.
+    fn plan(
+        &self,
+        worker: &mut CopyWorker,
+        mirror: &Mirror,
+        name: &CStr,
+        metadata: &Metadata,
+    ) -> Result<Option<Planned>, Trouble> {
+        let there = self.there(worker, mirror, name)?;
+        let is_directory = metadata.kind() == Kind::Directory;
+        worker.totals.directories += u64::from(is_directory);
+        let Some(there) = there else {
+            self.count(worker, metadata);
+            return Ok(Some(Planned::New));
+        };
+        let (existing, links) = (self.options.existing, self.options.keep.links);
+        let is_own = there.nlink == 1 || metadata.nlink > 1 && links;
+        let is_left = match existing {
+            Existing::Replace => false,
+            Existing::Ignore => !is_directory,
+            Existing::Update => metadata.kind() == Kind::File && is_own && is_alike(metadata, &there),
+        };
+        match (is_directory, there.kind() == Kind::Directory) {
+            (true, true) => Ok(None),
+            _ if is_left => {
+                worker.totals.skipped += 1;
+                Ok(Some(Planned::Skipped))
+            }
+            (true, false) => Err(Trouble::new(Doing::MakeDirectory, Errno::NOTDIR)),
+            (false, true) => Err(Trouble::new(Doing::Rename, ISDIR)),
+            (false, false) => {
+                self.count(worker, metadata);
+                Ok(Some(Planned::Replaced))
+            }
+        }
+    }
+
+    fn count(&self, worker: &mut CopyWorker, metadata: &Metadata) {
+        let (size, totals) = (metadata.size, &mut worker.totals);
+        let inode = (metadata.device, metadata.inode);
+        match metadata.kind() {
+            Kind::Directory => {}
+            Kind::File
+                if metadata.nlink > 1
+                    && self.options.keep.links
+                    && self.links.note(inode, metadata.nlink, size, 0) != walk::Seen::First =>
+            {
+                totals.hard_links += 1;
+            }
+            Kind::File => (totals.files, totals.bytes) = (totals.files + 1, totals.bytes + size),
+            Kind::Symlink => totals.symlinks += 1,
+            _ => totals.specials += 1,
+        }
+    }
+
+    fn fail(&self, worker: &mut CopyWorker, entry: &Entry<'_>, trouble: Trouble) {
+        let (operation, errno) = trouble.told();
+        let path = entry.path();
+        let root = if entry.depth > 0 { path[..entry.root_bytes].to_vec() } else { path.to_vec() };
+        self.failure(worker, &Failure { operation, root: root.into(), path: path.into(), errno });
+    }
+}
+
+impl Handler for Rehearsal<'_> {
+    type Worker = CopyWorker;
+
+    fn worker(&self, index: usize) -> CopyWorker {
+        CopyWorker::new(index as u64, self.held)
+    }
+
+    fn root(&self, directory: &Arc<Directory>) {
+        if let Some(root) = self.roots.find(directory.name().to_bytes()) {
+            directory.attach(Arc::clone(&root.mirror));
+        }
+    }
+
+    fn entered(&self, worker: &mut CopyWorker, here: Here<'_>) {
+        let Some(mirror) = Mirror::of(here.directory) else { return };
+        let above = here.directory.parent().and_then(Mirror::of);
+        let mut opened = || mirror.target.descriptor(&mut worker.held, self.options.walk.features);
+        if above.is_some_and(|above| above.is_new()) || matches!(opened(), Err(Errno::NOENT)) {
+            mirror.set_new();
+        }
+    }
+
+    fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+        let metadata = entry.metadata.copied().unwrap_or_default();
+        let name = CString::new(entry.name).unwrap_or_default();
+        let identity = (metadata.device, metadata.inode);
+        let planned = match here {
+            Some(_) if entry.kind == Kind::Directory && identity == self.top_identity => {
+                Err(Trouble::new(Doing::MakeDirectory, Errno::LOOP))
+            }
+            Some(here) => match Mirror::of(here.directory) {
+                Some(mirror) => self.plan(worker, &mirror, &name, &metadata),
+                None => return,
+            },
+            None => match self.roots.find(entry.name) {
+                Some(root) => self.plan(worker, &root.parent, &root.name, &metadata),
+                None => return,
+            },
+        };
+        match planned {
+            Ok(None) => {}
+            Ok(Some(planned)) => self.watch.planned(planned, &entry.path()),
+            Err(trouble) => {
+                self.fail(worker, entry, trouble);
+                tasks.prune();
+            }
+        }
+    }
+
+    fn task(&self, _: &mut CopyWorker, _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+
+    fn failure(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
+        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+        self.watch.failure(failure);
+    }
+
+    fn finish(&self, _worker: &mut CopyWorker) {}
+}
