@@ -35,6 +35,7 @@
 
 pub mod check;
 mod handler;
+mod item;
 mod large;
 mod names;
 mod totals;

@@ -1,4 +1,5 @@
-//! Where entries with digests go: rows on standard output, at once or sorted; a catalog; what is compared with a record. One for all threads.
+//! Where entries with digests go: rows on standard output, at once or sorted; a catalog; what is compared with a
+//! record. One for all threads.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};

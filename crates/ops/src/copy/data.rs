@@ -1,4 +1,5 @@
-//! Moves the bytes of one file, or only reads them, range by range, and keeps its holes. What a file is called and what else it has, is not known here.
+//! Moves the bytes of one file, or only reads them, range by range, and keeps its holes. What a file is called and
+//! what else it has, is not known here.
 
 use std::ops::Range;
 use std::sync::Arc;

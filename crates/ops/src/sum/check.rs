@@ -11,24 +11,11 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use atta_entry::{Change, Detail, Difference, Kind};
+use atta_entry::{Change, Difference, Kind};
+
+pub use super::item::Item;
 
 use crate::sorted::{Record, Sorted, Sorter, is_below, key_of};
-
-/// What is known of one path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// The whole path.
-    pub path: Vec<u8>,
-    /// What it is.
-    pub kind: Kind,
-    /// Bytes of a regular file, where they are known.
-    pub size: Option<u64>,
-    /// Of a regular file's bytes.
-    pub digest: Option<[u8; 32]>,
-    /// Where a symbolic link leads.
-    pub target: Option<Vec<u8>>,
-}
 
 /// How much was compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,74 +194,6 @@ impl Found {
     }
 }
 
-/// Which fields are there.
-const SIZE: u8 = 1;
-const DIGEST: u8 = 2;
-const TARGET: u8 = 4;
-
-impl Item {
-    /// What is not as it was: the first thing that is not.
-    fn difference(&self, there: &Self) -> Option<Detail> {
-        if self.kind != there.kind {
-            return Some(Detail::Type(self.kind, there.kind));
-        }
-        match self.kind {
-            Kind::File => match (self.size, there.size) {
-                (Some(size), Some(now)) if size != now => Some(Detail::Size(size, now)),
-                _ => (self.digest != there.digest).then_some(Detail::Digest(self.digest, there.digest)),
-            },
-            Kind::Symlink if self.target != there.target => {
-                let target = |item: &Self| item.target.clone().unwrap_or_default();
-                Some(Detail::Target(target(self), target(there)))
-            }
-            _ => None,
-        }
-    }
-
-    /// Never empty.
-    fn to_bytes(&self) -> Vec<u8> {
-        let has =
-            [(self.size.is_some(), SIZE), (self.digest.is_some(), DIGEST), (self.target.is_some(), TARGET)];
-        let fields = has.iter().filter(|(is_there, _)| *is_there).fold(0, |fields, (_, bit)| fields | bit);
-        let mut out = vec![self.kind as u8, fields];
-        out.extend(self.size.into_iter().flat_map(u64::to_le_bytes));
-        out.extend(self.digest.into_iter().flatten());
-        if let Some(target) = &self.target {
-            out.extend((target.len() as u64).to_le_bytes());
-            out.extend_from_slice(target);
-        }
-        out.extend_from_slice(&self.path);
-        out
-    }
-
-    fn parse(bytes: &[u8]) -> io::Result<Self> {
-        Self::try_parse(bytes).ok_or_else(|| io::Error::other("what was written came back as something else"))
-    }
-
-    fn try_parse(bytes: &[u8]) -> Option<Self> {
-        fn number(rest: &mut &[u8]) -> Option<u64> {
-            let (bytes, after) = rest.split_first_chunk()?;
-            *rest = after;
-            Some(u64::from_le_bytes(*bytes))
-        }
-        let (&[kind, fields], mut rest) = bytes.split_first_chunk()?;
-        let kind = *Kind::ALL.get(usize::from(kind))?;
-        let size = if fields & SIZE > 0 { Some(number(&mut rest)?) } else { None };
-        let mut digest = None;
-        if fields & DIGEST > 0 {
-            let (bytes, after) = rest.split_first_chunk()?;
-            (digest, rest) = (Some(*bytes), after);
-        }
-        let mut target = None;
-        if fields & TARGET > 0 {
-            let length = usize::try_from(number(&mut rest)?).ok()?;
-            let (bytes, after) = rest.split_at_checked(length)?;
-            (target, rest) = (Some(bytes.to_vec()), after);
-        }
-        Some(Self { path: rest.to_vec(), kind, size, digest, target })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,15 +230,6 @@ mod tests {
             },
         );
         (compared.unwrap(), told)
-    }
-
-    #[test]
-    fn items_go_through_bytes_and_back() {
-        for item in [file("a", 7), other("b", Kind::Symlink, Some("to")), other("", Kind::Fifo, None)] {
-            let bytes = item.to_bytes();
-            assert_eq!(Item::parse(&bytes).unwrap(), item);
-            assert!(Item::parse(&bytes[..1]).is_err());
-        }
     }
 
     #[test]
