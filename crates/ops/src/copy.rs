@@ -33,6 +33,7 @@ mod patience;
 mod publish;
 mod roots;
 mod special;
+mod spelling;
 mod totals;
 mod trouble;
 

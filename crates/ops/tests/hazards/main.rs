@@ -17,3 +17,4 @@ mod places;
 mod served;
 mod shapes;
 mod space;
+mod spelling;
