@@ -43,6 +43,7 @@ mod rehearsal;
 mod reread;
 mod roots;
 pub(crate) mod special;
+mod spelling;
 mod totals;
 pub(crate) mod trouble;
 

@@ -14,6 +14,7 @@ use super::handler::{CopyWorker, Copying};
 use super::large::Version;
 use super::mirror::Mirror;
 use super::patience::{ask_close, close, patiently};
+use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
 use crate::digest::{Hash, Piece};
 use crate::walk::kernel::{self, retry};
@@ -133,8 +134,8 @@ impl Copying<'_> {
         if to.mirror.is_direct() {
             match create(to, to.name) {
                 Ok(file) => return Ok((file, None)),
-                // A directory that tells a name twice, or names that are one to the target.
-                Err(Errno::EXIST) => {}
+                // A directory that tells a name twice; not names that are one to the target.
+                Err(Errno::EXIST) => refuse_taken(to, Doing::Create)?,
                 Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
             }
         }

@@ -26,6 +26,7 @@ use super::mirror::{Complete, Mirror, Shared};
 use super::publish::{Batch, Ready};
 use super::reread::{Check, Checks, Expected};
 use super::roots::Roots;
+use super::spelling::refuse_taken;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::{Fsync, Options, Seat, Watch};
@@ -285,6 +286,7 @@ impl Copying<'_> {
         }
         // In a directory of this job's own, too: the source's may tell a name twice.
         match kernel::open_directory_at(&to.directory, to.name) {
+            Ok(_) if to.mirror.is_new() => return refuse_taken(to, Doing::MakeDirectory),
             Ok(_) => return Ok(()),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),

@@ -31,6 +31,8 @@ pub(crate) struct Mirror {
     has_left: AtomicBool,
     /// Whether new files get an access list from it.
     pub(crate) inherits: OnceLock<bool>,
+    /// Whether it takes names that differ in case alone for one.
+    pub(crate) folds_case: OnceLock<bool>,
     /// What it is to have; none: it is left as it is.
     attributes: OnceLock<Attributes>,
     shared: Arc<Shared>,
@@ -63,6 +65,7 @@ impl Mirror {
             parts: AtomicUsize::new(0),
             has_left: AtomicBool::new(false),
             inherits: OnceLock::new(),
+            folds_case: OnceLock::new(),
             attributes: OnceLock::new(),
             shared: Arc::clone(shared),
         })

@@ -10,6 +10,7 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
 use super::existing::Existing;
+use super::file::Place;
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
 use super::reread::Check;
@@ -170,12 +171,15 @@ impl Copying<'_> {
         match &ready.names {
             Some((temporary, name)) => {
                 let directory = open(target)?;
-                let renamed = self.rename_file(&directory, temporary, name);
+                let to = Place { mirror: &ready.mirror, directory: Arc::clone(&directory), name };
+                let renamed = self
+                    .refuse_respelled(&to, temporary)
+                    .and_then(|()| self.rename_file(&directory, temporary, name).map_err(failed));
                 // To rename a name to another one of the same file does nothing: where a directory tells a name twice.
                 if renamed.is_err() || self.links.are_used() {
                     let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
                 }
-                renamed.map_err(failed)
+                renamed
             }
             None => {
                 // It may have been there before this job, or have got its name: then it has no other one.

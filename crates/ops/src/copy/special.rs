@@ -10,6 +10,7 @@ use super::attributes;
 use super::file::{Made, Place, Source};
 use super::handler::{CopyWorker, Copying};
 use super::keep::Keep;
+use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::{self, retry};
 
@@ -76,7 +77,7 @@ impl Copying<'_> {
             match make(&to.directory, to.name) {
                 Ok(()) => return Ok(Made::default()),
                 // A directory that tells a name twice.
-                Err(Trouble::Failed(_, Errno::EXIST)) => {}
+                Err(Trouble::Failed(_, Errno::EXIST)) => refuse_taken(to, doing)?,
                 Err(trouble) => return Err(trouble),
             }
         }

@@ -196,6 +196,8 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
+    use atta_entry::Detail;
+
     use super::*;
 
     fn file(path: &str, content: u8) -> Item {

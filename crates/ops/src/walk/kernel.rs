@@ -119,6 +119,16 @@ pub(crate) fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<std::ffi
         .collect()
 }
 
+/// Whether a directory has a name spelled just so: a file system may find it by another spelling.
+pub(crate) fn has_name(directory: impl AsFd, name: &CStr) -> Result<bool, Errno> {
+    for entry in rustix::fs::Dir::read_from(directory).map_err(errno)? {
+        if entry.map_err(errno)?.file_name() == name {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Opens a name without touching what it is: no device is opened, no pipe blocks, a link is itself.
 pub(crate) fn open_name_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -17,4 +17,5 @@ mod places;
 mod served;
 mod shapes;
 mod space;
+mod spelling;
 mod verify;

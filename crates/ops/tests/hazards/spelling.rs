@@ -1,0 +1,60 @@
+//! Row 19: targets that take two names of the source for one.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use atta_testkit::lock::Lock;
+use atta_testkit::scratch::Scratch;
+use atta_testkit::skip;
+use atta_testkit::slow::SlowFs;
+
+use crate::copying::threads;
+use crate::served::{copy_with, names};
+
+/// Pairs of names that differ in case: files, links, directories.
+fn pairs(source: &Path) {
+    fs::create_dir_all(source).unwrap();
+    for name in ["File", "file", "plain"] {
+        fs::write(source.join(name), name).unwrap();
+    }
+    symlink("one", source.join("LINK")).unwrap();
+    symlink("two", source.join("link")).unwrap();
+    for name in ["Dir", "dir"] {
+        fs::create_dir(source.join(name)).unwrap();
+        fs::write(source.join(name).join("in"), name).unwrap();
+    }
+}
+
+#[test]
+fn row_19_of_two_names_that_are_one_to_the_target_the_second_is_refused() {
+    let test = "row_19_of_two_names_that_are_one_to_the_target_the_second_is_refused";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    for count in [1, 4] {
+        let scratch = Scratch::new("case").unwrap();
+        let (source, directory) = (scratch.join("source"), scratch.join("directory"));
+        pairs(&source);
+        fs::create_dir_all(directory.join("there")).unwrap();
+        let builder = SlowFs::builder().latency(Duration::ZERO).over(&directory).fold_case();
+        let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+        for target in ["new", "there"] {
+            let (_, failures) = copy_with(&source, &shown.path().join(target), &threads(count));
+            // One of each pair, and each is told.
+            let failed: Vec<_> = names(&failures).iter().map(|name| name.to_ascii_lowercase()).collect();
+            for name in ["file", "link"] {
+                assert_eq!(failed.iter().filter(|each| *each == name).count(), 1, "{target}: {failures:?}");
+            }
+            assert!(failed.iter().any(|name| name == "dir" || name == "in"), "{target}: {failures:?}");
+            assert!(!failed.contains(&"plain".to_owned()), "{target}: {failures:?}");
+            // What is there is what the source has under just that name.
+            for entry in fs::read_dir(directory.join(target)).unwrap() {
+                let path = entry.unwrap().path();
+                let from = source.join(path.file_name().unwrap());
+                if path.is_file() {
+                    assert_eq!(fs::read(&path).unwrap(), fs::read(&from).unwrap(), "{}", path.display());
+                }
+            }
+        }
+    }
+}
