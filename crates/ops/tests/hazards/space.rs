@@ -113,3 +113,26 @@ fn row_16_nothing_gets_its_name_on_a_disk_that_died_before_it_was_durable() {
         assert!(!disk.path().join("new").exists(), "{fsync:?}");
     }
 }
+
+/// The disk fails a few times and is well again: what the failed writes were of is not on it, and only the first sync tells.
+#[test]
+fn row_16_a_batch_whose_sync_failed_gets_no_name_although_the_disk_is_well_again() {
+    let test = "row_16_a_batch_whose_sync_failed_gets_no_name_although_the_disk_is_well_again";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("failing").unwrap();
+    let source = scratch.join("source");
+    many(&source);
+    let disk = DyingDisk::new(32, &["write:disk:EIO:armed:times=2"]);
+    let Some(mut disk) = skip::unless_available(test, disk) else { return };
+    let old = disk.path().join("old/0");
+    fs::create_dir_all(&old).unwrap();
+    fs::write(old.join("large-0"), "old").unwrap();
+    rustix::fs::syncfs(fs::File::open(&old).unwrap()).unwrap();
+    disk.break_now().unwrap();
+    let (outcome, failures) = copy_with(&source, &disk.path().join("old"), &threads(1));
+    assert!(!failures.is_empty(), "two writes failed");
+    assert_eq!(outcome.signature, None);
+    disk.revive().unwrap();
+    assert!(fs::read(old.join("large-0")).unwrap() == b"old", "it was replaced by what is not on the disk");
+    assert_eq!(whole_or_hidden(&source, &disk.path().join("old")), 1, "only what was there");
+}
