@@ -4,24 +4,26 @@ mod arguments;
 mod keep;
 mod owners;
 mod plans;
+mod summary;
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use atta_entry::Failure;
-use atta_ops::copy::{self, Keep, NotKept, Options, Outcome, Planned, Progress, Watch};
+use atta_ops::copy::{self, Keep, Options, Outcome, Planned, Progress, Watch};
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
 use indicatif::ProgressBar;
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub(crate) use arguments::CopyArguments;
 use arguments::{DigestKind, ReflinkWhen};
 use plans::Plans;
+use summary::{summary, words};
 
+use crate::events::Events;
 use crate::fatal::Fatal;
 use crate::file::print;
 use crate::signals::Signals;
@@ -44,6 +46,7 @@ pub(crate) fn run(arguments: &CopyArguments, signals: &Signals) -> u8 {
 struct Run<'a> {
     arguments: &'a CopyArguments,
     failures: Failures,
+    display: Display,
     rate: Option<Rate>,
     rules: Option<walk::Rules>,
     keep: Keep,
@@ -81,16 +84,16 @@ impl<'a> Run<'a> {
         let (rules, keep) = (compile(&arguments.rules)?, arguments.keep.keep()?);
         let list = arguments.from_list.as_deref();
         let failures = Failures::new(arguments.verbose, arguments.errors.as_deref(), list)?;
-        Ok(Self { arguments, failures, rate: arguments.iops.map(Rate::new), rules, keep })
+        let display = Display::new(arguments)?;
+        Ok(Self { arguments, failures, display, rate: arguments.iops.map(Rate::new), rules, keep })
     }
 
     fn copy(self, signals: &Signals) -> u8 {
-        let Self { arguments, failures, rate, rules, keep } = self;
+        let Self { arguments, failures, mut display, rate, rules, keep } = self;
         let stop = Stop::new();
         let options = options(arguments, rate.as_ref(), rules, keep, &stop);
         let paths: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let Some((target, sources)) = paths.split_last() else { return exit::USAGE };
-        let mut display = Display::new(arguments);
         let plans = (arguments.dry_run && arguments.verbose).then(Plans::default);
         let told = Told { failures: &failures, plans };
         let observe = |progress: &Progress| {
@@ -115,7 +118,12 @@ impl<'a> Run<'a> {
         display.clear();
         let fatal = list_error.or_else(|| told.plans.as_ref().and_then(|plans| plans.finish().err()));
         match outcome {
-            Ok(outcome) => conclude(arguments, &failures, &outcome, signals.code(), fatal),
+            Ok(outcome) => {
+                let interrupted = signals.code();
+                let told = || summary(arguments, &outcome, interrupted.is_some());
+                let fatal = fatal.or_else(|| display.events.finish(told).err());
+                conclude(arguments, &failures, &outcome, interrupted, fatal)
+            }
             Err(copy::Refused { what, hint, is_usage }) => {
                 complain(&what, Some(hint));
                 if is_usage { exit::USAGE } else { exit::FATAL }
@@ -186,124 +194,24 @@ fn conclude(
     interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }
 
-fn words(arguments: &CopyArguments, outcome: &Outcome, was_interrupted: bool) -> String {
-    let totals = &outcome.totals;
-    let seconds = outcome.elapsed.as_secs_f64();
-    let mut text = String::new();
-    if was_interrupted {
-        text.push_str("interrupted: this is not all\n");
-    }
-    let kinds = [
-        (totals.files, "file", "files"),
-        (totals.directories, "directory", "directories"),
-        (totals.symlinks, "symlink", "symlinks"),
-        (totals.hard_links, "hard link", "hard links"),
-        (totals.specials, "special file", "special files"),
-    ];
-    let counted = kinds.iter().filter(|(count, ..)| *count > 0);
-    let counted = counted.map(|(count, one, many)| counted_word(*count, one, many));
-    let counted = counted.collect::<Vec<_>>().join(", ");
-    let counted = if counted.is_empty() { "nothing".to_owned() } else { counted };
-    let bytes = binary(totals.bytes);
-    if arguments.dry_run {
-        let _ = writeln!(text, "{counted} would be copied, {bytes}; nothing was written");
-    } else {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative, and rounded"
-        )]
-        let rate = (totals.bytes as f64 / seconds.max(1e-9)) as u64;
-        let _ = writeln!(text, "{counted} copied, {bytes} in {seconds:.2} s ({}/s)", binary(rate));
-    }
-    if let Some(signature) = &outcome.signature {
-        let _ = writeln!(text, "signature {}", signature.digest());
-    }
-    if totals.skipped > 0 {
-        let left = counted_word(totals.skipped, "entry", "entries");
-        let why = if arguments.dry_run { "" } else { "; not read, so there is no signature" };
-        let _ = writeln!(text, "skipped: {left} already there{why}");
-    }
-    let notes = [
-        (totals.cloned, "share their bytes with their sources"),
-        (totals.not_direct, "went through the page cache although --direct was asked for"),
-    ];
-    for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = writeln!(text, "{} {what}", counted_word(count, "file", "files"));
-    }
-    for (count, what) in not_kept(&totals.not_kept) {
-        let _ = writeln!(text, "not kept: {} {what}", grouped(count));
-    }
-    if totals.failed() > 0 {
-        let _ = writeln!(text, "not copied: {}", counted_word(totals.failed(), "entry", "entries"));
-    }
-    text
-}
-
-fn counted_word(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(count), if count == 1 { one } else { many })
-}
-
-/// What the target does not have, and how often.
-fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
-    let all = [
-        (not_kept.owners, "owners or groups: only root may give files away"),
-        (not_kept.set_id_bits, "set-id bits, of files whose owner was not kept"),
-        (not_kept.extended, "extended attributes that the target does not take"),
-        (not_kept.hard_links, "hard links: these names have files of their own"),
-    ];
-    all.into_iter().filter(|(count, _)| *count > 0)
-}
-
-/// The same for machines.
-fn summary(arguments: &CopyArguments, outcome: &Outcome, was_interrupted: bool) -> Value {
-    let totals = &outcome.totals;
-    let errors: std::collections::BTreeMap<_, _> =
-        totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
-    json!({
-        "schema_version": 1,
-        "interrupted": was_interrupted,
-        "dry_run": arguments.dry_run,
-        "elapsed_seconds": outcome.elapsed.as_secs_f64(),
-        "files": totals.files,
-        "bytes": totals.bytes,
-        "directories": totals.directories,
-        "symlinks": totals.symlinks,
-        "hard_links": totals.hard_links,
-        "special_files": totals.specials,
-        "skipped": totals.skipped,
-        "cloned": totals.cloned,
-        "not_direct": totals.not_direct,
-        "failed": totals.failed(),
-        "changed": totals.changed,
-        "errors": errors,
-        "not_kept": {
-            "owners": totals.not_kept.owners,
-            "set_id_bits": totals.not_kept.set_id_bits,
-            "extended_attributes": totals.not_kept.extended,
-            "hard_links": totals.not_kept.hard_links,
-        },
-        "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
-        "threads": outcome.threads.len(),
-    })
-}
-
 /// Shows how it goes.
 struct Display {
     bar: Option<ProgressBar>,
     lines: bool,
+    events: Events,
     next: Duration,
 }
 
 impl Display {
-    fn new(arguments: &CopyArguments) -> Self {
+    fn new(arguments: &CopyArguments) -> Result<Self, Refused> {
         let terminal = std::io::stderr().is_terminal();
         let (shown, lines) = match arguments.progress {
             ProgressWhen::Auto => (terminal && !arguments.quiet, false),
             ProgressWhen::Always => (terminal, !terminal),
             ProgressWhen::Never => (false, false),
         };
-        Self { bar: shown.then(bar), lines, next: PERIOD }
+        let events = Events::new(arguments.events.as_deref())?;
+        Ok(Self { bar: shown.then(bar), lines, events, next: PERIOD })
     }
 
     fn tick(&mut self, progress: &Progress) {
@@ -312,11 +220,26 @@ impl Display {
             bar.tick();
         }
         let elapsed = progress.walk.elapsed;
-        if self.lines && elapsed >= self.next {
-            self.next = elapsed + PERIOD;
+        if elapsed < self.next {
+            return;
+        }
+        self.next = elapsed + PERIOD;
+        if self.lines {
             // Nothing can be said of an error of standard error.
             let _ = writeln!(std::io::stderr(), "{}", line(progress));
         }
+        let found = &progress.walk.profile;
+        self.events.tell(&json!({
+            "event": "progress",
+            "elapsed_seconds": elapsed.as_secs_f64(),
+            "files": progress.files,
+            "bytes": progress.bytes,
+            "entries_found": found.entries,
+            "bytes_found": found.bytes,
+            "failures": found.failures,
+            "threads": progress.walk.threads,
+            "growing": true,
+        }));
     }
 
     fn clear(&mut self) {

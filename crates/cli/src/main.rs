@@ -1,6 +1,7 @@
 //! The program `atta`: reads arguments, runs an operation, renders what it says. The only place that prints and exits.
 
 mod copy;
+mod events;
 mod fatal;
 mod figures;
 mod file;

@@ -57,7 +57,7 @@ impl Refused {
         Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
     }
 
-    fn fatal(what: String) -> Self {
+    pub(crate) fn fatal(what: String) -> Self {
         Self { code: exit::FATAL, what, hint: None }
     }
 
@@ -235,7 +235,7 @@ fn now() -> SystemTime {
 }
 
 /// A wall-clock time as RFC 3339 in UTC.
-fn rfc3339(time: SystemTime) -> String {
+pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let mut text = Vec::new();

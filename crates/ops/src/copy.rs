@@ -38,6 +38,7 @@ mod owners;
 mod pattern;
 mod publish;
 mod rehearsal;
+mod report;
 mod roots;
 mod special;
 mod totals;
@@ -57,6 +58,7 @@ pub use clone::Reflink;
 pub use existing::Existing;
 pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
 pub use rehearsal::Planned;
+pub use report::{Report, SizeClass, SlowFile};
 pub use roots::Refused;
 pub use totals::Totals;
 
@@ -136,6 +138,8 @@ pub struct Progress {
 pub struct Outcome {
     /// What was copied.
     pub totals: Totals,
+    /// Which files it was made of.
+    pub report: Report,
     /// Of what was copied, if files got digests, and nothing failed or was left as it is.
     pub signature: Option<Signature>,
     /// What the walk of the sources did.
@@ -232,9 +236,10 @@ fn run_starts(
     let mut last = copying.worker(walked.workers.len());
     copying.conclude(&mut last, walked.stopped);
     copying.finish(&mut last);
-    let (mut totals, mut signature) = (last.totals, last.signature);
+    let (mut totals, mut signature, mut report) = (last.totals, last.signature, last.report);
     for worker in &walked.workers {
         totals += &worker.totals;
+        report += &worker.report;
         signature.merge(&worker.signature);
     }
     // It would be that of a whole copy.
@@ -242,6 +247,7 @@ fn run_starts(
     let signature = (options.digest && is_whole).then_some(signature);
     Ok(Outcome {
         totals,
+        report,
         signature,
         threads: walked.threads,
         elapsed: began.elapsed(),

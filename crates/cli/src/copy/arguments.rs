@@ -92,11 +92,15 @@ pub(crate) struct CopyArguments {
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 
+    /// Write progress events to a file (NDJSON)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) events: Option<PathBuf>,
+
     /// When to show progress on standard error
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressWhen::Auto, help_heading = "Output")]
     pub(crate) progress: ProgressWhen,
 
-    /// Print every error; with --dry-run also each name
+    /// Print every error, files by size, and the slowest ones; with --dry-run each name
     #[arg(short, long, help_heading = "Output", conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 

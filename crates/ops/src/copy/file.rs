@@ -37,6 +37,8 @@ pub(crate) struct Made {
     /// The name that it has, if that is not its own.
     pub(crate) temporary: Option<CString>,
     pub(crate) bytes: u64,
+    /// How long it took.
+    pub(crate) elapsed: std::time::Duration,
     pub(crate) digest: Option<Hash>,
     /// Where it leads, if it is a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
@@ -69,6 +71,7 @@ impl Copying<'_> {
         from: Source<'_>,
         to: &Place<'_>,
     ) -> Result<Made, Trouble> {
+        let began = std::time::Instant::now();
         for _ in 0..TRIES {
             let source = open(from)?;
             let before = settled(&source)?;
@@ -76,7 +79,8 @@ impl Copying<'_> {
                 // It was one when it was listed.
                 continue;
             }
-            let made = self.make(worker, source.as_fd(), &before, to)?;
+            let mut made = self.make(worker, source.as_fd(), &before, to)?;
+            made.elapsed = began.elapsed();
             if is_same(&before, &look(&source)?) && made.bytes == before.size {
                 return Ok(made);
             }

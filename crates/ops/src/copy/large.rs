@@ -55,6 +55,7 @@ struct Large {
     file: OwnedFd,
     before: Metadata,
     chunk: u64,
+    began: std::time::Instant,
     /// Chunks that are not done.
     left: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
@@ -206,6 +207,7 @@ impl Copying<'_> {
             file,
             before,
             chunk,
+            began: std::time::Instant::now(),
             left: AtomicU64::new(chunks),
             trouble: Mutex::default(),
             values: Mutex::new(vec![None; usize::try_from(chunks).unwrap_or(usize::MAX)]),
@@ -282,6 +284,7 @@ impl Copying<'_> {
         }
         worker.totals.files += 1;
         worker.totals.bytes += large.before.size;
+        worker.report.note(large.before.size, large.began.elapsed(), || large.at.told().1);
         self.live.files.fetch_add(1, Ordering::Relaxed);
         if self.options.digest {
             let (root, path) = large.at.told();

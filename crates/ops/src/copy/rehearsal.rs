@@ -9,6 +9,7 @@ use atta_entry::{Entry, Errno, Failure, Kind, Metadata};
 use super::existing::{Existing, is_alike};
 use super::handler::{CopyWorker, held_by_each};
 use super::mirror::{Mirror, Shared};
+use super::report::Report;
 use super::roots::{Roots, Target};
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
@@ -75,7 +76,8 @@ pub(crate) fn run(
     totals.bytes += settled.apparent_bytes;
     totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
     let (threads, elapsed, stopped) = (walked.threads, began.elapsed(), walked.stopped);
-    Ok(Outcome { totals, signature: None, threads, elapsed, stopped })
+    let report = Report::default();
+    Ok(Outcome { totals, report, signature: None, threads, elapsed, stopped })
 }
 
 impl Rehearsal<'_> {

@@ -1,0 +1,157 @@
+//! The summary of a copy: as text for people, as JSON for programs. It renders; it decides nothing.
+
+use std::fmt::Write as _;
+
+use atta_ops::copy::{NotKept, Outcome, Report, SizeClass, SlowFile};
+use serde_json::{Value, json};
+
+use super::arguments::CopyArguments;
+use crate::size::{binary, grouped};
+
+/// For people.
+pub(super) fn words(arguments: &CopyArguments, outcome: &Outcome, was_interrupted: bool) -> String {
+    let totals = &outcome.totals;
+    let seconds = outcome.elapsed.as_secs_f64();
+    let mut text = String::new();
+    if was_interrupted {
+        text.push_str("interrupted: this is not all\n");
+    }
+    let kinds = [
+        (totals.files, "file", "files"),
+        (totals.directories, "directory", "directories"),
+        (totals.symlinks, "symlink", "symlinks"),
+        (totals.hard_links, "hard link", "hard links"),
+        (totals.specials, "special file", "special files"),
+    ];
+    let counted = kinds.iter().filter(|(count, ..)| *count > 0);
+    let counted = counted.map(|(count, one, many)| counted_word(*count, one, many));
+    let counted = counted.collect::<Vec<_>>().join(", ");
+    let counted = if counted.is_empty() { "nothing".to_owned() } else { counted };
+    let bytes = binary(totals.bytes);
+    if arguments.dry_run {
+        let _ = writeln!(text, "{counted} would be copied, {bytes}; nothing was written");
+    } else {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and rounded"
+        )]
+        let rate = (totals.bytes as f64 / seconds.max(1e-9)) as u64;
+        let _ = writeln!(text, "{counted} copied, {bytes} in {seconds:.2} s ({}/s)", binary(rate));
+    }
+    if let Some(signature) = &outcome.signature {
+        let _ = writeln!(text, "signature {}", signature.digest());
+    }
+    if totals.skipped > 0 {
+        let left = counted_word(totals.skipped, "entry", "entries");
+        let why = if arguments.dry_run { "" } else { "; not read, so there is no signature" };
+        let _ = writeln!(text, "skipped: {left} already there{why}");
+    }
+    let notes = [
+        (totals.cloned, "share their bytes with their sources"),
+        (totals.not_direct, "went through the page cache although --direct was asked for"),
+    ];
+    for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = writeln!(text, "{} {what}", counted_word(count, "file", "files"));
+    }
+    for (count, what) in not_kept(&totals.not_kept) {
+        let _ = writeln!(text, "not kept: {} {what}", grouped(count));
+    }
+    if arguments.verbose && !arguments.dry_run && totals.files > 0 {
+        table(&outcome.report, &mut text);
+    }
+    if totals.failed() > 0 {
+        let _ = writeln!(text, "not copied: {}", counted_word(totals.failed(), "entry", "entries"));
+    }
+    text
+}
+
+fn counted_word(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
+/// What the target does not have, and how often.
+fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
+    let all = [
+        (not_kept.owners, "owners or groups: only root may give files away"),
+        (not_kept.set_id_bits, "set-id bits, of files whose owner was not kept"),
+        (not_kept.extended, "extended attributes that the target does not take"),
+        (not_kept.hard_links, "hard links: these names have files of their own"),
+    ];
+    all.into_iter().filter(|(count, _)| *count > 0)
+}
+
+/// How many files there were of which size, and which took longest.
+fn table(report: &Report, text: &mut String) {
+    let _ = writeln!(text, "  {:<16} {:>15} {:>12}", "size", "files", "bytes");
+    for class in report.sizes.iter().filter(|class| class.files > 0) {
+        let name = match class.below {
+            Some(1) => "empty".to_owned(),
+            Some(end) => format!("below {}", binary(end)),
+            None => "larger".to_owned(),
+        };
+        let _ = writeln!(text, "  {name:<16} {:>15} {:>12}", grouped(class.files), binary(class.bytes));
+    }
+    let _ = writeln!(text, "  slowest files");
+    for file in &report.slowest {
+        let (seconds, path) = (file.elapsed.as_secs_f64(), atta_entry::escape(&file.path));
+        let _ = writeln!(text, "  {seconds:>12.3} s {:>12}  {path}", binary(file.bytes));
+    }
+}
+
+/// The same for machines.
+pub(super) fn summary(arguments: &CopyArguments, outcome: &Outcome, was_interrupted: bool) -> Value {
+    let totals = &outcome.totals;
+    let errors: std::collections::BTreeMap<_, _> =
+        totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
+    let sizes: Vec<_> = totals_by_size(&outcome.report);
+    let slowest: Vec<_> = outcome.report.slowest.iter().map(slow).collect();
+    json!({
+        "schema_version": 1,
+        "interrupted": was_interrupted,
+        "dry_run": arguments.dry_run,
+        "elapsed_seconds": outcome.elapsed.as_secs_f64(),
+        "files": totals.files,
+        "bytes": totals.bytes,
+        "directories": totals.directories,
+        "symlinks": totals.symlinks,
+        "hard_links": totals.hard_links,
+        "special_files": totals.specials,
+        "skipped": totals.skipped,
+        "cloned": totals.cloned,
+        "not_direct": totals.not_direct,
+        "failed": totals.failed(),
+        "changed": totals.changed,
+        "errors": errors,
+        "not_kept": {
+            "owners": totals.not_kept.owners,
+            "set_id_bits": totals.not_kept.set_id_bits,
+            "extended_attributes": totals.not_kept.extended,
+            "hard_links": totals.not_kept.hard_links,
+        },
+        "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
+        "sizes": sizes,
+        "slowest": slowest,
+        "threads": outcome.threads.len(),
+    })
+}
+
+fn totals_by_size(report: &Report) -> Vec<Value> {
+    let class = |class: &SizeClass| json!({"below": class.below, "files": class.files, "bytes": class.bytes});
+    report.sizes.iter().map(class).collect()
+}
+
+fn slow(file: &SlowFile) -> Value {
+    json!({
+        "path": String::from_utf8_lossy(&file.path),
+        // As in rows: what the text has lost, in hexadecimal digits.
+        "path_raw": std::str::from_utf8(&file.path).is_err().then(|| hex(&file.path)),
+        "bytes": file.bytes,
+        "seconds": file.elapsed.as_secs_f64(),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |text: String, byte: &u8| text + &format!("{byte:02x}");
+    bytes.iter().fold(String::new(), digit)
+}
