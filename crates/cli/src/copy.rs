@@ -4,6 +4,7 @@ mod arguments;
 mod keep;
 mod owners;
 mod plans;
+mod stripes;
 mod summary;
 
 use std::io::{IsTerminal, Write as _};
@@ -162,6 +163,7 @@ fn options<'a>(
         is_rehearsal: arguments.dry_run,
         direct: arguments.direct,
         reflink: arguments.reflink.into(),
+        stripes: arguments.stripes(),
         bandwidth: arguments.bandwidth.map(|bytes| Arc::new(Rate::per_second(bytes))),
     }
 }

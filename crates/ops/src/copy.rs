@@ -41,6 +41,7 @@ mod rehearsal;
 mod report;
 mod roots;
 mod special;
+mod stripe;
 mod totals;
 mod trouble;
 
@@ -60,6 +61,7 @@ pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
 pub use rehearsal::Planned;
 pub use report::{Report, SizeClass, SlowFile};
 pub use roots::Refused;
+pub use stripe::{StripeRule, Stripes};
 pub use totals::Totals;
 
 use crate::digest::Signature;
@@ -110,6 +112,8 @@ pub struct Options<'a> {
     pub direct: bool,
     /// Whether copies share the bytes of their sources; without a digest alone, which needs to see them.
     pub reflink: Reflink,
+    /// How copies are striped on Lustre; none: as their directories say.
+    pub stripes: Option<Stripes>,
 }
 
 /// Hears of what happens, on any thread.
@@ -194,6 +198,7 @@ fn run_starts(
 ) -> Result<Outcome, Refused> {
     let features = options.walk.features;
     let target = Target::open(target)?;
+    let layouts = stripe::layouts(options.stripes.as_ref(), &target.top)?;
     let shared = Shared::new(Namer::new(RandomState::new().hash_one(std::process::id())));
     if options.is_rehearsal {
         return rehearsal::run(sources, starts, &target, (options, watch), &shared, observe);
@@ -223,6 +228,7 @@ fn run_starts(
         held,
         live,
         unable: clone::Unable::default(),
+        layouts,
         is_listed,
     };
     let began = std::time::Instant::now();

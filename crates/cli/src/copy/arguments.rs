@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use atta_ops::copy::{Existing, Fsync, Reflink};
+use atta_ops::copy::{Existing, Fsync, Reflink, Stripes};
 use atta_ops::walk::Rule;
 use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
 
 use super::keep::KeepArguments;
+use super::stripes::{Striping, parse_stripes};
 use crate::size::{parse_memory, parse_size};
 use crate::threads::parse_threads;
 use crate::walk::{ProgressWhen, in_order};
@@ -183,6 +184,11 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ReflinkWhen::Auto, help_heading = "How to copy")]
     pub(crate) reflink: ReflinkWhen,
 
+    /// How files are striped on Lustre: keep, as their sources are; default, as their directories say; COUNT[:SIZE]; or by
+    /// size, as in '1M=1,1G=4:4M,all'. Not tested on Lustre yet
+    #[arg(long, value_name = "keep|default|RULES", default_value = "default", value_parser = parse_stripes, help_heading = "How to copy")]
+    pub(crate) stripe: Striping,
+
     /// At most so many bytes a second, over all threads
     #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = "How to copy")]
     pub(crate) bandwidth: Option<u64>,
@@ -196,6 +202,14 @@ impl CopyArguments {
     /// Puts --exclude and --include together in the order of the command line, which decides between them.
     pub(crate) fn take_rules(&mut self, matches: &ArgMatches) {
         self.rules = in_order(matches, &self.exclude, &self.include);
+    }
+
+    /// How copies are striped; none: as their directories say.
+    pub(crate) fn stripes(&self) -> Option<Stripes> {
+        match &self.stripe {
+            Striping::Default => None,
+            Striping::Asked(stripes) => Some(stripes.clone()),
+        }
     }
 
     /// What is done where something is there already.

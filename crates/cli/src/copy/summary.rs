@@ -49,6 +49,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Outcome, was_interrupte
     }
     let notes = [
         (totals.cloned, "share their bytes with their sources"),
+        (totals.not_striped, "not striped as asked for"),
         (totals.not_direct, "went through the page cache although --direct was asked for"),
     ];
     for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
@@ -119,6 +120,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Outcome, was_interrup
         "special_files": totals.specials,
         "skipped": totals.skipped,
         "cloned": totals.cloned,
+        "not_striped": totals.not_striped,
         "not_direct": totals.not_direct,
         "failed": totals.failed(),
         "changed": totals.changed,

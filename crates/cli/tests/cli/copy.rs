@@ -331,3 +331,16 @@ fn files_are_told_by_size_and_by_time_and_events_while_it_runs() {
     assert_eq!(copy(&nowhere).output().unwrap().status.code(), Some(4));
     assert!(!scratch.join("three").exists());
 }
+
+#[test]
+fn stripes_are_refused_where_there_are_none() {
+    let scratch = scratch("copy-stripe");
+    let tree = make_directory(scratch.join("tree"));
+    for (stripe, words) in [("4:1M", "TARGET is not on Lustre"), ("keep", "not on Lustre"), ("4:1", "64K")] {
+        let ran = copy(&[Path::new("--stripe"), Path::new(stripe), &tree, &scratch.join("target")]).output();
+        let ran = ran.unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{stripe}");
+        assert!(String::from_utf8(ran.stderr).unwrap().contains(words), "{stripe}");
+        assert!(!scratch.join("target").exists());
+    }
+}

@@ -60,8 +60,6 @@ impl Made {
 const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
 /// How often a source that changes is read.
 const TRIES: u32 = 2;
-/// Nobody but the owner sees what is not complete.
-const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 impl Copying<'_> {
     /// Makes a copy of a regular file, with all it has.
@@ -99,7 +97,8 @@ impl Copying<'_> {
         let (file, mut made) = match self.in_place(to, metadata)? {
             Some((file, was)) => (file, Made { in_place: Some(was), ..Made::default() }),
             None => {
-                let (file, temporary) = self.create(worker, to)?;
+                let layout = self.layout_of(source, metadata);
+                let (file, temporary) = self.create(worker, to, layout.as_deref())?;
                 (file, Made { temporary, ..Made::default() })
             }
         };
@@ -113,27 +112,33 @@ impl Copying<'_> {
     }
 
     /// A new file: under its own name, where nobody sees it yet, or under another one, which comes with it.
-    fn create(&self, worker: &CopyWorker, to: &Place<'_>) -> Result<(OwnedFd, Option<CString>), Trouble> {
+    fn create(
+        &self,
+        worker: &mut CopyWorker,
+        to: &Place<'_>,
+        layout: Option<&[u8]>,
+    ) -> Result<(OwnedFd, Option<CString>), Trouble> {
         if to.mirror.is_direct() {
-            match create(to, to.name) {
+            match self.create_with(worker, &to.directory, to.name, layout) {
                 Ok(file) => return Ok((file, None)),
                 // A directory that tells a name twice, or names that are one to the target.
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
             }
         }
-        self.create_temporary(worker, to).map(|(file, name)| (file, Some(name)))
+        self.create_temporary(worker, to, layout).map(|(file, name)| (file, Some(name)))
     }
 
     /// A new file under a name that nobody looks for.
     pub(crate) fn create_temporary(
         &self,
-        worker: &CopyWorker,
+        worker: &mut CopyWorker,
         to: &Place<'_>,
+        layout: Option<&[u8]>,
     ) -> Result<(OwnedFd, CString), Trouble> {
         loop {
             let name = self.shared.namer.of_file(worker.index);
-            match create(to, &name) {
+            match self.create_with(worker, &to.directory, &name, layout) {
                 Ok(file) => return Ok((file, name)),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
@@ -210,11 +215,6 @@ impl Copying<'_> {
         };
         !to.mirror.is_new() && *to.mirror.inherits.get_or_init(ask)
     }
-}
-
-fn create(to: &Place<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    retry(|| rustix::fs::openat(&to.directory, name, flags, PRIVATE))
 }
 
 /// Takes back what was made.

@@ -26,6 +26,7 @@ use super::mirror::{Complete, Mirror, Shared};
 use super::publish::{Batch, Ready};
 use super::report::Report;
 use super::roots::Roots;
+use super::stripe::Layouts;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::{Fsync, Options, Watch};
@@ -69,6 +70,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) held: usize,
     pub(crate) live: Live,
     pub(crate) unable: Unable,
+    /// What stripes copies, if they are to be.
+    pub(crate) layouts: Option<&'static dyn Layouts>,
     /// What is copied comes from a list.
     pub(crate) is_listed: bool,
 }

@@ -183,7 +183,8 @@ impl Copying<'_> {
             self.complete(worker, at, &to, atta_entry::Kind::File, made);
             return Ok(());
         }
-        let (file, temporary) = self.create_temporary(worker, &to)?;
+        let layout = self.layout_of(&source, &before);
+        let (file, temporary) = self.create_temporary(worker, &to, layout.as_deref())?;
         let made = Made::temporary(temporary.clone());
         let is_cloned =
             self.clone_bytes(worker, &source, &file, &before).inspect_err(|_| remove(&to, &made))?;
