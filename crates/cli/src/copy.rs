@@ -5,7 +5,9 @@ mod keep;
 mod owners;
 mod plans;
 mod ranks;
+mod stripes;
 mod summary;
+mod teller;
 
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -20,9 +22,10 @@ use atta_runtime::{Rate, Stop};
 pub(crate) use arguments::CopyArguments;
 use arguments::{DigestKind, ReflinkWhen};
 use plans::Plans;
-use summary::{Whole, line, summary, words};
+use summary::{Whole, summary, words};
+use teller::Teller;
 
-use crate::display::Display;
+use crate::events::Events;
 use crate::fatal::Fatal;
 use crate::file::print;
 use crate::signals::Signals;
@@ -50,6 +53,7 @@ fn run_alone(arguments: &CopyArguments, signals: &Signals) -> u8 {
 struct Run<'a> {
     arguments: &'a CopyArguments,
     failures: Failures,
+    events: Events,
     keep: Keep,
     /// What a list names.
     starts: Option<Starts>,
@@ -120,6 +124,7 @@ impl<'a> Setting<'a> {
             is_rehearsal: arguments.dry_run,
             direct: arguments.direct,
             reflink: arguments.reflink.into(),
+            stripes: arguments.stripes(),
             bandwidth: self.bandwidth.clone(),
         }
     }
@@ -150,22 +155,23 @@ impl<'a> Run<'a> {
         let keep = arguments.keep.keep()?;
         let (tell, list) = (&arguments.tell, arguments.from_list.as_deref());
         let failures = Failures::new(tell.verbose, tell.errors.as_deref(), list)?;
+        let events = Events::new(arguments.events.as_deref())?;
         let starts = list.map(|list| Starts::listed(list, sides(arguments).0, stop.clone())).transpose()?;
-        Ok(Self { arguments, failures, keep, starts })
+        Ok(Self { arguments, failures, events, keep, starts })
     }
 
     fn copy(self, signals: &Signals, stop: &Stop) -> u8 {
-        let Self { arguments, failures, keep, starts } = self;
+        let Self { arguments, failures, events, keep, starts } = self;
         let setting = Setting::new(arguments, 1, keep);
         let options = setting.options(stop, None);
         let plans = (arguments.dry_run && arguments.tell.verbose).then(Plans::default);
-        let mut display = Display::new(&arguments.tell, plans.is_some());
+        let mut teller = Teller::new(&arguments.tell, plans.is_some(), events);
         let told = Told { failures: &failures, plans };
         let observe = |progress: &Progress| {
             if signals.code().is_some() {
                 stop.set();
             }
-            display.tick(progress.walk.elapsed, || line(progress));
+            teller.tick(progress);
         };
         let (sources, target) = (&setting.sources, &setting.target);
         let list_error = starts.as_ref().map(Starts::error);
@@ -173,11 +179,16 @@ impl<'a> Run<'a> {
             None => copy::run(sources, target, &options, &told, observe),
             Some(starts) => copy::run_listed(sources, starts, target, &options, &told, observe),
         };
-        display.clear();
+        teller.clear();
         let fatal = list_error.and_then(|error| take(&error));
         let fatal = fatal.or_else(|| told.plans.as_ref().and_then(|plans| plans.finish().err()));
         match outcome {
-            Ok(outcome) => conclude(arguments, &failures, &outcome.into(), signals.code(), fatal),
+            Ok(outcome) => {
+                let (whole, interrupted) = (outcome.into(), signals.code());
+                let told = || summary(arguments, &whole, interrupted.is_some());
+                let fatal = fatal.or_else(|| teller.events.finish(told).err());
+                conclude(arguments, &failures, &whole, interrupted, fatal)
+            }
             Err(refused) => tell(&refused),
         }
     }

@@ -4,6 +4,7 @@ mod arguments;
 mod catalog;
 mod copy;
 mod display;
+mod events;
 mod fatal;
 mod figures;
 mod file;

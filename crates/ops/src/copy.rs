@@ -40,10 +40,12 @@ mod patience;
 mod pattern;
 mod publish;
 mod rehearsal;
+mod report;
 mod reread;
 mod roots;
 pub(crate) mod special;
 mod spelling;
+mod stripe;
 mod totals;
 pub(crate) mod trouble;
 
@@ -63,7 +65,9 @@ pub use ending::Ending;
 pub use existing::Existing;
 pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
 pub use rehearsal::Planned;
+pub use report::{Report, SizeClass, SlowFile};
 pub use roots::Refused;
+pub use stripe::{StripeRule, Stripes};
 pub use totals::Totals;
 
 use crate::digest::Signature;
@@ -114,6 +118,8 @@ pub struct Options<'a> {
     pub direct: bool,
     /// Whether copies share the bytes of their sources; without a digest alone, which needs to see them.
     pub reflink: Reflink,
+    /// How copies are striped on Lustre; none: as their directories say.
+    pub stripes: Option<Stripes>,
 }
 
 /// Hears of what happens, on any thread.
@@ -142,6 +148,8 @@ pub struct Progress {
 pub struct Outcome {
     /// What was copied.
     pub totals: Totals,
+    /// Which files it was made of.
+    pub report: Report,
     /// Of what was copied, if files got digests, and nothing failed or was left as it is.
     pub signature: Option<Signature>,
     /// What the walk of the sources did.
@@ -240,6 +248,7 @@ impl<'a> Copy<'a> {
     ) -> Result<Self, Refused> {
         let features = options.walk.features;
         let target = Target::open(target)?;
+        let layouts = stripe::layouts(options.stripes.as_ref(), &target.top)?;
         let shared = Shared::new(Namer::new(seat.job));
         let roots = target.roots(sources, &shared, features)?;
         let (top, path) = (target.top, target.path);
@@ -270,6 +279,7 @@ impl<'a> Copy<'a> {
             held,
             live,
             unable: clone::Unable::default(),
+            layouts,
             is_listed: false,
         };
         Ok(Self { copying, starts: Box::new(starts_of(sources)) })

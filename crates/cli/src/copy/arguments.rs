@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use atta_ops::copy::{Existing, Fsync, Reflink};
+use atta_ops::copy::{Existing, Fsync, Reflink, Stripes};
 use clap::{Args, ValueEnum};
 
 use super::keep::KeepArguments;
+use super::stripes::{Striping, parse_stripes};
 use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
@@ -85,6 +86,10 @@ pub(crate) struct CopyArguments {
     #[command(flatten)]
     pub(crate) tell: TellArguments,
 
+    /// Write progress events to a file (NDJSON)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) events: Option<PathBuf>,
+
     #[command(flatten, next_help_heading = "What to copy")]
     pub(crate) visit: VisitArguments,
 
@@ -146,6 +151,11 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ReflinkWhen::Auto, help_heading = "How to copy")]
     pub(crate) reflink: ReflinkWhen,
 
+    /// How files are striped on Lustre: keep, as their sources are; default, as their directories say; COUNT[:SIZE]; or by
+    /// size, as in '1M=1,1G=4:4M,all'. Not tested on Lustre yet
+    #[arg(long, value_name = "keep|default|RULES", default_value = "default", value_parser = parse_stripes, help_heading = "How to copy")]
+    pub(crate) stripe: Striping,
+
     /// At most so many bytes a second, over all threads
     #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = "How to copy")]
     pub(crate) bandwidth: Option<u64>,
@@ -155,6 +165,14 @@ pub(crate) struct CopyArguments {
 }
 
 impl CopyArguments {
+    /// How copies are striped; none: as their directories say.
+    pub(crate) fn stripes(&self) -> Option<Stripes> {
+        match &self.stripe {
+            Striping::Default => None,
+            Striping::Asked(stripes) => Some(stripes.clone()),
+        }
+    }
+
     /// What is done where something is there already.
     pub(crate) fn existing(&self) -> Existing {
         match (self.update, self.ignore_existing) {

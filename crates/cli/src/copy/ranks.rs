@@ -17,14 +17,14 @@ use atta_engine::Reduce;
 use atta_entry::{Errno, Failure};
 use atta_fabric::Endpoint;
 use atta_mpi_loader::Launcher;
-use atta_ops::copy::{Copy, NotKept, Outcome, Progress, Refused, Seat, Totals, Watch};
+use atta_ops::copy::{Copy, NotKept, Outcome, Progress, Refused, Report, Seat, SlowFile, Totals, Watch};
 use atta_ops::digest::Signature;
 use atta_runtime::{Meeting, Member, Outbox, RankError, Stop};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::CopyArguments;
-use super::{Run, Setting, Whole, conclude, line, owners, run_alone, tell};
-use crate::display::Display;
+use super::teller::Teller;
+use super::{Run, Setting, Whole, conclude, owners, run_alone, summary, tell};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
 use crate::signals::Signals;
 use crate::walk::{Failures, Starts, failure_bytes, take};
@@ -57,7 +57,13 @@ fn on_ranks(
         Err(refused) => Err(refused.tell()),
     };
     let own = run.as_mut().ok().and_then(Option::as_mut);
-    let (starts, owners) = own.map(|run| (run.starts.take(), owners::encode(&run.keep.owners))).unzip();
+    let mut teller = None;
+    let (starts, owners) = own
+        .map(|run| {
+            teller = Some(Teller::new(&arguments.tell, false, std::mem::take(&mut run.events)));
+            (run.starts.take(), owners::encode(&run.keep.owners))
+        })
+        .unzip();
     let owners = meeting.tell((rank == 0).then(|| owners.unwrap_or_default()))?;
     let keep = arguments.keep.with_owners(owners::decode(&owners));
     let watch = RankWatch::new(run.as_ref().ok().and_then(Option::as_ref).map(|run| &run.failures));
@@ -78,13 +84,16 @@ fn on_ranks(
         Some(_) => copy.listed(starts.into_iter().flatten()),
     };
     let part = Here { arguments, signals, stop: &stop, watch: &watch };
-    let part = part.copy(copy, meeting)?;
+    let part = part.copy(copy, meeting, teller.as_mut())?;
     match (run, part) {
         (Ok(Some(run)), Some(part)) => {
             let fatal = list_error.and_then(|error| take(&error));
             run.failures.receive(&part.late);
             let interrupted = (part.interrupted > 0).then_some(part.interrupted);
-            Ok(conclude(arguments, &run.failures, &part.whole(ranks), interrupted, fatal))
+            let whole = part.whole(ranks);
+            let told = || summary(arguments, &whole, interrupted.is_some());
+            let fatal = fatal.or_else(|| teller.and_then(|teller| teller.events.finish(told).err()));
+            Ok(conclude(arguments, &run.failures, &whole, interrupted, fatal))
         }
         _ => Ok(exit::DONE),
     }
@@ -130,8 +139,12 @@ struct Here<'a> {
 
 impl Here<'_> {
     /// Copies with the other ranks; rank 0 gets what all of them have done.
-    fn copy(&self, copy: Copy<'_>, meeting: Meeting<'_>) -> Result<Option<Part>, RankError> {
-        let mut display = (meeting.rank() == 0).then(|| Display::new(&self.arguments.tell, false));
+    fn copy(
+        &self,
+        copy: Copy<'_>,
+        meeting: Meeting<'_>,
+        mut teller: Option<&mut Teller>,
+    ) -> Result<Option<Part>, RankError> {
         let mut member = Member::after(meeting, self.arguments.ranks.config());
         self.watch.set_outbox(member.outbox());
         if let Some(failures) = self.watch.root {
@@ -145,8 +158,8 @@ impl Here<'_> {
                 self.stop.set();
             }
             all = sum.unwrap_or(all);
-            if let Some(display) = &mut display {
-                display.tick(progress.walk.elapsed, || line(&all.shown(progress)));
+            if let Some(teller) = &mut teller {
+                teller.tick(&all.shown(progress));
             }
         });
         let mut ending = ending?;
@@ -159,8 +172,8 @@ impl Here<'_> {
         let sum = meeting.gather(own.encode(), Part::merge)?;
         // Nobody leaves before the first has heard of all.
         meeting.tell(sum.as_ref().map(|_| Vec::new()))?;
-        if let Some(display) = &mut display {
-            display.clear();
+        if let Some(teller) = &mut teller {
+            teller.clear();
         }
         Ok(sum.map(|sum| Part::decode(&sum)))
     }
@@ -243,10 +256,14 @@ impl Reduce for Going {
 /// What ranks have done in the end.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Part {
-    /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, changed; bytes verified, parts
-    /// mended.
-    counts: [u64; 12],
+    /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, not striped, changed; bytes
+    /// verified, parts mended.
+    counts: [u64; 13],
     not_kept: [u64; 4],
+    /// Files and bytes of each class of sizes.
+    sizes: Vec<(u64, u64)>,
+    /// Nanoseconds, bytes and path of the slowest files.
+    slowest: Vec<(u64, u64, Vec<u8>)>,
     failures: Vec<(i32, u64)>,
     /// None: not wanted, or not all was copied.
     signature: Option<Vec<u8>>,
@@ -260,11 +277,11 @@ struct Part {
 
 impl Part {
     fn new(outcome: Outcome, interrupted: Option<u8>, late: Vec<u8>) -> Self {
-        let Outcome { totals, signature, threads, elapsed, .. } = outcome;
+        let Outcome { totals, report, signature, threads, elapsed, .. } = outcome;
         let NotKept { owners, set_id_bits, extended, hard_links: links } = totals.not_kept;
         let Totals { files, bytes, directories, symlinks, specials, hard_links, .. } = totals;
-        let Totals { skipped, cloned, not_direct, changed, verified_bytes, mended, .. } = totals;
-        Self {
+        let Totals { skipped, cloned, not_direct, not_striped, changed, verified_bytes, mended, .. } = totals;
+        let mut part = Self {
             counts: [
                 files,
                 bytes,
@@ -275,6 +292,7 @@ impl Part {
                 skipped,
                 cloned,
                 not_direct,
+                not_striped,
                 changed,
                 verified_bytes,
                 mended,
@@ -282,11 +300,35 @@ impl Part {
             not_kept: [owners, set_id_bits, extended, links],
             failures: totals.failures.iter().map(|(errno, count)| (errno.0, *count)).collect(),
             signature: signature.map(|signature| signature.to_bytes()),
-            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            elapsed_ns: nanoseconds(elapsed),
             threads: threads.len(),
             interrupted: interrupted.unwrap_or(0),
             late,
+            ..Self::default()
+        };
+        part.set_report(report);
+        part
+    }
+
+    /// Which files were copied.
+    fn report(&self) -> Report {
+        let mut report = Report::default();
+        for (class, (files, bytes)) in report.sizes.iter_mut().zip(&self.sizes) {
+            (class.files, class.bytes) = (*files, *bytes);
         }
+        let slow = |(ns, bytes, path): &(u64, u64, Vec<u8>)| SlowFile {
+            elapsed: Duration::from_nanos(*ns),
+            bytes: *bytes,
+            path: path.clone(),
+        };
+        report.slowest = self.slowest.iter().map(slow).collect();
+        report
+    }
+
+    fn set_report(&mut self, report: Report) {
+        self.sizes = report.sizes.iter().map(|class| (class.files, class.bytes)).collect();
+        let slow = |file: SlowFile| (nanoseconds(file.elapsed), file.bytes, file.path);
+        self.slowest = report.slowest.into_iter().map(slow).collect();
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -305,6 +347,9 @@ impl Part {
         };
         add(&mut sum.counts, &more.counts);
         add(&mut sum.not_kept, &more.not_kept);
+        let mut report = sum.report();
+        report += &more.report();
+        sum.set_report(report);
         for (errno, count) in more.failures {
             match sum.failures.iter_mut().find(|(known, _)| *known == errno) {
                 Some((_, known)) => *known += count,
@@ -325,7 +370,7 @@ impl Part {
 
     fn whole(&self, ranks: u32) -> Whole {
         let [files, bytes, directories, symlinks, specials, hard_links, rest @ ..] = self.counts;
-        let [skipped, cloned, not_direct, changed, verified, mended] = rest;
+        let [skipped, cloned, not_direct, not_striped, changed, verified, mended] = rest;
         let [owners, set_id_bits, extended, links] = self.not_kept;
         let not_kept = NotKept { owners, set_id_bits, extended, hard_links: links };
         let failures = self.failures.iter().map(|(errno, count)| (Errno(*errno), *count)).collect();
@@ -339,6 +384,7 @@ impl Part {
             skipped,
             cloned,
             not_direct,
+            not_striped,
             changed,
             verified_bytes: verified,
             mended,
@@ -348,10 +394,15 @@ impl Part {
         let signature = self.signature.as_ref().and_then(|bytes| Signature::from_bytes(bytes));
         Whole {
             totals,
+            report: self.report(),
             signature,
             elapsed: Duration::from_nanos(self.elapsed_ns),
             threads: self.threads,
             ranks,
         }
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use atta_ops::copy::{NotKept, Outcome, Progress, Totals};
+use atta_ops::copy::{NotKept, Outcome, Progress, Report, SizeClass, SlowFile, Totals};
 use atta_ops::digest::Signature;
 use serde_json::{Value, json};
 
@@ -13,6 +13,7 @@ use crate::size::{binary, counted, grouped, listed, per_second};
 /// What was copied, by all ranks.
 pub(super) struct Whole {
     pub(super) totals: Totals,
+    pub(super) report: Report,
     pub(super) signature: Option<Signature>,
     pub(super) elapsed: Duration,
     pub(super) threads: usize,
@@ -21,8 +22,8 @@ pub(super) struct Whole {
 
 impl From<Outcome> for Whole {
     fn from(outcome: Outcome) -> Self {
-        let Outcome { totals, signature, threads, elapsed, .. } = outcome;
-        Self { totals, signature, elapsed, threads: threads.len(), ranks: 1 }
+        let Outcome { totals, report, signature, threads, elapsed, .. } = outcome;
+        Self { totals, report, signature, elapsed, threads: threads.len(), ranks: 1 }
     }
 }
 
@@ -62,6 +63,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     }
     let notes = [
         (totals.cloned, "share their bytes with their sources"),
+        (totals.not_striped, "not striped as asked for"),
         (totals.not_direct, "went through the page cache although --direct was asked for"),
     ];
     for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
@@ -69,6 +71,9 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     }
     for (count, what) in not_kept(&totals.not_kept) {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
+    }
+    if arguments.tell.verbose && !arguments.dry_run && totals.files > 0 {
+        table(&outcome.report, &mut text);
     }
     if totals.failed() > 0 {
         let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
@@ -87,11 +92,31 @@ fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
     all.into_iter().filter(|(count, _)| *count > 0)
 }
 
+/// How many files there were of which size, and which took longest.
+fn table(report: &Report, text: &mut String) {
+    let _ = writeln!(text, "  {:<16} {:>15} {:>12}", "size", "files", "bytes");
+    for class in report.sizes.iter().filter(|class| class.files > 0) {
+        let name = match class.below {
+            Some(1) => "empty".to_owned(),
+            Some(end) => format!("below {}", binary(end)),
+            None => "larger".to_owned(),
+        };
+        let _ = writeln!(text, "  {name:<16} {:>15} {:>12}", grouped(class.files), binary(class.bytes));
+    }
+    let _ = writeln!(text, "  slowest files");
+    for file in &report.slowest {
+        let (seconds, path) = (file.elapsed.as_secs_f64(), atta_entry::escape(&file.path));
+        let _ = writeln!(text, "  {seconds:>12.3} s {:>12}  {path}", binary(file.bytes));
+    }
+}
+
 /// The same for machines.
 pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Value {
     let totals = &outcome.totals;
     let errors: std::collections::BTreeMap<_, _> =
         totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
+    let sizes = totals_by_size(&outcome.report);
+    let slowest: Vec<_> = outcome.report.slowest.iter().map(slow).collect();
     json!({
         "schema_version": 1,
         "interrupted": was_interrupted,
@@ -105,6 +130,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "special_files": totals.specials,
         "skipped": totals.skipped,
         "cloned": totals.cloned,
+        "not_striped": totals.not_striped,
         "not_direct": totals.not_direct,
         "failed": totals.failed(),
         "changed": totals.changed,
@@ -118,9 +144,31 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
             "hard_links": totals.not_kept.hard_links,
         },
         "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
+        "sizes": sizes,
+        "slowest": slowest,
         "threads": outcome.threads,
         "ranks": outcome.ranks,
     })
+}
+
+fn totals_by_size(report: &Report) -> Vec<Value> {
+    let class = |class: &SizeClass| json!({"below": class.below, "files": class.files, "bytes": class.bytes});
+    report.sizes.iter().map(class).collect()
+}
+
+fn slow(file: &SlowFile) -> Value {
+    json!({
+        "path": String::from_utf8_lossy(&file.path),
+        // As in rows: what the text has lost, in hexadecimal digits.
+        "path_raw": std::str::from_utf8(&file.path).is_err().then(|| hex(&file.path)),
+        "bytes": file.bytes,
+        "seconds": file.elapsed.as_secs_f64(),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |text: String, byte: &u8| text + &format!("{byte:02x}");
+    bytes.iter().fold(String::new(), digit)
 }
 
 /// While it runs.
@@ -134,4 +182,20 @@ pub(super) fn line(progress: &Progress) -> String {
         binary(found.bytes),
         progress.walk.threads
     )
+}
+
+/// The same as an event.
+pub(super) fn event(progress: &Progress) -> Value {
+    let found = &progress.walk.profile;
+    json!({
+        "event": "progress",
+        "elapsed_seconds": progress.walk.elapsed.as_secs_f64(),
+        "files": progress.files,
+        "bytes": progress.bytes,
+        "entries_found": found.entries,
+        "bytes_found": found.bytes,
+        "failures": found.failures,
+        "threads": progress.walk.threads,
+        "growing": true,
+    })
 }

@@ -1,19 +1,18 @@
 //! Progress while a walk runs: a line on a terminal, lines elsewhere, events in a file. Fed on each tick.
 
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use atta_ops::walk::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Refused;
 use super::arguments::WalkArguments;
 use super::report::{Report, seconds};
 use crate::arguments::ProgressWhen;
+use crate::events::Events;
 use crate::fatal::Fatal;
-use crate::file::{create, describe, printable};
 use crate::size::grouped;
 
 /// Between two events, and between two lines where there is no terminal.
@@ -23,10 +22,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(crate) struct Display {
     bar: Option<ProgressBar>,
     lines: bool,
-    events: Option<(File, String)>,
+    events: Events,
     next: Duration,
-    /// The first error of an event before the last one.
-    lost: Option<io::Error>,
 }
 
 impl Display {
@@ -39,22 +36,8 @@ impl Display {
             ProgressWhen::Always => (terminal, !terminal),
             ProgressWhen::Never => (false, false),
         };
-        let mut display = Self { bar: shown.then(bar), lines, events: None, next: PERIOD, lost: None };
-        if let Some(path) = &arguments.events {
-            let name = printable(path);
-            let cannot = |error: &io::Error| {
-                Refused::fatal(format!("cannot write events: {name}: {}", describe(error)))
-            };
-            let file = create(path).map_err(|error| cannot(&error))?;
-            display.events = Some((file, name.clone()));
-            let command: Vec<_> =
-                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-            let started = super::rfc3339(super::now());
-            display
-                .event(&json!({"event": "start", "schema_version": 1, "time": started, "command": command}))
-                .map_err(|error| cannot(&error))?;
-        }
-        Ok(display)
+        let events = Events::new(arguments.events.as_deref())?;
+        Ok(Self { bar: shown.then(bar), lines, events, next: PERIOD })
     }
 
     /// Called some 40 times a second.
@@ -71,7 +54,7 @@ impl Display {
             let _ = writeln!(io::stderr(), "{}", line(progress));
         }
         let profile = &progress.profile;
-        let told = self.event(&json!({
+        self.events.tell(&json!({
             "event": "progress",
             "elapsed_seconds": progress.elapsed.as_secs_f64(),
             "entries": profile.entries,
@@ -81,10 +64,6 @@ impl Display {
             "threads": progress.threads,
             "growing": true,
         }));
-        // The walk goes on without its events; that some are missing is told at the end.
-        if let Err(error) = told {
-            self.lost.get_or_insert(error);
-        }
     }
 
     /// Takes the line off the terminal.
@@ -95,20 +74,8 @@ impl Display {
     }
 
     /// Writes the last event.
-    pub(crate) fn finish(mut self, report: &Report<'_>) -> Result<(), Fatal> {
-        let ended = self.event(&json!({"event": "end", "summary": report.json()}));
-        let ended = self.lost.take().map_or(ended, Err);
-        ended.map_err(|error| {
-            let name = self.events.as_ref().map_or("", |(_, name)| name);
-            Fatal::Failed { what: format!("cannot write events: {name}: {}", describe(&error)), hint: None }
-        })
-    }
-
-    fn event(&mut self, event: &Value) -> io::Result<()> {
-        match &mut self.events {
-            Some((file, _)) => file.write_all(format!("{event}\n").as_bytes()),
-            None => Ok(()),
-        }
+    pub(crate) fn finish(self, report: &Report<'_>) -> Result<(), Fatal> {
+        self.events.finish(|| report.json())
     }
 }
 

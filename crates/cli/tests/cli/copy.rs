@@ -298,3 +298,49 @@ fn how_bytes_go_is_asked_for_and_told() {
         assert!(!scratch.join("refused").exists());
     }
 }
+
+#[test]
+fn files_are_told_by_size_and_by_time_and_events_while_it_runs() {
+    let scratch = scratch("copy-report");
+    let tree = tree(scratch.path());
+    let events = scratch.join("events");
+    let options = ["-v", "--events"].map(Path::new);
+    let ran = copy(&[options[0], options[1], &events, &tree, &scratch.join("one")]).output().unwrap();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(lines.contains(&vec!["below", "64.0", "KiB", "1,000", "19.1", "MiB"]), "{text}");
+    assert!(lines.contains(&vec!["below", "256.0", "MiB", "1", "48.0", "MiB"]), "{text}");
+    let slow: Vec<_> = lines.iter().skip_while(|line| line[0] != "slowest").skip(1).collect();
+    assert_eq!(slow.len(), 10, "{text}");
+    assert!(slow.iter().all(|line| line.last().unwrap().starts_with(tree.to_str().unwrap())), "{text}");
+    let told = fs::read_to_string(&events).unwrap();
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(told[0]["event"], "start");
+    let end = told.last().unwrap();
+    assert_eq!((&end["event"], &end["summary"]["files"]), (&"end".into(), &1001.into()));
+    assert_eq!(end["summary"]["sizes"][2]["files"], 1000);
+    // Slow enough for a line a second.
+    let slowly = [Path::new("--bandwidth"), Path::new("30M"), options[1], &events, &tree];
+    let ran = copy(&[&slowly[..], &[&scratch.join("two")]].concat()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0));
+    let told = fs::read_to_string(&events).unwrap();
+    let progress = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let progress: Vec<_> = progress.filter(|event| event["event"] == "progress").collect();
+    assert!(!progress.is_empty() && progress[0]["entries_found"].as_u64().unwrap() > 0, "{told}");
+    let nowhere = [Path::new("--events"), Path::new("/no/where"), &tree, &scratch.join("three")];
+    assert_eq!(copy(&nowhere).output().unwrap().status.code(), Some(4));
+    assert!(!scratch.join("three").exists());
+}
+
+#[test]
+fn stripes_are_refused_where_there_are_none() {
+    let scratch = scratch("copy-stripe");
+    let tree = make_directory(scratch.join("tree"));
+    for (stripe, words) in [("4:1M", "TARGET is not on Lustre"), ("keep", "not on Lustre"), ("4:1", "64K")] {
+        let ran = copy(&[Path::new("--stripe"), Path::new(stripe), &tree, &scratch.join("target")]).output();
+        let ran = ran.unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{stripe}");
+        assert!(String::from_utf8(ran.stderr).unwrap().contains(words), "{stripe}");
+        assert!(!scratch.join("target").exists());
+    }
+}

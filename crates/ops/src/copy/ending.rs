@@ -127,16 +127,17 @@ impl<'a> Ending<'a> {
         }
         copying.finish(worker);
         let Self { copying, walked, worker, began } = self;
-        let (mut totals, mut signature) = (worker.totals, worker.signature);
+        let (mut totals, mut signature, mut report) = (worker.totals, worker.signature, worker.report);
         for worker in &walked.workers {
             totals += &worker.totals;
+            report += &worker.report;
             signature.merge(&worker.signature);
         }
         // It would be that of a whole copy.
         let is_whole = totals.failed() == 0 && totals.skipped == 0 && !walked.stopped && !copying.is_listed;
         let signature = (copying.options.digest && is_whole).then_some(signature);
         let elapsed = began.elapsed();
-        Outcome { totals, signature, threads: walked.threads, elapsed, stopped: walked.stopped }
+        Outcome { totals, report, signature, threads: walked.threads, elapsed, stopped: walked.stopped }
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Made {
     /// The name that it has, if that is not its own.
     pub(crate) temporary: Option<CString>,
     pub(crate) bytes: u64,
+    /// How long it took.
+    pub(crate) elapsed: std::time::Duration,
     pub(crate) digest: Option<Hash>,
     /// Where it leads, if it is a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
@@ -63,8 +65,6 @@ impl Made {
 const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
 /// How often a source is read that changes, or whose copy may be lost.
 pub(crate) const TRIES: u32 = 2;
-/// Nobody but the owner sees what is not complete.
-const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 impl Copying<'_> {
     /// Makes a copy of a regular file, with all it has.
@@ -74,6 +74,7 @@ impl Copying<'_> {
         from: Source<'_>,
         to: &Place<'_>,
     ) -> Result<Made, Trouble> {
+        let began = std::time::Instant::now();
         let mut trouble = Trouble::Changed;
         for _ in 0..TRIES {
             let source = open(from)?;
@@ -83,7 +84,8 @@ impl Copying<'_> {
                 continue;
             }
             trouble = match self.make(worker, source.as_fd(), &before, to) {
-                Ok(made) => {
+                Ok(mut made) => {
+                    made.elapsed = began.elapsed();
                     if is_same(&before, &look(&source)?) && made.bytes == before.size {
                         return Ok(made);
                     }
@@ -107,7 +109,8 @@ impl Copying<'_> {
         let (file, mut made) = match self.in_place(to, metadata)? {
             Some((file, was)) => (file, Made { in_place: Some(was), ..Made::default() }),
             None => {
-                let (file, temporary) = self.create(worker, to)?;
+                let layout = self.layout_of(source, metadata);
+                let (file, temporary) = self.create(worker, to, layout.as_deref())?;
                 (file, Made { temporary, ..Made::default() })
             }
         };
@@ -130,27 +133,33 @@ impl Copying<'_> {
     }
 
     /// A new file: under its own name, where nobody sees it yet, or under another one, which comes with it.
-    fn create(&self, worker: &CopyWorker, to: &Place<'_>) -> Result<(OwnedFd, Option<CString>), Trouble> {
+    fn create(
+        &self,
+        worker: &mut CopyWorker,
+        to: &Place<'_>,
+        layout: Option<&[u8]>,
+    ) -> Result<(OwnedFd, Option<CString>), Trouble> {
         if to.mirror.is_direct() {
-            match create(to, to.name) {
+            match self.create_with(worker, &to.directory, to.name, layout) {
                 Ok(file) => return Ok((file, None)),
                 // A directory that tells a name twice; not names that are one to the target.
                 Err(Errno::EXIST) => refuse_taken(to, Doing::Create)?,
                 Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
             }
         }
-        self.create_temporary(worker, to).map(|(file, name)| (file, Some(name)))
+        self.create_temporary(worker, to, layout).map(|(file, name)| (file, Some(name)))
     }
 
     /// A new file under a name that nobody looks for.
     pub(crate) fn create_temporary(
         &self,
-        worker: &CopyWorker,
+        worker: &mut CopyWorker,
         to: &Place<'_>,
+        layout: Option<&[u8]>,
     ) -> Result<(OwnedFd, CString), Trouble> {
         loop {
             let name = self.shared.namer.of_file(worker.index);
-            match create(to, &name) {
+            match self.create_with(worker, &to.directory, &name, layout) {
                 Ok(file) => return Ok((file, name)),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
@@ -229,11 +238,6 @@ impl Copying<'_> {
         };
         !to.mirror.is_new() && *to.mirror.inherits.get_or_init(ask)
     }
-}
-
-fn create(to: &Place<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    retry(|| rustix::fs::openat(&to.directory, name, flags, PRIVATE))
 }
 
 /// Takes back what was made.

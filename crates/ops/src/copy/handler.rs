@@ -24,9 +24,11 @@ use super::large::LargeFiles;
 use super::links::Links;
 use super::mirror::{Complete, Mirror, Shared};
 use super::publish::{Batch, Ready};
+use super::report::Report;
 use super::reread::{Check, Checks, Expected};
 use super::roots::Roots;
 use super::spelling::refuse_taken;
+use super::stripe::Layouts;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::{Fsync, Options, Seat, Watch};
@@ -74,6 +76,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) held: usize,
     pub(crate) live: Live,
     pub(crate) unable: Unable,
+    /// What stripes copies, if they are to be.
+    pub(crate) layouts: Option<&'static dyn Layouts>,
     /// What is copied comes from a list.
     pub(crate) is_listed: bool,
 }
@@ -94,6 +98,8 @@ pub(crate) struct CopyWorker {
     /// For names of extended attributes.
     pub(crate) room: Vec<u8>,
     pub(crate) totals: Totals,
+    /// Which files that were.
+    pub(crate) report: Report,
     /// Of what was copied, where that is wanted.
     pub(crate) signature: Signature,
 }
@@ -135,7 +141,7 @@ impl CopyWorker {
     pub(crate) fn new(index: u64, held: usize) -> Self {
         let (held, mover) = (Held::new(held), Mover::default());
         let (totals, signature) = (Totals::default(), Signature::default());
-        Self { index, held, mover, room: Vec::new(), totals, signature }
+        Self { index, held, mover, room: Vec::new(), totals, report: Report::default(), signature }
     }
 }
 
@@ -240,6 +246,7 @@ impl Copying<'_> {
         if kind == Kind::File && !made.is_link {
             worker.totals.files += 1;
             worker.totals.bytes += made.bytes;
+            worker.report.note(made.bytes, made.elapsed, || at.told().1);
             self.live.files.fetch_add(1, Ordering::Relaxed);
             self.live.bytes.fetch_add(made.bytes, Ordering::Relaxed);
         }

@@ -52,6 +52,7 @@ pub(crate) struct Large {
     before: Metadata,
     version: Version,
     chunks: Chunks,
+    began: std::time::Instant,
     /// Whether it changed, or its copy may have been lost, when it was copied the first time.
     is_again: bool,
 }
@@ -135,7 +136,8 @@ impl Copying<'_> {
         if before.size <= chunk {
             return self.plan_none(worker, at, from, &to, before.size);
         }
-        let (file, temporary) = self.create_temporary(worker, &to)?;
+        let layout = self.layout_of(&source, &before);
+        let (file, temporary) = self.create_temporary(worker, &to, layout.as_deref())?;
         let begun = self.begin(worker, &source, &file, &before);
         let Begun { inode, is_cloned } =
             begun.inspect_err(|_| remove(&to, &Made::temporary(temporary.clone())))?;
@@ -153,18 +155,9 @@ impl Copying<'_> {
             temporary: temporary.clone(),
         };
         let (at, mirror) = (at.clone(), Arc::clone(&mirror));
-        let large = Large {
-            at,
-            mirror,
-            name: own.clone(),
-            temporary,
-            source,
-            file,
-            before,
-            version,
-            chunks,
-            is_again,
-        };
+        let (name, began) = (own.clone(), std::time::Instant::now());
+        let large =
+            Large { at, mirror, name, temporary, source, file, before, version, chunks, began, is_again };
         all.file = self.large.insert(large);
         if is_cloned {
             self.live.bytes.fetch_add(before.size, Ordering::Relaxed);
@@ -338,6 +331,7 @@ impl Copying<'_> {
         }
         worker.totals.files += 1;
         worker.totals.bytes += large.before.size;
+        worker.report.note(large.before.size, large.began.elapsed(), || large.at.told().1);
         self.live.files.fetch_add(1, Ordering::Relaxed);
         if self.options.digest {
             let (root, path) = large.at.told();

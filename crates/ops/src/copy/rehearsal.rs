@@ -10,7 +10,9 @@ use super::existing::{Existing, is_alike};
 use super::handler::{CopyWorker, held_by_each};
 use super::mirror::{Mirror, Shared};
 use super::names::Namer;
+use super::report::Report;
 use super::roots::{Roots, Target};
+use super::stripe;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::{Options, Outcome, Progress, Refused, Seat, Watch};
@@ -53,6 +55,8 @@ pub(crate) fn run(
     let began = std::time::Instant::now();
     let walk = &options.walk;
     let target = Target::open(target)?;
+    // It may be that copies cannot be striped there.
+    stripe::layouts(options.stripes.as_ref(), &target.top)?;
     let shared = Shared::new(Namer::new(Seat::alone().job));
     let rehearsal = Rehearsal {
         options,
@@ -77,7 +81,8 @@ pub(crate) fn run(
     totals.bytes += settled.apparent_bytes;
     totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
     let (threads, elapsed, stopped) = (walked.threads, began.elapsed(), walked.stopped);
-    Ok(Outcome { totals, signature: None, threads, elapsed, stopped })
+    let report = Report::default();
+    Ok(Outcome { totals, report, signature: None, threads, elapsed, stopped })
 }
 
 impl Rehearsal<'_> {

@@ -27,6 +27,8 @@ pub struct Totals {
     pub cloned: u64,
     /// Large files that went through the page cache although they should not.
     pub not_direct: u64,
+    /// Files that did not get the layout on Lustre that they were to have.
+    pub not_striped: u64,
     /// What the target does not have although it was copied.
     pub not_kept: NotKept,
     /// Entries that changed each time they were read, and so were not copied.
@@ -58,6 +60,7 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.skipped += other.skipped;
         self.cloned += other.cloned;
         self.not_direct += other.not_direct;
+        self.not_striped += other.not_striped;
         self.not_kept += other.not_kept;
         self.changed += other.changed;
         self.verified_bytes += other.verified_bytes;

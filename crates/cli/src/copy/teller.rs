@@ -1,0 +1,42 @@
+//! Tells how a copy goes: the line of a display, and an event a second. It decides nothing.
+
+use std::time::Duration;
+
+use atta_ops::copy::Progress;
+
+use super::summary::{event, line};
+use crate::arguments::TellArguments;
+use crate::display::Display;
+use crate::events::Events;
+
+/// Between two events.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// See the head of this file.
+pub(super) struct Teller {
+    display: Display,
+    pub(super) events: Events,
+    next: Duration,
+}
+
+impl Teller {
+    /// `prints`: as [`Display::new`] has it.
+    pub(super) fn new(tell: &TellArguments, prints: bool, events: Events) -> Self {
+        Self { display: Display::new(tell, prints), events, next: PERIOD }
+    }
+
+    /// Called some 40 times a second.
+    pub(super) fn tick(&mut self, progress: &Progress) {
+        let elapsed = progress.walk.elapsed;
+        self.display.tick(elapsed, || line(progress));
+        if self.events.is_wanted() && elapsed >= self.next {
+            self.next = elapsed + PERIOD;
+            self.events.tell(&event(progress));
+        }
+    }
+
+    /// Takes the line off the terminal.
+    pub(super) fn clear(&mut self) {
+        self.display.clear();
+    }
+}
