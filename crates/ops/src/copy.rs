@@ -30,7 +30,7 @@ mod large;
 mod links;
 mod mirror;
 mod names;
-mod patience;
+pub(crate) mod patience;
 mod publish;
 mod roots;
 pub(crate) mod special;

@@ -8,6 +8,7 @@ use rustix::fs::SeekFrom;
 
 use super::trouble::{Trouble, on};
 use crate::copy::data::seek;
+use crate::copy::patience::patiently;
 use crate::copy::trouble::{Doing, Trouble as SideTrouble};
 use crate::walk::kernel::retry;
 
@@ -86,7 +87,7 @@ fn fill<'b>(
     let room = &mut block[..bytes];
     let mut done = 0;
     while done < bytes {
-        let read = retry(|| rustix::io::pread(from, &mut room[done..], offset + done as u64));
+        let read = patiently(|| retry(|| rustix::io::pread(from, &mut room[done..], offset + done as u64)));
         match read.map_err(|errno| SideTrouble::new(Doing::Read, errno))? {
             // It was longer a moment ago.
             0 => return Err(SideTrouble::Changed),
