@@ -12,8 +12,9 @@ use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
 use super::counterpart::{Counterpart, Tally};
-use super::handler::{Comparing, Task, VerifyWorker};
+use super::handler::{Comparing, VerifyWorker};
 use super::pair::At;
+use super::task::Task;
 use super::trouble::{Trouble, failed};
 use crate::walk::directory::Directory;
 use crate::walk::kernel;

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
 
-use super::handler::{Comparing, Task, VerifyWorker};
+use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Opened, Pair, Verdict};
+use super::task::Task;
 use super::trouble::{Trouble, failed};
 use crate::copy::large::{CHUNK_LEAST, chunk_of, push};
 use crate::walk::directory::Directory;
