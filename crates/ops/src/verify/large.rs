@@ -152,6 +152,10 @@ impl Comparing<'_> {
         {
             large.trouble().get_or_insert(trouble);
         }
+        if self.options.walk.stop.is_set() {
+            // Nobody knows what is in the rest, so nothing is to be said.
+            return;
+        }
         if large.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
@@ -170,7 +174,7 @@ impl Comparing<'_> {
         let mut came = start;
         let mut wanted = |at| {
             came = at;
-            at < large.first.load(Ordering::Relaxed)
+            at < large.first.load(Ordering::Relaxed) && !self.options.walk.stop.is_set()
         };
         let first = worker.blocks.compare(large.opened.two(), range.clone(), &mut wanted)?;
         if let Some(first) = first {
