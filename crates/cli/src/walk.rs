@@ -242,10 +242,6 @@ pub(crate) fn spill_directory() -> PathBuf {
     atta_runtime::Options::default().spill_directory
 }
 
-fn now() -> SystemTime {
-    SystemTime::now()
-}
-
 /// A wall-clock time as RFC 3339 in UTC.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -36,7 +36,7 @@ mod listed;
 mod mirror;
 mod names;
 mod owners;
-mod patience;
+pub(crate) mod patience;
 mod pattern;
 mod publish;
 mod rehearsal;

@@ -25,6 +25,7 @@
 //!
 //! What it does not do: it prints nothing, repairs nothing, and does not walk what one side alone has.
 
+mod compare;
 mod content;
 mod counterpart;
 mod extra;
@@ -33,6 +34,8 @@ mod handler;
 mod large;
 mod links;
 mod pair;
+mod task;
+mod told;
 mod totals;
 mod trouble;
 

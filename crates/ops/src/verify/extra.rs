@@ -12,8 +12,9 @@ use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
 use super::counterpart::{Counterpart, Tally};
-use super::handler::{Comparing, Task, VerifyWorker};
+use super::handler::{Comparing, VerifyWorker};
 use super::pair::At;
+use super::task::Task;
 use super::trouble::{Trouble, failed};
 use crate::walk::directory::Directory;
 use crate::walk::kernel;
@@ -59,6 +60,9 @@ impl Comparing<'_> {
     /// Reads the names of a directory's target and deals them out.
     pub(crate) fn look_up_names(&self, worker: &mut VerifyWorker, here: Here<'_>, tasks: &mut Tasks) {
         let Some(counterpart) = Counterpart::of(here.directory) else { return };
+        if counterpart.is_lost() {
+            return;
+        }
         let mut batch = Names::default();
         let read = self.each_name(worker, here.directory, &counterpart, &mut |name| {
             batch.push(name.name, name.kind, name.inode);

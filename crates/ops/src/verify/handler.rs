@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use atta_entry::{Change, Difference, Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
+use atta_entry::{Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
 use atta_runtime::Rate;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
@@ -25,8 +25,9 @@ use super::counterpart::Counterpart;
 use super::large::LargeFiles;
 use super::links::{self, Equal};
 use super::pair::{At, Both, Pair, Verdict};
+use super::task::Task;
 use super::totals::Totals;
-use super::trouble::{Trouble, failed};
+use super::trouble::failed;
 use super::{Options, Watch};
 use crate::chunks::LargeTask;
 use crate::copy::file::Source;
@@ -77,34 +78,6 @@ pub(crate) struct VerifyWorker {
     pub(crate) totals: Totals,
 }
 
-/// A task, which becomes bytes.
-pub(crate) enum Task<'a> {
-    /// Does something for a large file.
-    Large(LargeTask<'a>),
-    /// Reads the names of the target's directory.
-    Names,
-    /// Looks a batch of them up in the source.
-    LookUp(&'a [u8]),
-}
-
-impl<'a> Task<'a> {
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        match self {
-            Self::Large(task) => task.to_bytes(),
-            Self::Names => b"N".to_vec(),
-            Self::LookUp(names) => [b"L", *names].concat(),
-        }
-    }
-
-    fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
-        Some(match bytes.split_first()? {
-            (b'N', _) => Self::Names,
-            (b'L', names) => Self::LookUp(names),
-            _ => Self::Large(LargeTask::parse(bytes)?),
-        })
-    }
-}
-
 impl VerifyWorker {
     fn new(held: usize) -> Self {
         Self {
@@ -129,56 +102,6 @@ impl Comparing<'_> {
     pub(crate) fn count_bytes(&self, worker: &mut VerifyWorker, bytes: u64) {
         worker.totals.bytes += bytes;
         self.live.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Tells of a difference.
-    pub(crate) fn tell(&self, worker: &mut VerifyWorker, at: At<'_>, kind: Kind, change: Change) {
-        self.tell_path(&mut worker.totals, &at.below(), kind, change);
-    }
-
-    pub(crate) fn tell_path(&self, totals: &mut Totals, path: &[u8], kind: Kind, change: Change) {
-        totals.count(&change);
-        self.live.differences.fetch_add(1, Ordering::Relaxed);
-        self.watch.difference(&Difference { path: path.into(), kind, change });
-    }
-
-    /// Tells of an entry that could not be compared.
-    pub(crate) fn fail(&self, worker: &mut VerifyWorker, at: At<'_>, trouble: Trouble) {
-        let (side, operation, errno) = match trouble {
-            Trouble::Failed(side, operation, errno) => (side, operation, errno),
-            Trouble::Changed => {
-                worker.totals.changed += 1;
-                (Side::Source, Operation::CompareUnchanged, Errno::AGAIN)
-            }
-        };
-        let (root, path) = at.told(side, &self.target);
-        let failure = Failure { operation, root: root.into(), path: path.into(), errno };
-        self.count_failure(worker, &failure);
-    }
-
-    fn count_failure(&self, worker: &mut VerifyWorker, failure: &Failure<'_>) {
-        *worker.totals.failures.entry(failure.errno).or_default() += 1;
-        self.watch.failure(failure);
-    }
-
-    /// Tells what came of a comparison.
-    pub(crate) fn conclude(
-        &self,
-        worker: &mut VerifyWorker,
-        at: At<'_>,
-        kind: Kind,
-        verdict: Result<Verdict, Trouble>,
-    ) {
-        match verdict {
-            Ok(Verdict::Missing) => self.tell(worker, at, kind, Change::Missing),
-            Ok(Verdict::Compared(found)) => {
-                worker.totals.compared += 1;
-                if !found.is_empty() {
-                    self.tell(worker, at, kind, Change::Different(found));
-                }
-            }
-            Err(trouble) => self.fail(worker, at, trouble),
-        }
     }
 
     /// The target's directory of a source's one, opened. None: it cannot be, which is told once.
@@ -388,9 +311,4 @@ impl Handler for Comparing<'_> {
         // A MiB is worth a file.
         self.live.bytes.load(Ordering::Relaxed) >> 20
     }
-}
-
-/// A device number of the C library as records have it.
-pub(crate) fn device(number: u64) -> u64 {
-    u64::from(rustix::fs::major(number)) << 32 | u64::from(rustix::fs::minor(number))
 }

@@ -127,7 +127,9 @@ impl Comparing<'_> {
         tasks: &mut Tasks,
     ) {
         let Some(large) = self.large.find(file) else { return };
-        if !large.chunks.run(|| self.compare_chunk(worker, &large, index)) {
+        let is_last = large.chunks.run(|| self.compare_chunk(worker, &large, index));
+        // Once it is stopped nobody knows what is in the rest, so nothing is to be said.
+        if !is_last || self.options.walk.stop.is_set() {
             return;
         }
         self.large.remove(file);
@@ -145,7 +147,7 @@ impl Comparing<'_> {
         let mut came = start;
         let mut wanted = |at| {
             came = at;
-            at < large.first.load(Ordering::Relaxed)
+            at < large.first.load(Ordering::Relaxed) && !self.options.walk.stop.is_set()
         };
         let first = worker.blocks.compare(large.opened.two(), range.clone(), &mut wanted)?;
         if let Some(first) = first {

@@ -1,0 +1,176 @@
+//! The comparison of two entries that both sides have: what they are, what they have, and the bytes of files. A difference counts
+//! only if both stood still meanwhile; else they are compared once more. It reports nothing.
+
+use std::ffi::CString;
+use std::os::fd::AsRawFd;
+
+use atta_entry::{Detail, Errno, Field, Kind, Operation, Side};
+use rustix::fs::CWD;
+
+use super::fields;
+use super::handler::{Comparing, VerifyWorker};
+use super::pair::{Both, Opened, Pair, Verdict};
+use super::trouble::{Trouble, failed, on};
+use crate::copy::attributes::{Extended, Holder, NotKept, is_copied};
+use crate::copy::file::Source;
+use crate::copy::special;
+use crate::walk::kernel;
+
+/// How often entries that change are compared.
+const TRIES: u32 = 2;
+
+impl Comparing<'_> {
+    /// Compares two entries that were looked at already.
+    pub(crate) fn compare(
+        &self,
+        worker: &mut VerifyWorker,
+        pair: Pair<'_>,
+        looked: Both,
+    ) -> Result<Verdict, Trouble> {
+        let mut both = looked;
+        for _ in 0..TRIES {
+            match self.compare_once(worker, pair, &both) {
+                Err(Trouble::Changed) => {}
+                other => return other,
+            }
+            let Some(again) = pair.look()? else { return Ok(Verdict::Missing) };
+            both = again;
+        }
+        Err(Trouble::Changed)
+    }
+
+    fn compare_once(
+        &self,
+        worker: &mut VerifyWorker,
+        pair: Pair<'_>,
+        both: &Both,
+    ) -> Result<Verdict, Trouble> {
+        let found = match both.kinds() {
+            (one, other) if one != other => vec![Detail::Type(one, other)],
+            (Kind::File, _) if self.options.fields.has(Field::Content) => {
+                return self.compare_files(worker, &pair.open()?).map(Verdict::Compared);
+            }
+            _ => self.attributes(worker, pair, both)?,
+        };
+        if found.is_empty() {
+            return Ok(Verdict::Compared(found));
+        }
+        match pair.look()? {
+            Some(after) if both.stood_still(&after) => Ok(Verdict::Compared(found)),
+            Some(_) => Err(Trouble::Changed),
+            None => Ok(Verdict::Missing),
+        }
+    }
+
+    /// Compares what two entries of one kind have beside their bytes.
+    fn attributes(
+        &self,
+        worker: &mut VerifyWorker,
+        pair: Pair<'_>,
+        both: &Both,
+    ) -> Result<Vec<Detail>, Trouble> {
+        let wanted = self.options.fields;
+        let mut found = fields::differing(wanted, self.options.window, &both.source, &both.target);
+        let Pair { source, target } = pair;
+        match both.source.kind() {
+            Kind::Symlink if wanted.has(Field::Target) => {
+                let read = |from: Source<'_>| kernel::read_link_at(from.directory, from.name);
+                let one = read(source).map_err(failed(Side::Source, Operation::ReadLink))?;
+                let other = read(target).map_err(failed(Side::Target, Operation::ReadLink))?;
+                if one != other {
+                    found.push(Detail::Target(one, other));
+                }
+            }
+            Kind::CharDevice | Kind::BlockDevice if wanted.has(Field::Device) => {
+                let one = special::device(source).map_err(|trouble| on(Side::Source, trouble))?;
+                let other = special::device(target).map_err(|trouble| on(Side::Target, trouble))?;
+                if one != other {
+                    found.push(Detail::Device(device(one), device(other)));
+                }
+            }
+            Kind::File | Kind::Directory if wanted.has(Field::Xattrs) => {
+                let paths = [path_of(source), path_of(target)];
+                let [one, other] = &paths;
+                found.extend(extended(worker, [Holder::Named(one), Holder::Named(other)])?);
+            }
+            _ => {}
+        }
+        Ok(found)
+    }
+
+    /// What differs beside the bytes of two open files.
+    pub(crate) fn attributes_of_open(
+        &self,
+        worker: &mut VerifyWorker,
+        opened: &Opened,
+    ) -> Result<Vec<Detail>, Trouble> {
+        let (wanted, Both { source, target }) = (self.options.fields, &opened.before);
+        let mut found = fields::differing(wanted, self.options.window, source, target);
+        if wanted.has(Field::Xattrs) {
+            found.extend(extended(worker, opened.holders())?);
+        }
+        Ok(found)
+    }
+
+    /// Compares two open files as a whole.
+    pub(crate) fn compare_files(
+        &self,
+        worker: &mut VerifyWorker,
+        opened: &Opened,
+    ) -> Result<Vec<Detail>, Trouble> {
+        let mut found = self.attributes_of_open(worker, opened)?;
+        if self.needs_bytes(opened, &found) {
+            let common = opened.before.common_bytes();
+            let first = worker.blocks.compare(opened.two(), 0..common, &mut |_| true)?;
+            opened.check()?;
+            self.count_bytes(worker, first.unwrap_or(common));
+            worker.totals.files += 1;
+            found.extend(opened.before.content(first));
+            if found.is_empty() {
+                self.equal.add(&opened.before);
+            }
+        } else {
+            opened.check()?;
+        }
+        Ok(found)
+    }
+
+    /// Whether the bytes of two files are to be read: not if sizes tell already that they differ, nor if they are known to be equal
+    /// by other names.
+    pub(crate) fn needs_bytes(&self, opened: &Opened, found: &[Detail]) -> bool {
+        let is_told = found.iter().any(|detail| detail.field() == Field::Size);
+        !is_told && !self.equal.has(&opened.before)
+    }
+}
+
+/// Compares extended attributes, of those that a copy takes along.
+fn extended(worker: &mut VerifyWorker, holders: [Holder<'_>; 2]) -> Result<Option<Detail>, Trouble> {
+    let operation = Operation::Custom("read extended attributes");
+    let mut read = |holder, side| {
+        let mut unread = NotKept::default();
+        let found = Extended::read_from(holder, &mut worker.room, is_copied, &mut unread);
+        let found = found.map_err(failed(side, operation))?;
+        // A value that may not be seen may be any.
+        if unread.extended > 0 { Err(failed(side, operation)(Errno::ACCES)) } else { Ok(found) }
+    };
+    let [one, other] = holders;
+    let (one, other) = (read(one, Side::Source)?, read(other, Side::Target)?);
+    let names = one.differing(&other);
+    Ok((!names.is_empty()).then_some(Detail::Xattrs(names)))
+}
+
+/// A path that leads to a name in a directory that is open, and through nothing else: the kernel follows the first part to just
+/// that directory.
+fn path_of(from: Source<'_>) -> CString {
+    let number = from.directory.as_raw_fd();
+    if number == CWD.as_raw_fd() {
+        return from.name.to_owned();
+    }
+    let path = [format!("/proc/self/fd/{number}/").as_bytes(), from.name.to_bytes()].concat();
+    CString::new(path).unwrap_or_default()
+}
+
+/// A device number of the C library as records have it.
+pub(crate) fn device(number: u64) -> u64 {
+    u64::from(rustix::fs::major(number)) << 32 | u64::from(rustix::fs::minor(number))
+}

@@ -1,0 +1,62 @@
+//! Tells what came of a comparison, and counts it. Whoever listens decides what becomes of it.
+
+use std::sync::atomic::Ordering;
+
+use atta_entry::{Change, Difference, Errno, Failure, Kind, Operation, Side};
+
+use super::handler::{Comparing, VerifyWorker};
+use super::pair::{At, Verdict};
+use super::totals::Totals;
+use super::trouble::Trouble;
+
+impl Comparing<'_> {
+    /// Tells of a difference.
+    pub(crate) fn tell(&self, worker: &mut VerifyWorker, at: At<'_>, kind: Kind, change: Change) {
+        self.tell_path(&mut worker.totals, &at.below(), kind, change);
+    }
+
+    pub(crate) fn tell_path(&self, totals: &mut Totals, path: &[u8], kind: Kind, change: Change) {
+        totals.count(&change);
+        self.live.differences.fetch_add(1, Ordering::Relaxed);
+        self.watch.difference(&Difference { path: path.into(), kind, change });
+    }
+
+    /// Tells of an entry that could not be compared.
+    pub(crate) fn fail(&self, worker: &mut VerifyWorker, at: At<'_>, trouble: Trouble) {
+        let (side, operation, errno) = match trouble {
+            Trouble::Failed(side, operation, errno) => (side, operation, errno),
+            Trouble::Changed => {
+                worker.totals.changed += 1;
+                (Side::Source, Operation::CompareUnchanged, Errno::AGAIN)
+            }
+        };
+        let (root, path) = at.told(side, &self.target);
+        let failure = Failure { operation, root: root.into(), path: path.into(), errno };
+        self.count_failure(worker, &failure);
+    }
+
+    pub(crate) fn count_failure(&self, worker: &mut VerifyWorker, failure: &Failure<'_>) {
+        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+        self.watch.failure(failure);
+    }
+
+    /// Tells what came of a comparison.
+    pub(crate) fn conclude(
+        &self,
+        worker: &mut VerifyWorker,
+        at: At<'_>,
+        kind: Kind,
+        verdict: Result<Verdict, Trouble>,
+    ) {
+        match verdict {
+            Ok(Verdict::Missing) => self.tell(worker, at, kind, Change::Missing),
+            Ok(Verdict::Compared(found)) => {
+                worker.totals.compared += 1;
+                if !found.is_empty() {
+                    self.tell(worker, at, kind, Change::Different(found));
+                }
+            }
+            Err(trouble) => self.fail(worker, at, trouble),
+        }
+    }
+}
