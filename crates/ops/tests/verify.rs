@@ -639,9 +639,16 @@ fn directories_of_many_names_and_tasks_that_wait_in_a_file_are_compared_all_the_
     }
     fs::write(tree.join("large"), bytes(LARGE, 3)).unwrap();
     trees::flat(&tree.join("flat"), 30_000).unwrap();
+    // All their names come in one go, and are dealt out.
+    let many: Vec<_> = (0..4).map(|number| format!("many-{number}")).collect();
+    many.iter().for_each(|name| assert_eq!(trees::flat(&tree.join(name), 3_000).unwrap(), 3_000));
     let target = scratch.join("target");
     copy(&tree, &target);
     let mut expected = Vec::new();
+    for name in &many {
+        quietly(&target.join(name).join("more"), |path| fs::write(path, "").unwrap());
+        expected.push(format!("extra {name}/more"));
+    }
     for number in [7, 99, 250] {
         quietly(&target.join(format!("{number}/below/it/c")), |path| fs::write(path, "").unwrap());
         expected.push(format!("extra {number}/below/it/c"));
@@ -661,7 +668,7 @@ fn directories_of_many_names_and_tasks_that_wait_in_a_file_are_compared_all_the_
         let (outcome, found) = verify(&tree, &target, &options);
         let found: Vec<_> = found.into_iter().map(|(text, _)| text).collect();
         assert_eq!(found, expected, "{count} threads, {memory_bytes} bytes");
-        assert_eq!(outcome.totals.compared, 30_000 + 300 * 5 + 3 - 6);
+        assert_eq!(outcome.totals.compared, 30_000 + 4 * 3_001 + 300 * 5 + 3 - 6);
     }
 }
 

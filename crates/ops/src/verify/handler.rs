@@ -312,3 +312,54 @@ impl Handler for Comparing<'_> {
         self.live.bytes.load(Ordering::Relaxed) >> 20
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::walk::kernel::Place;
+    use atta_entry::Difference;
+
+    struct Deaf;
+
+    impl Watch for Deaf {
+        fn difference(&self, _difference: &Difference<'_>) {}
+
+        fn failure(&self, _failure: &Failure<'_>) {}
+    }
+
+    #[test]
+    fn names_that_left_this_process_are_looked_up_and_once() {
+        let opened: Arc<OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
+        let place = Place { device: 1, inode: 1, mount: 1 };
+        let root = |path: &CStr| Directory::root(path.into(), 0, Arc::clone(&opened), place);
+        let options = Options::default();
+        let comparing = Comparing {
+            options: &options,
+            watch: &Deaf,
+            source: c"/from".into(),
+            target: c"/to".into(),
+            top: Some(root(c"/to")),
+            features: Features::default(),
+            held: 4,
+            key: Arc::default(),
+            large: LargeFiles::default(),
+            equal: Equal::new(0),
+            pending: Mutex::default(),
+            live: Live::default(),
+        };
+        let mut worker = VerifyWorker::new(4);
+        let pending = || comparing.pending.lock().unwrap().len();
+        let source = root(c"/from");
+        comparing.root(&source);
+        let here = Here { directory: &source, descriptor: &opened };
+        comparing.listed(&mut worker, here, Some(3));
+        comparing.packed(&source, false);
+        assert_eq!(pending(), 0, "a task that is none of its names");
+        comparing.packed(&source, true);
+        comparing.packed(&source, true);
+        comparing.looked(&mut worker, &source);
+        assert_eq!(pending(), 1);
+        comparing.listed(&mut worker, here, None);
+        assert_eq!(pending(), 2, "more names than come in one go");
+    }
+}
