@@ -82,15 +82,15 @@ impl Version {
         [self.size, second(self.mtime), second(self.ctime), below, mode, self.inode]
     }
 
-    fn of(&[size, mtime, ctime, below, mode, inode]: &[u64; 6]) -> Self {
-        Self {
+    fn of(&[size, mtime, ctime, below, mode, inode]: &[u64; 6]) -> Option<Self> {
+        Some(Self {
             size,
             mtime: (mtime.cast_signed(), (below >> 32) as u32),
             ctime: (ctime.cast_signed(), below as u32),
-            mode: (mode >> 1) as u32,
+            mode: u32::try_from(mode >> 1).ok()?,
             has_holes: mode & 1 == 1,
             inode,
-        }
+        })
     }
 }
 
@@ -166,7 +166,7 @@ impl Task {
                     first: *first,
                     count: *count,
                     bytes: *bytes,
-                    version: Version::of(version.first_chunk()?),
+                    version: Version::of(version.first_chunk()?)?,
                     name: CString::new(name).ok()?,
                     temporary: own_name(temporary)?,
                 }))
@@ -203,7 +203,7 @@ fn decode_came(bytes: &[u8]) -> Option<Came> {
     }
     match bytes {
         [] => Some(Ok(None)),
-        [u8::MAX, ..] => Some(Err(Trouble::Changed)),
+        [u8::MAX, 0, 0, 0, 0] => Some(Err(Trouble::Changed)),
         [doing, errno @ ..] => {
             let errno = i32::from_le_bytes(errno.try_into().ok()?);
             Some(Err(Trouble::new(Doing::of_number(*doing)?, Errno(errno))))
