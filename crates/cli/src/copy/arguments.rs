@@ -151,7 +151,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ReflinkWhen::Auto, help_heading = "How to copy")]
     pub(crate) reflink: ReflinkWhen,
 
-    /// How files are striped on Lustre: keep, as their sources are; default, as their directories say; COUNT[:SIZE]; or by
+    /// How files are striped on Lustre: keep, as their sources are; default, as their directories say; COUNT or COUNT:SIZE; or by
     /// size, as in '1M=1,1G=4:4M,all'. Not tested on Lustre yet
     #[arg(long, value_name = "keep|default|RULES", default_value = "default", value_parser = parse_stripes, help_heading = "How to copy")]
     pub(crate) stripe: Striping,
