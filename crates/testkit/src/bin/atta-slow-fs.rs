@@ -70,8 +70,6 @@ fn keep_buffers_apart() {
 /// A thread for each reason to end.
 fn watch(service: &mut Service) -> io::Result<Receiver<End>> {
     let (ends, first) = channel();
-    // Before the first line is read: it is what its owner waits for.
-    say(&mut io::stdout(), "ready\n");
     let session = service.take_session();
     spawn(&ends, move || {
         if let Some(session) = session {
@@ -80,6 +78,16 @@ fn watch(service: &mut Service) -> io::Result<Receiver<End>> {
         }
         End::Unmounted
     })?;
+    let (mut reading, writing) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, writing.try_clone()?)?;
+    }
+    spawn(&ends, move || {
+        let _read = reading.read(&mut [0]);
+        End::Asked
+    })?;
+    // A signal would find it prepared; and before the first line is read, since this is what its owner waits for.
+    say(&mut io::stdout(), "ready\n");
     let word = service.word();
     spawn(&ends, move || {
         let mut line = String::new();
@@ -87,14 +95,6 @@ fn watch(service: &mut Service) -> io::Result<Receiver<End>> {
             word.store(true, Ordering::Release);
             say(&mut io::stdout(), "armed\n");
         }
-        End::Asked
-    })?;
-    let (mut reading, writing) = UnixStream::pair()?;
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::low_level::pipe::register(signal, writing.try_clone()?)?;
-    }
-    spawn(&ends, move || {
-        let _read = reading.read(&mut [0]);
         End::Asked
     })?;
     Ok(first)
