@@ -35,6 +35,7 @@ pub(crate) mod kernel;
 mod link;
 pub(crate) mod look;
 pub(crate) mod names;
+pub(crate) mod parts;
 mod profile;
 mod read;
 mod roots;

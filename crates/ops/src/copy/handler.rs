@@ -464,19 +464,19 @@ impl Handler for Copying<'_> {
     fn listed(&self, worker: &mut CopyWorker, here: Here<'_>, parts: Option<usize>) {
         let Some(mirror) = Mirror::of(here.directory) else { return };
         match parts {
-            Some(parts) if mirror.is_new() => mirror.set_parts(parts),
+            Some(parts) if mirror.is_new() => mirror.parts.set(parts),
             _ => self.name_directory(worker, here.directory),
         }
     }
 
     fn split(&self, directory: &Arc<Directory>) {
         if let Some(mirror) = directory.attached::<Arc<Mirror>>() {
-            mirror.add_part();
+            mirror.parts.add();
         }
     }
 
     fn looked(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
-        if directory.attached::<Arc<Mirror>>().is_some_and(|mirror| mirror.end_part()) {
+        if directory.attached::<Arc<Mirror>>().is_some_and(|mirror| mirror.parts.end()) {
             self.name_directory(worker, directory);
         }
     }
@@ -484,7 +484,7 @@ impl Handler for Copying<'_> {
     fn packed(&self, directory: &Arc<Directory>, is_part: bool) {
         let Some(mirror) = directory.attached::<Arc<Mirror>>() else { return };
         mirror.set_left();
-        if is_part && mirror.end_part() {
+        if is_part && mirror.parts.end() {
             // Whoever gets it finds the directory by either name, and makes its files under temporary ones.
             self.shared.add_nameless(directory);
         }

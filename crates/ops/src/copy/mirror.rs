@@ -9,12 +9,13 @@
 //! directory gets its owner, attributes, mode and times.
 
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::attributes::Attributes;
 use super::names::Namer;
 use crate::walk::directory::Directory;
+use crate::walk::parts::Parts;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Mirror {
     /// Somebody has put another one in its place: nothing is to be done there.
     is_foreign: AtomicBool,
     /// Who puts files there, of those that were counted beforehand.
-    parts: AtomicUsize,
+    pub(crate) parts: Parts,
     /// Something to be done there has become bytes: this process does not know when the last of it is done.
     has_left: AtomicBool,
     /// Whether new files get an access list from it.
@@ -62,7 +63,7 @@ impl Mirror {
             target,
             is_new: AtomicBool::new(false),
             is_foreign: AtomicBool::new(false),
-            parts: AtomicUsize::new(0),
+            parts: Parts::default(),
             has_left: AtomicBool::new(false),
             inherits: OnceLock::new(),
             folds_case: OnceLock::new(),
@@ -111,26 +112,9 @@ impl Mirror {
         self.is_foreign.load(Ordering::Acquire)
     }
 
-    /// Says who will put files there: so many.
-    pub(crate) fn set_parts(&self, parts: usize) {
-        self.parts.store(parts, Ordering::Release);
-    }
-
-    /// One more, besides those that are there.
-    pub(crate) fn add_part(&self) {
-        let more = |parts: usize| (parts > 0).then_some(parts + 1);
-        let _ = self.parts.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-    }
-
-    /// One less. Whether it was the last one.
-    pub(crate) fn end_part(&self) -> bool {
-        let less = |parts: usize| parts.checked_sub(1);
-        self.parts.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
-    }
-
     /// Whether files get their own names there at once, by whoever is one of its parts.
     pub(crate) fn is_direct(&self) -> bool {
-        self.parts.load(Ordering::Acquire) > 0 && self.target.alias().is_some()
+        self.parts.are_left() && self.target.alias().is_some()
     }
 
     /// Notes that something to be done there has become bytes.
@@ -246,14 +230,14 @@ mod tests {
         let top = Mirror::new(root(c"/to"), &Shared::new(Namer::new(1)));
         let mirror = top.below(c"new");
         assert!(!mirror.is_direct() && !top.is_direct());
-        mirror.set_parts(2);
-        mirror.add_part();
+        mirror.parts.set(2);
+        mirror.parts.add();
         assert!(mirror.is_direct());
-        assert_eq!([(); 4].map(|()| mirror.end_part()), [false, false, true, false]);
+        assert_eq!([(); 4].map(|()| mirror.parts.end()), [false, false, true, false]);
         assert!(!mirror.is_direct());
-        mirror.add_part();
+        mirror.parts.add();
         assert!(!mirror.is_direct(), "nobody comes after the last one");
-        mirror.set_parts(1);
+        mirror.parts.set(1);
         mirror.target.end_alias();
         assert!(!mirror.is_direct());
     }

@@ -9,9 +9,10 @@
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::walk::directory::Directory;
+use crate::walk::parts::Parts;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct Counterpart {
     /// It cannot be opened, and that has been told.
     is_lost: AtomicBool,
     /// Batches of names that are still to be looked at, of those that were counted beforehand.
-    parts: AtomicUsize,
+    pub(crate) parts: Parts,
     /// Names that both sides have.
     names: AtomicU64,
     hashes: AtomicU64,
@@ -40,7 +41,7 @@ impl Counterpart {
         Arc::new(Self {
             target,
             is_lost: AtomicBool::new(false),
-            parts: AtomicUsize::new(0),
+            parts: Parts::default(),
             names: AtomicU64::new(0),
             hashes: AtomicU64::new(0),
             key: Arc::clone(key),
@@ -61,28 +62,6 @@ impl Counterpart {
 
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
-    }
-
-    /// Says that all names of the source are at hand, and in how many parts they will be looked at.
-    pub(crate) fn set_parts(&self, parts: usize) {
-        self.parts.store(parts, Ordering::Release);
-    }
-
-    /// One more, besides those that are there.
-    pub(crate) fn add_part(&self) {
-        let more = |parts: usize| (parts > 0).then_some(parts + 1);
-        let _ = self.parts.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-    }
-
-    /// One less. Whether it was the last one.
-    pub(crate) fn end_part(&self) -> bool {
-        let less = |parts: usize| parts.checked_sub(1);
-        self.parts.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
-    }
-
-    /// Notes that the last part will not be known. Whether anybody waited for it.
-    pub(crate) fn forget_parts(&self) -> bool {
-        self.parts.swap(0, Ordering::AcqRel) > 0
     }
 
     /// Counts a name that both sides have.
@@ -143,13 +122,13 @@ mod tests {
     #[test]
     fn the_last_part_is_known_unless_one_has_left() {
         let counterpart = Counterpart::new(root(c"/to"), &Arc::default());
-        counterpart.add_part();
-        assert!(!counterpart.end_part(), "nobody counted");
-        counterpart.set_parts(1);
-        counterpart.add_part();
-        assert_eq!([(); 3].map(|()| counterpart.end_part()), [false, true, false]);
-        counterpart.set_parts(2);
-        assert!(counterpart.forget_parts());
-        assert!(!counterpart.end_part() && !counterpart.forget_parts());
+        counterpart.parts.add();
+        assert!(!counterpart.parts.end(), "nobody counted");
+        counterpart.parts.set(1);
+        counterpart.parts.add();
+        assert_eq!([(); 3].map(|()| counterpart.parts.end()), [false, true, false]);
+        counterpart.parts.set(2);
+        assert!(counterpart.parts.forget());
+        assert!(!counterpart.parts.end() && !counterpart.parts.forget());
     }
 }

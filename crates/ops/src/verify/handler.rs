@@ -216,20 +216,20 @@ impl Handler for Comparing<'_> {
     fn listed(&self, _worker: &mut VerifyWorker, here: Here<'_>, parts: Option<usize>) {
         let Some(counterpart) = Counterpart::of(here.directory) else { return };
         match parts {
-            Some(parts) => counterpart.set_parts(parts),
+            Some(parts) => counterpart.parts.set(parts),
             None => self.look_up_later(here.directory),
         }
     }
 
     fn split(&self, directory: &Arc<Directory>) {
         if let Some(counterpart) = directory.attached::<Arc<Counterpart>>() {
-            counterpart.add_part();
+            counterpart.parts.add();
         }
     }
 
     fn looked(&self, worker: &mut VerifyWorker, directory: &Arc<Directory>) {
         let Some(counterpart) = Counterpart::of(directory) else { return };
-        if counterpart.end_part() && !counterpart.is_lost() {
+        if counterpart.parts.end() && !counterpart.is_lost() {
             self.count_names(worker, directory, &counterpart);
         }
     }
@@ -238,7 +238,7 @@ impl Handler for Comparing<'_> {
         // The names will be looked at by whoever gets them, and nobody will know when that is done.
         if is_part
             && let Some(counterpart) = directory.attached::<Arc<Counterpart>>()
-            && counterpart.forget_parts()
+            && counterpart.parts.forget()
         {
             self.look_up_later(directory);
         }
