@@ -26,6 +26,8 @@ pub(crate) enum Which {
     Memory,
 }
 
+/// A copy that is read back, in tables.
+pub(crate) const VERIFIED: &str = "atta copy, verified";
 /// Threads and ranks.
 const COUNTS: [usize; 4] = [1, 2, 4, 8];
 /// Two threads in the case of one large file, and beside ranks.
@@ -63,7 +65,9 @@ impl Which {
                  directory (EMPTY) is taken off."
             }
             Self::Digest => "FCP's figure 10: what a digest of each file and the signature of all cost.",
-            Self::Verify => "FCP's figure 11, with what is whole: what it costs to read the copy again.",
+            Self::Verify => {
+                "FCP's figure 11: what it costs to read the copy again; and to find and mend one that was corrupted."
+            }
             Self::OneLarge => "Threads over one file.",
             Self::Memory => "",
         }
@@ -150,11 +154,14 @@ fn verify(field: &Field) -> Vec<Entrant> {
     let compared = "cp -a \"$1\" \"$2\" && diff -r \"$1\" \"$2\"";
     let compare = ["-c", compared, "sh", "SOURCE", "TARGET"];
     let reads_both = "reads both trees again";
-    vec![
+    let mut all = vec![
         Entrant { is_base: true, ..field.atta(ATTA, &[], "") },
-        field.atta("atta copy, verified", &["--verify"], ""),
+        field.atta(VERIFIED, &["--verify"], ""),
+        field.read_again(),
         Entrant::new("cp -a, diff -r", "sh".as_ref(), &compare, reads_both),
-    ]
+    ];
+    all.extend(field.mended());
+    all
 }
 
 fn one_large(field: &Field, trial: &Trial<'_>) -> Vec<Entrant> {

@@ -22,6 +22,21 @@ pub(crate) const NO_DIGEST: &str = "atta copy, no digest";
 /// Arguments without digests.
 const WITHOUT: [&str; 2] = ["--digest", "none"];
 
+/// A copy that is only read again, in tables.
+pub(crate) const READ_PLAINLY: &str = "atta copy, then all read in parallel";
+/// Of SOURCE, TARGET, cores and atta.
+const READ_AGAIN: &str = r#"
+"$4" copy -q "$1" "$2" && sync -f "$2" && { { echo 1 >/proc/sys/vm/drop_caches; } 2>/dev/null; true; } &&
+find "$2" -type f -print0 | xargs -0 -P "$3" -n 32 cat >/dev/null"#;
+/// Of SOURCE, TARGET, SCRATCH, atta and atta-corrupt.
+const MENDED_BY_ATTA: &str = r#"
+"$4" copy -q "$1" "$2" && "$5" --files 4 "$2" >"$3/turned" &&
+{ "$4" verify --content --format ndjson "$1" "$2" >"$3/rows" 2>"$3/summary"; test $? = 1; } &&
+"$4" copy -q --from-list "$3/rows" "$1/." "$2" && "$4" verify -q --content "$1" "$2""#;
+/// The same with other programs.
+const MENDED_BY_RSYNC: &str = r#"
+cp -a "$1" "$2" && "$5" --files 4 "$2" >"$3/turned" && rsync -ac "$1/" "$2/" && diff -r "$1" "$2""#;
+
 /// Who may compete, by preference of the tables.
 const PEERS: [Peer; 6] = [CP, RSYNC, RCLONE, XCP, FPSYNC, DCP];
 
@@ -30,6 +45,8 @@ pub(crate) struct Field {
     /// The raw limit.
     pub(crate) limit: PathBuf,
     atta: PathBuf,
+    /// What turns bits in a copy, where that is wanted.
+    corrupt: Option<PathBuf>,
     peers: Vec<(Peer, PathBuf)>,
     /// For ranks.
     pub(crate) mpis: Vec<Mpi>,
@@ -52,7 +69,9 @@ impl Field {
         let atta = built(&options.atta, "atta-cli", "atta")?;
         let mpis = options.mpi.iter().enumerate().map(|(number, prefix)| Mpi::new(prefix, number, target));
         let mpis = mpis.collect::<Result<_, _>>()?;
-        let mut field = Self { limit, atta, peers: vec![], mpis, missing: vec![] };
+        let corrupt = options.wants(Which::Verify).then(|| programs::build("atta-testkit", target));
+        let corrupt = corrupt.transpose()?.map(|place| place.join("atta-corrupt"));
+        let mut field = Self { limit, atta, corrupt, peers: vec![], mpis, missing: vec![] };
         field.find_peers(options, &target.join("bench-tools"), tell);
         if field.mpis.is_empty() && options.wants(Which::Ranks) {
             field.missing.push("ranks: no MPI was named with --mpi".to_owned());
@@ -107,6 +126,27 @@ impl Field {
         words.push(self.atta.clone().into());
         let entrant = Entrant { name: name.into(), words, note, is_base: false };
         entrant.with(&["copy", "--quiet", "--progress", "never"]).with(more).with(&[source, "TARGET"])
+    }
+
+    /// A copy, and then all of it read again, by other programs: past the cache, as far as that may be emptied.
+    pub(crate) fn read_again(&self) -> Entrant {
+        let (atta, cores) = (self.atta.to_string_lossy(), cores().to_string());
+        let words = ["-c", READ_AGAIN, "sh", "SOURCE", "TARGET", &cores, &atta];
+        Entrant::new(READ_PLAINLY, "sh".as_ref(), &words, "reads, and compares nothing")
+    }
+
+    /// Copies whose targets are corrupted, found out, and mended: by our programs, and by `cp` and `rsync`.
+    pub(crate) fn mended(&self) -> Vec<Entrant> {
+        let Some(corrupt) = &self.corrupt else { return vec![] };
+        let (atta, corrupt) = (self.atta.to_string_lossy(), corrupt.to_string_lossy());
+        let entrant = |name: &str, script: &str, note| {
+            let words = ["-c", script, "sh", "SOURCE", "TARGET", "SCRATCH", &atta, &corrupt];
+            Entrant::new(name, "sh".as_ref(), &words, note)
+        };
+        vec![
+            entrant("atta copy, corrupted, verify, copy again", MENDED_BY_ATTA, "bits of four files turned"),
+            entrant("cp -a, corrupted, rsync -ac", MENDED_BY_RSYNC, "the same four files"),
+        ]
     }
 
     /// Our program with a digest and without, and on a disk with each way to make durable.
@@ -190,10 +230,12 @@ mod tests {
         let field = Field {
             limit: "/b/copy-limit".into(),
             atta: "/b/atta".into(),
+            corrupt: Some("/b/atta-corrupt".into()),
             peers: vec![],
             mpis: vec![],
             missing: vec![],
         };
+        assert_eq!(field.mended().len(), 2);
         let limit = field.limit(LIMIT, 2, 0);
         assert_eq!((limit.shown().as_str(), limit.is_base), ("copy-limit -t 2 -l LIST SOURCE TARGET", true));
         assert_eq!(field.limit(LIMIT, 2, 4096).shown(), "copy-limit -t 2 -k 4096 -l LIST SOURCE TARGET");

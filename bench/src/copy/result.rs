@@ -1,7 +1,7 @@
 //! From the outcomes of one contest to its table, and to the goals that it decides.
 
-use super::case::{TWO_THREADS, Which};
-use super::field::{ATTA, LIMIT, NO_DIGEST};
+use super::case::{TWO_THREADS, VERIFIED, Which};
+use super::field::{ATTA, LIMIT, NO_DIGEST, READ_PLAINLY};
 use super::place::Place;
 use super::set::Name;
 use crate::contest::Outcome;
@@ -57,7 +57,7 @@ const fn rule(
     Rule { case, set, place, who, base, bound }
 }
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 12] = [
     rule(Which::Peers, Name::Small, Where::Memory, |who| who == NO_DIGEST, LIMIT, Bound::AtMost(1.15)),
     rule(Which::Peers, Name::Large, Where::Memory, |who| who == NO_DIGEST, LIMIT, Bound::AtMost(1.10)),
     rule(Which::Peers, Name::Small, Where::Ext4, |who| who == NO_DIGEST, LIMIT, Bound::AtMost(1.10)),
@@ -79,6 +79,10 @@ const RULES: [Rule; 8] = [
     ),
     rule(Which::Digest, Name::Small, Where::Disk, |who| who == ATTA, NO_DIGEST, Bound::AtMost(1.08)),
     rule(Which::Digest, Name::Large, Where::Disk, |who| who == ATTA, NO_DIGEST, Bound::AtMost(1.08)),
+    rule(Which::Verify, Name::Small, Where::Memory, |who| who == VERIFIED, READ_PLAINLY, Bound::AtMost(1.0)),
+    rule(Which::Verify, Name::Large, Where::Memory, |who| who == VERIFIED, READ_PLAINLY, Bound::AtMost(1.0)),
+    rule(Which::Verify, Name::Small, Where::Disk, |who| who == VERIFIED, READ_PLAINLY, Bound::AtMost(1.0)),
+    rule(Which::Verify, Name::Large, Where::Disk, |who| who == VERIFIED, READ_PLAINLY, Bound::AtMost(1.0)),
     rule(
         Which::Ranks,
         Name::Small,

@@ -49,6 +49,10 @@ fn shown(word: &str) -> String {
     if ["SOURCE/", "TARGET/"].contains(&word) {
         return word.to_owned();
     }
+    if word.contains("\"$1\"") {
+        // A script, which has no paths of its own.
+        return format!("'{}'", word.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
     let (name, path) = word.split_once("=/").map_or(("", word), |(_, path)| {
         let name = &word[..word.len() - path.len() - 1];
         (name, path)
@@ -158,5 +162,7 @@ mod tests {
         entrant.words.push("".into());
         entrant.words.push("cp \"$1\"".into());
         assert_eq!(entrant.shown(), "PLUGIN=x.so tool -t SCRATCH SOURCE/ '' 'cp \"$1\"'");
+        let script = Entrant::new("x", Path::new("/bin/sh"), &["-c", "\na \"$1/b\" |\n \"$1\""], "");
+        assert_eq!(script.shown(), "sh -c 'a \"$1/b\" | \"$1\"'");
     }
 }

@@ -21,6 +21,7 @@
 //!
 //! What it does not do: it prints nothing, and does not go on where another run was ended.
 
+mod again;
 pub(crate) mod attributes;
 mod clone;
 pub(crate) mod data;
@@ -42,12 +43,14 @@ mod publish;
 mod rehearsal;
 mod report;
 mod reread;
+mod room;
 mod roots;
 pub(crate) mod special;
 mod spelling;
 mod stripe;
 mod totals;
 pub(crate) mod trouble;
+mod within;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -156,8 +159,10 @@ pub struct Outcome {
     pub threads: Vec<walk::ThreadReport>,
     /// From start to end.
     pub elapsed: Duration,
-    /// Whether it ended early because it was asked to.
+    /// Whether it ended early because it was asked to, or parked.
     pub stopped: bool,
+    /// Whether it ended early because there is no room in TARGET: nothing new was begun then.
+    pub parked: bool,
 }
 
 /// A rank's place in a copy.
@@ -253,9 +258,10 @@ impl<'a> Copy<'a> {
         let roots = target.roots(sources, &shared, features)?;
         let (top, path) = (target.top, target.path);
         let (is_volatile, is_served) = (is_one_of(&top, &[TMPFS, RAMFS]), is_one_of(&top, &[FUSE]));
+        let servers_copy = is_one_of(&top, within::SERVERS_COPY);
         let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
         let (links, large) = (links::Links::default(), large::LargeFiles::default());
-        let (batch, live) = (Batch::default(), Live::default());
+        let (batch, live) = (Batch::default(), Live::new(options.walk.threads.max(options.walk.cores)));
         let checks = Checks::default();
         let own_uid = own_uid(&top, &shared, seat);
         let held = handler::held_by_each(options.walk.threads.max(options.walk.cores));
@@ -269,10 +275,13 @@ impl<'a> Copy<'a> {
             large,
             batch,
             checks,
+            room: room::Room::default(),
+            began: file::clock_of_files(),
             top,
             target: path,
             is_volatile,
-            is_served,
+            servers_copy,
+            syncs_are_silent: is_served || syncfs_is_silent(),
             top_identity,
             features,
             own_uid,
@@ -372,9 +381,39 @@ const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const FUSE: i64 = 0x6573_5546;
 
+/// Whether the kernel's `syncfs` tells no errors of writing back: before Linux 5.8.
+fn syncfs_is_silent() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    is_before(&release, (5, 8))
+}
+
+/// Whether a release of the kernel, as it calls itself, is older than another one. One that says nothing is.
+fn is_before(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers = release.split(|digit: char| !digit.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < wanted,
+        _ => true,
+    }
+}
+
 /// Whether a file system is one of these.
 fn is_one_of(directory: impl rustix::fd::AsFd, magics: &[i64]) -> bool {
     #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
     let magic = |found: rustix::fs::StatFs| i64::from(found.f_type);
     rustix::fs::fstatfs(directory).is_ok_and(|found| magics.contains(&magic(found)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_the_kernel_are_told_apart() {
+        for old in ["5.7.19", "4.18.0-553.el8_10.x86_64", "3.10", "", "strange"] {
+            assert!(is_before(old, (5, 8)), "{old}");
+        }
+        for new in ["5.8.0", "5.14.0-427.el9", "6.18.44-fc", "10.0"] {
+            assert!(!is_before(new, (5, 8)), "{new}");
+        }
+    }
 }

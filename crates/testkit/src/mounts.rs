@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkdirat};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 
 use crate::scratch::Scratch;
 use crate::skip;
@@ -41,6 +41,15 @@ impl Mount {
     pub fn tmpfs_of_entries(path: &Path, entries: u64) -> io::Result<Self> {
         let options = CString::new(format!("size=64m,nr_inodes={entries},mode=0700"))?;
         Self::over("tmpfs", path, "tmpfs", &options)
+    }
+
+    /// Gives a tmpfs room for so many bytes.
+    ///
+    /// # Errors
+    /// What mounting said.
+    pub fn resize(&self, bytes: u64) -> io::Result<()> {
+        let options = CString::new(format!("size={bytes}"))?;
+        Ok(mount_remount(&self.path, MountFlags::NODEV | MountFlags::NOSUID, options.as_c_str())?)
     }
 
     /// Shows the directory `source` at `path` as well.

@@ -271,13 +271,14 @@ struct Part {
     threads: usize,
     /// The exit code of a signal, if one was caught.
     interrupted: u8,
+    parked: bool,
     /// What failed after the last task.
     late: Vec<u8>,
 }
 
 impl Part {
     fn new(outcome: Outcome, interrupted: Option<u8>, late: Vec<u8>) -> Self {
-        let Outcome { totals, report, signature, threads, elapsed, .. } = outcome;
+        let Outcome { totals, report, signature, threads, elapsed, parked, .. } = outcome;
         let NotKept { owners, set_id_bits, extended, hard_links: links } = totals.not_kept;
         let Totals { files, bytes, directories, symlinks, specials, hard_links, .. } = totals;
         let Totals { skipped, cloned, not_direct, not_striped, changed, verified_bytes, mended, .. } = totals;
@@ -303,6 +304,7 @@ impl Part {
             elapsed_ns: nanoseconds(elapsed),
             threads: threads.len(),
             interrupted: interrupted.unwrap_or(0),
+            parked,
             late,
             ..Self::default()
         };
@@ -364,6 +366,7 @@ impl Part {
         sum.elapsed_ns = sum.elapsed_ns.max(more.elapsed_ns);
         sum.threads += more.threads;
         sum.interrupted = sum.interrupted.max(more.interrupted);
+        sum.parked |= more.parked;
         sum.late.extend(more.late);
         sum.encode()
     }
@@ -399,6 +402,7 @@ impl Part {
             elapsed: Duration::from_nanos(self.elapsed_ns),
             threads: self.threads,
             ranks,
+            parked: self.parked,
         }
     }
 }

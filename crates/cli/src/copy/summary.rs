@@ -18,12 +18,13 @@ pub(super) struct Whole {
     pub(super) elapsed: Duration,
     pub(super) threads: usize,
     pub(super) ranks: u32,
+    pub(super) parked: bool,
 }
 
 impl From<Outcome> for Whole {
     fn from(outcome: Outcome) -> Self {
-        let Outcome { totals, report, signature, threads, elapsed, .. } = outcome;
-        Self { totals, report, signature, elapsed, threads: threads.len(), ranks: 1 }
+        let Outcome { totals, report, signature, threads, elapsed, parked, .. } = outcome;
+        Self { totals, report, signature, elapsed, threads: threads.len(), ranks: 1, parked }
     }
 }
 
@@ -33,6 +34,11 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     let mut text = String::new();
     if was_interrupted {
         text.push_str("interrupted: this is not all\n");
+    }
+    if outcome.parked {
+        text.push_str(
+            "parked: TARGET has no room, this is not all; make room and run it again with --update\n",
+        );
     }
     let kinds = [
         (totals.files, "file", "files"),
@@ -52,9 +58,12 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
     }
-    if totals.verified_bytes > 0 || totals.mended > 0 {
-        let (right, mended) = (binary(totals.verified_bytes), counted(totals.mended, "part", "parts"));
-        let _ = writeln!(text, "{right} read back and found right, {mended} written once more");
+    if totals.verified_bytes > 0 {
+        let _ = writeln!(text, "{} read back and found right", binary(totals.verified_bytes));
+    }
+    if totals.mended > 0 {
+        let _ =
+            writeln!(text, "{} written once more", counted(totals.mended, "file or part", "files or parts"));
     }
     if totals.skipped > 0 {
         let left = counted(totals.skipped, "entry", "entries");
@@ -120,6 +129,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
     json!({
         "schema_version": 1,
         "interrupted": was_interrupted,
+        "parked": outcome.parked,
         "dry_run": arguments.dry_run,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
         "files": totals.files,

@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::SeekFrom;
 
 use super::Options;
-use super::patience::patiently;
+use super::patience::{patiently, read_patiently};
 use super::trouble::{Doing, Trouble};
 use crate::digest::Piece;
 use crate::walk::kernel::retry;
@@ -27,6 +27,8 @@ pub(crate) struct Mover {
     pace: Option<(Arc<Rate>, Stop)>,
     /// Some files may go past the cache.
     may_be_direct: bool,
+    /// The file system is asked to move bytes that nobody looks at.
+    moves_within: bool,
     /// Files that should have, and turned out not to be able to.
     pub(crate) not_direct: u64,
 }
@@ -41,15 +43,28 @@ pub(crate) struct Way<'a> {
 
 impl Default for Mover {
     fn default() -> Self {
-        Self { buffer: Buffer::zeroed(BLOCK), pace: None, may_be_direct: false, not_direct: 0 }
+        Self {
+            buffer: Buffer::zeroed(BLOCK),
+            pace: None,
+            may_be_direct: false,
+            moves_within: false,
+            not_direct: 0,
+        }
     }
 }
 
 impl Mover {
     /// Moves bytes as the options say.
-    pub(crate) fn new(options: &Options<'_>) -> Self {
+    pub(crate) fn new(options: &Options<'_>, servers_copy: bool) -> Self {
         let pace = options.bandwidth.as_ref().map(|rate| (Arc::clone(rate), options.walk.stop.clone()));
-        Self { pace, may_be_direct: options.direct, ..Self::default() }
+        let (may_be_direct, moves_within) = (options.direct, servers_copy);
+        Self { pace, may_be_direct, moves_within, ..Self::default() }
+    }
+
+    /// As one does where the servers copy.
+    #[cfg(test)]
+    pub(crate) fn within() -> Self {
+        Self { moves_within: true, ..Self::default() }
     }
 
     /// Waits until so many more bytes may be moved.
@@ -147,7 +162,10 @@ impl Mover {
         range: Range<u64>,
         way: &mut Way<'_>,
     ) -> Result<u64, Trouble> {
-        let mut at = range.start;
+        let mut at = match (to, &way.hasher) {
+            (Some(to), None) if self.moves_within => self.move_within(from, to, &range),
+            _ => range.start,
+        };
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
             self.wait_for(wanted);
@@ -182,7 +200,7 @@ impl Mover {
     ) -> Result<usize, Trouble> {
         self.show(part);
         let at = At::Offset(offset);
-        let read = patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
+        let read = read_patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
         read.map_err(|errno| Trouble::new(Doing::Read, errno))
     }
 

@@ -127,6 +127,7 @@ impl<'a> Ending<'a> {
         }
         copying.finish(worker);
         let Self { copying, walked, worker, began } = self;
+        let parked = copying.room.is_gone();
         let (mut totals, mut signature, mut report) = (worker.totals, worker.signature, worker.report);
         for worker in &walked.workers {
             totals += &worker.totals;
@@ -137,7 +138,8 @@ impl<'a> Ending<'a> {
         let is_whole = totals.failed() == 0 && totals.skipped == 0 && !walked.stopped && !copying.is_listed;
         let signature = (copying.options.digest && is_whole).then_some(signature);
         let elapsed = began.elapsed();
-        Outcome { totals, report, signature, threads: walked.threads, elapsed, stopped: walked.stopped }
+        let (threads, stopped) = (walked.threads, walked.stopped);
+        Outcome { totals, report, signature, threads, elapsed, stopped, parked }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use atta_entry::{Errno, Kind, Metadata};
+use atta_entry::{Errno, Kind, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
@@ -53,6 +53,8 @@ pub(crate) struct Made {
     pub(crate) is_link: bool,
     /// The mode of the file that was written into.
     pub(crate) in_place: Option<u32>,
+    /// How many syncs had failed when it was begun; of a link of what was made before, none.
+    pub(crate) since: u64,
 }
 
 impl Made {
@@ -63,6 +65,8 @@ impl Made {
 
 /// Longer than the clock of file times stands still.
 const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
+/// How often a source is looked at that is being written all the time.
+const LOOKS: u32 = 10;
 /// How often a source is read that changes, or whose copy may be lost.
 pub(crate) const TRIES: u32 = 2;
 
@@ -106,12 +110,13 @@ impl Copying<'_> {
         metadata: &Metadata,
         to: &Place<'_>,
     ) -> Result<Made, Trouble> {
+        let since = self.batch.failures();
         let (file, mut made) = match self.in_place(to, metadata)? {
-            Some((file, was)) => (file, Made { in_place: Some(was), ..Made::default() }),
+            Some((file, was)) => (file, Made { in_place: Some(was), since, ..Made::default() }),
             None => {
                 let layout = self.layout_of(source, metadata);
                 let (file, temporary) = self.create(worker, to, layout.as_deref())?;
-                (file, Made { temporary, ..Made::default() })
+                (file, Made { temporary, since, ..Made::default() })
             }
         };
         let filled = self.fill(worker, source, metadata, &file, &mut made, to);
@@ -183,7 +188,8 @@ impl Copying<'_> {
         if let Some(was) = made.in_place {
             self.settle(worker, file, was, &extended)?;
         }
-        if self.syncs_each() {
+        // What has its name already cannot wait for a sync of many: nobody would tell if that failed.
+        if self.syncs_each() || made.in_place.is_some() && self.waits() {
             retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
         Ok(())
@@ -264,19 +270,27 @@ pub(crate) fn look(source: &OwnedFd) -> Result<Metadata, Trouble> {
 
 /// Looks at a file that nobody has changed within the last ticks of the clock: a change right after that would get the same time.
 pub(crate) fn settled(source: &OwnedFd) -> Result<Metadata, Trouble> {
-    let found = look(source)?;
-    if is_fresh(&found) {
+    for _ in 0..LOOKS {
+        let found = look(source)?;
+        if !is_fresh(&found) {
+            return Ok(found);
+        }
         std::thread::sleep(TICKS);
-        return look(source);
     }
-    Ok(found)
+    Err(Trouble::Changed)
 }
 
 /// Whether somebody has changed a file within the last ticks of the clock.
 pub(crate) fn is_fresh(found: &Metadata) -> bool {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    let age = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec) - found.ctime.as_nanoseconds();
+    let age = clock_of_files().as_nanoseconds() - found.ctime.as_nanoseconds();
     (0..TICKS.as_nanos().cast_signed()).contains(&age)
+}
+
+/// What a local file system would give a file as its time now.
+pub(crate) fn clock_of_files() -> Timestamp {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    // Below 10^9.
+    Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or_default() }
 }
 
 /// Whether nothing has happened to a file.

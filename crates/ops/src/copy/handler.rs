@@ -11,8 +11,9 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation};
+use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation, Timestamp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode};
 
@@ -26,6 +27,7 @@ use super::mirror::{Complete, Mirror, Shared};
 use super::publish::{Batch, Ready};
 use super::report::Report;
 use super::reread::{Check, Checks, Expected};
+use super::room::Room;
 use super::roots::Roots;
 use super::spelling::refuse_taken;
 use super::stripe::Layouts;
@@ -59,14 +61,19 @@ pub(crate) struct Copying<'a> {
     pub(crate) large: LargeFiles,
     pub(crate) batch: Batch,
     pub(crate) checks: Checks,
+    pub(crate) room: Room,
+    /// When it began, by the clock of files.
+    pub(crate) began: Timestamp,
     /// TARGET, or where it is made.
     pub(crate) top: Arc<OwnedFd>,
     /// Its path, for messages.
     pub(crate) target: Vec<u8>,
     /// The target keeps nothing when the machine goes down.
     pub(crate) is_volatile: bool,
-    /// The target is a file system in user space.
-    pub(crate) is_served: bool,
+    /// The target's servers can move bytes by themselves.
+    pub(crate) servers_copy: bool,
+    /// A sync of everything tells no errors there, or does not reach the server.
+    pub(crate) syncs_are_silent: bool,
     /// Device and inode of TARGET, which is not to be copied into itself.
     pub(crate) top_identity: (u64, u64),
     pub(crate) features: Features,
@@ -82,11 +89,32 @@ pub(crate) struct Copying<'a> {
     pub(crate) is_listed: bool,
 }
 
-/// What is counted while it runs, for who watches.
-#[derive(Debug, Default)]
+/// What is counted while it runs, for who watches, and to learn how fast it goes.
+#[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) files: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    began: Instant,
+    threads: u64,
+}
+
+/// Of less nothing is learnt.
+const LEARNT_FROM: u64 = 64 << 20;
+
+impl Live {
+    /// For a copy that begins now on so many threads.
+    pub(crate) fn new(threads: usize) -> Self {
+        let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { files, bytes, began: Instant::now(), threads: threads.max(1) as u64 }
+    }
+
+    /// Bytes a second that one thread has copied so far, about; none: not enough was copied.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let nanoseconds = self.began.elapsed().as_nanos().max(1);
+        let rate = u128::from(bytes) * 1_000_000_000 / nanoseconds / u128::from(self.threads);
+        (bytes >= LEARNT_FROM).then(|| u64::try_from(rate).unwrap_or(u64::MAX))
+    }
 }
 
 /// What one thread of a copy keeps.
@@ -154,7 +182,7 @@ impl Copying<'_> {
     /// Whether each file is synced by itself: where that was asked for, and where a sync of all does not reach the server.
     pub(crate) fn syncs_each(&self) -> bool {
         let is_wanted = self.options.fsync == Fsync::File;
-        !self.is_volatile && (is_wanted || self.is_served && self.options.fsync == Fsync::Batch)
+        !self.is_volatile && (is_wanted || self.syncs_are_silent && self.options.fsync == Fsync::Batch)
     }
 
     pub(crate) fn fail(&self, worker: &mut CopyWorker, at: &Where, trouble: Trouble) {
@@ -162,6 +190,9 @@ impl Copying<'_> {
         let (root, path) = at.told();
         if trouble == Trouble::Changed {
             worker.totals.changed += 1;
+        }
+        if trouble.is_for_want_of_room() && self.room.miss() {
+            self.options.walk.stop.set();
         }
         self.tell(worker, operation, &root, &path, errno);
     }
@@ -244,6 +275,7 @@ impl Copying<'_> {
         made: Made,
     ) {
         if kind == Kind::File && !made.is_link {
+            self.room.find();
             worker.totals.files += 1;
             worker.totals.bytes += made.bytes;
             worker.report.note(made.bytes, made.elapsed, || at.told().1);
@@ -256,7 +288,8 @@ impl Copying<'_> {
             Some(temporary) => {
                 let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
                 let names = Some((temporary, to.name.to_owned()));
-                self.publish(worker, Ready { origin, mirror, names, bytes: made.bytes }, checks);
+                let ready = Ready { origin, mirror, names, bytes: made.bytes, since: made.since };
+                self.publish(worker, ready, checks);
             }
         }
     }
@@ -335,7 +368,7 @@ impl Copying<'_> {
                 mirror.set_foreign();
                 return Err(failed(Errno::STALE));
             }
-            mirror.set_new();
+            mirror.set_new(self.batch.failures());
         }
         let is_old = !mirror.is_new();
         let metadata = kernel::stat_descriptor(here.descriptor);
@@ -354,7 +387,7 @@ impl Copying<'_> {
         let Some(mirror) = Mirror::of(directory) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
             let origin = Where::Itself(Arc::clone(directory));
-            self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 }, Vec::new());
+            self.publish(worker, Ready::directory(origin, mirror), Vec::new());
         }
     }
 
@@ -430,7 +463,7 @@ impl Handler for Copying<'_> {
 
     fn worker(&self, index: usize) -> CopyWorker {
         let mut worker = CopyWorker::new(self.seat.of_worker(index), self.held);
-        worker.mover = Mover::new(self.options);
+        worker.mover = Mover::new(self.options, self.servers_copy);
         worker
     }
 
@@ -458,7 +491,7 @@ impl Handler for Copying<'_> {
             mirror.will_have(Attributes { metadata, extended: Extended::default(), is_old });
         }
         let origin = Where::In(Arc::clone(parent.directory), name.to_owned());
-        self.publish(worker, Ready { origin, mirror, names: None, bytes: 0 }, Vec::new());
+        self.publish(worker, Ready::directory(origin, mirror), Vec::new());
     }
 
     fn listed(&self, worker: &mut CopyWorker, here: Here<'_>, parts: Option<usize>) {

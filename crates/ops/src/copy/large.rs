@@ -53,6 +53,8 @@ pub(crate) struct Large {
     version: Version,
     chunks: Chunks,
     began: std::time::Instant,
+    /// How many syncs had failed when it was begun.
+    since: u64,
     /// Whether it changed, or its copy may have been lost, when it was copied the first time.
     is_again: bool,
 }
@@ -73,7 +75,7 @@ impl Copying<'_> {
     }
 
     fn cut(&self) -> Cut {
-        Cut::new(self.options.chunk, &self.options.walk, self.seat.ranks)
+        Cut::new(self.options.chunk, &self.options.walk, self.seat.ranks).at_rate(self.live.rate())
     }
 
     /// Leaves a large file to whoever has nothing else to do.
@@ -137,6 +139,7 @@ impl Copying<'_> {
             return self.plan_none(worker, at, from, &to, before.size);
         }
         let layout = self.layout_of(&source, &before);
+        let since = self.batch.failures();
         let (file, temporary) = self.create_temporary(worker, &to, layout.as_deref())?;
         let begun = self.begin(worker, &source, &file, &before);
         let Begun { inode, is_cloned } =
@@ -156,8 +159,20 @@ impl Copying<'_> {
         };
         let (at, mirror) = (at.clone(), Arc::clone(&mirror));
         let (name, began) = (own.clone(), std::time::Instant::now());
-        let large =
-            Large { at, mirror, name, temporary, source, file, before, version, chunks, began, is_again };
+        let large = Large {
+            at,
+            mirror,
+            name,
+            temporary,
+            source,
+            file,
+            before,
+            version,
+            chunks,
+            began,
+            since,
+            is_again,
+        };
         all.file = self.large.insert(large);
         if is_cloned {
             self.live.bytes.fetch_add(before.size, Ordering::Relaxed);
@@ -329,6 +344,7 @@ impl Copying<'_> {
             remove(&to, &Made::temporary(large.temporary.clone()));
             return Err(trouble);
         }
+        self.room.find();
         worker.totals.files += 1;
         worker.totals.bytes += large.before.size;
         worker.report.note(large.before.size, large.began.elapsed(), || large.at.told().1);
@@ -348,7 +364,8 @@ impl Copying<'_> {
         let names = Some((large.temporary.clone(), large.name.clone()));
         let (origin, mirror) = (large.at.clone(), Arc::clone(&large.mirror));
         let checks = self.checks_of(large);
-        self.publish(worker, Ready { origin, mirror, names, bytes: large.before.size }, checks);
+        let ready = Ready { origin, mirror, names, bytes: large.before.size, since: large.since };
+        self.publish(worker, ready, checks);
         Ok(())
     }
 

@@ -22,8 +22,8 @@ use crate::walk::parts::Parts;
 pub(crate) struct Mirror {
     /// The directory on the target's side, opened as it is needed.
     pub(crate) target: Arc<Directory>,
-    /// It was made by this job.
-    is_new: AtomicBool,
+    /// It was made by this job: how many syncs had failed before.
+    since: OnceLock<u64>,
     /// Somebody has put another one in its place: nothing is to be done there.
     is_foreign: AtomicBool,
     /// Who puts files there, of those that were counted beforehand.
@@ -61,7 +61,7 @@ impl Mirror {
     pub(crate) fn new(target: Arc<Directory>, shared: &Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
             target,
-            is_new: AtomicBool::new(false),
+            since: OnceLock::new(),
             is_foreign: AtomicBool::new(false),
             parts: Parts::default(),
             has_left: AtomicBool::new(false),
@@ -94,13 +94,18 @@ impl Mirror {
         let _ = self.attributes.set(attributes);
     }
 
-    /// Says that this job made it, so that nothing is there but what the job put there.
-    pub(crate) fn set_new(&self) {
-        self.is_new.store(true, Ordering::Relaxed);
+    /// Says that this job made it, so that nothing is there but what the job put there, when so many syncs had failed.
+    pub(crate) fn set_new(&self, failures: u64) {
+        let _ = self.since.set(failures);
     }
 
     pub(crate) fn is_new(&self) -> bool {
-        self.is_new.load(Ordering::Relaxed)
+        self.since.get().is_some()
+    }
+
+    /// How many syncs had failed when it was made.
+    pub(crate) fn since(&self) -> u64 {
+        self.since.get().copied().unwrap_or_default()
     }
 
     /// Says that it is not the directory that this job made.

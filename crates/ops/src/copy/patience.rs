@@ -31,6 +31,20 @@ pub(crate) fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result
     }
 }
 
+/// How often a disk is asked again for what it could not read.
+const UNREADABLE_MOST: u32 = 2;
+
+/// Makes a call that reads until it says something that lasts.
+pub(crate) fn read_patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut unreadable = 0;
+    loop {
+        match patiently(&mut call) {
+            Err(Errno::IO) if unreadable < UNREADABLE_MOST => unreadable += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Closes a copy. A server may tell only now that there was no room for it, or that it could not be written.
 pub(crate) fn close(file: OwnedFd) -> Result<(), Trouble> {
     match perform(&mut Op::Close { fd: file.into_raw_fd() }) {
@@ -61,6 +75,12 @@ mod tests {
             };
             assert_eq!((patiently(call), calls), (Err(errno), most));
         }
+        let mut calls = 0;
+        let call = || -> Result<(), Errno> {
+            calls += 1;
+            Err(Errno::IO)
+        };
+        assert_eq!((read_patiently(call), calls), (Err(Errno::IO), 3));
         let mut left = vec![Ok(7), Err(Errno::AGAIN), Err(Errno::STALE), Err(Errno::AGAIN)];
         assert_eq!(patiently(|| left.pop().unwrap()), Ok(7));
     }

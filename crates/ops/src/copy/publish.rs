@@ -4,6 +4,7 @@
 //! has made all of it durable. A file system in memory has no stable storage and is not asked.
 
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use atta_entry::Errno;
@@ -31,9 +32,17 @@ pub(crate) struct Ready {
     /// None: the directory itself is to have its name.
     pub(crate) names: Option<(CString, CString)>,
     pub(crate) bytes: u64,
+    /// How many syncs had failed when the first byte of it was written.
+    pub(crate) since: u64,
 }
 
 impl Ready {
+    /// A directory that has all its files.
+    pub(crate) fn directory(origin: Where, mirror: Arc<Mirror>) -> Self {
+        let since = mirror.since();
+        Self { origin, mirror, names: None, bytes: 0, since }
+    }
+
     /// Whether it is what would be read back.
     fn is_of(&self, check: &Check) -> bool {
         let is_name = self.names.as_ref().is_none_or(|(_, name)| *name == check.name);
@@ -42,17 +51,13 @@ impl Ready {
 }
 
 /// What waits until it is durable.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Batch {
     waiting: Mutex<Waiting>,
-    /// What came of the last sync; held while there is one.
-    synced: Mutex<Result<(), Errno>>,
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self { waiting: Mutex::default(), synced: Mutex::new(Ok(())) }
-    }
+    /// Held by who syncs.
+    turn: Mutex<()>,
+    /// Syncs that failed. An error is told once, to whoever asks first, so what was begun before is in doubt for good.
+    failures: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +78,11 @@ impl Batch {
         let items = waiting.ready.len().max(waiting.checks.len());
         let is_full = waiting.bytes >= BATCH_BYTES || items >= BATCH_ITEMS;
         is_full.then(|| std::mem::take(&mut *waiting))
+    }
+
+    /// How many syncs have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
     }
 
     fn take(&self) -> Waiting {
@@ -113,24 +123,29 @@ impl Copying<'_> {
     }
 
     fn publish_durable(&self, worker: &mut CopyWorker, all: Waiting) {
-        match self.sync() {
-            Ok(()) => {
-                let Waiting { ready, mut checks, .. } = all;
-                for ready in &ready {
+        let is_synced = self.sync().is_ok();
+        let Waiting { ready, mut checks, .. } = all;
+        for ready in &ready {
+            let is_sure = is_synced && ready.since == self.batch.failures();
+            let lost = if is_sure { Ok(Vec::new()) } else { self.write_again(worker, ready) };
+            match lost {
+                Ok(lost) if lost.is_empty() => {
                     if !self.publish_now(worker, ready) {
                         checks.retain(|check| !ready.is_of(check));
                     }
                 }
-                self.checks.add(checks);
-            }
-            Err(errno) => {
-                let trouble = Trouble::new(Doing::Sync, errno);
-                for ready in &all.ready {
+                Ok(lost) => {
+                    self.publish_now(worker, ready);
+                    checks.retain(|check| !(ready.is_of(check) && lost.contains(&check.name)));
+                }
+                Err(trouble) => {
                     self.take_back(worker, ready);
                     self.fail(worker, &ready.origin, trouble);
+                    checks.retain(|check| !ready.is_of(check));
                 }
             }
         }
+        self.checks.add(checks);
     }
 
     /// Removes a file that will not get its name. Directories are left, under names that nobody looks for.
@@ -146,7 +161,7 @@ impl Copying<'_> {
     pub(crate) fn name_root(&self, worker: &mut CopyWorker, mirror: Arc<Mirror>) {
         if mirror.target.alias().is_some() {
             let origin = Where::Root(Vec::new());
-            let _ = self.rename(worker, &Ready { origin, mirror, names: None, bytes: 0 });
+            let _ = self.rename(worker, &Ready::directory(origin, mirror));
         }
     }
 
@@ -215,13 +230,13 @@ impl Copying<'_> {
         retry(|| rustix::fs::renameat(directory, temporary, directory, name))
     }
 
-    /// Makes durable what has been written to the target. Once that has failed, nothing that was written is to be trusted: an
-    /// error is told once, to whoever asks first.
+    /// Makes durable what has been written to the target. Once that has failed, what was begun before is not to be trusted.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
-        let mut state = self.batch.synced.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.is_ok() {
-            *state = retry(|| rustix::fs::syncfs(&self.top));
+        let _turn = self.batch.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let synced = retry(|| rustix::fs::syncfs(&self.top));
+        if synced.is_err() {
+            self.batch.failures.fetch_add(1, Ordering::AcqRel);
         }
-        *state
+        synced
     }
 }

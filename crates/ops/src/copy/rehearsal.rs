@@ -82,7 +82,7 @@ pub(crate) fn run(
     totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
     let (threads, elapsed, stopped) = (walked.threads, began.elapsed(), walked.stopped);
     let report = Report::default();
-    Ok(Outcome { totals, report, signature: None, threads, elapsed, stopped })
+    Ok(Outcome { totals, report, signature: None, threads, elapsed, stopped, parked: false })
 }
 
 impl Rehearsal<'_> {
@@ -185,7 +185,7 @@ impl Handler for Rehearsal<'_> {
         let above = here.directory.parent().and_then(Mirror::of);
         let mut opened = || mirror.target.descriptor(&mut worker.held, self.options.walk.features);
         if above.is_some_and(|above| above.is_new()) || matches!(opened(), Err(Errno::NOENT)) {
-            mirror.set_new();
+            mirror.set_new(0);
         }
     }
 

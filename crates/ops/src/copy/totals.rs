@@ -35,7 +35,8 @@ pub struct Totals {
     pub changed: u64,
     /// Bytes that were read back from the target and found to be those of the source.
     pub verified_bytes: u64,
-    /// Files, and chunks of large ones, that were not at first, and were written once more.
+    /// Files, and chunks of large ones, that were written once more: they were not what they must be when they were read back, or a
+    /// sync of them failed.
     pub mended: u64,
     /// Entries that were not copied, by error; those that changed included.
     pub failures: BTreeMap<Errno, u64>,

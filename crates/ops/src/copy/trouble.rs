@@ -116,10 +116,15 @@ impl Trouble {
         match self {
             Self::Changed => true,
             Self::Failed(doing, errno) => {
-                // ENOSPC, EDQUOT: there would be no more room.
-                matches!(doing, Doing::Sync | Doing::Close) && !matches!(errno, Errno(28 | 122))
+                // There would be no more room.
+                matches!(doing, Doing::Sync | Doing::Close) && !is_want_of_room(errno)
             }
         }
+    }
+
+    /// Whether there was no room for it.
+    pub(crate) fn is_for_want_of_room(self) -> bool {
+        matches!(self, Self::Failed(_, errno) if is_want_of_room(errno))
     }
 
     /// What is told of it.
@@ -129,6 +134,11 @@ impl Trouble {
             Self::Changed => (Operation::ReadUnchanged, Errno::AGAIN),
         }
     }
+}
+
+/// Of a file system, or of a user: ENOSPC, EDQUOT.
+fn is_want_of_room(errno: Errno) -> bool {
+    matches!(errno, Errno(28 | 122))
 }
 
 #[cfg(test)]

@@ -50,7 +50,14 @@ impl<'a, W: Watch> Summing<'a, W> {
         let cut = Cut::new(options.chunk, &options.walk, 1);
         // Tasks have the rest.
         let names = Names::new(options.walk.memory_bytes / 4);
-        Self { options, watch, cut, large: UnderWay::default(), names, live: Live::default() }
+        Self {
+            options,
+            watch,
+            cut,
+            large: UnderWay::default(),
+            names,
+            live: Live::new(options.walk.threads.max(options.walk.cores)),
+        }
     }
 
     /// Hashes a file as a whole: its bytes as they were at one time.

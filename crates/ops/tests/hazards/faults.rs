@@ -94,6 +94,19 @@ fn row_16_a_file_that_cannot_be_read_is_told_and_nothing_of_it_is_there() {
     }
 }
 
+/// Disks read at the second try what they could not at the first.
+#[test]
+fn row_16_a_read_that_failed_is_tried_again_twice() {
+    let test = "row_16_a_read_that_failed_is_tried_again_twice";
+    for (rule, failed) in [("read:victim:EIO:times=2", 0), ("read:victim:EIO:times=3", 1)] {
+        let Some(served) = serve(test, |directory| small(&directory.join("source")), &[rule]) else { return };
+        let target = served.scratch.join("target");
+        let (_, failures) = copy_within(&served.at("source"), &target);
+        assert_eq!(names(&failures).len(), failed, "{rule}: {failures:?}");
+        assert_eq!(assert_whole_or_old(&served.beneath("source"), &target, b""), 4 - failed, "{rule}");
+    }
+}
+
 /// An error of writing back is told once; a second sync of the same file says that all is well when it is not.
 #[test]
 fn row_16_a_file_whose_sync_failed_is_written_again_and_never_only_synced_again() {

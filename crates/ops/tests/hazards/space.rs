@@ -1,17 +1,18 @@
 //! Rows 15 and 16 on real file systems: some that are too small, and a disk that dies under one.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use atta_entry::Class;
-use atta_ops::copy::{Fsync, Options};
+use atta_ops::copy::{Existing, Fsync, Options};
 use atta_testkit::disk::DyingDisk;
 use atta_testkit::lock::Lock;
 use atta_testkit::mounts::{Mount, loop_image};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 
-use crate::copying::threads;
+use crate::copying::{assert_same, threads};
 use crate::served::{assert_no_leftovers, assert_whole_or_old, copy_with, whole_or_hidden};
 
 /// Forty files of 64 KiB and forty of 100 bytes in four directories.
@@ -116,12 +117,17 @@ fn row_16_nothing_gets_its_name_on_a_disk_that_died_before_it_was_durable() {
 
 /// The disk fails a few times and is well again: what the failed writes were of is not on it, and only the first sync tells.
 #[test]
-fn row_16_a_batch_whose_sync_failed_gets_no_name_although_the_disk_is_well_again() {
-    let test = "row_16_a_batch_whose_sync_failed_gets_no_name_although_the_disk_is_well_again";
+fn row_16_a_batch_whose_sync_failed_is_written_again_where_the_disk_is_well_again() {
+    let test = "row_16_a_batch_whose_sync_failed_is_written_again_where_the_disk_is_well_again";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("failing").unwrap();
     let source = scratch.join("source");
     many(&source);
+    // Whoever writes one once more must not be stopped by its mode, nor take its rights.
+    let last = source.join("3/small-9");
+    fs::set_permissions(&last, fs::Permissions::from_mode(0o4501)).unwrap();
+    fs::hard_link(&last, source.join("3/linked")).unwrap();
+    std::os::unix::fs::symlink("small-9", source.join("3/symlink")).unwrap();
     let disk = DyingDisk::new(32, &["write:disk:EIO:armed:times=2"]);
     let Some(mut disk) = skip::unless_available(test, disk) else { return };
     let old = disk.path().join("old/0");
@@ -129,10 +135,89 @@ fn row_16_a_batch_whose_sync_failed_gets_no_name_although_the_disk_is_well_again
     fs::write(old.join("large-0"), "old").unwrap();
     rustix::fs::syncfs(fs::File::open(&old).unwrap()).unwrap();
     disk.break_now().unwrap();
-    let (outcome, failures) = copy_with(&source, &disk.path().join("old"), &threads(1));
-    assert!(!failures.is_empty(), "two writes failed");
-    assert_eq!(outcome.signature, None);
+    let options = Options { digest: true, ..threads(1) };
+    let (outcome, failures) = copy_with(&source, &disk.path().join("old"), &options);
+    assert_eq!(failures, []);
+    assert!(outcome.totals.mended >= 80, "{} written again", outcome.totals.mended);
+    assert!(outcome.signature.is_some());
     disk.revive().unwrap();
-    assert!(fs::read(old.join("large-0")).unwrap() == b"old", "it was replaced by what is not on the disk");
-    assert_eq!(whole_or_hidden(&source, &disk.path().join("old")), 1, "only what was there");
+    // Which name of a file is seen first nobody knows, so each has one of its own now.
+    assert_eq!(outcome.totals.not_kept.hard_links, 2);
+    fs::remove_file(source.join("3/linked")).unwrap();
+    let linked = disk.path().join("old/3/linked");
+    for copy in [linked.as_path(), &disk.path().join("old/3/small-9")] {
+        assert_eq!(fs::metadata(copy).unwrap().mode() & 0o7777, 0o4501);
+        assert_eq!(fs::read(copy).unwrap(), fs::read(&last).unwrap());
+    }
+    fs::remove_file(&linked).unwrap();
+    assert_same(&source, &disk.path().join("old"));
+}
+
+/// Where it goes on to fail, what is written once more fails by itself, and no file of it has its name.
+#[test]
+fn row_16_what_cannot_be_written_again_either_is_told_and_gone() {
+    let test = "row_16_what_cannot_be_written_again_either_is_told_and_gone";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("failing").unwrap();
+    let source = scratch.join("source");
+    many(&source);
+    let disk = DyingDisk::new(32, &["write:disk:EIO:armed:percent=30"]);
+    let Some(mut disk) = skip::unless_available(test, disk) else { return };
+    disk.break_now().unwrap();
+    let target = disk.path().join("new");
+    let (_, failures) = copy_with(&source, &target, &threads(1));
+    assert!(!failures.is_empty(), "a third of all writes failed");
+    disk.revive().unwrap();
+    whole_or_hidden(&source, &target);
+    let is_told = |path: &Path| {
+        failures.iter().any(|(_, failed, _)| path.starts_with(failed) || failed.ends_with("new"))
+    };
+    for directory in 0..4 {
+        for entry in fs::read_dir(source.join(directory.to_string())).unwrap() {
+            let path = entry.unwrap().path();
+            let copy = target.join(path.strip_prefix(&source).unwrap());
+            assert!(
+                copy.exists() || is_told(&source.join(".").join(path.strip_prefix(&source).unwrap())),
+                "{}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// A target that is full is not asked for room a million times.
+#[test]
+fn row_15_a_copy_parks_when_there_is_no_room_for_anything_and_goes_on_when_it_is_run_again() {
+    let test = "row_15_a_copy_parks_when_there_is_no_room_for_anything_and_goes_on_when_it_is_run_again";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("parked").unwrap();
+    let source = scratch.join("source");
+    for directory in 0..40 {
+        let directory = source.join(directory.to_string());
+        fs::create_dir_all(&directory).unwrap();
+        for file in 0..50 {
+            fs::write(directory.join(file.to_string()), vec![b'x'; 4096]).unwrap();
+        }
+    }
+    let place = scratch.join("room");
+    fs::create_dir(&place).unwrap();
+    let room = Mount::tmpfs(&place, 1 << 20);
+    let Some(room) = skip::unless_available(test, room) else { return };
+    let target = room.path().join("target");
+    // Directories that are there, so that a whole one that cannot be made is not one failure.
+    for directory in 0..40 {
+        fs::create_dir_all(target.join(directory.to_string())).unwrap();
+    }
+    let (outcome, failures) = copy_with(&source, &target, &threads(2));
+    assert!(outcome.parked && outcome.stopped);
+    let copied = assert_whole_or_old(&source, &target, b"");
+    assert!(copied > 50 && failures.len() >= 128, "{copied} copied, {} failed", failures.len());
+    assert!(copied + failures.len() < 1900, "{copied} copied, {} failed: all was tried", failures.len());
+    assert_no_leftovers(room.path());
+    room.resize(64 << 20).unwrap();
+    let options = Options { existing: Existing::Update, ..threads(2) };
+    let (outcome, failures) = copy_with(&source, &target, &options);
+    assert_eq!((failures, outcome.parked), (vec![], false));
+    assert_eq!(outcome.totals.skipped, copied as u64);
+    assert_eq!(assert_whole_or_old(&source, &target, b""), 2000);
 }

@@ -1,0 +1,198 @@
+//! Writes once more what a failed sync has left in doubt. Which of the files that it was of are lost nobody says, and a second sync
+//! would say that all is well: so each file that was begun before it is emptied, where nobody sees it as yet, written again from its
+//! source, and synced by itself. What then fails is removed and told.
+//!
+//! It is emptied since a file system need not write to disk what is written over bytes that it has failed to write: ext4 forgets
+//! that their blocks count as zeros until they are written.
+//!
+//! ```text
+//!   a batch ─▶ syncfs fails ─▶ each file of it, and each in a new directory of it: unchanged since? ─▶ written, synced ─▶ named
+//!                                                  └─ no, or its own sync fails ─▶ removed, told
+//! ```
+//!
+//! It does not sync file systems: see `publish.rs`.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use atta_entry::{Errno, Kind, Metadata};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+use super::attributes::{self, Manner};
+use super::data::Way;
+use super::existing::is_alike;
+use super::file::{Source, is_same, look, open, settled};
+use super::handler::{CopyWorker, Copying, Where};
+use super::names::PREFIX;
+use super::publish::Ready;
+use super::trouble::{Doing, Trouble};
+use crate::walk::directory::Directory;
+use crate::walk::kernel::{self, retry};
+
+impl Copying<'_> {
+    /// Makes sure that something is on stable storage although a sync of it failed. Returns which names of it are not to be read
+    /// back: they are lost, and told, or other files than before.
+    ///
+    /// # Errors
+    /// All of it is lost.
+    pub(crate) fn write_again(
+        &self,
+        worker: &mut CopyWorker,
+        ready: &Ready,
+    ) -> Result<Vec<CString>, Trouble> {
+        let target = ready.mirror.target.descriptor(&mut worker.held, self.features);
+        let target = target.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        let lost = match (&ready.names, &ready.origin) {
+            (Some((temporary, name)), origin) => {
+                let is_another = self.file_again(worker, origin, &target, temporary)?;
+                is_another.then(|| name.clone()).into_iter().collect()
+            }
+            (None, Where::Itself(source)) => self.directory_again(worker, source, &target)?,
+            // Nothing was put into it.
+            (None, _) => Vec::new(),
+        };
+        retry(|| rustix::fs::fsync(&target)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+        Ok(lost)
+    }
+
+    /// Each file that is in a directory that this job has made, and has its name there.
+    fn directory_again(
+        &self,
+        worker: &mut CopyWorker,
+        source: &Arc<Directory>,
+        target: &OwnedFd,
+    ) -> Result<Vec<CString>, Trouble> {
+        let mut lost = Vec::new();
+        let names = kernel::names_of(target, usize::MAX);
+        let names = names.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        for name in names {
+            let at = Where::In(Arc::clone(source), name.clone());
+            if self.waits_for_itself(worker, source, &name) {
+                continue;
+            }
+            match self.file_again(worker, &at, target, &name) {
+                Ok(false) => {}
+                Ok(true) => lost.push(name),
+                Err(trouble) => {
+                    let _ = rustix::fs::unlinkat(target, &name, AtFlags::empty());
+                    self.fail(worker, &at, trouble);
+                    lost.push(name);
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Whether a name is of something that is in a batch of its own, and not a name of the source.
+    fn waits_for_itself(&self, worker: &mut CopyWorker, source: &Arc<Directory>, name: &CStr) -> bool {
+        name.to_bytes().starts_with(PREFIX)
+            && source
+                .descriptor(&mut worker.held, self.features)
+                .is_ok_and(|source| kernel::stat_at(&source, name, false) == Err(Errno::NOENT))
+    }
+
+    /// One name; what is no file has no bytes, and is where its directory is. Whether it is another file than before.
+    fn file_again(
+        &self,
+        worker: &mut CopyWorker,
+        at: &Where,
+        target: &OwnedFd,
+        name: &CStr,
+    ) -> Result<bool, Trouble> {
+        let failed = |errno| Trouble::new(Doing::LookAtCopy, errno);
+        let found = kernel::stat_at(target, name, false).map_err(failed)?;
+        if found.kind() != Kind::File {
+            return Ok(false);
+        }
+        let (directory, source_name) = match at {
+            Where::In(directory, name) => {
+                let opened = directory.descriptor(&mut worker.held, self.features);
+                (Some(opened.map_err(|errno| Trouble::new(Doing::Open, errno))?), name.clone())
+            }
+            Where::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
+            Where::Itself(_) => return Err(failed(Errno::STALE)),
+        };
+        let directory = directory.as_ref().map_or(CWD, AsFd::as_fd);
+        let source = open(Source { directory, name: &source_name })?;
+        let before = settled(&source)?;
+        if !self.is_what_was_copied(&before, &found) {
+            return Err(Trouble::Changed);
+        }
+        // Another name of it may be seen already.
+        let is_another = found.nlink > 1;
+        let file = match is_another {
+            true => self.replace(worker, target, name)?,
+            false => empty(target, name, &found)?,
+        };
+        worker.totals.mended += 1;
+        self.bytes_again(worker, &source, &before, &file)?;
+        retry(|| rustix::fs::fsync(&file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+        if is_same(&before, &look(&source)?) { Ok(is_another) } else { Err(Trouble::Changed) }
+    }
+
+    /// A new file in the place of a name that nobody sees.
+    fn replace(&self, worker: &mut CopyWorker, target: &OwnedFd, name: &CStr) -> Result<OwnedFd, Trouble> {
+        let failed = |errno| Trouble::new(Doing::Create, errno);
+        retry(|| rustix::fs::unlinkat(target, name, AtFlags::empty())).map_err(failed)?;
+        worker.totals.not_kept.hard_links += 1;
+        self.create_with(worker, target, name, None).map_err(failed)
+    }
+
+    fn bytes_again(
+        &self,
+        worker: &mut CopyWorker,
+        source: &OwnedFd,
+        metadata: &Metadata,
+        file: &OwnedFd,
+    ) -> Result<(), Trouble> {
+        let has_holes = metadata.allocated_bytes() < metadata.size;
+        let way = Way { has_holes, hasher: None };
+        let came = worker.mover.copy(source.as_fd(), file.as_fd(), 0..metadata.size, way)?;
+        if came < metadata.size {
+            return Err(Trouble::Changed);
+        }
+        if has_holes {
+            let cut = retry(|| rustix::fs::ftruncate(file, came));
+            cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
+        }
+        // Writing takes rights and capabilities away, and sets the time.
+        let extended = self.extended(worker, source)?;
+        let manner = Manner { keep: &self.options.keep, inherits: false, is_old: true };
+        attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)
+    }
+
+    /// Whether a source is still what its copy was made of, by what is left to tell. It was read only when it had been left alone
+    /// for some ticks of the clock.
+    fn is_what_was_copied(&self, source: &Metadata, copy: &Metadata) -> bool {
+        let is_the_same = match self.options.keep.times {
+            true => is_alike(source, copy),
+            false => source.size == copy.size,
+        };
+        source.kind() == Kind::File && is_the_same && source.ctime <= self.began
+    }
+}
+
+/// A copy to be written once more, whatever mode it has been given, without any of the bytes that it has.
+fn empty(directory: &OwnedFd, name: &CStr, found: &Metadata) -> Result<OwnedFd, Trouble> {
+    let failed = |errno| Trouble::new(Doing::Write, errno);
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let open = || retry(|| rustix::fs::openat(directory, name, flags, Mode::empty()));
+    let file = match open() {
+        Err(Errno::ACCES) => {
+            let named = kernel::open_name_at(directory, name).map_err(failed)?;
+            kernel::set_mode_of_name(&named, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+            open()
+        }
+        opened => opened,
+    };
+    let file = file.map_err(failed)?;
+    let opened = kernel::stat_descriptor(&file).map_err(failed)?;
+    if opened.inode != found.inode {
+        return Err(failed(Errno::STALE));
+    }
+    // Else the next one would tell of what was written the first time.
+    let _ = retry(|| rustix::fs::fsync(&file));
+    retry(|| rustix::fs::ftruncate(&file, 0)).map_err(failed)?;
+    Ok(file)
+}
