@@ -184,7 +184,8 @@ impl Copying<'_> {
             self.settle(worker, file, was, &extended)?;
         }
         if self.syncs_each() {
-            retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+            let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
+            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
         Ok(())
     }

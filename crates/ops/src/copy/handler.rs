@@ -11,6 +11,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation};
 use rustix::fd::{AsFd, OwnedFd};
@@ -29,6 +30,7 @@ use super::reread::{Check, Checks, Expected};
 use super::roots::Roots;
 use super::spelling::refuse_taken;
 use super::stripe::Layouts;
+use super::times::Syncs;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::{Fsync, Options, Seat, Watch};
@@ -75,6 +77,7 @@ pub(crate) struct Copying<'a> {
     /// Descriptors that each thread holds open.
     pub(crate) held: usize,
     pub(crate) live: Live,
+    pub(crate) syncs: Syncs,
     pub(crate) unable: Unable,
     /// What stripes copies, if they are to be.
     pub(crate) layouts: Option<&'static dyn Layouts>,
@@ -87,6 +90,9 @@ pub(crate) struct Copying<'a> {
 pub(crate) struct Live {
     pub(crate) files: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// Bytes of large files that were to be copied, and those of which it is known what came of them.
+    pub(crate) large_found: AtomicU64,
+    pub(crate) large_done: AtomicU64,
 }
 
 /// What one thread of a copy keeps.
@@ -102,6 +108,9 @@ pub(crate) struct CopyWorker {
     pub(crate) report: Report,
     /// Of what was copied, where that is wanted.
     pub(crate) signature: Signature,
+    pub(crate) began: Instant,
+    /// How long its thread took tasks.
+    pub(crate) lived: Duration,
 }
 
 /// What of a path is below its root.
@@ -141,7 +150,8 @@ impl CopyWorker {
     pub(crate) fn new(index: u64, held: usize) -> Self {
         let (held, mover) = (Held::new(held), Mover::default());
         let (totals, signature) = (Totals::default(), Signature::default());
-        Self { index, held, mover, room: Vec::new(), totals, report: Report::default(), signature }
+        let (report, began) = (Report::default(), Instant::now());
+        Self { index, held, mover, room: Vec::new(), totals, report, signature, began, lived: Duration::ZERO }
     }
 }
 
@@ -492,7 +502,7 @@ impl Handler for Copying<'_> {
 
     fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
         if entry.kind == Kind::File && entry.metadata.is_some_and(|metadata| self.is_large(metadata)) {
-            return self.plan_later(here, entry.name, tasks);
+            return self.plan_later(here, entry.name, entry.size(), tasks);
         }
         if let Err((at, trouble)) = self.handle(worker, here, entry) {
             self.fail(worker, &at, trouble);
@@ -527,6 +537,7 @@ impl Handler for Copying<'_> {
 
     fn finish(&self, worker: &mut CopyWorker) {
         worker.totals.not_direct += std::mem::take(&mut worker.mover.not_direct);
+        worker.lived = worker.began.elapsed();
     }
 
     fn progress(&self) -> u64 {

@@ -220,7 +220,7 @@ impl Copying<'_> {
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         let mut state = self.batch.synced.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_ok() {
-            *state = retry(|| rustix::fs::syncfs(&self.top));
+            *state = self.syncs.timed(|| retry(|| rustix::fs::syncfs(&self.top)));
         }
         *state
     }
