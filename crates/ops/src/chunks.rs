@@ -194,6 +194,11 @@ impl<T: Copy> Chunks<T> {
         start..(start + self.chunk).min(self.bytes)
     }
 
+    /// How many bytes one has. Beyond the last there are none.
+    pub(crate) fn bytes_of(&self, index: u64) -> u64 {
+        self.bytes.saturating_sub(index.saturating_mul(self.chunk)).min(self.chunk)
+    }
+
     /// Does one, unless another one failed. Whether it was the last.
     pub(crate) fn run(&self, chunk: impl FnOnce() -> Result<(), T>) -> bool {
         if self.trouble().is_none()

@@ -48,6 +48,7 @@ mod roots;
 pub(crate) mod special;
 mod spelling;
 mod stripe;
+mod times;
 mod totals;
 pub(crate) mod trouble;
 mod within;
@@ -55,7 +56,7 @@ mod within;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use atta_engine::Reduce;
 use atta_entry::Failure;
@@ -71,6 +72,7 @@ pub use rehearsal::Planned;
 pub use report::{Report, SizeClass, SlowFile};
 pub use roots::Refused;
 pub use stripe::{StripeRule, Stripes};
+pub use times::{Phase, RankReport};
 pub use totals::Totals;
 
 use crate::digest::Signature;
@@ -81,6 +83,7 @@ use names::Namer;
 use publish::Batch;
 use reread::Checks;
 use roots::Target;
+use times::{Clock, Syncs};
 
 /// When what was copied is made durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,6 +147,10 @@ pub struct Progress {
     pub files: u64,
     /// Bytes that were copied.
     pub bytes: u64,
+    /// Bytes of large files that were to be copied, counted once more where one has to be copied again.
+    pub large_found: u64,
+    /// Of these, those that were copied, or will not be. On one of several ranks it may be more than what that one has found.
+    pub large_done: u64,
 }
 
 /// What a copy left.
@@ -153,6 +160,8 @@ pub struct Outcome {
     pub totals: Totals,
     /// Which files it was made of.
     pub report: Report,
+    /// What this rank did, and where its time went.
+    pub rank: RankReport,
     /// Of what was copied, if files got digests, and nothing failed or was left as it is.
     pub signature: Option<Signature>,
     /// What the walk of the sources did.
@@ -287,6 +296,7 @@ impl<'a> Copy<'a> {
             own_uid,
             held,
             live,
+            syncs: Syncs::default(),
             unable: clone::Unable::default(),
             layouts,
             is_listed: false,
@@ -311,11 +321,11 @@ impl<'a> Copy<'a> {
     /// Runs it on this rank alone: see [`run`](fn@run).
     pub fn run(self, mut observe: impl FnMut(&Progress)) -> Outcome {
         let Self { copying, starts } = self;
-        let began = Instant::now();
+        let clock = Clock::start();
         let walked = walk::run_handler(&copying, starts, &copying.options.walk, |progress| {
             observe(&copying.progress(progress));
         });
-        let mut ending = Ending::new(copying, walked, began);
+        let mut ending = Ending::new(copying, walked, clock);
         ending.link_rest();
         ending.clean();
         while let Some(depth) = ending.deepest() {
@@ -338,15 +348,15 @@ impl<'a> Copy<'a> {
     ) -> Result<Ending<'a>, RankError> {
         let Self { copying, starts } = self;
         let options = &copying.options.walk;
-        let began = Instant::now();
+        let clock = Clock::start();
         let so_far = |profile: &walk::Profile| {
-            let elapsed = began.elapsed();
+            let elapsed = clock.elapsed();
             let walk = walk::Progress { elapsed, threads: 0, stopping: None, profile: *profile };
             totals(&copying.progress(&walk))
         };
         let observed = |progress: &walk::Progress, sum| observe(&copying.progress(progress), sum);
         let walked = walk::run_handler_on_ranks(&copying, starts, options, member, so_far, observed)?;
-        Ok(Ending::new(copying, walked, began))
+        Ok(Ending::new(copying, walked, clock))
     }
 }
 
@@ -362,6 +372,8 @@ impl Copying<'_> {
             walk: walk.clone(),
             files: self.live.files.load(Ordering::Relaxed),
             bytes: self.live.bytes.load(Ordering::Relaxed),
+            large_found: self.live.large_found.load(Ordering::Relaxed),
+            large_done: self.live.large_done.load(Ordering::Relaxed),
         }
     }
 }

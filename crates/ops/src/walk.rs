@@ -197,7 +197,7 @@ pub(crate) fn run_handler<'a, V: Handler>(
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
     let job = WalkJob::new(visit, Box::new(starts.into_iter()), options, 0);
-    let outcome = atta_runtime::run(&job, vec![Task::Feed], &runtime_options(options), |status| {
+    let outcome = atta_runtime::run(&job, job.seeds(vec![Task::Feed]), &runtime_options(options), |status| {
         observe(&progress(&job, status));
     });
     gathered(&job, outcome)
@@ -240,6 +240,7 @@ pub(crate) fn run_handler_on_ranks<'a, V: Handler, R: Reduce>(
         (0, false) => job.all_starts(),
         _ => Vec::new(),
     };
+    let seeds = job.seeds(seeds);
     let so_far = || totals(&job.profile());
     let observed = |status: &Status, sum: Option<R>| observe(&progress(&job, status), sum);
     let runtime = runtime_options(options);

@@ -8,112 +8,18 @@ mod copying;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atta_engine::{Config, Reason, Reduce, ScheduleKind, Split, Termination};
-use atta_entry::Failure;
-use atta_fabric::in_process_on_hosts;
-use atta_ops::copy::{Copy, Fsync, Options, Outcome, Seat, Totals, Watch};
-use atta_ops::digest::Signature;
-use atta_ops::walk;
-use atta_runtime::{Meeting, Member, Threads};
+use atta_engine::Config;
+use atta_ops::copy::{Fsync, Options};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
+use copying::ranks::{HOSTS, all_schedules, copied};
 use copying::{assert_same, facts, hostile};
 
-const HOSTS: [&[u32]; 4] = [&[0], &[0, 1], &[0, 0, 1, 1, 2], &[0, 1, 2, 3, 0, 1, 2, 3]];
-
-#[derive(Clone)]
-struct Nothing;
-
-impl Reduce for Nothing {
-    fn merge(&mut self, _other: &Self) {}
-
-    fn encode(&self, _out: &mut Vec<u8>) {}
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        bytes.is_empty().then_some(Self)
-    }
-}
-
-#[derive(Default)]
-struct Failures(Mutex<Vec<String>>);
-
-impl Watch for Failures {
-    fn failure(&self, failure: &Failure<'_>) {
-        self.0.lock().unwrap().push(failure.to_string());
-    }
-}
-
-/// What all ranks together came to.
-#[derive(Debug)]
-struct Whole {
-    totals: Totals,
-    signature: Signature,
-    failures: Vec<String>,
-    /// Tasks that another rank gave.
-    accepted: u64,
-}
-
 fn options(threads: usize, fsync: Fsync) -> Options<'static> {
-    let threads = Threads::Fixed(NonZeroUsize::new(threads).unwrap());
-    let walk = walk::Options { threads, ..walk::Options::default() };
-    Options { walk, fsync, digest: true, ..Options::default() }
-}
-
-/// One rank's part, as the program does it.
-fn one_rank(endpoint: &mut atta_fabric::InProcess, copy: Copy<'_>, config: Config) -> (Outcome, u64) {
-    let mut meeting = Meeting::new(endpoint);
-    let there = meeting.gather(vec![], |_, _| vec![]).unwrap();
-    meeting.tell(there).unwrap();
-    let mut member = Member::after(meeting, config);
-    let mut ending = copy.run_on_ranks(&mut member, |_| Nothing, |_, _| {}).unwrap();
-    let accepted = member.counts().tasks_accepted;
-    assert_eq!(member.close(Nothing).unwrap().0, Reason::Done);
-    drop(member);
-    ending.settle(&mut Meeting::new(endpoint)).unwrap();
-    (ending.end(), accepted)
-}
-
-fn copied(
-    source: &Path,
-    target: &Path,
-    hosts: &[u32],
-    config: Config,
-    options: impl Fn() -> Options<'static> + Sync,
-) -> Whole {
-    let sources = [source.as_os_str().as_bytes().to_vec()];
-    let failures = Failures::default();
-    // All are set up before one begins.
-    let all_options: Vec<_> = hosts.iter().map(|_| options()).collect();
-    let ranks: Vec<_> = std::thread::scope(|scope| {
-        let begin = |(rank, (mut endpoint, options)): (usize, (atta_fabric::InProcess, _))| {
-            let seat = Seat { rank: rank as u32, ranks: hosts.len() as u32, job: config.seed };
-            let target = target.as_os_str().as_bytes();
-            let copy = Copy::prepare(&sources, target, options, &failures, seat).unwrap();
-            scope.spawn(move || one_rank(&mut endpoint, copy, config))
-        };
-        let ranks = in_process_on_hosts(hosts).into_iter().zip(&all_options).enumerate();
-        let ranks: Vec<_> = ranks.map(begin).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    });
-    let mut whole = Whole {
-        totals: Totals::default(),
-        signature: Signature::default(),
-        failures: failures.0.into_inner().unwrap(),
-        accepted: 0,
-    };
-    for (outcome, accepted) in ranks {
-        whole.totals += &outcome.totals;
-        whole.accepted += accepted;
-        outcome.signature.iter().for_each(|signature| whole.signature.merge(signature));
-    }
-    whole
+    Options { fsync, digest: true, ..copying::threads(threads) }
 }
 
 #[test]
@@ -136,12 +42,9 @@ fn a_copy_by_many_ranks_is_what_its_source_is_under_every_schedule() {
         fs::set_permissions(tree.join(path), fs::Permissions::from_mode(0o500)).unwrap();
     }
     let (mut number, mut accepted, mut signatures) = (0, 0, Vec::new());
-    for schedule in ScheduleKind::ALL {
+    for (hosts, config) in all_schedules() {
         number += 1;
-        let hosts = HOSTS[number % HOSTS.len()];
-        let (split, termination) = (Split::ALL[number % 2], Termination::ALL[number / 2 % 2]);
-        let fsync = [Fsync::Batch, Fsync::None][number % 2];
-        let config = Config { schedule, split, termination, seed: number as u64, ..Config::default() };
+        let (schedule, fsync) = (config.schedule, [Fsync::Batch, Fsync::None][number % 2]);
         let target = scratch.join(format!("copy-{number}"));
         let whole = copied(&tree, &target, hosts, config, || options(1 + number % 2, fsync));
         assert_eq!(whole.failures, [] as [String; 0], "{schedule} on {hosts:?}");
@@ -151,7 +54,7 @@ fn a_copy_by_many_ranks_is_what_its_source_is_under_every_schedule() {
         assert_eq!((kinds + totals.hard_links) as usize, facts(&tree).len());
         assert_eq!(totals.not_kept, atta_ops::copy::NotKept::default());
         accepted += whole.accepted;
-        signatures.push(whole.signature.digest());
+        signatures.push(whole.signature.unwrap().digest());
         fs::remove_dir_all(&target).unwrap();
     }
     assert!(accepted > 0, "ranks share the work");
@@ -179,7 +82,7 @@ fn chunks_of_large_files_are_copied_by_all_ranks() {
         assert_same(&tree, &target);
         // With one file there is nothing else to be given.
         assert!(whole.accepted > 0 || hosts.len() == 1, "{hosts:?}");
-        signatures.push(whole.signature.digest());
+        signatures.push(whole.signature.unwrap().digest());
         // A single file, by its own path.
         let single = scratch.join(format!("single-{number}"));
         let whole = copied(&tree.join("large"), &single, hosts, config, chunk);

@@ -275,8 +275,7 @@ fn ended(sum: RankTotals, linked: Totals, reason: Reason, fatal: Option<Fatal>, 
 /// What ranks add up, while they walk and at the end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct RankTotals {
-    /// Entries, directories, failures, excluded, bytes; nanoseconds of readdir, stat, callback.
-    profile: [u64; 8],
+    profile: Numbers,
     totals: Vec<u64>,
     elapsed_ns: u64,
     /// Tasks and bytes.
@@ -310,7 +309,7 @@ pub(super) struct RankReport {
     /// To whom it sent how many messages and bytes, where that was asked for.
     pub(super) traffic: Vec<(u32, u64, u64)>,
     /// Of each thread: its profile, its tasks, steals and nanoseconds of waiting.
-    threads: Vec<([u64; 8], [u64; 3])>,
+    threads: Vec<(Numbers, [u64; 3])>,
 }
 
 impl RankReport {
@@ -410,20 +409,23 @@ impl Reduce for RankTotals {
     }
 }
 
-fn numbers(profile: Profile) -> [u64; 8] {
-    let Profile { entries, directories, failures, excluded, bytes, readdir, stat, callback } = profile;
-    let [readdir, stat, callback] = [readdir, stat, callback].map(nanoseconds);
-    [entries, directories, failures, excluded, bytes, readdir, stat, callback]
+/// Entries, directories, failures, excluded, bytes, known, looked; nanoseconds of readdir, stat, callback.
+type Numbers = [u64; 10];
+
+fn numbers(profile: Profile) -> Numbers {
+    let Profile { entries, directories, failures, excluded, bytes, known, looked, .. } = profile;
+    let [readdir, stat, callback] = [profile.readdir, profile.stat, profile.callback].map(nanoseconds);
+    [entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback]
 }
 
 fn profile(
-    &[entries, directories, failures, excluded, bytes, readdir, stat, callback]: &[u64; 8],
+    &[entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback]: &Numbers,
 ) -> Profile {
     let [readdir, stat, callback] = [readdir, stat, callback].map(Duration::from_nanos);
-    Profile { entries, directories, failures, excluded, bytes, readdir, stat, callback }
+    Profile { entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback }
 }
 
-fn thread_report((numbers, [tasks, steals, waiting]): &([u64; 8], [u64; 3])) -> ThreadReport {
+fn thread_report((numbers, [tasks, steals, waiting]): &(Numbers, [u64; 3])) -> ThreadReport {
     let worker = WorkerReport { tasks: *tasks, steals: *steals, waiting: Duration::from_nanos(*waiting) };
     ThreadReport { profile: profile(numbers), worker }
 }

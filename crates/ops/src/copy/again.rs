@@ -127,7 +127,9 @@ impl Copying<'_> {
         };
         worker.totals.mended += 1;
         self.bytes_again(worker, &source, &before, &file)?;
-        retry(|| rustix::fs::fsync(&file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+        self.syncs
+            .timed(|| retry(|| rustix::fs::fsync(&file)))
+            .map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         if is_same(&before, &look(&source)?) { Ok(is_another) } else { Err(Trouble::Changed) }
     }
 

@@ -6,13 +6,15 @@
 //!     ─▶ all: directories that come late, the deepest of all ranks first ─▶ all: the last sync ─▶ the first: totals
 //! ```
 
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use atta_entry::Kind;
 use atta_runtime::{Meeting, RankError};
 
 use super::handler::{CopyWorker, Copying, Where, below};
 use super::links::Deferred;
+use super::times::{Clock, Phase, RankReport};
 use super::trouble::{Doing, Trouble};
 use super::{Fsync, Outcome};
 use crate::walk;
@@ -24,7 +26,7 @@ pub struct Ending<'a> {
     walked: walk::Outcome<CopyWorker>,
     /// What is done from here on.
     worker: CopyWorker,
-    began: Instant,
+    clock: Clock,
 }
 
 impl std::fmt::Debug for Ending<'_> {
@@ -34,9 +36,10 @@ impl std::fmt::Debug for Ending<'_> {
 }
 
 impl<'a> Ending<'a> {
-    pub(super) fn new(copying: Copying<'a>, walked: walk::Outcome<CopyWorker>, began: Instant) -> Self {
+    pub(super) fn new(copying: Copying<'a>, walked: walk::Outcome<CopyWorker>, mut clock: Clock) -> Self {
+        clock.end(Phase::Copying);
         let worker = copying.worker(walked.workers.len());
-        Self { copying, walked, worker, began }
+        Self { copying, walked, worker, clock }
     }
 
     /// Does all of it together with the other ranks, up to [`end`](Self::end).
@@ -44,34 +47,48 @@ impl<'a> Ending<'a> {
     /// # Errors
     /// The fabric fails.
     pub fn settle(&mut self, meeting: &mut Meeting<'_>) -> Result<(), RankError> {
+        // That all ranks have ended.
+        self.clock.end(Phase::Others);
         self.link_rest();
-        meet(meeting)?;
+        self.meet(meeting)?;
         if self.copying.seat.rank == 0 {
             self.clean();
         }
-        meet(meeting)?;
+        self.meet(meeting)?;
         loop {
             let own = self.deepest().map_or(0, |depth| depth + 1);
             let deeper = |one: &[u8], other: &[u8]| one.max(other).to_vec();
             let deepest = meeting.gather(own.to_be_bytes().to_vec(), deeper)?;
             let said = meeting.tell(deepest)?;
             let deepest = said.try_into().map_or(0, u32::from_be_bytes);
+            self.clock.end(Phase::Others);
             let Some(depth) = deepest.checked_sub(1) else { return Ok(()) };
             self.close(depth);
         }
     }
 
+    /// Returns when all ranks have come so far.
+    fn meet(&mut self, meeting: &mut Meeting<'_>) -> Result<(), RankError> {
+        let there = meeting.gather(Vec::new(), |_, _| Vec::new())?;
+        meeting.tell(there)?;
+        self.clock.end(Phase::Others);
+        Ok(())
+    }
+
     /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
     pub(super) fn link_rest(&mut self) {
-        let Self { copying, walked, worker, .. } = self;
+        let Self { copying, walked, worker, clock } = self;
         let deferred = copying.links.take_deferred();
         if !walked.stopped {
             deferred.iter().for_each(|deferred| copying.make_deferred(worker, deferred));
         }
         drop(deferred);
+        clock.end(Phase::Links);
         copying.publish_rest(worker);
         copying.forget_large(worker);
+        clock.end(Phase::Batch);
         self.check_rest();
+        self.clock.end(Phase::Verify);
     }
 
     /// Reads back what was not yet, on as many threads as have copied.
@@ -99,6 +116,7 @@ impl<'a> Ending<'a> {
             // A directory that could not be read has its name all the same.
             copying.name_root(worker, mirror);
         }
+        self.clock.end(Phase::Directories);
     }
 
     /// How deep the deepest directory is that waits for its attributes.
@@ -107,6 +125,7 @@ impl<'a> Ending<'a> {
         self.copying.roots.clear();
         let complete = self.copying.shared.take_complete();
         self.copying.close(&mut self.worker, complete);
+        self.clock.end(Phase::Directories);
         self.copying.shared.deepest_late()
     }
 
@@ -114,6 +133,7 @@ impl<'a> Ending<'a> {
     pub(super) fn close(&mut self, depth: u32) {
         let late = self.copying.shared.take_late(depth);
         self.copying.close(&mut self.worker, late);
+        self.clock.end(Phase::Directories);
     }
 
     /// Makes all of it durable, and says what there is: of this rank.
@@ -126,8 +146,10 @@ impl<'a> Ending<'a> {
             copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Sync, errno));
         }
         copying.finish(worker);
-        let Self { copying, walked, worker, began } = self;
-        let parked = copying.room.is_gone();
+        let parked = self.copying.room.is_gone();
+        self.clock.end(Phase::Sync);
+        let rank = self.report();
+        let Self { copying, walked, worker, .. } = self;
         let (mut totals, mut signature, mut report) = (worker.totals, worker.signature, worker.report);
         for worker in &walked.workers {
             totals += &worker.totals;
@@ -137,17 +159,29 @@ impl<'a> Ending<'a> {
         // It would be that of a whole copy.
         let is_whole = totals.failed() == 0 && totals.skipped == 0 && !walked.stopped && !copying.is_listed;
         let signature = (copying.options.digest && is_whole).then_some(signature);
-        let elapsed = began.elapsed();
-        let (threads, stopped) = (walked.threads, walked.stopped);
-        Outcome { totals, report, signature, threads, elapsed, stopped, parked }
+        let rank = RankReport { files: totals.files, ..rank };
+        let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
+        Outcome { totals, report, rank, signature, threads, elapsed, stopped, parked }
     }
-}
 
-/// Returns when all ranks have come so far.
-fn meet(meeting: &mut Meeting<'_>) -> Result<(), RankError> {
-    let there = meeting.gather(Vec::new(), |_, _| Vec::new())?;
-    meeting.tell(there)?;
-    Ok(())
+    /// What this rank did, but for what its threads have counted for themselves.
+    fn report(&self) -> RankReport {
+        let Self { copying, walked, clock, .. } = self;
+        let waiting: Duration = walked.threads.iter().map(|thread| thread.worker.waiting).sum();
+        let lived: Duration = walked.workers.iter().map(|worker| worker.lived).sum();
+        let (syncs, syncing) = copying.syncs.read();
+        RankReport {
+            rank: copying.seat.rank,
+            files: 0,
+            bytes: copying.live.bytes.load(Ordering::Relaxed),
+            phases: clock.phases(),
+            busy: lived.saturating_sub(waiting),
+            finding: walked.profile.readdir + walked.profile.stat,
+            waiting,
+            syncs,
+            syncing,
+        }
+    }
 }
 
 impl Copying<'_> {

@@ -108,7 +108,8 @@ impl Copying<'_> {
             let manner = Manner { keep, inherits: false, is_old: true };
             attributes::give(file, from, extended, manner, &mut totals.not_kept)?;
             if self.syncs_each() {
-                retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+                let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
+                synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
             }
         }
         Ok(())

@@ -190,7 +190,8 @@ impl Copying<'_> {
         }
         // What has its name already cannot wait for a sync of many: nobody would tell if that failed.
         if self.syncs_each() || made.in_place.is_some() && self.waits() {
-            retry(|| rustix::fs::fsync(file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+            let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
+            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation, Timestamp};
 use rustix::fd::{AsFd, OwnedFd};
@@ -31,6 +31,7 @@ use super::room::Room;
 use super::roots::Roots;
 use super::spelling::refuse_taken;
 use super::stripe::Layouts;
+use super::times::Syncs;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::{Fsync, Options, Seat, Watch};
@@ -82,6 +83,7 @@ pub(crate) struct Copying<'a> {
     /// Descriptors that each thread holds open.
     pub(crate) held: usize,
     pub(crate) live: Live,
+    pub(crate) syncs: Syncs,
     pub(crate) unable: Unable,
     /// What stripes copies, if they are to be.
     pub(crate) layouts: Option<&'static dyn Layouts>,
@@ -94,6 +96,9 @@ pub(crate) struct Copying<'a> {
 pub(crate) struct Live {
     pub(crate) files: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// Bytes of large files that were to be copied, and those of which it is known what came of them.
+    pub(crate) large_found: AtomicU64,
+    pub(crate) large_done: AtomicU64,
     began: Instant,
     threads: u64,
 }
@@ -105,7 +110,9 @@ impl Live {
     /// For a copy that begins now on so many threads.
     pub(crate) fn new(threads: usize) -> Self {
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { files, bytes, began: Instant::now(), threads: threads.max(1) as u64 }
+        let (large_found, large_done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let threads = threads.max(1) as u64;
+        Self { files, bytes, large_found, large_done, began: Instant::now(), threads }
     }
 
     /// Bytes a second that one thread has copied so far, about; none: not enough was copied.
@@ -130,6 +137,9 @@ pub(crate) struct CopyWorker {
     pub(crate) report: Report,
     /// Of what was copied, where that is wanted.
     pub(crate) signature: Signature,
+    pub(crate) began: Instant,
+    /// How long its thread took tasks.
+    pub(crate) lived: Duration,
 }
 
 /// What of a path is below its root.
@@ -169,7 +179,8 @@ impl CopyWorker {
     pub(crate) fn new(index: u64, held: usize) -> Self {
         let (held, mover) = (Held::new(held), Mover::default());
         let (totals, signature) = (Totals::default(), Signature::default());
-        Self { index, held, mover, room: Vec::new(), totals, report: Report::default(), signature }
+        let (report, began) = (Report::default(), Instant::now());
+        Self { index, held, mover, room: Vec::new(), totals, report, signature, began, lived: Duration::ZERO }
     }
 }
 
@@ -525,7 +536,7 @@ impl Handler for Copying<'_> {
 
     fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
         if entry.kind == Kind::File && entry.metadata.is_some_and(|metadata| self.is_large(metadata)) {
-            return self.plan_later(here, entry.name, tasks);
+            return self.plan_later(here, entry.name, entry.size(), tasks);
         }
         if let Err((at, trouble)) = self.handle(worker, here, entry) {
             self.fail(worker, &at, trouble);
@@ -560,6 +571,7 @@ impl Handler for Copying<'_> {
 
     fn finish(&self, worker: &mut CopyWorker) {
         worker.totals.not_direct += std::mem::take(&mut worker.mover.not_direct);
+        worker.lived = worker.began.elapsed();
     }
 
     fn progress(&self) -> u64 {

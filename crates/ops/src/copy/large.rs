@@ -79,9 +79,10 @@ impl Copying<'_> {
     }
 
     /// Leaves a large file to whoever has nothing else to do.
-    pub(crate) fn plan_later(&self, here: Option<Here<'_>>, name: &[u8], tasks: &mut Tasks) {
+    pub(crate) fn plan_later(&self, here: Option<Here<'_>>, name: &[u8], bytes: u64, tasks: &mut Tasks) {
         let name = CString::new(name).unwrap_or_default();
-        push(here.map(|here| here.directory), &Task::Plan { name, is_again: false }, tasks);
+        self.live.large_found.fetch_add(bytes, Ordering::Relaxed);
+        push(here.map(|here| here.directory), &Task::Plan { name, is_again: false, bytes }, tasks);
     }
 
     /// Does a task of a large file.
@@ -93,23 +94,36 @@ impl Copying<'_> {
         tasks: &mut Tasks,
     ) {
         match Task::decode(task) {
-            Some(Task::Plan { name, is_again }) => {
-                let (at, here) = match here {
-                    Ok(None) => (Where::Root(name.as_bytes().to_vec()), None),
-                    Ok(Some(here)) => (Where::In(Arc::clone(here.directory), name.clone()), Some(here)),
-                    // It is told by its name alone: its directory is out of reach.
-                    Err(errno) => {
-                        let at = Where::Root(name.as_bytes().to_vec());
-                        return self.fail(worker, &at, Trouble::new(Doing::Open, errno));
-                    }
-                };
-                if let Err(trouble) = self.plan(worker, &at, here, &name, is_again, tasks) {
-                    self.fail(worker, &at, trouble);
-                }
+            Some(Task::Plan { name, is_again, bytes }) => {
+                self.plan_or_tell(worker, here, &name, is_again, tasks);
+                // What is left of it has been counted by its chunks.
+                self.live.large_done.fetch_add(bytes, Ordering::Relaxed);
             }
             Some(Task::Stretch(stretch)) => self.stretch(worker, here, stretch, tasks),
             Some(Task::Ended { file, chunk, came }) => self.ended(worker, file, chunk, came, tasks),
             None => {}
+        }
+    }
+
+    fn plan_or_tell(
+        &self,
+        worker: &mut CopyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        name: &CString,
+        is_again: bool,
+        tasks: &mut Tasks,
+    ) {
+        let (at, here) = match here {
+            Ok(None) => (Where::Root(name.as_bytes().to_vec()), None),
+            Ok(Some(here)) => (Where::In(Arc::clone(here.directory), name.clone()), Some(here)),
+            // It is told by its name alone: its directory is out of reach.
+            Err(errno) => {
+                let at = Where::Root(name.as_bytes().to_vec());
+                return self.fail(worker, &at, Trouble::new(Doing::Open, errno));
+            }
+        };
+        if let Err(trouble) = self.plan(worker, &at, here, name, is_again, tasks) {
+            self.fail(worker, &at, trouble);
         }
     }
 
@@ -173,6 +187,7 @@ impl Copying<'_> {
             since,
             is_again,
         };
+        self.live.large_found.fetch_add(before.size, Ordering::Relaxed);
         all.file = self.large.insert(large);
         if is_cloned {
             self.live.bytes.fetch_add(before.size, Ordering::Relaxed);
@@ -290,7 +305,8 @@ impl Copying<'_> {
         let _ = self.go_direct(&source, &file, stretch.version.size, stretch.version.has_holes);
         let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), stretch)?;
         if self.options.fsync != Fsync::None && !self.is_volatile {
-            retry(|| rustix::fs::fdatasync(&file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+            let synced = self.syncs.timed(|| retry(|| rustix::fs::fdatasync(&file)));
+            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
         close(file)?;
         Ok(value)
@@ -318,6 +334,7 @@ impl Copying<'_> {
     /// A chunk of a file of this rank has ended; the last one completes the copy.
     fn ended(&self, worker: &mut CopyWorker, file: u64, chunk: u64, came: Came, tasks: &mut Tasks) {
         let Some(large) = self.large.find(file) else { return };
+        self.live.large_done.fetch_add(large.chunks.bytes_of(chunk), Ordering::Relaxed);
         if !large.chunks.end(chunk, came) {
             return;
         }
@@ -330,7 +347,9 @@ impl Copying<'_> {
                     Where::In(directory, name) => (Some(directory), name.clone()),
                     Where::Itself(_) => return,
                 };
-                push(directory, &Task::Plan { name, is_again: true }, tasks);
+                let bytes = large.before.size;
+                self.live.large_found.fetch_add(bytes, Ordering::Relaxed);
+                push(directory, &Task::Plan { name, is_again: true, bytes }, tasks);
             }
             Err(trouble) => self.fail(worker, &large.at, trouble),
         }
@@ -399,7 +418,8 @@ impl Copying<'_> {
         let not_kept = &mut worker.totals.not_kept;
         attributes::give(&large.file, &large.before, &extended, self.manner(to), not_kept)?;
         if self.syncs_each() {
-            retry(|| rustix::fs::fsync(&large.file)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+            let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(&large.file)));
+            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
         ask_close(&large.file)
     }

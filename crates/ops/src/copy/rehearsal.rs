@@ -13,6 +13,7 @@ use super::names::Namer;
 use super::report::Report;
 use super::roots::{Roots, Target};
 use super::stripe;
+use super::times::{Clock, Phase, RankReport};
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::{Options, Outcome, Progress, Refused, Seat, Watch};
@@ -52,7 +53,7 @@ pub(crate) fn run(
     (options, watch): (&Options<'_>, &dyn Watch),
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
-    let began = std::time::Instant::now();
+    let mut clock = Clock::start();
     let walk = &options.walk;
     let target = Target::open(target)?;
     // It may be that copies cannot be striped there.
@@ -67,7 +68,8 @@ pub(crate) fn run(
         held: held_by_each(walk.threads.max(walk.cores)),
     };
     let walked = walk::run_handler(&rehearsal, starts, walk, |progress| {
-        observe(&Progress { walk: progress.clone(), files: 0, bytes: 0 });
+        let walk = progress.clone();
+        observe(&Progress { walk, files: 0, bytes: 0, large_found: 0, large_done: 0 });
     });
     let mut totals = Totals::default();
     walked.workers.iter().for_each(|worker| totals += &worker.totals);
@@ -80,9 +82,11 @@ pub(crate) fn run(
     totals.files += settled.inodes;
     totals.bytes += settled.apparent_bytes;
     totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
-    let (threads, elapsed, stopped) = (walked.threads, began.elapsed(), walked.stopped);
+    clock.end(Phase::Copying);
+    let rank = RankReport { phases: clock.phases(), ..RankReport::default() };
+    let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
     let report = Report::default();
-    Ok(Outcome { totals, report, signature: None, threads, elapsed, stopped, parked: false })
+    Ok(Outcome { totals, report, rank, signature: None, threads, elapsed, stopped, parked: false })
 }
 
 impl Rehearsal<'_> {

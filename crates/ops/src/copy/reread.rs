@@ -160,7 +160,7 @@ impl Copying<'_> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
         if self.options.fsync == Fsync::None && !self.is_volatile {
             // Only what has been written can leave the cache.
-            retry(|| rustix::fs::fdatasync(file)).map_err(failed)?;
+            self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
         }
         let Range { start, end } = check.range;
         let length = std::num::NonZero::new(end - start);
@@ -201,7 +201,7 @@ impl Copying<'_> {
             return Err(Trouble::Changed);
         }
         retry(|| rustix::fs::futimens(file, &times)).map_err(failed)?;
-        retry(|| rustix::fs::fsync(file)).map_err(failed)
+        self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)
     }
 
     /// Removes a copy that is none: a later run would take it for one.

@@ -20,17 +20,17 @@ const FEED_STARTS: usize = 256;
 
 impl<V: Handler> WalkJob<'_, V> {
     /// Takes some more of what the caller wants walked.
-    pub(crate) fn feed(&self, queue: &mut Queue<'_, Self>) {
+    pub(crate) fn feed(&self, index: usize, queue: &mut Queue<'_, Self>) {
         let starts: Vec<_> = {
             let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
             starts.by_ref().take(FEED_STARTS).collect()
         };
         if starts.len() == FEED_STARTS {
-            queue.push(Task::Feed);
+            self.push(index, Task::Feed, queue);
         }
         for Start { root, below } in starts {
             let root = self.roots.intern(root);
-            queue.push(Task::Start { root, below });
+            self.push(index, Task::Start { root, below }, queue);
         }
     }
 

@@ -100,6 +100,20 @@ impl<'a, V: Handler> WalkJob<'a, V> {
         self.options.features
     }
 
+    /// The first tasks, of which it is known what they look at.
+    pub(crate) fn seeds(&self, tasks: Vec<Task>) -> Vec<Task> {
+        if let Some(counters) = self.counters.first() {
+            counters.known(tasks.iter().map(Task::steps).sum());
+        }
+        tasks
+    }
+
+    /// Adds a task of the walk itself.
+    pub(crate) fn push(&self, index: usize, task: Task, queue: &mut Queue<'_, Self>) {
+        self.counters[index].known(task.steps());
+        queue.push(task);
+    }
+
     pub(crate) fn throttle(&self, operations: u32) {
         if let Some(rate) = self.options.rate {
             rate.acquire(operations.into(), &self.options.stop);
@@ -248,8 +262,9 @@ impl<V: Handler> Job for WalkJob<'_, V> {
 
     fn run(&self, worker: &mut Self::Worker, task: Task, queue: &mut Queue<'_, Self>) {
         worker.watch = Stopwatch::start();
+        let steps = task.steps();
         match task {
-            Task::Feed => self.feed(queue),
+            Task::Feed => self.feed(worker.index, queue),
             Task::Start { root, below: None } => self.start(worker, root, queue),
             Task::Start { root, below: Some(below) } => self.start_below(worker, root, &below, queue),
             Task::Enter { parent, name, target } => self.enter(worker, &parent, &name, target, queue),
@@ -260,6 +275,7 @@ impl<V: Handler> Job for WalkJob<'_, V> {
             Task::Look { directory, names } => drop(self.look(worker, &directory, names, queue)),
             Task::Own(own) => self.own(worker, &own, queue),
         }
+        self.counters[worker.index].looked(steps);
         self.visit.between(&mut worker.visit);
         self.visit.further(&mut worker.visit, &mut worker.tasks);
         push_own(self.rank, &mut worker.tasks, queue);

@@ -105,7 +105,8 @@ impl<V: Handler> WalkJob<'_, V> {
             if V::IS_SLOW && queue.is_wanted() && !rest.is_empty() {
                 // Whoever has nothing to do takes what is left.
                 self.visit.split(directory);
-                queue.push(Task::Look { directory: Arc::clone(directory), names: rest.into_names() });
+                let task = Task::Look { directory: Arc::clone(directory), names: rest.into_names() };
+                self.push(worker.index, task, queue);
                 entered = true;
                 break;
             }
@@ -247,7 +248,8 @@ impl<V: Handler> WalkJob<'_, V> {
             let pruned = std::mem::take(&mut worker.tasks.pruned);
             if kind == Kind::Directory && descend && !pruned {
                 let (parent, name) = (Arc::clone(directory), CString::from(name.name));
-                queue.push(Task::Enter { parent, name, target: fact.target.take() });
+                let task = Task::Enter { parent, name, target: fact.target.take() };
+                self.push(worker.index, task, queue);
                 entered = true;
             }
         }

@@ -22,6 +22,8 @@ pub(crate) struct Counters {
     failures: AtomicU64,
     excluded: AtomicU64,
     bytes: AtomicU64,
+    known: AtomicU64,
+    looked: AtomicU64,
     phases_ns: [AtomicU64; 3],
 }
 
@@ -48,6 +50,16 @@ impl Counters {
         add(&self.excluded, 1);
     }
 
+    /// So many names or directories are to be looked at by some task.
+    pub(crate) fn known(&self, count: u64) {
+        add(&self.known, count);
+    }
+
+    /// So many of those that some task had were looked at, as far as they could be.
+    pub(crate) fn looked(&self, count: u64) {
+        add(&self.looked, count);
+    }
+
     pub(crate) fn read(&self) -> Profile {
         let phase =
             |phase: Phase| Duration::from_nanos(self.phases_ns[phase as usize].load(Ordering::Relaxed));
@@ -57,6 +69,8 @@ impl Counters {
             failures: self.failures.load(Ordering::Relaxed),
             excluded: self.excluded.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
+            known: self.known.load(Ordering::Relaxed),
+            looked: self.looked.load(Ordering::Relaxed),
             readdir: phase(Phase::Readdir),
             stat: phase(Phase::Stat),
             callback: phase(Phase::Callback),
@@ -77,6 +91,11 @@ pub struct Profile {
     pub excluded: u64,
     /// Apparent bytes of regular files, each name counted.
     pub bytes: u64,
+    /// Names and directories that tasks were made for, to look at them.
+    pub known: u64,
+    /// Of them, those whose task is done. When both are the same everything was found; while threads work, and more so while ranks
+    /// do, they are not of one moment.
+    pub looked: u64,
     /// Time opening and reading directories.
     pub readdir: Duration,
     /// Time asking for metadata.
@@ -92,6 +111,8 @@ impl std::ops::AddAssign for Profile {
         self.failures += other.failures;
         self.excluded += other.excluded;
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.known += other.known;
+        self.looked += other.looked;
         self.readdir += other.readdir;
         self.stat += other.stat;
         self.callback += other.callback;

@@ -88,7 +88,7 @@ impl<V: Handler> WalkJob<'_, V> {
                 if more && self.reading.fetch_add(1, Ordering::Relaxed) < self.reading_max {
                     // Pushed before the names, so it is older than they: the next idle thread reads on.
                     let (directory, descriptor) = (Arc::clone(directory), Arc::clone(descriptor));
-                    queue.push(Task::ReadOn { directory, descriptor });
+                    self.push(worker.index, Task::ReadOn { directory, descriptor }, queue);
                     more = false;
                 } else if more {
                     self.reading.fetch_sub(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl<V: Handler> WalkJob<'_, V> {
     ) {
         worker.held.keep(directory, self.features());
         for names in names.cut(batch) {
-            queue.push(Task::Look { directory: Arc::clone(directory), names });
+            self.push(worker.index, Task::Look { directory: Arc::clone(directory), names }, queue);
         }
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
     }

@@ -61,6 +61,15 @@ impl Task {
 }
 
 impl Task {
+    /// Names and directories that it looks at.
+    pub(crate) fn steps(&self) -> u64 {
+        match self {
+            Self::Own(_) => 0,
+            Self::Look { names, .. } => names.len() as u64,
+            Self::Feed | Self::Start { .. } | Self::Enter { .. } | Self::ReadOn { .. } => 1,
+        }
+    }
+
     /// The directory that the task belongs to.
     pub(crate) fn directory(&self) -> Option<&Arc<Directory>> {
         match self {

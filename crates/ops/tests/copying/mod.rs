@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+pub(crate) mod ranks;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -45,7 +47,16 @@ pub(crate) fn try_copy(
 ) -> Result<(Outcome, Vec<Failed>), Refused> {
     let sources: Vec<_> = sources.iter().map(|path| bytes(path)).collect();
     let failures = Failures::default();
-    let outcome = copy::run(&sources, &bytes(target), options, &failures, |_| {})?;
+    let mut going = None;
+    let outcome = copy::run(&sources, &bytes(target), options, &failures, |progress| {
+        let found = &progress.walk.profile;
+        going = Some([found.known, found.looked, progress.large_found, progress.large_done]);
+    })?;
+    let [known, looked, found, done] = going.unwrap();
+    assert!(
+        outcome.stopped || (known, found) == (looked, done),
+        "nothing is left that is known of: {going:?}"
+    );
     Ok((outcome, failures.0.into_inner().unwrap()))
 }
 

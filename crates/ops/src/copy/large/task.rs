@@ -1,7 +1,7 @@
 //! The tasks of large files, and the same as bytes: all that a rank needs that has not planned the file. No I/O.
 //!
 //! ```text
-//! P  plan a file: whether it changed once: u8, name
+//! P  plan a file: whether it changed once: u8, its size: u64, name
 //! C  copy chunks: rank, file, first, count, bytes of each: u64 each; what the file is: 6 x u64; length of the name: u32,
 //!    name, temporary name
 //! E  a chunk has ended, for the rank that planned its file: file, chunk: u64 each; value: 32 bytes, or nothing, or trouble
@@ -20,9 +20,18 @@ use crate::digest::PieceValue;
 /// See the head of this file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    Plan { name: CString, is_again: bool },
+    /// `bytes`: what it was counted with as something that is left to do.
+    Plan {
+        name: CString,
+        is_again: bool,
+        bytes: u64,
+    },
     Stretch(Stretch),
-    Ended { file: u64, chunk: u64, came: Came },
+    Ended {
+        file: u64,
+        chunk: u64,
+        came: Came,
+    },
 }
 
 /// What came of a chunk: its value, where digests are wanted.
@@ -115,8 +124,9 @@ impl Task {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Self::Plan { name, is_again } => {
+            Self::Plan { name, is_again, bytes } => {
                 out.extend([b'P', u8::from(*is_again)]);
+                out.extend(bytes.to_le_bytes());
                 out.extend_from_slice(name.as_bytes());
             }
             Self::Stretch(stretch) => {
@@ -147,9 +157,11 @@ impl Task {
         let (tag, rest) = bytes.split_first()?;
         match tag {
             b'P' => {
-                let (is_again, name) = rest.split_first()?;
+                let (is_again, rest) = rest.split_first()?;
+                let (bytes, name) = rest.split_first_chunk()?;
                 let is_again = (*is_again < 2).then_some(*is_again == 1)?;
-                Some(Self::Plan { name: CString::new(name).ok()?, is_again })
+                let bytes = u64::from_le_bytes(*bytes);
+                Some(Self::Plan { name: CString::new(name).ok()?, is_again, bytes })
             }
             b'C' => {
                 let (head, rest) = rest.split_at_checked(11 * 8)?;
@@ -236,7 +248,7 @@ mod tests {
     fn tasks() -> Vec<Task> {
         let ended = |came| Task::Ended { file: 9, chunk: 1 << 40, came };
         vec![
-            Task::Plan { name: c"a/b".into(), is_again: true },
+            Task::Plan { name: c"a/b".into(), is_again: true, bytes: 1 << 40 },
             Task::Stretch(stretch()),
             ended(Ok(None)),
             ended(Ok(Some(PieceValue::from([7; 32])))),
