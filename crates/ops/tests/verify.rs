@@ -327,6 +327,12 @@ fn what_only_root_can_change_is_told() {
         case("capability", &[("different own/capable", &[Field::Xattrs])], |top| {
             set_extended(&top.join("own/capable"), "security.capability", &capability(2));
         }),
+        case("attribute of a link", &[("different own/link", &[Field::Xattrs])], |top| {
+            set_extended(&top.join("own/link"), "trusted.one", b"1");
+        }),
+        case("attribute of a device", &[("different own/device", &[Field::Xattrs])], |top| {
+            set_extended(&top.join("own/device"), "trusted.one", b"");
+        }),
     ];
     for name in ["empty", "large", "directory", "link", "fifo"] {
         let text = format!("different own/{name}");
@@ -349,6 +355,9 @@ fn extended_attributes_and_access_lists_are_compared() {
         }),
         case("user of a list", &[("different own/listed", &[Field::Xattrs])], |top| {
             set_extended(&top.join("own/listed"), ACCESS, &access_list(1235, 4));
+        }),
+        case("list of a pipe", &[("different own/fifo", &[Field::Mode, Field::Xattrs])], |top| {
+            set_extended(&top.join("own/fifo"), ACCESS, &access_list(1234, 6));
         }),
         case("default list", &[("different own/directory", &[Field::Xattrs])], |top| {
             set_extended(&top.join("own/directory"), "system.posix_acl_default", &access_list(1234, 4));

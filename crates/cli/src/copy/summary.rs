@@ -95,7 +95,7 @@ fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
     let all = [
         (not_kept.owners, "owners or groups: only root may give files away"),
         (not_kept.set_id_bits, "set-id bits, of files whose owner was not kept"),
-        (not_kept.extended, "extended attributes that the target does not take"),
+        (not_kept.extended, "extended attributes that cannot be read, or that the target does not take"),
         (not_kept.hard_links, "hard links: these names have files of their own"),
     ];
     all.into_iter().filter(|(count, _)| *count > 0)

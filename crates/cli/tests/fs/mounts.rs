@@ -1,12 +1,16 @@
-//! Mounts inside the tree: crossed by default, kept out of with `--one-file-system`, as find does it.
+//! Mounts inside the tree: crossed by default, kept out of with `--one-file-system`, as find does it. And one that is not there:
+//! `/proc`.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use atta_testkit::lock::Lock;
 use atta_testkit::mounts::Mount;
 use atta_testkit::{skip, trees};
 
-use crate::support::{bytes_of, find, make_directory, make_file, number, records, run, scratch, walk};
+use crate::support::{
+    bytes_of, find, make_directory, make_file, make_link, number, records, run, scratch, walk,
+};
 
 #[test]
 fn mounts_are_crossed_or_kept_out_of() {
@@ -68,4 +72,35 @@ fn compare_rows(test: &str, tree: &Path) {
     reader.arg("ndjson").arg(tree).arg("--targets");
     let compared = crate::support::run_with_input(&mut reader, &ran.stdout).expect_code(0);
     assert!(compared.out().starts_with("equal: "), "{}", compared.out());
+}
+
+/// What a link has is read by `/proc`. Without it the link is copied, and that its attributes were not is counted.
+#[test]
+fn without_proc_a_link_is_copied_and_its_attributes_are_told_as_not_kept() {
+    let test = "without_proc_a_link_is_copied_and_its_attributes_are_told_as_not_kept";
+    if !skip::is_root() {
+        return skip::skipped(test, "it needs root");
+    }
+    let scratch = scratch("without-proc");
+    let tree = make_directory(scratch.join("tree"));
+    let link = make_link("nowhere", tree.join("link"));
+    rustix::fs::lsetxattr(&link, "trusted.one", b"1", rustix::fs::XattrFlags::empty()).unwrap();
+    let target = scratch.join("target");
+    // A namespace of its own: nobody else misses it.
+    let mut hidden = Command::new("unshare");
+    hidden.args(["--mount", "sh", "-ec", "mount -t tmpfs none /proc; exec \"$@\"", "sh"]);
+    hidden.arg(env!("CARGO_BIN_EXE_atta")).args(["copy", "--json"]).args([&tree, &target]);
+    let ran = run(hidden.stdin(Stdio::null()));
+    if ran.code() != 0 && ran.err().starts_with("unshare:") {
+        return skip::skipped(test, ran.err().trim_end());
+    }
+    let summary = ran.expect_code(0).json();
+    assert_eq!(number(&summary, "not_kept.extended_attributes"), 1);
+    assert_eq!(std::fs::read_link(target.join("link")).unwrap(), Path::new("nowhere"));
+    // With it, it is.
+    let copied = run(crate::support::atta().arg("copy").args([&tree, &scratch.join("whole")]));
+    assert!(!copied.expect_code(0).out().contains("not kept"));
+    let mut value = [0; 8];
+    let read = rustix::fs::lgetxattr(scratch.join("whole/link"), "trusted.one", &mut value[..]).unwrap();
+    assert_eq!(&value[..read], b"1");
 }

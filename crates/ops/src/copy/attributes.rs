@@ -1,12 +1,12 @@
 //! What a copy has beside its bytes: owner, mode, times, extended attributes with ACLs and capabilities. Read from the source,
 //! given to the target by descriptor. In this order: owner, extended attributes, mode, times, since a change of owner takes
-//! set-id bits and capabilities away.
+//! set-id bits and capabilities away. What cannot be opened is not dealt with here, but in `named.rs`.
 
 use std::ffi::{CStr, CString};
 
 use atta_entry::{Errno, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
 use super::keep::Keep;
 use super::trouble::{Doing, Trouble};
@@ -42,7 +42,7 @@ pub struct NotKept {
     pub owners: u64,
     /// Set-id bits, where the owner could not be set: they would have given the rights of another user.
     pub set_id_bits: u64,
-    /// Extended attributes, ACLs among them, that the target does not take.
+    /// Extended attributes, ACLs among them, that cannot be read or that the target does not take.
     pub extended: u64,
     /// Hard links that had to become files of their own.
     pub hard_links: u64,
@@ -78,6 +78,13 @@ impl Holder<'_> {
         match self {
             Self::Open(fd) => rustix::fs::fgetxattr(fd, name, value),
             Self::Named(path) => rustix::fs::lgetxattr(path, name, value),
+        }
+    }
+
+    fn set(self, name: &CStr, value: &[u8]) -> rustix::io::Result<()> {
+        match self {
+            Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Named(path) => rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()),
         }
     }
 }
@@ -154,15 +161,27 @@ impl Extended {
         self.0.iter().find(|(name, _)| name.as_c_str() == ACCESS_LIST).map(|(_, value)| value.as_slice())
     }
 
-    /// Gives them to an open file. Whether its access list, should there be one, is the source's.
-    fn give(&self, file: BorrowedFd<'_>, keep: &Keep, not_kept: &mut NotKept) -> Result<bool, Errno> {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives them to a copy. Whether its access list, should there be one, is the source's.
+    pub(crate) fn give(
+        &self,
+        copy: Holder<'_>,
+        keep: &Keep,
+        not_kept: &mut NotKept,
+    ) -> Result<bool, Trouble> {
         let mut has_list = false;
         for (name, value) in self.0.iter().filter(|(name, _)| keep.gives(name)) {
-            match retry(|| rustix::fs::fsetxattr(file, name.as_c_str(), value, XattrFlags::empty())) {
+            match retry(|| copy.set(name, value)) {
                 Ok(()) => has_list |= name.as_c_str() == ACCESS_LIST,
                 // Not on this file system, not by this user, or no room: EOPNOTSUPP, EPERM, EACCES, EINVAL, E2BIG, ENOSPC, ERANGE.
                 Err(Errno(95 | 1 | 13 | 22 | 7 | 28 | 34)) => not_kept.extended += 1,
-                Err(errno) => return Err(errno),
+                // Without /proc no path leads to what this process has just made.
+                Err(Errno::NOENT) if matches!(copy, Holder::Named(_)) => not_kept.extended += 1,
+                Err(errno) => return Err(Trouble::new(Doing::SetExtended, errno)),
             }
         }
         Ok(has_list)
@@ -199,16 +218,12 @@ pub(crate) fn give(
     let fd = file.as_fd();
     let Manner { keep, inherits, is_old } = manner;
     let owned = give_owner(fd, from, keep, not_kept)?;
-    let has_list = extended.give(fd, keep, not_kept);
-    let has_list = has_list.map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
+    let has_list = extended.give(Holder::Open(fd), keep, not_kept)?;
     if inherits && !has_list {
         // The directory gave it an access list of its own, which the source does not have.
         remove_list(fd, ACCESS_LIST)?;
     }
-    let list = extended.access_list().filter(|_| !has_list);
-    // A list that came along holds the permissions.
-    let is_set = has_list && !keep.mode;
-    if let Some(mut mode) = keep.mode_of(from, list, is_old).filter(|_| !is_set) {
+    if let Some(mut mode) = mode_beside(extended, has_list, from, keep, is_old) {
         if !owned && mode & SET_ID != 0 {
             mode &= !SET_ID;
             not_kept.set_id_bits += 1;
@@ -221,6 +236,21 @@ pub(crate) fn give(
     }
     let times = times(from);
     retry(|| rustix::fs::futimens(fd, &times)).map_err(|errno| Trouble::new(Doing::SetTimes, errno))
+}
+
+/// The mode that is left to be set when the extended attributes are; none: what is there has it.
+pub(crate) fn mode_beside(
+    extended: &Extended,
+    has_list: bool,
+    from: &Metadata,
+    keep: &Keep,
+    is_old: bool,
+) -> Option<u32> {
+    // A list that came along holds the permissions.
+    if has_list && !keep.mode {
+        return None;
+    }
+    keep.mode_of(from, extended.access_list().filter(|_| !has_list), is_old)
 }
 
 /// Gives an open file its owner. Whether that is the one who gave the set-id bits their meaning.
@@ -296,34 +326,8 @@ pub(crate) fn take_lists(directory: impl AsFd, extended: &Extended) -> Result<()
     Ok(())
 }
 
-/// Gives a name that this process made, and that is not to be opened, its owner and times.
-pub(crate) fn give_name(
-    directory: impl AsFd,
-    name: &CStr,
-    from: &Metadata,
-    keep: &Keep,
-    not_kept: &mut NotKept,
-) -> Result<(), Trouble> {
-    let fd = directory.as_fd();
-    let (owner, group) = keep.owners_of(from);
-    let flags = AtFlags::SYMLINK_NOFOLLOW;
-    if (owner, group) != (None, None) {
-        match retry(|| rustix::fs::chownat(fd, name, owner, group, flags)) {
-            Ok(()) => {}
-            Err(errno) if may_not(errno) => not_kept.owners += 1,
-            Err(errno) => return Err(Trouble::new(Doing::SetOwner, errno)),
-        }
-    }
-    if !keep.times {
-        return Ok(());
-    }
-    let times = times(from);
-    retry(|| rustix::fs::utimensat(fd, name, &times, flags))
-        .map_err(|errno| Trouble::new(Doing::SetTimes, errno))
-}
-
 /// Whether an owner was refused for who asks, or by a file system that has none.
-fn may_not(errno: Errno) -> bool {
+pub(crate) fn may_not(errno: Errno) -> bool {
     // EPERM, EINVAL (an identity that the user namespace does not have), EOPNOTSUPP.
     matches!(errno, Errno(1 | 22 | 95))
 }

@@ -347,24 +347,13 @@ impl Copying<'_> {
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
-            Ok(()) if self.inherits(to) => self.disinherit(to, &alias).map_err(failed),
+            Ok(()) if self.inherits(to) => {
+                kernel::open_directory_at(&to.directory, &alias).and_then(disinherit).map_err(failed)
+            }
             // A directory that tells a name twice.
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }
-    }
-
-    /// Takes away the access lists that a new directory got from the one it is in.
-    fn disinherit(&self, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
-        let made = kernel::open_directory_at(&to.directory, alias)?;
-        for name in [c"system.posix_acl_access", c"system.posix_acl_default"] {
-            match retry(|| rustix::fs::fremovexattr(&made, name)) {
-                // ENODATA, EOPNOTSUPP
-                Ok(()) | Err(Errno(61 | 95)) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
     }
 
     /// Notes what an opened directory is to have, and whether this job made its copy.
@@ -452,6 +441,18 @@ impl Copying<'_> {
         let to = self.place_of(worker, Some(here.directory), &mirror, &name);
         to.and_then(|to| self.copy(worker, &at, from, &to, entry)).map_err(|trouble| (at, trouble))
     }
+}
+
+/// Takes away the access lists that a directory of this job got from the one it is in.
+pub(crate) fn disinherit(made: impl AsFd) -> Result<(), Errno> {
+    for name in [c"system.posix_acl_access", c"system.posix_acl_default"] {
+        match retry(|| rustix::fs::fremovexattr(&made, name)) {
+            // ENODATA, EOPNOTSUPP
+            Ok(()) | Err(Errno(61 | 95)) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 /// What is to be read back of a copy that was just made, if that is wanted.

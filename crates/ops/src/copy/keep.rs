@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use atta_entry::Metadata;
+use atta_entry::{Kind, Metadata};
 use rustix::fs::{Gid, Uid};
 
 pub use super::owners::{OwnerRule, Owners};
@@ -53,6 +53,17 @@ pub enum ExtendedNames {
     Matching(Vec<Vec<u8>>),
 }
 
+/// Whether an attribute is an access control list.
+fn is_list(name: &[u8]) -> bool {
+    LISTS.contains(&name)
+}
+
+/// Whether what is of this kind has any use for an attribute: nobody asks a link for rights, although some servers say that it has
+/// a list, and do not show it.
+pub(crate) fn may_have(kind: Kind, name: &CStr) -> bool {
+    kind != Kind::Symlink || !is_list(name.to_bytes())
+}
+
 impl Default for Keep {
     fn default() -> Self {
         let (extended, owners) = (ExtendedNames::default(), Owners::default());
@@ -83,12 +94,17 @@ impl Keep {
     /// Whether the copy is to have an attribute of its source.
     pub(crate) fn gives(&self, name: &CStr) -> bool {
         let name = name.to_bytes();
-        if LISTS.contains(&name) { self.lists } else { self.extended.contains(name) }
+        if is_list(name) { self.lists } else { self.extended.contains(name) }
     }
 
     /// Whether an attribute of the source is of interest: what is not given may say what the mode means.
     pub(crate) fn reads(&self, name: &CStr) -> bool {
         name.to_bytes() == ACCESS_LIST || self.gives(name)
+    }
+
+    /// Whether an attribute of a source of some kind is of interest.
+    pub(crate) fn reads_of(&self, kind: Kind, name: &CStr) -> bool {
+        self.reads(name) && may_have(kind, name)
     }
 
     /// To whom a copy goes; none: to whoever makes it.
@@ -147,6 +163,10 @@ mod tests {
         let names = [c"user.a", c"security.ima", c"security.evm", c"system.posix_acl_access"];
         assert_eq!(names.map(|name| some.gives(name)), [true, true, false, false]);
         assert!(Keep { extended: ExtendedNames::All, ..Keep::default() }.gives(c"lustre.lov"));
+        assert!(all.reads_of(Kind::Symlink, c"user.a") && !nothing.reads_of(Kind::Symlink, c"user.a"));
+        for list in [c"system.posix_acl_access", c"system.nfs4_acl"] {
+            assert!(all.reads_of(Kind::Fifo, list) && !all.reads_of(Kind::Symlink, list));
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::file::{Made, Place, Source};
-use super::handler::{CopyWorker, Copying, Where};
+use super::handler::{CopyWorker, Copying, Where, disinherit};
 use super::mirror::Mirror;
 use super::trouble::{Doing, Trouble};
 use crate::digest::Hash;
@@ -218,7 +218,15 @@ impl Copying<'_> {
         let opened = kernel::open_directory_at(&self.top, &name)?;
         let found = kernel::stat_descriptor(&opened)?;
         let is_private = found.mode & 0o777 == 0o700 && self.own_uid.is_none_or(|own| own == found.uid);
-        if is_private { Ok(opened) } else { Err(Errno::STALE) }
+        if !is_private {
+            return Err(Errno::STALE);
+        }
+        let mut nothing = [0_u8; 0];
+        if rustix::fs::fgetxattr(&opened, c"system.posix_acl_default", &mut nothing[..]).is_ok() {
+            // Special files that are made in it would take such a list along.
+            disinherit(&opened)?;
+        }
+        Ok(opened)
     }
 
     /// Removes the links' directory, whichever rank made it.

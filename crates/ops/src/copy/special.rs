@@ -6,10 +6,9 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode};
 
-use super::attributes;
 use super::file::{Made, Place, Source};
 use super::handler::{CopyWorker, Copying};
-use super::keep::Keep;
+use super::named;
 use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::{self, retry};
@@ -25,11 +24,12 @@ impl Copying<'_> {
     ) -> Result<Made, Trouble> {
         let target = kernel::read_link_at(from.directory, from.name);
         let target = target.map_err(|errno| Trouble::new(Doing::ReadLink, errno))?;
+        let extended = self.extended_of_name(worker, from, metadata)?;
         let mut not_kept = std::mem::take(&mut worker.totals.not_kept);
         let made = self.under_a_name(worker, to, Doing::MakeLink, |directory, name| {
             retry(|| rustix::fs::symlinkat(target.as_slice(), directory, name))
                 .map_err(|errno| Trouble::new(Doing::MakeLink, errno))?;
-            attributes::give_name(directory, name, metadata, &self.options.keep, &mut not_kept)
+            named::give(directory, name, metadata, &extended, &self.options.keep, &mut not_kept)
         });
         worker.totals.not_kept = not_kept;
         let mut made = made?;
@@ -52,13 +52,13 @@ impl Copying<'_> {
             Kind::BlockDevice => (FileType::BlockDevice, device(from)?),
             _ => return Err(Trouble::Changed),
         };
+        let extended = self.extended_of_name(worker, from, metadata)?;
         let private = Mode::RUSR | Mode::WUSR;
         let mut not_kept = std::mem::take(&mut worker.totals.not_kept);
         let made = self.under_a_name(worker, to, Doing::MakeSpecial, |directory, name| {
             retry(|| rustix::fs::mknodat(directory, name, kind, private, device))
                 .map_err(|errno| Trouble::new(Doing::MakeSpecial, errno))?;
-            attributes::give_name(directory, name, metadata, &self.options.keep, &mut not_kept)?;
-            give_mode(directory, name, metadata, &self.options.keep)
+            named::give(directory, name, metadata, &extended, &self.options.keep, &mut not_kept)
         });
         worker.totals.not_kept = not_kept;
         made
@@ -93,14 +93,6 @@ impl Copying<'_> {
         }
         made.map(|()| Made::temporary(name))
     }
-}
-
-/// Sets the mode of what was made in a directory of this job's own: by a descriptor that opens nothing.
-fn give_mode(directory: &OwnedFd, name: &CStr, metadata: &Metadata, keep: &Keep) -> Result<(), Trouble> {
-    let Some(mode) = keep.mode_of(metadata, None, false) else { return Ok(()) };
-    let failed = |errno| Trouble::new(Doing::SetMode, errno);
-    let opened = kernel::open_name_at(directory, name).map_err(failed)?;
-    kernel::set_mode_of_name(&opened, Mode::from_raw_mode(mode)).map_err(failed)
 }
 
 /// Which device a name stands for.

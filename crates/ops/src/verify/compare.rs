@@ -1,11 +1,9 @@
 //! The comparison of two entries that both sides have: what they are, what they have, and the bytes of files. A difference counts
 //! only if both stood still meanwhile; else they are compared once more. It reports nothing.
 
-use std::ffi::CString;
-use std::os::fd::AsRawFd;
+use std::ffi::CStr;
 
 use atta_entry::{Detail, Errno, Field, Kind, Operation, Side};
-use rustix::fs::CWD;
 
 use super::fields;
 use super::handler::{Comparing, VerifyWorker};
@@ -13,6 +11,7 @@ use super::pair::{Both, Opened, Pair, Verdict};
 use super::trouble::{Trouble, failed, on};
 use crate::copy::attributes::{Extended, Holder, NotKept, is_copied};
 use crate::copy::file::Source;
+use crate::copy::keep::may_have;
 use crate::copy::special;
 use crate::walk::kernel;
 
@@ -88,12 +87,13 @@ impl Comparing<'_> {
                     found.push(Detail::Device(device(one), device(other)));
                 }
             }
-            Kind::File | Kind::Directory if wanted.has(Field::Xattrs) => {
-                let paths = [path_of(source), path_of(target)];
-                let [one, other] = &paths;
-                found.extend(extended(worker, [Holder::Named(one), Holder::Named(other)])?);
-            }
             _ => {}
+        }
+        if wanted.has(Field::Xattrs) {
+            let paths = [source, target].map(|from| kernel::path_at(from.directory, from.name));
+            let [one, other] = &paths;
+            let holders = [Holder::Named(one), Holder::Named(other)];
+            found.extend(extended(worker, both.source.kind(), holders)?);
         }
         Ok(found)
     }
@@ -107,7 +107,7 @@ impl Comparing<'_> {
         let (wanted, Both { source, target }) = (self.options.fields, &opened.before);
         let mut found = fields::differing(wanted, self.options.window, source, target);
         if wanted.has(Field::Xattrs) {
-            found.extend(extended(worker, opened.holders())?);
+            found.extend(extended(worker, Kind::File, opened.holders())?);
         }
         Ok(found)
     }
@@ -144,11 +144,16 @@ impl Comparing<'_> {
 }
 
 /// Compares extended attributes, of those that a copy takes along.
-fn extended(worker: &mut VerifyWorker, holders: [Holder<'_>; 2]) -> Result<Option<Detail>, Trouble> {
+fn extended(
+    worker: &mut VerifyWorker,
+    kind: Kind,
+    holders: [Holder<'_>; 2],
+) -> Result<Option<Detail>, Trouble> {
+    let wanted = |name: &CStr| is_copied(name) && may_have(kind, name);
     let operation = Operation::Custom("read extended attributes");
     let mut read = |holder, side| {
         let mut unread = NotKept::default();
-        let found = Extended::read_from(holder, &mut worker.room, is_copied, &mut unread);
+        let found = Extended::read_from(holder, &mut worker.room, wanted, &mut unread);
         let found = found.map_err(failed(side, operation))?;
         // A value that may not be seen may be any.
         if unread.extended > 0 { Err(failed(side, operation)(Errno::ACCES)) } else { Ok(found) }
@@ -157,17 +162,6 @@ fn extended(worker: &mut VerifyWorker, holders: [Holder<'_>; 2]) -> Result<Optio
     let (one, other) = (read(one, Side::Source)?, read(other, Side::Target)?);
     let names = one.differing(&other);
     Ok((!names.is_empty()).then_some(Detail::Xattrs(names)))
-}
-
-/// A path that leads to a name in a directory that is open, and through nothing else: the kernel follows the first part to just
-/// that directory.
-fn path_of(from: Source<'_>) -> CString {
-    let number = from.directory.as_raw_fd();
-    if number == CWD.as_raw_fd() {
-        return from.name.to_owned();
-    }
-    let path = [format!("/proc/self/fd/{number}/").as_bytes(), from.name.to_bytes()].concat();
-    CString::new(path).unwrap_or_default()
 }
 
 /// A device number of the C library as records have it.

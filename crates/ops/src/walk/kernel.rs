@@ -3,7 +3,7 @@
 //! Everything here exists since Linux 4.18, the oldest kernel that atta runs on. The one newer thing that is used,
 //! the mount's id in `statx` (5.8), has a fallback that [`Features`] switches on for tests.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use atta_entry::{Errno, Kind, Metadata, Timestamp};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -110,7 +110,7 @@ pub(crate) fn open_directory_path(path: &[u8], follow: bool) -> Result<OwnedFd, 
 }
 
 /// The first names in a directory that is open, so many at most.
-pub(crate) fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<std::ffi::CString>, Errno> {
+pub(crate) fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<CString>, Errno> {
     let read = rustix::fs::Dir::read_from(directory).map_err(errno)?;
     let names = read.map(|entry| entry.map(|entry| entry.file_name().to_owned()).map_err(errno));
     names
@@ -135,16 +135,26 @@ pub(crate) fn open_name_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd,
     retry(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))
 }
 
+/// A path that leads to a name in a directory that is open, and through nothing else: the kernel follows the first part to just
+/// that directory. For calls that take no descriptor beside a name, and do not follow the last one. Needs `/proc`.
+pub(crate) fn path_at(directory: impl AsFd, name: &CStr) -> CString {
+    let number = directory.as_fd().as_raw_fd();
+    if number == CWD.as_raw_fd() {
+        return name.to_owned();
+    }
+    let path = [format!("/proc/self/fd/{number}/").as_bytes(), name.to_bytes()].concat();
+    CString::new(path).unwrap_or_default()
+}
+
 /// The target of a link by its name in a directory; with an empty name, of the link that the descriptor refers to.
 pub(crate) fn read_link_at(directory: impl AsFd, name: &CStr) -> Result<Vec<u8>, Errno> {
-    retry(|| rustix::fs::readlinkat(&directory, name, Vec::with_capacity(128)))
-        .map(std::ffi::CString::into_bytes)
+    retry(|| rustix::fs::readlinkat(&directory, name, Vec::with_capacity(128))).map(CString::into_bytes)
 }
 
 /// The path that the kernel knows for a descriptor. Only for comparing text, never for opening.
 pub(crate) fn real_path(descriptor: impl AsFd) -> Option<Vec<u8>> {
     let link = format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd());
-    rustix::fs::readlink(link, Vec::new()).ok().map(std::ffi::CString::into_bytes)
+    rustix::fs::readlink(link, Vec::new()).ok().map(CString::into_bytes)
 }
 
 /// Which directory a descriptor refers to.

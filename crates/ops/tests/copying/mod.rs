@@ -100,10 +100,10 @@ pub(crate) fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
             record;
         let first = firsts.entry(ino).or_insert_with(|| below.clone()).clone();
         let path = Path::new(OsStr::from_bytes(&path));
-        let is_data = matches!(kind, 'f' | 'd') && path.as_os_str().len() < 4000;
-        let extended = if is_data { extended(path) } else { BTreeMap::new() };
+        let is_near = path.as_os_str().len() < 4000;
+        let extended = if is_near { extended(path) } else { BTreeMap::new() };
         let digest =
-            (kind == 'f' && size < 64 << 20 && is_data).then(|| blake3::hash(&fs::read(path).unwrap()));
+            (kind == 'f' && size < 64 << 20 && is_near).then(|| blake3::hash(&fs::read(path).unwrap()));
         // What a directory takes is the file system's affair.
         let size = if kind == 'd' { 0 } else { size };
         let has_holes = kind == 'f' && blocks * 512 < size;
@@ -125,6 +125,23 @@ pub(crate) fn extended(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
             (name.to_vec(), value[..bytes].to_vec())
         })
         .collect()
+}
+
+/// Sets an extended attribute; not of what a link leads to.
+pub(crate) fn set_extended(path: &Path, name: &str, value: &[u8]) {
+    rustix::fs::lsetxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+/// `u::rwx,u:UID:rwx,g::r-x,m::rwx,o::---` as the kernel takes it.
+pub(crate) fn access_list(uid: u32) -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in
+        [(1_u16, 7_u16, NOBODY), (2, 7, uid), (4, 5, NOBODY), (16, 7, NOBODY), (32, 0, NOBODY)]
+    {
+        bytes.extend(tag.to_le_bytes().into_iter().chain(rights.to_le_bytes()).chain(id.to_le_bytes()));
+    }
+    bytes
 }
 
 /// Both trees are the same in everything.
@@ -174,11 +191,14 @@ pub(crate) fn hostile(scratch: &Scratch) -> PathBuf {
     {
         let path = tree.join("attributes").join(name);
         fs::write(&path, name).unwrap();
-        let flags = rustix::fs::XattrFlags::empty();
-        rustix::fs::setxattr(&path, attribute, &vec![7; length], flags).unwrap();
-        rustix::fs::setxattr(path.parent().unwrap(), attribute, b"directory", flags).unwrap();
+        set_extended(&path, attribute, &vec![7; length]);
+        set_extended(path.parent().unwrap(), attribute, b"directory");
     }
+    set_extended(&tree.join("kinds/fifo"), "system.posix_acl_access", &access_list(1234));
     if skip::is_root() {
+        for name in ["fifo", "link-file", "link-dangling", "socket", "device-character"] {
+            set_extended(&tree.join("kinds").join(name), "trusted.one", name.as_bytes());
+        }
         std::os::unix::fs::chown(tree.join("attributes/one"), Some(12345), Some(54321)).unwrap();
         fs::set_permissions(tree.join("attributes/one"), fs::Permissions::from_mode(0o6751)).unwrap();
         trees::unreadable(&tree.join("unreadable")).unwrap();

@@ -1,23 +1,22 @@
 //! Rows 22 to 24: whose the copies are and what they let do, extended attributes, times.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
+use atta_ops::copy::{ExtendedNames, Keep, Options};
 use atta_testkit::lock::Lock;
 use atta_testkit::mounts::loop_image;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
-use rustix::fs::XattrFlags;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::copying::{as_nobody, assert_same, copy, threads, try_copy};
+use crate::copying::{
+    access_list, as_nobody, assert_same, copy, extended, facts, make, set_extended, threads, try_copy,
+};
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-fn set(path: &Path, name: &str, value: &[u8]) {
-    rustix::fs::setxattr(path, name, value, XattrFlags::empty()).unwrap();
 }
 
 #[test]
@@ -68,23 +67,11 @@ fn row_22_what_a_directory_would_hand_down_is_not_taken() {
     // A group, and a list that lets user 1000 do all.
     chown(&target, None, Some(4242)).unwrap();
     set_mode(&target, 0o2777);
-    set(&target, "system.posix_acl_default", &access_list(1000));
+    set_extended(&target, "system.posix_acl_default", &access_list(1000));
     copy(&[&source], &target, &threads(2));
     assert_same(&source, &target.join("source"));
     copy(&[&source.join("file")], &target, &threads(2));
     assert_same(&source.join("file"), &target.join("file"));
-}
-
-/// `u::rwx,u:UID:rwx,g::r-x,m::rwx,o::---` as the kernel takes it.
-fn access_list(uid: u32) -> Vec<u8> {
-    const NOBODY: u32 = u32::MAX;
-    let mut bytes = 2_u32.to_le_bytes().to_vec();
-    for (tag, rights, id) in
-        [(1_u16, 7_u16, NOBODY), (2, 7, uid), (4, 5, NOBODY), (16, 7, NOBODY), (32, 0, NOBODY)]
-    {
-        bytes.extend(tag.to_le_bytes().into_iter().chain(rights.to_le_bytes()).chain(id.to_le_bytes()));
-    }
-    bytes
 }
 
 #[test]
@@ -99,25 +86,103 @@ fn row_23_extended_attributes_lists_and_capabilities_are_kept() {
     for name in ["user", "long", "many", "trusted", "able", "list"] {
         fs::write(source.join(name), name).unwrap();
     }
-    set(&source.join("user"), "user.empty", b"");
-    set(&source.join("user"), "user.bytes \n\u{e9}", b"\0\xff");
-    set(&source.join("long"), "user.long", &[b'x'; 64 << 10]);
+    set_extended(&source.join("user"), "user.empty", b"");
+    set_extended(&source.join("user"), "user.bytes \n\u{e9}", b"\0\xff");
+    set_extended(&source.join("long"), "user.long", &[b'x'; 64 << 10]);
     for number in 0..200 {
-        set(&source.join("many"), &format!("user.{number}-{}", "n".repeat(100)), b"value");
+        set_extended(&source.join("many"), &format!("user.{number}-{}", "n".repeat(100)), b"value");
     }
-    set(&source.join("trusted"), "trusted.one", b"one");
+    set_extended(&source.join("trusted"), "trusted.one", b"one");
     // cap_net_raw, permitted and effective, version 2. It goes with a change of the owner, so it comes after that.
     chown(source.join("able"), Some(1000), Some(1000)).unwrap();
     let capability = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
-    set(&source.join("able"), "security.capability", &capability);
-    set(&source.join("list"), "system.posix_acl_access", &access_list(1000));
-    set(&source.join("directory"), "system.posix_acl_default", &access_list(1001));
-    set(&source.join("directory"), "system.posix_acl_access", &access_list(1002));
+    set_extended(&source.join("able"), "security.capability", &capability);
+    set_extended(&source.join("list"), "system.posix_acl_access", &access_list(1000));
+    set_extended(&source.join("directory"), "system.posix_acl_default", &access_list(1001));
+    set_extended(&source.join("directory"), "system.posix_acl_access", &access_list(1002));
     for sources in [source.clone(), source.join(".")] {
         let outcome = copy(&[&sources], &target, &threads(2));
         assert_same(&source, &target);
         assert_eq!(outcome.totals.not_kept.extended, 0);
     }
+}
+
+const LIST: &str = "system.posix_acl_access";
+
+/// Links to a file outside, to a directory and to nothing, a FIFO, a socket and a device, all with attributes of their own.
+fn links_and_specials(source: &Path, outside: &Path) {
+    fs::create_dir(source).unwrap();
+    fs::write(outside, "outside").unwrap();
+    for (name, leads) in [("file", outside), ("directory", Path::new(".")), ("nothing", Path::new("none"))] {
+        symlink(leads, source.join(name)).unwrap();
+        set_extended(&source.join(name), "trusted.link", name.as_bytes());
+        set_extended(&source.join(name), "security.link", b"");
+    }
+    let null = rustix::fs::makedev(1, 3);
+    for (name, kind, device) in [
+        ("fifo", FileType::Fifo, 0),
+        ("socket", FileType::Socket, 0),
+        ("device", FileType::CharacterDevice, null),
+    ] {
+        mknodat(CWD, source.join(name), kind, Mode::RUSR, device).unwrap();
+        set_extended(&source.join(name), "trusted.special", &[7; 2000]);
+        set_extended(&source.join(name), LIST, &access_list(1000));
+    }
+    mknodat(CWD, source.join("plain"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    chown(source.join("fifo"), Some(1000), Some(2000)).unwrap();
+    set_mode(&source.join("fifo"), 0o620);
+}
+
+#[test]
+fn row_23_what_links_and_special_files_have_is_kept_and_no_link_is_gone_through() {
+    let test = "row_23_what_links_and_special_files_have_is_kept_and_no_link_is_gone_through";
+    if !skip::is_root() {
+        return skip::skipped(test, "trusted attributes need root");
+    }
+    let scratch = Scratch::new("named-attributes").unwrap();
+    let (source, outside) = (scratch.join("source"), scratch.join("outside"));
+    links_and_specials(&source, &outside);
+    let target = scratch.join("target");
+    for (round, sources) in [source.clone(), source.join(".")].into_iter().enumerate() {
+        let outcome = copy(&[&sources], &target, &threads(2));
+        assert_same(&source, &target);
+        assert_eq!(outcome.totals.not_kept.extended, 0, "{round}");
+    }
+    // As a SOURCE by itself; and in a directory that hands down a list of its own.
+    set_extended(&make(&scratch.join("single")), "system.posix_acl_default", &access_list(1001));
+    for (name, facts) in facts(&source).into_iter().skip(1) {
+        let name = std::str::from_utf8(&name[1..]).unwrap();
+        copy(&[&source.join(name)], &scratch.join("single"), &threads(1));
+        assert_eq!(extended(&scratch.join("single").join(name)), facts.extended, "{name}");
+    }
+    assert!(extended(&outside).is_empty());
+}
+
+#[test]
+fn row_23_links_and_special_files_keep_what_is_asked_for() {
+    let test = "row_23_links_and_special_files_keep_what_is_asked_for";
+    if !skip::is_root() {
+        return skip::skipped(test, "trusted attributes need root");
+    }
+    let scratch = Scratch::new("named-attributes").unwrap();
+    let source = scratch.join("source");
+    links_and_specials(&source, &scratch.join("outside"));
+    let kept = |name: &str, keep: Keep| {
+        let target = scratch.join(name);
+        let outcome = copy(&[&source], &target, &Options { keep, ..threads(2) });
+        assert_eq!(outcome.totals.not_kept.extended, 0);
+        let names = |entry: &str| extended(&target.join(entry)).into_keys().collect::<Vec<_>>();
+        let mode = |entry: &str| fs::symlink_metadata(target.join(entry)).unwrap().mode() & 0o7777;
+        (names("file"), names("device"), mode("device"))
+    };
+    let none = Keep { extended: ExtendedNames::None, ..Keep::default() };
+    assert_eq!(kept("lists", none.clone()), (vec![], vec![LIST.into()], 0o770));
+    // Without its list the group may do what the list gave to the group, not all that its mask lets through.
+    assert_eq!(kept("nothing", Keep { lists: false, ..none }), (vec![], vec![], 0o750));
+    let some = ExtendedNames::Matching(vec![b"*.link".to_vec()]);
+    let some = Keep { extended: some, lists: false, ..Keep::default() };
+    let links = vec![b"security.link".to_vec(), b"trusted.link".to_vec()];
+    assert_eq!(kept("some", some), (links, vec![], 0o750));
 }
 
 #[test]
