@@ -1,8 +1,10 @@
 //! `atta copy`: sets a copy up, lets it run, and says what was copied and what was not.
 
 mod arguments;
+mod by_rank;
 mod keep;
 mod owners;
+mod pace;
 mod plans;
 mod ranks;
 mod stripes;

@@ -1,7 +1,6 @@
 //! The copy on ranks within this process: the same as on one, whoever does what. Ranks of real processes are the business of the
 //! program's tests.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
 
 mod copying;

@@ -23,6 +23,7 @@ use atta_runtime::{Meeting, Member, Outbox, RankError, Stop};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::CopyArguments;
+use super::by_rank::{self, Numbers};
 use super::teller::Teller;
 use super::{Run, Setting, Whole, conclude, owners, run_alone, summary, tell};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
@@ -90,7 +91,7 @@ fn on_ranks(
             let fatal = list_error.and_then(|error| take(&error));
             run.failures.receive(&part.late);
             let interrupted = (part.interrupted > 0).then_some(part.interrupted);
-            let whole = part.whole(ranks);
+            let whole = part.whole();
             let told = || summary(arguments, &whole, interrupted.is_some());
             let fatal = fatal.or_else(|| teller.and_then(|teller| teller.events.finish(told).err()));
             Ok(conclude(arguments, &run.failures, &whole, interrupted, fatal))
@@ -219,20 +220,27 @@ impl Watch for RankWatch<'_> {
     }
 }
 
-/// How far the ranks are: files and bytes copied, entries and bytes found.
+/// How far the ranks are: files and bytes copied, entries and bytes found, names known and looked at, bytes of large files found and
+/// done.
 #[derive(Clone, Copy, Debug, Default)]
-struct Going([u64; 4]);
+struct Going([u64; GOING]);
+
+const GOING: usize = 8;
 
 impl Going {
     fn of(progress: &Progress) -> Self {
         let found = &progress.walk.profile;
-        Self([progress.files, progress.bytes, found.entries, found.bytes])
+        let Progress { files, bytes, large_found, large_done, .. } = *progress;
+        Self([files, bytes, found.entries, found.bytes, found.known, found.looked, large_found, large_done])
     }
 
     fn shown(self, here: &Progress) -> Progress {
         let mut shown = here.clone();
-        let profile = &mut shown.walk.profile;
-        [shown.files, shown.bytes, profile.entries, profile.bytes] = self.0;
+        let found = &mut shown.walk.profile;
+        let [files, bytes, entries, found_bytes, known, looked, large_found, large_done] = self.0;
+        (shown.files, shown.bytes, shown.large_found, shown.large_done) =
+            (files, bytes, large_found, large_done);
+        (found.entries, found.bytes, found.known, found.looked) = (entries, found_bytes, known, looked);
         shown
     }
 }
@@ -248,7 +256,7 @@ impl Reduce for Going {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (numbers, rest) = bytes.as_chunks::<8>();
-        let numbers: [[u8; 8]; 4] = numbers.try_into().ok()?;
+        let numbers: [[u8; 8]; GOING] = numbers.try_into().ok()?;
         rest.is_empty().then_some(Self(numbers.map(u64::from_le_bytes)))
     }
 }
@@ -264,6 +272,8 @@ struct Part {
     sizes: Vec<(u64, u64)>,
     /// Nanoseconds, bytes and path of the slowest files.
     slowest: Vec<(u64, u64, Vec<u8>)>,
+    /// What each rank did, and where its time went.
+    by_rank: Vec<(u32, Numbers)>,
     failures: Vec<(i32, u64)>,
     /// None: not wanted, or not all was copied.
     signature: Option<Vec<u8>>,
@@ -278,7 +288,7 @@ struct Part {
 
 impl Part {
     fn new(outcome: Outcome, interrupted: Option<u8>, late: Vec<u8>) -> Self {
-        let Outcome { totals, report, signature, threads, elapsed, parked, .. } = outcome;
+        let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
         let NotKept { owners, set_id_bits, extended, hard_links: links } = totals.not_kept;
         let Totals { files, bytes, directories, symlinks, specials, hard_links, .. } = totals;
         let Totals { skipped, cloned, not_direct, not_striped, changed, verified_bytes, mended, .. } = totals;
@@ -299,6 +309,7 @@ impl Part {
                 mended,
             ],
             not_kept: [owners, set_id_bits, extended, links],
+            by_rank: vec![(rank.rank, by_rank::numbers(&rank))],
             failures: totals.failures.iter().map(|(errno, count)| (errno.0, *count)).collect(),
             signature: signature.map(|signature| signature.to_bytes()),
             elapsed_ns: nanoseconds(elapsed),
@@ -352,6 +363,8 @@ impl Part {
         let mut report = sum.report();
         report += &more.report();
         sum.set_report(report);
+        sum.by_rank.extend(more.by_rank);
+        sum.by_rank.sort_unstable_by_key(|(rank, _)| *rank);
         for (errno, count) in more.failures {
             match sum.failures.iter_mut().find(|(known, _)| *known == errno) {
                 Some((_, known)) => *known += count,
@@ -371,7 +384,7 @@ impl Part {
         sum.encode()
     }
 
-    fn whole(&self, ranks: u32) -> Whole {
+    fn whole(&self) -> Whole {
         let [files, bytes, directories, symlinks, specials, hard_links, rest @ ..] = self.counts;
         let [skipped, cloned, not_direct, not_striped, changed, verified, mended] = rest;
         let [owners, set_id_bits, extended, links] = self.not_kept;
@@ -401,7 +414,7 @@ impl Part {
             signature,
             elapsed: Duration::from_nanos(self.elapsed_ns),
             threads: self.threads,
-            ranks,
+            ranks: self.by_rank.iter().map(|(rank, numbers)| by_rank::report(*rank, numbers)).collect(),
             parked: self.parked,
         }
     }

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use atta_ops::copy::{NotKept, Outcome, Progress, Report, SizeClass, SlowFile, Totals};
+use atta_ops::copy::{NotKept, Outcome, Progress, RankReport, Report, SizeClass, SlowFile, Totals};
 use atta_ops::digest::Signature;
 use serde_json::{Value, json};
 
 use super::arguments::CopyArguments;
+use super::by_rank;
+use super::pace::{self, Outlook};
 use crate::size::{binary, counted, grouped, listed, per_second};
 
 /// What was copied, by all ranks.
@@ -17,14 +19,15 @@ pub(super) struct Whole {
     pub(super) signature: Option<Signature>,
     pub(super) elapsed: Duration,
     pub(super) threads: usize,
-    pub(super) ranks: u32,
+    /// Each rank; without others this one.
+    pub(super) ranks: Vec<RankReport>,
     pub(super) parked: bool,
 }
 
 impl From<Outcome> for Whole {
     fn from(outcome: Outcome) -> Self {
-        let Outcome { totals, report, signature, threads, elapsed, parked, .. } = outcome;
-        Self { totals, report, signature, elapsed, threads: threads.len(), ranks: 1, parked }
+        let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
+        Self { totals, report, signature, elapsed, threads: threads.len(), ranks: vec![rank], parked }
     }
 }
 
@@ -81,8 +84,11 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     for (count, what) in not_kept(&totals.not_kept) {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
     }
-    if arguments.tell.verbose && !arguments.dry_run && totals.files > 0 {
-        table(&outcome.report, &mut text);
+    if arguments.tell.verbose && !arguments.dry_run {
+        if totals.files > 0 {
+            table(&outcome.report, &mut text);
+        }
+        by_rank::table(&outcome.ranks, &mut text);
     }
     if totals.failed() > 0 {
         let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
@@ -157,7 +163,8 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "sizes": sizes,
         "slowest": slowest,
         "threads": outcome.threads,
-        "ranks": outcome.ranks,
+        "ranks": outcome.ranks.len(),
+        "by_rank": by_rank::rows(&outcome.ranks),
     })
 }
 
@@ -181,21 +188,26 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), digit)
 }
 
-/// While it runs.
-pub(super) fn line(progress: &Progress) -> String {
+/// While it runs. What is wanted most comes first: a narrow terminal cuts the rest off.
+pub(super) fn line(progress: &Progress, outlook: &Outlook) -> String {
     let found = &progress.walk.profile;
+    let rate = outlook.bytes_per_second.map(|rate| format!(", {}/s", binary(rate as u64)));
+    let left = pace::words(outlook).map(|left| format!("; {left}"));
     format!(
-        "{} files, {} copied of {} entries, {} found so far; {} threads",
+        "{} files, {} copied{}{}; {} entries, {} found{}; {} threads",
         grouped(progress.files),
         binary(progress.bytes),
+        rate.unwrap_or_default(),
+        left.unwrap_or_default(),
         grouped(found.entries),
         binary(found.bytes),
+        if outlook.is_growing { " so far" } else { "" },
         progress.walk.threads
     )
 }
 
 /// The same as an event.
-pub(super) fn event(progress: &Progress) -> Value {
+pub(super) fn event(progress: &Progress, outlook: &Outlook) -> Value {
     let found = &progress.walk.profile;
     json!({
         "event": "progress",
@@ -206,6 +218,8 @@ pub(super) fn event(progress: &Progress) -> Value {
         "bytes_found": found.bytes,
         "failures": found.failures,
         "threads": progress.walk.threads,
-        "growing": true,
+        "bytes_per_second": outlook.bytes_per_second,
+        "seconds_left": outlook.seconds_left,
+        "is_growing": outlook.is_growing,
     })
 }

@@ -1,9 +1,10 @@
-//! Tells how a copy goes: the line of a display, and an event a second. It decides nothing.
+//! Tells how a copy goes: the line of a display, and an event a second. It decides nothing, and estimates nothing: see `pace.rs`.
 
 use std::time::Duration;
 
 use atta_ops::copy::Progress;
 
+use super::pace::Pace;
 use super::summary::{event, line};
 use crate::arguments::TellArguments;
 use crate::display::Display;
@@ -17,21 +18,23 @@ pub(super) struct Teller {
     display: Display,
     pub(super) events: Events,
     next: Duration,
+    pace: Pace,
 }
 
 impl Teller {
     /// `prints`: as [`Display::new`] has it.
     pub(super) fn new(tell: &TellArguments, prints: bool, events: Events) -> Self {
-        Self { display: Display::new(tell, prints), events, next: PERIOD }
+        Self { display: Display::new(tell, prints), events, next: PERIOD, pace: Pace::default() }
     }
 
     /// Called some 40 times a second.
     pub(super) fn tick(&mut self, progress: &Progress) {
         let elapsed = progress.walk.elapsed;
-        self.display.tick(elapsed, || line(progress));
+        let outlook = self.pace.look(progress);
+        self.display.tick(elapsed, || line(progress, &outlook));
         if self.events.is_wanted() && elapsed >= self.next {
             self.next = elapsed + PERIOD;
-            self.events.tell(&event(progress));
+            self.events.tell(&event(progress, &outlook));
         }
     }
 

@@ -310,15 +310,28 @@ fn files_are_told_by_size_and_by_time_and_events_while_it_runs() {
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(lines.contains(&vec!["below", "64.0", "KiB", "1,000", "19.1", "MiB"]), "{text}");
     assert!(lines.contains(&vec!["below", "256.0", "MiB", "1", "48.0", "MiB"]), "{text}");
-    let slow: Vec<_> = lines.iter().skip_while(|line| line[0] != "slowest").skip(1).collect();
+    let slow = lines.iter().skip_while(|line| line[0] != "slowest").skip(1);
+    let slow: Vec<_> = slow.take_while(|line| line[0] != "rank").collect();
     assert_eq!(slow.len(), 10, "{text}");
     assert!(slow.iter().all(|line| line.last().unwrap().starts_with(tree.to_str().unwrap())), "{text}");
+    let [.., head, row] = lines.as_slice() else { panic!("{text}") };
+    assert_eq!(head[..6], ["rank", "files", "bytes", "rate", "copying", "links"], "{text}");
+    assert_eq!(row[..4], ["0", "1,001", "67.1", "MiB"], "{text}");
     let told = fs::read_to_string(&events).unwrap();
     let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(told[0]["event"], "start");
     let end = told.last().unwrap();
     assert_eq!((&end["event"], &end["summary"]["files"]), (&"end".into(), &1001.into()));
     assert_eq!(end["summary"]["sizes"][2]["files"], 1000);
+    let [row] = end["summary"]["by_rank"].as_array().unwrap().as_slice() else { panic!("{end}") };
+    assert_eq!((&row["files"], &row["bytes"]), (&end["summary"]["files"], &end["summary"]["bytes"]));
+    let phases = row["phase_seconds"].as_object().unwrap();
+    let sum: f64 = phases.values().map(|seconds| seconds.as_f64().unwrap()).sum();
+    assert!((sum - end["summary"]["elapsed_seconds"].as_f64().unwrap()).abs() < 1e-6, "{row}");
+    assert!(
+        phases["copying"].as_f64().unwrap() > 0.0 && row["busy_seconds"].as_f64().unwrap() > 0.0,
+        "{row}"
+    );
     // Slow enough for a line a second.
     let slowly = [Path::new("--bandwidth"), Path::new("30M"), options[1], &events, &tree];
     let ran = copy(&[&slowly[..], &[&scratch.join("two")]].concat()).output().unwrap();
@@ -327,6 +340,9 @@ fn files_are_told_by_size_and_by_time_and_events_while_it_runs() {
     let progress = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let progress: Vec<_> = progress.filter(|event| event["event"] == "progress").collect();
     assert!(!progress.is_empty() && progress[0]["entries_found"].as_u64().unwrap() > 0, "{told}");
+    // So early nobody knows whether that is all.
+    let first = progress[0].as_object().unwrap();
+    assert!(first["is_growing"] == true && first.contains_key("seconds_left"), "{told}");
     let nowhere = [Path::new("--events"), Path::new("/no/where"), &tree, &scratch.join("three")];
     assert_eq!(copy(&nowhere).output().unwrap().status.code(), Some(4));
     assert!(!scratch.join("three").exists());

@@ -91,6 +91,36 @@ fn messages_about_arguments_are_escaped() {
 }
 
 #[test]
+fn a_copy_says_on_the_terminal_that_what_is_left_still_grows() {
+    let test = "a_copy_says_on_the_terminal_that_what_is_left_still_grows";
+    let scratch = scratch("copy-progress");
+    trees::flat(&scratch.join("tree"), 300).unwrap();
+    let mut command = atta();
+    // By its rate it takes a second and more: time enough for the line to be drawn.
+    command.args([
+        "copy",
+        "--quiet",
+        "--iops",
+        "300",
+        "--progress",
+        "always",
+        "--fsync",
+        "none",
+        "tree",
+        "copy",
+    ]);
+    command.current_dir(scratch.path());
+    let Some(ran) = on_terminal(test, "stderr", &command) else { return };
+    let ran = ran.expect_code(0);
+    assert!(
+        ran.out().contains(" copied; still finding; ") && ran.out().contains(" found so far; "),
+        "{:?}",
+        ran.out()
+    );
+    assert!(ran.out().trim_end_matches(['\r', '\n']).ends_with("\u{1b}[2K"), "{:?}", ran.out());
+}
+
+#[test]
 fn progress_is_shown_and_taken_off_again() {
     let scratch = scratch("progress");
     trees::flat(&scratch.join("flat"), 300).unwrap();

@@ -1,0 +1,305 @@
+//! How fast a copy goes at present, and how long what is known to be left will take. It reads no clock and prints nothing: it is told
+//! how things stand, and answers from that alone.
+//!
+//! While names are still being found the answer is a lower bound: what nobody has seen is not counted. What is left are names that
+//! were read and not looked at, directories that were not read, and bytes of large files; small files are copied where they are
+//! found. A name costs as much as a MiB.
+
+use std::time::Duration;
+
+use atta_ops::copy::Progress;
+
+/// Between two looks; more often nothing is learnt.
+const PERIOD: Duration = Duration::from_millis(500);
+/// What is so long ago counts a third: less, and a pause for a sync is told as the pace of the rest; more, and what has changed
+/// is told late.
+const MEMORY: Duration = Duration::from_secs(10);
+/// What is said before is chance.
+const LEAST: Duration = Duration::from_secs(3);
+/// If nothing has been found for so long, and nothing is known to be left to look at, all was found: ranks tell how they stand at
+/// different times, and so the sums of one moment prove nothing.
+const STILL: Duration = Duration::from_secs(2);
+/// Bytes that cost as much as a name.
+const NAME_BYTES: f64 = (1 << 20) as f64;
+/// Who knows: a year.
+const SECONDS_MOST: f64 = 365.0 * 86_400.0;
+/// In seconds.
+const MINUTE: f64 = 60.0;
+
+/// What there is to say of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Outlook {
+    /// Names are still being found: what is left grows.
+    pub(super) is_growing: bool,
+    /// For what is known to be left; none: nothing is, or the pace is not known.
+    pub(super) seconds_left: Option<f64>,
+    /// Of the last seconds; none: too early to say.
+    pub(super) bytes_per_second: Option<f64>,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Pace {
+    last: Look,
+    /// What was done in the past, the more of it the less long ago; and how much time that is.
+    names: f64,
+    bytes: f64,
+    seconds: f64,
+    /// Since when nothing was found.
+    still_since: Duration,
+    outlook: Outlook,
+}
+
+/// How things stood at a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    elapsed: Duration,
+    entries: u64,
+    bytes: u64,
+    known: u64,
+    looked: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let outlook = Outlook { is_growing: true, seconds_left: None, bytes_per_second: None };
+        let still_since = Duration::ZERO;
+        Self { last: Look::default(), names: 0.0, bytes: 0.0, seconds: 0.0, still_since, outlook }
+    }
+}
+
+impl Pace {
+    /// Takes in how the copy stands. May be called at any rate.
+    pub(super) fn look(&mut self, progress: &Progress) -> Outlook {
+        let found = &progress.walk.profile;
+        let now = Look {
+            elapsed: progress.walk.elapsed,
+            entries: found.entries,
+            bytes: progress.bytes,
+            known: found.known,
+            looked: found.looked,
+        };
+        if now.elapsed >= self.last.elapsed + PERIOD {
+            self.learn(now);
+            let names_left = now.known.saturating_sub(now.looked) as f64;
+            let bytes_left = progress.large_found.saturating_sub(progress.large_done) as f64;
+            self.outlook = self.outlook(names_left + bytes_left / NAME_BYTES);
+        }
+        self.outlook
+    }
+
+    fn learn(&mut self, now: Look) {
+        let before = std::mem::replace(&mut self.last, now);
+        let passed = now.elapsed.saturating_sub(before.elapsed).as_secs_f64();
+        let kept = (-passed / MEMORY.as_secs_f64()).exp();
+        // Sums of ranks may be older than the ones before.
+        let more = |now: u64, before: u64| now.saturating_sub(before) as f64;
+        self.names = self.names * kept + more(now.entries, before.entries);
+        self.bytes = self.bytes * kept + more(now.bytes, before.bytes);
+        self.seconds = self.seconds * kept + passed;
+        if (now.known, now.looked) != (before.known, before.looked) {
+            self.still_since = now.elapsed;
+        }
+    }
+
+    fn outlook(&self, left: f64) -> Outlook {
+        let Look { elapsed, known, looked, .. } = self.last;
+        let is_growing = known != looked || elapsed < self.still_since + STILL;
+        let is_known = elapsed >= LEAST;
+        let pace = (self.names + self.bytes / NAME_BYTES) / self.seconds;
+        let seconds_left = (is_known && left > 0.0).then_some(left / pace);
+        Outlook {
+            is_growing,
+            seconds_left: seconds_left.filter(|seconds| *seconds < SECONDS_MOST),
+            bytes_per_second: is_known.then_some(self.bytes / self.seconds),
+        }
+    }
+}
+
+/// What is said of the time left: in steps that a reader can follow, up to the next one; as a bound down to the last one.
+pub(super) fn words(outlook: &Outlook) -> Option<String> {
+    let round = |seconds: f64, step: u64| {
+        let steps = seconds / step as f64;
+        (if outlook.is_growing { steps.floor() } else { steps.ceil() }) as u64 * step
+    };
+    let time = outlook.seconds_left.map(|seconds| {
+        if seconds < MINUTE {
+            format!("{} s", round(seconds, 5))
+        } else if seconds < 60.0 * MINUTE {
+            format!("{} min", round(seconds, 60) / 60)
+        } else if seconds < 48.0 * 60.0 * MINUTE {
+            let minutes = round(seconds, 600) / 60;
+            format!("{} h {} min", minutes / 60, minutes % 60)
+        } else {
+            format!("{} days", round(seconds, 86_400) / 86_400)
+        }
+    });
+    // A bound that says nothing.
+    let time = time.filter(|time| time != "0 s");
+    match (time, outlook.is_growing) {
+        (Some(time), true) => Some(format!(">= {time} left, still finding")),
+        (Some(time), false) => Some(format!("{time} left")),
+        (None, true) => Some("still finding".to_owned()),
+        (None, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// How a made-up copy stands.
+    #[derive(Clone, Copy, Default)]
+    struct At {
+        milliseconds: u64,
+        entries: u64,
+        bytes: u64,
+        names: [u64; 2],
+        large: [u64; 2],
+    }
+
+    impl Pace {
+        fn at(&mut self, at: At) -> Outlook {
+            let At { milliseconds, entries, bytes, names: [known, looked], large: [found, done] } = at;
+            let profile = atta_ops::walk::Profile { entries, known, looked, ..Default::default() };
+            let elapsed = Duration::from_millis(milliseconds);
+            let walk = atta_ops::walk::Progress { elapsed, threads: 2, stopping: None, profile };
+            self.look(&Progress { walk, files: 0, bytes, large_found: found, large_done: done })
+        }
+    }
+
+    fn about(outlook: Outlook, seconds: f64) -> bool {
+        outlook.seconds_left.is_some_and(|left| (left / seconds - 1.0).abs() < 0.05)
+    }
+
+    #[test]
+    fn one_large_file_of_which_all_is_known_has_a_time_left() {
+        let mut pace = Pace::default();
+        let (found, each) = (1000 * MIB, 10 * MIB);
+        for second in 1..=60_u64 {
+            let done = second * each;
+            let (names, large) = ([1, 1], [found, done]);
+            let at = At { milliseconds: second * 1000, entries: 1, bytes: done, names, large };
+            let outlook = pace.at(at);
+            // The names were found in the first second; what has not changed for two more is all.
+            assert_eq!(outlook.is_growing, second < 3, "{second}");
+            assert_eq!(outlook.seconds_left.is_some(), second >= 3, "{second}");
+            assert!(second < 3 || about(outlook, (100 - second) as f64), "{second}: {outlook:?}");
+            assert!(second < 3 || (outlook.bytes_per_second.unwrap() - each as f64).abs() < 1.0);
+        }
+    }
+
+    #[test]
+    fn while_names_are_found_what_is_known_is_a_bound_that_grows() {
+        let mut pace = Pace::default();
+        let mut before = 0.0;
+        for second in 1..=20_u64 {
+            // 100 small files a second are copied, and 310 more are found to be looked at.
+            let names = [410 * second, 100 * second];
+            let at = At { milliseconds: second * 1000, entries: 100 * second, names, ..At::default() };
+            let outlook = pace.at(at);
+            assert!(outlook.is_growing);
+            if second >= 3 {
+                assert!(about(outlook, 3.1 * second as f64), "{second}: {outlook:?}");
+                assert!(outlook.seconds_left > Some(before));
+                before = outlook.seconds_left.unwrap();
+            }
+        }
+        assert_eq!(words(&pace.outlook), Some(">= 1 min left, still finding".to_owned()));
+    }
+
+    #[test]
+    fn a_pause_is_no_new_pace_and_a_new_pace_is_believed_within_a_minute() {
+        let mut pace = Pace::default();
+        let (mut at, mut pauses) =
+            (At { names: [1, 1], large: [100_000 * MIB, 0], ..At::default() }, Vec::new());
+        for half in 1..=200_u64 {
+            at.milliseconds = half * 500;
+            // 100 MiB a second, with a pause of three seconds; in the end 10 MiB a second for fifty.
+            at.large[1] += match half {
+                ..80 => 50 * MIB,
+                80..86 => 0,
+                86..100 => 50 * MIB,
+                _ => 5 * MIB,
+            };
+            at.bytes = at.large[1];
+            let left = pace.at(at).seconds_left;
+            if (80..86).contains(&half) {
+                pauses.push(left.unwrap());
+            }
+        }
+        let most = pauses.iter().copied().fold(0.0, f64::max);
+        assert!(most < 1.5 * 960.0, "three seconds without anything: {pauses:?}");
+        let left = 100_000.0 - (at.large[1] / MIB) as f64;
+        assert!(pace.outlook.seconds_left.unwrap() > 0.9 * left / 10.0, "{:?}", pace.outlook);
+        assert!(pace.outlook.seconds_left.unwrap() < 1.01 * left / 10.0);
+    }
+
+    #[test]
+    fn nothing_is_said_early_or_when_nothing_moves() {
+        let mut pace = Pace::default();
+        let at = At { names: [10, 0], large: [MIB, 0], ..At::default() };
+        for milliseconds in (0..2_900).step_by(25) {
+            let outlook = pace.at(At { milliseconds, bytes: milliseconds * 1000, ..at });
+            assert_eq!((outlook.seconds_left, outlook.bytes_per_second), (None, None));
+        }
+        let mut pace = Pace::default();
+        for milliseconds in (0..60_000).step_by(25) {
+            let outlook = pace.at(At { milliseconds, ..at });
+            assert_eq!((outlook.seconds_left, outlook.is_growing), (None, true));
+        }
+        // Sums that go back, more done than found, and time that stands still.
+        for numbers in [[5, 3, 7, 1], [1, 9, 0, 4], [0; 4]] {
+            let [entries, bytes, known, looked] = numbers;
+            let at = At { milliseconds: 60_000, entries, bytes, names: [known, looked], large: [1, 2] };
+            let outlook = [pace.at(at), pace.at(At { milliseconds: 61_000, ..at })];
+            let is_sound = |outlook: &Outlook| outlook.seconds_left.is_none_or(|left| left.is_finite());
+            assert!(outlook.iter().all(is_sound), "{outlook:?}");
+        }
+    }
+
+    #[test]
+    fn sums_that_happen_to_agree_do_not_end_the_finding() {
+        let mut pace = Pace::default();
+        for second in 0..20_u64 {
+            let names = [second * 10, if second % 3 == 0 { second * 10 } else { second * 8 }];
+            assert!(pace.at(At { milliseconds: second * 1000, names, ..At::default() }).is_growing);
+        }
+    }
+
+    #[test]
+    fn times_are_told_in_steps_and_as_a_bound_downwards() {
+        let say = |seconds: f64, is_growing| {
+            let outlook = Outlook { is_growing, seconds_left: Some(seconds), bytes_per_second: None };
+            words(&outlook).unwrap_or_default()
+        };
+        let all = [1.0, 59.0, 61.0, 200.0, 3601.0, 20_000.0, 180_000.0].map(|seconds| say(seconds, false));
+        assert_eq!(
+            all,
+            [
+                "5 s left",
+                "60 s left",
+                "2 min left",
+                "4 min left",
+                "1 h 10 min left",
+                "5 h 40 min left",
+                "3 days left"
+            ]
+        );
+        let all = [1.0, 59.0, 200.0, 3601.0, 180_000.0].map(|seconds| say(seconds, true));
+        assert_eq!(
+            all,
+            [
+                "still finding",
+                ">= 55 s left, still finding",
+                ">= 3 min left, still finding",
+                ">= 1 h 0 min left, still finding",
+                ">= 2 days left, still finding"
+            ]
+        );
+        let outlook = Outlook { is_growing: false, seconds_left: None, bytes_per_second: None };
+        assert_eq!(words(&outlook), None);
+    }
+}
