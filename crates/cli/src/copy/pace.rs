@@ -255,7 +255,7 @@ mod tests {
             let [entries, bytes, known, looked] = numbers;
             let at = At { milliseconds: 60_000, entries, bytes, names: [known, looked], large: [1, 2] };
             let outlook = [pace.at(at), pace.at(At { milliseconds: 61_000, ..at })];
-            let is_sound = |outlook: &Outlook| outlook.seconds_left.is_none_or(|left| left.is_finite());
+            let is_sound = |outlook: &Outlook| outlook.seconds_left.is_none_or(f64::is_finite);
             assert!(outlook.iter().all(is_sound), "{outlook:?}");
         }
     }
