@@ -1,6 +1,7 @@
 //! `atta copy` on real ranks: what one process makes, whatever the schedule; and what is wrong is told once.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -127,6 +128,122 @@ fn what_is_refused_and_what_failed_on_any_rank_is_told_once() {
         let summary = json(&output);
         assert_eq!((&summary["failed"], &summary["signature"]), (&Value::from(5), &Value::Null));
         assert_eq!(std::fs::read_to_string(errors).unwrap().lines().count(), 5);
+    }
+}
+
+/// A copy of an earlier run, of which some files have changed since, and where directories are in the way of others.
+fn earlier(tree: &str, target: &str) {
+    expect_code(&alone(&["--quiet", "--fsync", "none", tree, target]), 0, "an earlier run");
+    std::fs::write(format!("{target}/large"), "shorter").unwrap();
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    for number in 0..90 {
+        let path = Path::new(target).join(format!("flat/f{number:07}"));
+        assert!(path.exists(), "{}", path.display());
+        if number % 9 == 0 {
+            std::fs::remove_file(&path).unwrap();
+            std::fs::create_dir(&path).unwrap();
+            std::fs::File::open(&path).unwrap().set_modified(old).unwrap();
+        } else {
+            std::fs::write(&path, "longer than its source").unwrap();
+        }
+    }
+}
+
+fn inodes(target: &str) -> Vec<u64> {
+    let inode = |number| std::fs::metadata(format!("{target}/flat/f{number:07}")).unwrap().ino();
+    (1..9).map(inode).collect()
+}
+
+/// What a summary has of what was done, and not of how.
+fn counts(summary: &Value) -> Vec<Value> {
+    let fields = [
+        "files",
+        "bytes",
+        "directories",
+        "symlinks",
+        "hard_links",
+        "special_files",
+        "skipped",
+        "failed",
+        "errors",
+        "not_kept",
+        "verified_bytes",
+        "mended",
+        "signature",
+    ];
+    fields.iter().map(|field| summary[field].clone()).collect()
+}
+
+/// Each rank has a row; all bytes, and all the time, are in them.
+fn assert_rows(summary: &Value, ranks: usize, what: &str) {
+    let rows = summary["by_rank"].as_array().unwrap();
+    assert_eq!((rows.len(), &summary["ranks"]), (ranks, &Value::from(ranks)), "{what}");
+    let files: u64 = rows.iter().map(|row| row["files"].as_u64().unwrap()).sum();
+    assert_eq!(summary["files"], files, "{what}");
+    for (rank, row) in rows.iter().enumerate() {
+        let phases = row["phase_seconds"].as_object().unwrap().values();
+        let sum: f64 = phases.map(|seconds| seconds.as_f64().unwrap()).sum();
+        assert_eq!(row["rank"], rank, "{what}");
+        assert!((sum - row["elapsed_seconds"].as_f64().unwrap()).abs() < 1e-6, "{what}: {row}");
+    }
+}
+
+#[test]
+fn options_mean_on_ranks_what_they_mean_alone() {
+    let test = "options_mean_on_ranks_what_they_mean_alone";
+    let (scratch, tree) = source("mpi-copy-options");
+    let tree = format!("{tree}/.");
+    let place = |name: &str| scratch.join(name).to_str().unwrap().to_owned();
+    let (errors, list) = (place("errors"), place("list"));
+    // Nothing with holes, which take no time.
+    std::fs::write(&list, b"large\0flat/f0000001\0flat/again-0\0flat/again-1\0names\0chain\0gone\0").unwrap();
+    let mut update = vec!["--json", "--update", "--verify", "--fsync", "file", "--errors", &errors];
+    update.extend(["--preserve", "mode,owner,times,links,xattrs", "--xattrs", "user.b*"]);
+    if atta_testkit::skip::is_root() {
+        update.extend(["--chown", "uid:0=70000,gid:0-9=70010-70019"]);
+    }
+    let in_place = ["--json", "--in-place", "--digest", "none", "--fsync", "none"];
+    let listed =
+        ["--json", "--ignore-existing", "--from-list", &list, "--bandwidth", "8M", "--iops", "100000"];
+    let runs = [(&update[..], true), (&in_place, true), (&listed, false)];
+    // Each with what is there beforehand.
+    let run = |number: usize, options: &[&str], is_there: bool, run: &dyn Fn(&[&str]) -> Output| {
+        let target = place(&format!("target-{number}"));
+        if is_there {
+            earlier(&tree, &target);
+        }
+        let before = is_there.then(|| inodes(&target));
+        let output = run(&[options, &["--chunk", "1M", &tree, &target]].concat());
+        expect_code(&output, 3, &options.join(" "));
+        let kept = kept(&target);
+        let is_in_place = before.map(|before| before == inodes(&target));
+        std::fs::remove_dir_all(&target).unwrap();
+        (json(&output), kept, is_in_place)
+    };
+    let expected = runs.map(|(options, is_there)| run(0, options, is_there, &|all| alone(all)));
+    assert_eq!(expected[1].2, Some(true));
+    for mpi in mpis(test) {
+        for (number, (options, is_there)) in runs.iter().enumerate() {
+            let what = format!("{}: {}", mpi.version, options.join(" "));
+            let (summary, kept, is_in_place) = run(1, options, *is_there, &|all| on_ranks(mpi, 3, all));
+            let (alone_summary, alone_kept, alone_is_in_place) = &expected[number];
+            assert_eq!(counts(&summary), counts(alone_summary), "{what}");
+            assert_same(alone_kept, &kept, &what);
+            assert_eq!(is_in_place, *alone_is_in_place, "{what}");
+            assert_rows(&summary, 3, &what);
+            if number == 0 {
+                let failed = std::fs::read_to_string(&errors).unwrap().lines().count();
+                assert_eq!(summary["failed"], failed, "{what}");
+            }
+            if options.contains(&"--bandwidth") {
+                // A third for each rank, but for what it does not wait for: the last block and some moments.
+                let share = f64::from(8 << 20) / 3.0;
+                for row in summary["by_rank"].as_array().unwrap() {
+                    let least = (row["bytes"].as_f64().unwrap() - f64::from(256 << 10)) / share - 0.1;
+                    assert!(row["elapsed_seconds"].as_f64().unwrap() >= least, "{what}: {row}");
+                }
+            }
+        }
     }
 }
 
