@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+pub(crate) mod rsync;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
