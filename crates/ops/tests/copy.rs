@@ -13,13 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use atta_entry::Class;
-use atta_ops::copy::{self, Fsync, Options};
+use atta_ops::copy::{self, ExtendedNames, Fsync, Keep, Options};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
+use copying::rsync::{assert_same_by_rsync, changes_by_rsync};
 use copying::{as_nobody, assert_same, bytes, copy, facts, hostile, make, threads, try_copy};
 
 #[test]
 fn a_copy_is_what_its_source_is() {
+    let test = "a_copy_is_what_its_source_is";
     let scratch = Scratch::new("copy").unwrap();
     let tree = hostile(&scratch);
     for (number, count) in [1, 2, 8].into_iter().enumerate() {
@@ -27,6 +29,7 @@ fn a_copy_is_what_its_source_is() {
             let target = scratch.join(format!("copy-{number}-{fsync:?}"));
             let outcome = copy(&[&tree], &target, &Options { fsync, ..threads(count) });
             assert_same(&tree, &target);
+            assert_same_by_rsync(test, &tree, &target);
             assert_eq!(outcome.totals.not_kept, copy::NotKept::default());
             let kinds: u64 = [
                 outcome.totals.files,
@@ -44,6 +47,7 @@ fn a_copy_is_what_its_source_is() {
 
 #[test]
 fn a_second_copy_replaces_the_first() {
+    let test = "a_second_copy_replaces_the_first";
     let scratch = Scratch::new("copy").unwrap();
     let tree = hostile(&scratch);
     let target = scratch.join("target");
@@ -55,7 +59,38 @@ fn a_second_copy_replaces_the_first() {
     fs::set_permissions(target.join("flat"), fs::Permissions::from_mode(0o700)).unwrap();
     copy(&[&tree.join(".")], &target, &threads(2));
     assert_same(&tree, &target);
+    assert_same_by_rsync(test, &tree, &target);
     assert_eq!(fs::read(scratch.join("outside/secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn rsync_tells_what_a_copy_has_not_kept() {
+    let test = "rsync_tells_what_a_copy_has_not_kept";
+    let scratch = Scratch::new("copy").unwrap();
+    let tree = hostile(&scratch);
+    let told = |name: &str, keep: Keep| {
+        let target = scratch.join(name);
+        copy(&[&tree], &target, &Options { keep, ..threads(2) });
+        changes_by_rsync(test, &tree, &target)
+    };
+    let all = Keep::default();
+    let Some(changes) = told("times", Keep { times: false, ..all.clone() }) else { return };
+    let lost_times =
+        changes.iter().filter(|change| change.starts_with(">f..t") && change.contains(" times/"));
+    assert!(lost_times.count() > 5, "{changes:?}");
+    let changes = told("lists", Keep { lists: false, ..all.clone() }).unwrap();
+    let has_lost_list =
+        |change: &String| change.strip_suffix(" kinds/fifo").is_some_and(|what| what.contains('a'));
+    assert!(changes.iter().any(has_lost_list), "{changes:?}");
+    let extended = ExtendedNames::None;
+    let changes = told("attributes", Keep { extended, ..all }).unwrap();
+    assert!(changes.iter().any(|change| change.ends_with("x attributes/large")), "{changes:?}");
+    fs::remove_file(scratch.join("attributes/kinds/file")).unwrap();
+    fs::write(scratch.join("attributes/more"), "").unwrap();
+    let changes = changes_by_rsync(test, &tree, &scratch.join("attributes")).unwrap();
+    let deleted = changes.iter().filter(|change| change.starts_with("*deleting")).count();
+    let made = changes.iter().filter(|change| change.starts_with(">f++")).count();
+    assert_eq!((deleted, made), (1, 1), "{changes:?}");
 }
 
 #[test]

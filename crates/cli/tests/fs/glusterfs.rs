@@ -1,5 +1,6 @@
 //! A real parallel file system: GlusterFS with two clients. What is walked through one client while the other one
-//! changes it is what `find` sees. Started once, by `glusterfs.sh`, in a network namespace of its own.
+//! changes it is what `find` sees. Started by `glusterfs.sh`, in a network namespace of its own. Copies to it are in
+//! `two_clients.rs`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -14,8 +15,9 @@ use crate::support::{bytes_of, find, lines, make_directory, number, records, run
 /// What the script exits with where GlusterFS is not to be had.
 const NOT_HERE: i32 = 4;
 
-/// A running volume; it ends with the script's standard input, so also when this process dies.
-struct Volume {
+/// A running volume; it ends with the script's standard input, so also when this process dies. Where a test fails, its end is
+/// waited for all the same.
+pub(crate) struct Volume {
     script: Child,
     output: BufReader<ChildStdout>,
     scratch: Scratch,
@@ -23,7 +25,7 @@ struct Volume {
 
 impl Volume {
     /// Starts it, or says why not.
-    fn start() -> Result<Self, String> {
+    pub(crate) fn start() -> Result<Self, String> {
         let scratch = Scratch::below(&std::env::temp_dir(), "gluster").map_err(|error| error.to_string())?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fs/glusterfs.sh");
         let mut command = Command::new("unshare");
@@ -46,18 +48,27 @@ impl Volume {
         Err(why.trim_end().to_owned())
     }
 
-    fn client(&self, name: &str) -> std::path::PathBuf {
+    /// Where a client, `one` or `two`, is mounted.
+    pub(crate) fn client(&self, name: &str) -> std::path::PathBuf {
         self.scratch.join("volume").join(name)
     }
 
     /// Stops it and checks that nothing of it is left.
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         drop(self.script.stdin.take());
         let status = self.script.wait().expect("wait for the script");
         let mut said = String::new();
         self.script.stderr.take().expect("a pipe").read_to_string(&mut said).expect("read its errors");
         assert!(status.success(), "{status}: {said}");
         assert!(!self.client("one").exists(), "left behind: {said}");
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        // It has ended where it was stopped.
+        let _ended = self.script.wait();
     }
 }
 

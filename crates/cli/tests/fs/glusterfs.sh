@@ -104,6 +104,8 @@ VOLUME
     --log-level=WARNING
   await client_of_glusterd pool list
   client_of_glusterd volume create "$volume" replica 2 "$address:$dir"/brick-{1,2,3,4} force >/dev/null
+  # Else a client has attributes and small files of before for a second, whatever its mount was told.
+  client_of_glusterd volume set "$volume" performance.stat-prefetch off performance.quick-read off >/dev/null
   client_of_glusterd volume start "$volume" >/dev/null
 }
 

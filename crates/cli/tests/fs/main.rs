@@ -15,3 +15,4 @@ mod glusterfs;
 mod mounts;
 mod signals;
 mod slow;
+mod two_clients;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 pub(crate) mod ranks;
+pub(crate) mod rsync;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
