@@ -437,6 +437,21 @@ fn what_a_list_names_is_copied_with_the_directories_above_it() {
         assert_eq!(inode(&target.join("other")), inode(&target.join("file")));
         let left: Vec<_> = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 4, "{left:?}");
+        // Once more, into directories that are there: their times are not those of this copy.
+        fs::remove_file(target.join("a/b/c/2")).unwrap();
+        let names = ["a/b/c/2", "a/4", "a/b/3"];
+        let starts = names.map(|name| walk::Start { root: bytes(&tree), below: Some(name.into()) });
+        // The target is a directory now, into which the source would go.
+        let sources = [bytes(&tree.join("."))];
+        let starts = starts.map(|start| walk::Start { root: sources[0].clone(), ..start });
+        let (starts, failures) = (starts.into_iter(), Failures::default());
+        copy::run_listed(&sources, starts, &bytes(&target), &options, &failures, |_| {}).unwrap();
+        assert_eq!(failures.0.into_inner().unwrap(), []);
+        for name in ["a/b/c", "a/b", "a", ""] {
+            let time = fs::symlink_metadata(target.join(name)).unwrap().mtime();
+            assert_eq!((time, mode(&target.join(name))), (OLD, mode(&tree.join(name))), "{name}");
+        }
+        assert_eq!(fs::read_to_string(target.join("a/b/c/2")).unwrap(), "a/b/c/2");
     }
 }
 

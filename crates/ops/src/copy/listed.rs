@@ -1,5 +1,6 @@
 //! Copies what a list names: directories above a name may not be there yet, and the same directory may be met many times. So
-//! directories are made under their own names, and get what they are to have in the very end.
+//! directories are made under their own names, and get what they are to have in the very end. Those that are there get it once more
+//! when something was put into them: it changed their times.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -47,8 +48,23 @@ impl Copying<'_> {
                 self.make_above(worker, source)?;
                 self.place(worker, mirror, name)
             }
+            (Ok(to), Some(source)) if self.is_listed && !mirror.is_expecting() => {
+                let attributes = self.attributes_of(worker, source)?;
+                mirror.will_have(attributes);
+                Ok(to)
+            }
             (to, _) => to,
         }
+    }
+
+    /// What the copy of a directory, which is there, is to have.
+    fn attributes_of(&self, worker: &mut CopyWorker, source: &Arc<Directory>) -> Result<Attributes, Trouble> {
+        let opened = source.descriptor(&mut worker.held, self.features);
+        let opened = opened.map_err(|errno| Trouble::new(Doing::Open, errno))?;
+        let metadata = kernel::stat_descriptor(&opened);
+        let metadata = metadata.map_err(|errno| Trouble::new(Doing::Read, errno))?;
+        let extended = self.extended(worker, &opened)?;
+        Ok(Attributes { metadata, extended, is_old: true })
     }
 
     /// Makes the copies of a source's directory and of those above it, as far as they are not there.
@@ -62,14 +78,11 @@ impl Copying<'_> {
             let Some(mirror) = Mirror::of(source) else { return Ok(()) };
             let Some(above) = mirror.target.parent() else { continue };
             let above = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
-            let opened = source.descriptor(&mut worker.held, self.features);
-            let opened = opened.map_err(|errno| Trouble::new(Doing::Open, errno))?;
-            let metadata = kernel::stat_descriptor(&opened);
-            let metadata = metadata.map_err(|errno| Trouble::new(Doing::Read, errno))?;
-            if self.make_at_once(&above, mirror.target.name(), &metadata).map_err(failed)? {
+            let attributes = self.attributes_of(worker, source)?;
+            let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata);
+            if made.map_err(failed)? {
                 worker.totals.directories += 1;
-                let extended = self.extended(worker, &opened)?;
-                mirror.will_have(Attributes { metadata, extended, is_old: true });
+                mirror.will_have(attributes);
                 mirror.set_left();
             }
         }

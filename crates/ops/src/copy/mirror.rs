@@ -94,6 +94,11 @@ impl Mirror {
         let _ = self.attributes.set(attributes);
     }
 
+    /// Whether it is known what it is to have.
+    pub(crate) fn is_expecting(&self) -> bool {
+        self.attributes.get().is_some()
+    }
+
     /// Says that this job made it, so that nothing is there but what the job put there, when so many syncs had failed.
     pub(crate) fn set_new(&self, failures: u64) {
         let _ = self.since.set(failures);
