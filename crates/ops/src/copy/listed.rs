@@ -1,6 +1,6 @@
 //! Copies what a list names: directories above a name may not be there yet, and the same directory may be met many times. So
-//! directories are made under their own names, and get what they are to have in the very end. Those that are there get it once more
-//! when something was put into them: it changed their times.
+//! directories are made under their own names, and get what they are to have in the very end. Those that are there get it once more:
+//! what is put into them changes their times.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -48,13 +48,29 @@ impl Copying<'_> {
                 self.make_above(worker, source)?;
                 self.place(worker, mirror, name)
             }
-            (Ok(to), Some(source)) if self.is_listed && !mirror.is_expecting() => {
-                let attributes = self.attributes_of(worker, source)?;
-                mirror.will_have(attributes);
+            (Ok(to), Some(source)) if self.is_listed => {
+                self.expect_above(worker, source)?;
                 Ok(to)
             }
             (to, _) => to,
         }
+    }
+
+    /// Says what the copies of a source's directory and of those above it are to have in the end: putting something in, or this
+    /// job's own things, changes their times.
+    fn expect_above(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) -> Result<(), Trouble> {
+        let mut next = Some(directory);
+        while let Some(directory) = next {
+            match Mirror::of(directory) {
+                Some(mirror) if !mirror.is_expecting() => {
+                    mirror.will_have(self.attributes_of(worker, directory)?);
+                }
+                // Those above are known, too.
+                _ => return Ok(()),
+            }
+            next = directory.parent();
+        }
+        Ok(())
     }
 
     /// What the copy of a directory, which is there, is to have.
