@@ -452,6 +452,16 @@ fn what_a_list_names_is_copied_with_the_directories_above_it() {
             assert_eq!((time, mode(&target.join(name))), (OLD, mode(&tree.join(name))), "{name}");
         }
         assert_eq!(fs::read_to_string(target.join("a/b/c/2")).unwrap(), "a/b/c/2");
+        // And one that has to be made in one that is there.
+        fs::remove_dir_all(target.join("a/b/c")).unwrap();
+        let start = walk::Start { root: sources[0].clone(), below: Some("a/b/c/2".into()) };
+        let (starts, failures) = (std::iter::once(start), Failures::default());
+        copy::run_listed(&sources, starts, &bytes(&target), &options, &failures, |_| {}).unwrap();
+        assert_eq!(failures.0.into_inner().unwrap(), []);
+        for name in ["a/b/c", "a/b", "a", ""] {
+            let time = fs::symlink_metadata(target.join(name)).unwrap().mtime();
+            assert_eq!((time, mode(&target.join(name))), (OLD, mode(&tree.join(name))), "{name}");
+        }
     }
 }
 

@@ -22,8 +22,9 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use super::attributes::{self, Manner};
 use super::data::Way;
 use super::existing::is_alike;
-use super::file::{Source, is_same, look, open, settled};
+use super::file::{Place, Source, is_same, look, open, settled};
 use super::handler::{CopyWorker, Copying, Where};
+use super::mirror::Mirror;
 use super::names::PREFIX;
 use super::publish::Ready;
 use super::trouble::{Doing, Trouble};
@@ -45,10 +46,11 @@ impl Copying<'_> {
         let target = target.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
         let lost = match (&ready.names, &ready.origin) {
             (Some((temporary, name)), origin) => {
-                let is_another = self.file_again(worker, origin, &target, temporary)?;
+                let to = Place { mirror: &ready.mirror, directory: Arc::clone(&target), name: temporary };
+                let is_another = self.file_again(worker, origin, &to)?;
                 is_another.then(|| name.clone()).into_iter().collect()
             }
-            (None, Where::Itself(source)) => self.directory_again(worker, source, &target)?,
+            (None, Where::Itself(source)) => self.directory_again(worker, source, &ready.mirror, &target)?,
             // Nothing was put into it.
             (None, _) => Vec::new(),
         };
@@ -61,7 +63,8 @@ impl Copying<'_> {
         &self,
         worker: &mut CopyWorker,
         source: &Arc<Directory>,
-        target: &OwnedFd,
+        mirror: &Arc<Mirror>,
+        target: &Arc<OwnedFd>,
     ) -> Result<Vec<CString>, Trouble> {
         let mut lost = Vec::new();
         let names = kernel::names_of(target, usize::MAX);
@@ -71,7 +74,8 @@ impl Copying<'_> {
             if self.waits_for_itself(worker, source, &name) {
                 continue;
             }
-            match self.file_again(worker, &at, target, &name) {
+            let to = Place { mirror, directory: Arc::clone(target), name: &name };
+            match self.file_again(worker, &at, &to) {
                 Ok(false) => {}
                 Ok(true) => lost.push(name),
                 Err(trouble) => {
@@ -93,14 +97,9 @@ impl Copying<'_> {
     }
 
     /// One name; what is no file has no bytes, and is where its directory is. Whether it is another file than before.
-    fn file_again(
-        &self,
-        worker: &mut CopyWorker,
-        at: &Where,
-        target: &OwnedFd,
-        name: &CStr,
-    ) -> Result<bool, Trouble> {
+    fn file_again(&self, worker: &mut CopyWorker, at: &Where, to: &Place<'_>) -> Result<bool, Trouble> {
         let failed = |errno| Trouble::new(Doing::LookAtCopy, errno);
+        let (target, name) = (&*to.directory, to.name);
         let found = kernel::stat_at(target, name, false).map_err(failed)?;
         if found.kind() != Kind::File {
             return Ok(false);
@@ -125,8 +124,9 @@ impl Copying<'_> {
             true => self.replace(worker, target, name)?,
             false => empty(target, name, &found)?,
         };
+        let manner = Manner { inherits: is_another && self.inherits(to), ..self.manner(to) };
+        self.bytes_again(worker, &source, &before, &file, manner)?;
         worker.totals.mended += 1;
-        self.bytes_again(worker, &source, &before, &file)?;
         self.syncs
             .timed(|| retry(|| rustix::fs::fsync(&file)))
             .map_err(|errno| Trouble::new(Doing::Sync, errno))?;
@@ -147,6 +147,7 @@ impl Copying<'_> {
         source: &OwnedFd,
         metadata: &Metadata,
         file: &OwnedFd,
+        manner: Manner<'_>,
     ) -> Result<(), Trouble> {
         let has_holes = metadata.allocated_bytes() < metadata.size;
         let way = Way { has_holes, hasher: None };
@@ -160,7 +161,6 @@ impl Copying<'_> {
         }
         // Writing takes rights and capabilities away, and sets the time.
         let extended = self.extended(worker, source)?;
-        let manner = Manner { keep: &self.options.keep, inherits: false, is_old: true };
         attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)
     }
 

@@ -123,14 +123,17 @@ impl Copying<'_> {
         if filled.is_ok() && self.options.verify {
             made.version = kernel::stat_descriptor(&file).ok().map(|copy| Version::new(metadata, copy.inode));
         }
-        let closed = filled.and_then(|()| match metadata.nlink {
-            1 => close(file),
-            _ => {
-                ask_close(&file)?;
-                made.file = Some((file, (metadata.device, metadata.inode)));
-                Ok(())
+        let closed = match filled {
+            Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => close(file),
+            filled => {
+                let asked = filled.and_then(|()| ask_close(&file));
+                if asked.is_err() && made.in_place.is_some() {
+                    spoil(&file);
+                }
+                made.file = Some((file, (metadata.device, metadata.inode))).filter(|_| metadata.nlink != 1);
+                asked
             }
-        });
+        };
         if closed.is_err() {
             remove(to, &made);
         }
@@ -245,6 +248,13 @@ impl Copying<'_> {
         };
         !to.mirror.is_new() && *to.mirror.inherits.get_or_init(ask)
     }
+}
+
+/// Empties what was written into the place of an old file and is no copy: nobody is to take it for one by its size and time, and
+/// whoever writes it again must not write over what a sync has failed to write.
+fn spoil(file: &OwnedFd) {
+    let _ = retry(|| rustix::fs::ftruncate(file, 0));
+    let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));
 }
 
 /// Takes back what was made.

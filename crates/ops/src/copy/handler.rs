@@ -285,8 +285,8 @@ impl Copying<'_> {
         kind: Kind,
         made: Made,
     ) {
+        self.room.find();
         if kind == Kind::File && !made.is_link {
-            self.room.find();
             worker.totals.files += 1;
             worker.totals.bytes += made.bytes;
             worker.report.note(made.bytes, made.elapsed, || at.told().1);
@@ -369,6 +369,10 @@ impl Copying<'_> {
                 return Err(failed(Errno::STALE));
             }
             mirror.set_new(self.batch.failures());
+            if self.waits() && self.batch.failures() > 0 {
+                // It may have been made before a sync that failed.
+                retry(|| rustix::fs::fsync(&opened)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+            }
         }
         let is_old = !mirror.is_new();
         let metadata = kernel::stat_descriptor(here.descriptor);
@@ -383,7 +387,7 @@ impl Copying<'_> {
     }
 
     /// Gives a directory its name.
-    fn name_directory(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
+    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
         let Some(mirror) = Mirror::of(directory) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
             let origin = Where::Itself(Arc::clone(directory));

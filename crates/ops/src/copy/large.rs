@@ -198,8 +198,28 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies a file that is not large any more.
+    /// Copies a file that is not large any more, or not large enough for how fast it goes. Where files have their own names at once,
+    /// its directory must not get its own before.
     fn plan_none(
+        &self,
+        worker: &mut CopyWorker,
+        at: &Where,
+        from: Source<'_>,
+        to: &Place<'_>,
+        bytes: u64,
+    ) -> Result<(), Trouble> {
+        let is_part = to.mirror.parts.add();
+        let copied = self.copy_whole(worker, at, from, to, bytes);
+        if is_part
+            && to.mirror.parts.end()
+            && let Where::In(directory, _) = at
+        {
+            self.name_directory(worker, directory);
+        }
+        copied
+    }
+
+    fn copy_whole(
         &self,
         worker: &mut CopyWorker,
         at: &Where,

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   TARGET/.atta.JOB/DEVICE-INODE     the copy, as soon as it is complete
-//!   TARGET/.atta.JOB/DEVICE-INODE.c   somebody makes it; the digest of its bytes, when it is complete
+//!   TARGET/.atta.JOB/DEVICE-INODE.c   somebody makes it; when it is complete: how many syncs had failed before, and its digest
 //! ```
 
 use std::ffi::{CStr, CString};
@@ -105,9 +105,14 @@ impl Copying<'_> {
             return Ok(None);
         }
         let made = self.file(worker, from, to)?;
-        if let Some(digest) = &made.digest {
-            let written = retry(|| rustix::io::pwrite(&claim, digest.as_bytes(), 0));
-            written.map_err(|errno| Trouble::new(Doing::Link, errno))?;
+        let mut known_of_it = made.since.to_le_bytes().to_vec();
+        known_of_it.extend(made.digest.iter().flat_map(Hash::as_bytes));
+        let written = retry(|| rustix::io::pwrite(&claim, &known_of_it, 0));
+        written.map_err(|errno| Trouble::new(Doing::Link, errno))?;
+        if let Some((file, _)) = made.file.as_ref().filter(|_| self.seat.ranks > 1 && self.waits()) {
+            // Another rank may give a link of it its name, and its sync would not be of these bytes.
+            let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
+            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
         // By descriptor: the name may be another file's by now. And not if the source's name was.
         let linked = match &made.file {
@@ -134,15 +139,18 @@ impl Copying<'_> {
             worker.totals.skipped += 1;
             return Ok(Linked::Made(Made { is_link: true, ..Made::default() }));
         }
-        let temporary = (!to.mirror.is_direct()).then(|| self.shared.namer.of_file(worker.index));
+        let (since, digest) = self.known_of(known, key)?;
+        // What a failed sync left in doubt is not to be seen with its directory.
+        let is_sure = since == self.batch.failures();
+        let is_direct = to.mirror.is_direct() && is_sure;
+        let temporary = (!is_direct).then(|| self.shared.namer.of_file(worker.index));
         let name = temporary.as_deref().unwrap_or(to.name);
         match retry(|| rustix::fs::linkat(known, key, &to.directory, name, AtFlags::empty())) {
             Err(Errno::EXIST) if !is_there(known, key, to) => Ok(Linked::Never),
             // It is there already where a directory tells a name twice.
             Ok(()) | Err(Errno::EXIST) => {
                 worker.totals.hard_links += 1;
-                let digest = if self.options.digest { self.known_digest(known, key)? } else { None };
-                Ok(Linked::Made(Made { temporary, digest, is_link: true, ..Made::default() }))
+                Ok(Linked::Made(Made { temporary, digest, since, is_link: true, ..Made::default() }))
             }
             Err(Errno::NOENT) => Ok(Linked::NotYet),
             // EMLINK, EXDEV, EPERM, EOPNOTSUPP
@@ -151,15 +159,25 @@ impl Copying<'_> {
         }
     }
 
-    /// The digest of a copy that is complete.
-    fn known_digest(&self, known: &OwnedFd, key: &CStr) -> Result<Option<Hash>, Trouble> {
+    /// Of a copy that is complete: how many syncs had failed when it was begun, as far as this rank has seen, and its digest.
+    fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<(u64, Option<Hash>), Trouble> {
         let failed = |errno| Trouble::new(Doing::Link, errno);
         let name = CString::new([key.to_bytes(), b".c"].concat()).unwrap_or_default();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let claim = retry(|| rustix::fs::openat(known, &name, flags, Mode::empty())).map_err(failed)?;
-        let mut bytes = [0_u8; 32];
+        let claim = match retry(|| rustix::fs::openat(known, &name, flags, Mode::empty())) {
+            Ok(claim) => claim,
+            // There is no copy yet.
+            Err(Errno::NOENT) => return Ok((0, None)),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let mut bytes = [0_u8; 40];
         let read = retry(|| rustix::io::pread(&claim, &mut bytes[..], 0)).map_err(failed)?;
-        Ok((read == bytes.len()).then(|| Hash::from_bytes(bytes)))
+        let (since, digest) = bytes.split_at(8);
+        let since = since.try_into().map_or(0, u64::from_le_bytes);
+        let digest = digest.try_into().map(Hash::from_bytes).ok().filter(|_| read == bytes.len());
+        // Whoever made it on another rank has synced it by itself.
+        let since = if self.seat.ranks > 1 { self.batch.failures() } else { since };
+        Ok((since, digest.filter(|_| self.options.digest)))
     }
 
     /// Says that this thread copies a file; none: another one does.

@@ -92,15 +92,16 @@ impl Copying<'_> {
         }
         for source in chain.into_iter().rev() {
             let Some(mirror) = Mirror::of(source) else { return Ok(()) };
-            let Some(above) = mirror.target.parent() else { continue };
-            let above = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
             let attributes = self.attributes_of(worker, source)?;
-            let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata);
-            if made.map_err(failed)? {
-                worker.totals.directories += 1;
-                mirror.will_have(attributes);
-                mirror.set_left();
+            if let Some(above) = mirror.target.parent() {
+                let above = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata);
+                if made.map_err(failed)? {
+                    worker.totals.directories += 1;
+                    mirror.set_left();
+                }
             }
+            mirror.will_have(attributes);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! With `--fsync batch` nothing is visible before it is on stable storage: what is complete waits in a batch until one `syncfs`
 //! has made all of it durable. A file system in memory has no stable storage and is not asked.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,17 +37,42 @@ pub(crate) struct Ready {
     pub(crate) since: u64,
 }
 
+/// What is not to be read back any more.
+#[derive(Debug, Default)]
+struct Lost {
+    directories: HashSet<*const Mirror>,
+    names: HashSet<(*const Mirror, CString)>,
+}
+
+impl Lost {
+    fn add(&mut self, ready: &Ready) {
+        match &ready.names {
+            Some((_, name)) => self.add_names(&ready.mirror, vec![name.clone()]),
+            None => drop(self.directories.insert(Arc::as_ptr(&ready.mirror))),
+        }
+    }
+
+    fn add_names(&mut self, mirror: &Arc<Mirror>, names: Vec<CString>) {
+        self.names.extend(names.into_iter().map(|name| (Arc::as_ptr(mirror), name)));
+    }
+
+    fn take_from(&self, checks: &mut Vec<Check>) {
+        if self.directories.is_empty() && self.names.is_empty() {
+            return;
+        }
+        let is_lost = |check: &Check| {
+            let mirror = Arc::as_ptr(&check.mirror);
+            self.directories.contains(&mirror) || self.names.contains(&(mirror, check.name.clone()))
+        };
+        checks.retain(|check| !is_lost(check));
+    }
+}
+
 impl Ready {
     /// A directory that has all its files.
     pub(crate) fn directory(origin: Where, mirror: Arc<Mirror>) -> Self {
         let since = mirror.since();
         Self { origin, mirror, names: None, bytes: 0, since }
-    }
-
-    /// Whether it is what would be read back.
-    fn is_of(&self, check: &Check) -> bool {
-        let is_name = self.names.as_ref().is_none_or(|(_, name)| *name == check.name);
-        is_name && Arc::ptr_eq(&self.mirror, &check.mirror)
     }
 }
 
@@ -85,6 +111,13 @@ impl Batch {
         self.failures.load(Ordering::Acquire)
     }
 
+    /// Lets checks wait for the next sync, but for those of what is lost.
+    fn put_back(&self, checks: Vec<Check>, lost: &Lost) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.checks.extend(checks);
+        lost.take_from(&mut waiting.checks);
+    }
+
     fn take(&self) -> Waiting {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -120,36 +153,46 @@ impl Copying<'_> {
         if !(rest.ready.is_empty() && rest.checks.is_empty()) {
             self.publish_durable(worker, rest);
         }
+        // Nothing is written again any more.
+        self.checks.add(self.batch.take().checks);
     }
 
     fn publish_durable(&self, worker: &mut CopyWorker, all: Waiting) {
         let is_synced = self.sync().is_ok();
         let Waiting { ready, mut checks, .. } = all;
+        let mut lost = Lost::default();
         for ready in &ready {
             let is_sure = is_synced && ready.since == self.batch.failures();
-            let lost = if is_sure { Ok(Vec::new()) } else { self.write_again(worker, ready) };
-            match lost {
-                Ok(lost) if lost.is_empty() => {
+            let names = if is_sure { Ok(Vec::new()) } else { self.write_again(worker, ready) };
+            match names {
+                Ok(names) => {
+                    lost.add_names(&ready.mirror, names);
                     if !self.publish_now(worker, ready) {
-                        checks.retain(|check| !ready.is_of(check));
+                        lost.add(ready);
                     }
-                }
-                Ok(lost) => {
-                    self.publish_now(worker, ready);
-                    checks.retain(|check| !(ready.is_of(check) && lost.contains(&check.name)));
                 }
                 Err(trouble) => {
                     self.take_back(worker, ready);
                     self.fail(worker, &ready.origin, trouble);
-                    checks.retain(|check| !ready.is_of(check));
+                    lost.add(ready);
                 }
             }
+        }
+        lost.take_from(&mut checks);
+        if !is_synced || self.batch.failures() > 0 {
+            // What has not its name may yet be written again: it is not to be read meanwhile.
+            let is_hidden = |check: &mut Check| check.mirror.target.alias().is_some();
+            let hidden: Vec<_> = checks.extract_if(.., is_hidden).collect();
+            self.batch.put_back(hidden, &lost);
         }
         self.checks.add(checks);
     }
 
     /// Removes a file that will not get its name. Directories are left, under names that nobody looks for.
     fn take_back(&self, worker: &mut CopyWorker, ready: &Ready) {
+        if ready.names.is_none() {
+            ready.mirror.set_foreign();
+        }
         if let Some((temporary, _)) = &ready.names
             && let Ok(directory) = ready.mirror.target.descriptor(&mut worker.held, self.features)
         {
@@ -159,9 +202,16 @@ impl Copying<'_> {
 
     /// Gives the directory of a root its name, if it is there and has it not.
     pub(crate) fn name_root(&self, worker: &mut CopyWorker, mirror: Arc<Mirror>) {
-        if mirror.target.alias().is_some() {
-            let origin = Where::Root(Vec::new());
-            let _ = self.rename(worker, &Ready::directory(origin, mirror));
+        if mirror.target.alias().is_none() || mirror.is_foreign() {
+            return;
+        }
+        let ready = Ready::directory(Where::Root(self.target.clone()), mirror);
+        let is_durable = !self.waits() || self.sync().is_ok();
+        // What a sync has failed for is not written again any more.
+        if is_durable && (!ready.mirror.is_new() || ready.since == self.batch.failures()) {
+            let _ = self.rename(worker, &ready);
+        } else {
+            self.fail(worker, &ready.origin, Trouble::new(Doing::Sync, Errno::IO));
         }
     }
 

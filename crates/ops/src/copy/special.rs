@@ -73,9 +73,10 @@ impl Copying<'_> {
         doing: Doing,
         mut make: impl FnMut(&OwnedFd, &CStr) -> Result<(), Trouble>,
     ) -> Result<Made, Trouble> {
+        let since = self.batch.failures();
         if to.mirror.is_direct() {
             match make(&to.directory, to.name) {
-                Ok(()) => return Ok(Made::default()),
+                Ok(()) => return Ok(Made { since, ..Made::default() }),
                 // A directory that tells a name twice.
                 Err(Trouble::Failed(_, Errno::EXIST)) => refuse_taken(to, doing)?,
                 Err(trouble) => return Err(trouble),
@@ -91,7 +92,7 @@ impl Copying<'_> {
         if made.is_err() {
             let _ = rustix::fs::unlinkat(private, &name, AtFlags::empty());
         }
-        made.map(|()| Made::temporary(name))
+        made.map(|()| Made { since, ..Made::temporary(name) })
     }
 }
 

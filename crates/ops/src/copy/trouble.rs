@@ -122,9 +122,10 @@ impl Trouble {
         }
     }
 
-    /// Whether there was no room for it.
+    /// Whether there was no room for it, as there may be none for anything. A quota that root meets is one of many.
     pub(crate) fn is_for_want_of_room(self) -> bool {
-        matches!(self, Self::Failed(_, errno) if is_want_of_room(errno))
+        let is_one_of_many = |errno| errno == Errno(122) && rustix::process::geteuid().is_root();
+        matches!(self, Self::Failed(_, errno) if is_want_of_room(errno) && !is_one_of_many(errno))
     }
 
     /// What is told of it.

@@ -20,12 +20,14 @@ impl Mover {
         let mut at = range.start;
         while at < range.end {
             let bytes = usize::try_from((range.end - at).min(BLOCK)).unwrap_or(usize::MAX);
-            self.wait_for(bytes);
             let (from, to) = (raw(from), raw(to));
             let mut op = Op::CopyRange { from, from_offset: at, to, to_offset: at, bytes };
             match perform(&mut op) {
                 Ok(0) | Err(_) => break,
-                Ok(moved) => at += moved,
+                Ok(moved) => {
+                    at += moved;
+                    self.wait_for(usize::try_from(moved).unwrap_or(usize::MAX));
+                }
             }
         }
         at

@@ -12,10 +12,10 @@ impl Parts {
         self.0.store(parts, Ordering::Release);
     }
 
-    /// One more, besides those that are there.
-    pub(crate) fn add(&self) {
+    /// One more, besides those that are there. Whether there are any.
+    pub(crate) fn add(&self) -> bool {
         let more = |parts: usize| (parts > 0).then_some(parts + 1);
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
     /// One less. Whether it was the last one.

@@ -1,12 +1,14 @@
 //! Rows 15 to 18: a target that is full, or breaks, or has not what others have; errors that are none.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use atta_entry::Class;
+use atta_ops::copy::{Existing, Options};
 
-use crate::copying::assert_same;
+use crate::copying::{assert_same, threads};
 use crate::served::{
-    assert_no_leftovers, assert_whole_or_old, copy_within, names, serve, small, small_and_old,
+    assert_no_leftovers, assert_whole_or_old, copy_with, copy_within, names, serve, small, small_and_old,
 };
 
 /// What is told where something cannot be made: for each operation, in a new directory and in one that was there.
@@ -129,6 +131,25 @@ fn row_16_a_file_whose_sync_failed_is_written_again_and_never_only_synced_again(
     assert_eq!(names(&failures), ["victim"], "{failures:?}");
     assert!(!served.beneath("new/victim").exists());
     assert_no_leftovers(&served.directory);
+}
+
+/// It has the size and the time of its source by then, and nobody is to take it for a copy.
+#[test]
+fn row_16_a_file_in_place_that_is_not_durable_is_emptied_and_copied_by_the_next_run() {
+    let test = "row_16_a_file_in_place_that_is_not_durable_is_emptied_and_copied_by_the_next_run";
+    let rules = ["fsync:*victim:EIO:times=2"];
+    let Some(served) = serve(test, |directory| small_and_old(&directory.join("new")), &rules) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    let options = Options { in_place: true, ..threads(1) };
+    let (_, failures) = copy_with(&source, &served.at("new"), &options);
+    assert_eq!(names(&failures), ["victim"], "{failures:?}");
+    let left = fs::metadata(served.beneath("new/victim")).unwrap();
+    assert_eq!((left.len(), left.mode() & 0o7777), (0, 0o600));
+    let options = Options { existing: Existing::Update, in_place: true, ..threads(1) };
+    let (_, failures) = copy_with(&source, &served.at("new"), &options);
+    assert_eq!(failures, []);
+    assert_same(&source, &served.beneath("new"));
 }
 
 #[test]
