@@ -83,6 +83,10 @@ impl<'a> Ending<'a> {
             deferred.iter().for_each(|deferred| copying.make_deferred(worker, deferred));
         }
         drop(deferred);
+        // Their last parts left this rank when it had nothing else to do.
+        for directory in copying.shared.take_nameless() {
+            copying.name_directory(worker, &directory);
+        }
         clock.end(Phase::Links);
         copying.publish_rest(worker);
         copying.forget_large(worker);
