@@ -100,15 +100,13 @@ impl Copying<'_> {
             return Ok(None);
         };
         if let Some(file) = self.mended(worker, from, to, metadata)? {
+            keep_known(claim, self.batch.failures(), None)?;
             // Names that cannot be linked to it are copied.
             let _ = kernel::link_of(&file, known, &key);
             return Ok(None);
         }
         let made = self.file(worker, from, to)?;
-        let mut known_of_it = made.since.to_le_bytes().to_vec();
-        known_of_it.extend(made.digest.iter().flat_map(Hash::as_bytes));
-        let written = retry(|| rustix::io::pwrite(&claim, &known_of_it, 0));
-        written.map_err(|errno| Trouble::new(Doing::Link, errno))?;
+        keep_known(claim, made.since, made.digest.as_ref())?;
         if let Some((file, _)) = made.file.as_ref().filter(|_| self.seat.ranks > 1 && self.waits()) {
             // Another rank may give a link of it its name, and its sync would not be of these bytes.
             let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
@@ -139,7 +137,7 @@ impl Copying<'_> {
             worker.totals.skipped += 1;
             return Ok(Linked::Made(Made { is_link: true, ..Made::default() }));
         }
-        let (since, digest) = self.known_of(known, key)?;
+        let Some((since, digest)) = self.known_of(known, key)? else { return Ok(Linked::NotYet) };
         // What a failed sync left in doubt is not to be seen with its directory.
         let is_sure = since == self.batch.failures();
         let is_direct = to.mirror.is_direct() && is_sure;
@@ -160,24 +158,22 @@ impl Copying<'_> {
     }
 
     /// Of a copy that is complete: how many syncs had failed when it was begun, as far as this rank has seen, and its digest.
-    fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<(u64, Option<Hash>), Trouble> {
+    /// None: it is not.
+    fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<Option<(u64, Option<Hash>)>, Trouble> {
         let failed = |errno| Trouble::new(Doing::Link, errno);
         let name = CString::new([key.to_bytes(), b".c"].concat()).unwrap_or_default();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let claim = match retry(|| rustix::fs::openat(known, &name, flags, Mode::empty())) {
             Ok(claim) => claim,
-            // There is no copy yet.
-            Err(Errno::NOENT) => return Ok((0, None)),
+            Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
         let mut bytes = [0_u8; 40];
         let read = retry(|| rustix::io::pread(&claim, &mut bytes[..], 0)).map_err(failed)?;
-        let (since, digest) = bytes.split_at(8);
-        let since = since.try_into().map_or(0, u64::from_le_bytes);
-        let digest = digest.try_into().map(Hash::from_bytes).ok().filter(|_| read == bytes.len());
+        let Some((since, digest)) = read_known(&bytes[..read]) else { return Ok(None) };
         // Whoever made it on another rank has synced it by itself.
         let since = if self.seat.ranks > 1 { self.batch.failures() } else { since };
-        Ok((since, digest.filter(|_| self.options.digest)))
+        Ok(Some((since, digest.filter(|_| self.options.digest))))
     }
 
     /// Says that this thread copies a file; none: another one does.
@@ -273,6 +269,26 @@ impl Copying<'_> {
     }
 }
 
+/// Writes what others are to know of a copy before they can find it.
+fn keep_known(claim: OwnedFd, since: u64, digest: Option<&Hash>) -> Result<(), Trouble> {
+    let written = retry(|| rustix::io::pwrite(&claim, &write_known(since, digest), 0));
+    // Over NFS what was written is there for others when it is closed.
+    drop(claim);
+    written.map(drop).map_err(|errno| Trouble::new(Doing::Link, errno))
+}
+
+fn write_known(since: u64, digest: Option<&Hash>) -> Vec<u8> {
+    let mut known = since.to_le_bytes().to_vec();
+    known.extend(digest.iter().flat_map(|digest| digest.as_bytes()));
+    known
+}
+
+/// None: whoever makes the copy is not that far.
+fn read_known(bytes: &[u8]) -> Option<(u64, Option<Hash>)> {
+    let (since, digest) = bytes.split_first_chunk()?;
+    Some((u64::from_le_bytes(*since), digest.try_into().ok().map(Hash::from_bytes)))
+}
+
 /// Whether a name is a link of this copy.
 fn is_there(known: &OwnedFd, key: &CStr, to: &Place<'_>) -> bool {
     let identity = |found: Metadata| (found.device, found.inode);
@@ -282,4 +298,17 @@ fn is_there(known: &OwnedFd, key: &CStr, to: &Place<'_>) -> bool {
 
 fn key(metadata: &Metadata, end: &str) -> CString {
     CString::new(format!("{:x}-{:x}{end}", metadata.device, metadata.inode)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_says_nothing_of_a_copy_before_all_of_it_is_written() {
+        let digest = blake3::hash(b"copy");
+        assert_eq!(read_known(&write_known(7, Some(&digest))), Some((7, Some(digest))));
+        assert_eq!(read_known(&write_known(8, None)), Some((8, None)));
+        assert_eq!(read_known(b""), None);
+    }
 }
