@@ -78,6 +78,10 @@ impl Mpi {
         if self.is_open() {
             words.extend(["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"].map(Into::into));
         }
+        if self.mpirun.as_os_str().as_encoded_bytes().contains(&b'=') {
+            // `env` would take such a path for one more variable.
+            words.extend(["nice", "-n", "0"].map(Into::into));
+        }
         words.push(self.mpirun.clone().into());
         words.extend(["-np".into(), ranks.to_string().into()]);
         if self.is_open() {

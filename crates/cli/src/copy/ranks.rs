@@ -266,7 +266,7 @@ impl Reduce for Going {
 struct Part {
     /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, not striped, changed; bytes
     /// verified, parts mended.
-    counts: [u64; 13],
+    counts: [u64; 14],
     not_kept: [u64; 4],
     /// Files and bytes of each class of sizes.
     sizes: Vec<(u64, u64)>,
@@ -291,7 +291,17 @@ impl Part {
         let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
         let NotKept { owners, set_id_bits, extended, hard_links: links } = totals.not_kept;
         let Totals { files, bytes, directories, symlinks, specials, hard_links, .. } = totals;
-        let Totals { skipped, cloned, not_direct, not_striped, changed, verified_bytes, mended, .. } = totals;
+        let Totals {
+            skipped,
+            cloned,
+            not_direct,
+            not_striped,
+            changed,
+            verified_bytes,
+            mended,
+            elsewhere,
+            ..
+        } = totals;
         let mut part = Self {
             counts: [
                 files,
@@ -307,6 +317,7 @@ impl Part {
                 changed,
                 verified_bytes,
                 mended,
+                elsewhere,
             ],
             not_kept: [owners, set_id_bits, extended, links],
             by_rank: vec![(rank.rank, by_rank::numbers(&rank))],
@@ -386,7 +397,7 @@ impl Part {
 
     fn whole(&self) -> Whole {
         let [files, bytes, directories, symlinks, specials, hard_links, rest @ ..] = self.counts;
-        let [skipped, cloned, not_direct, not_striped, changed, verified, mended] = rest;
+        let [skipped, cloned, not_direct, not_striped, changed, verified, mended, elsewhere] = rest;
         let [owners, set_id_bits, extended, links] = self.not_kept;
         let not_kept = NotKept { owners, set_id_bits, extended, hard_links: links };
         let failures = self.failures.iter().map(|(errno, count)| (Errno(*errno), *count)).collect();
@@ -404,6 +415,7 @@ impl Part {
             changed,
             verified_bytes: verified,
             mended,
+            elsewhere,
             not_kept,
             failures,
         };

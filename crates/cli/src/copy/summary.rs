@@ -81,6 +81,10 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
         let _ = writeln!(text, "{} {what}", counted(count, "file", "files"));
     }
+    if totals.elsewhere > 0 {
+        let names = counted(totals.elsewhere, "name", "names");
+        let _ = writeln!(text, "{names} of copied files not copied: not among what was to be copied");
+    }
     for (count, what) in not_kept(&totals.not_kept) {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
     }
@@ -143,6 +147,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "directories": totals.directories,
         "symlinks": totals.symlinks,
         "hard_links": totals.hard_links,
+        "names_elsewhere": totals.elsewhere,
         "special_files": totals.specials,
         "skipped": totals.skipped,
         "cloned": totals.cloned,

@@ -162,6 +162,7 @@ fn counts(summary: &Value) -> Vec<Value> {
         "directories",
         "symlinks",
         "hard_links",
+        "names_elsewhere",
         "special_files",
         "skipped",
         "failed",

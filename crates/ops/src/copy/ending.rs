@@ -113,8 +113,11 @@ impl<'a> Ending<'a> {
     /// Removes what the job has made for itself, before the directory that it is in gets its times.
     pub(super) fn clean(&mut self) {
         let Self { copying, worker, .. } = self;
-        if let Err(errno) = copying.forget_links() {
-            copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
+        match copying.forget_links() {
+            Ok(elsewhere) => worker.totals.elsewhere += elsewhere,
+            Err(errno) => {
+                copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
+            }
         }
         for mirror in copying.roots.mirrors() {
             // A directory that could not be read has its name all the same.

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   TARGET/.atta.JOB/DEVICE-INODE     the copy, as soon as it is complete
-//!   TARGET/.atta.JOB/DEVICE-INODE.c   somebody makes it; when it is complete: how many syncs had failed before, and its digest
+//!   TARGET/.atta.JOB/DEVICE-INODE.c   somebody makes it; when it is complete: how many syncs had failed before, how many names
+//!                                     the source has, and its digest
 //! ```
 
 use std::ffi::{CStr, CString};
@@ -25,6 +26,8 @@ use crate::walk::kernel::{self, retry};
 
 /// Names of links that are in memory when they are removed.
 const NAMES_AT_ONCE: usize = 4096;
+/// What the name of a claim ends with.
+const CLAIM: &[u8] = b".c";
 
 /// See the head of this file.
 #[derive(Debug, Default)]
@@ -70,6 +73,34 @@ enum Linked {
     Never,
 }
 
+/// What whoever made a copy says of it to those who link it.
+#[derive(Debug, PartialEq, Eq)]
+struct Known {
+    /// How many syncs had failed when it was begun, as far as that rank had seen.
+    since: u64,
+    /// How many names the source has.
+    names: u64,
+    digest: Option<Hash>,
+}
+
+impl Known {
+    const MOST: usize = 48;
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = [self.since.to_le_bytes(), self.names.to_le_bytes()].concat();
+        bytes.extend(self.digest.iter().flat_map(Hash::as_bytes));
+        bytes
+    }
+
+    /// None: whoever makes the copy is not that far.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (since, rest) = bytes.split_first_chunk()?;
+        let (names, digest) = rest.split_first_chunk()?;
+        let (since, names) = (u64::from_le_bytes(*since), u64::from_le_bytes(*names));
+        Some(Self { since, names, digest: digest.try_into().ok().map(Hash::from_bytes) })
+    }
+}
+
 impl Copying<'_> {
     /// Makes one of several names of a file. None: it is somebody else's turn, and it is done later.
     pub(crate) fn linked(
@@ -84,7 +115,7 @@ impl Copying<'_> {
             worker.totals.not_kept.hard_links += 1;
             return self.file(worker, from, to).map(Some);
         };
-        let key = key(metadata, "");
+        let key = key(metadata);
         match self.link(worker, known, &key, to)? {
             Linked::Made(made) => return Ok(Some(made)),
             Linked::Never => {
@@ -100,13 +131,15 @@ impl Copying<'_> {
             return Ok(None);
         };
         if let Some(file) = self.mended(worker, from, to, metadata)? {
-            keep_known(claim, self.batch.failures(), None)?;
+            let known_of_it =
+                Known { since: self.batch.failures(), names: metadata.nlink.into(), digest: None };
+            keep_known(claim, &known_of_it)?;
             // Names that cannot be linked to it are copied.
             let _ = kernel::link_of(&file, known, &key);
             return Ok(None);
         }
         let made = self.file(worker, from, to)?;
-        keep_known(claim, made.since, made.digest.as_ref())?;
+        keep_known(claim, &Known { since: made.since, names: metadata.nlink.into(), digest: made.digest })?;
         if let Some((file, _)) = made.file.as_ref().filter(|_| self.seat.ranks > 1 && self.waits()) {
             // Another rank may give a link of it its name, and its sync would not be of these bytes.
             let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
@@ -137,7 +170,7 @@ impl Copying<'_> {
             worker.totals.skipped += 1;
             return Ok(Linked::Made(Made { is_link: true, ..Made::default() }));
         }
-        let Some((since, digest)) = self.known_of(known, key)? else { return Ok(Linked::NotYet) };
+        let Some(Known { since, digest, .. }) = self.known_of(known, key)? else { return Ok(Linked::NotYet) };
         // What a failed sync left in doubt is not to be seen with its directory.
         let is_sure = since == self.batch.failures();
         let is_direct = to.mirror.is_direct() && is_sure;
@@ -157,29 +190,21 @@ impl Copying<'_> {
         }
     }
 
-    /// Of a copy that is complete: how many syncs had failed when it was begun, as far as this rank has seen, and its digest.
-    /// None: it is not.
-    fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<Option<(u64, Option<Hash>)>, Trouble> {
-        let failed = |errno| Trouble::new(Doing::Link, errno);
-        let name = CString::new([key.to_bytes(), b".c"].concat()).unwrap_or_default();
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let claim = match retry(|| rustix::fs::openat(known, &name, flags, Mode::empty())) {
-            Ok(claim) => claim,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(failed(errno)),
-        };
-        let mut bytes = [0_u8; 40];
-        let read = retry(|| rustix::io::pread(&claim, &mut bytes[..], 0)).map_err(failed)?;
-        let Some((since, digest)) = read_known(&bytes[..read]) else { return Ok(None) };
-        // Whoever made it on another rank has synced it by itself.
-        let since = if self.seat.ranks > 1 { self.batch.failures() } else { since };
-        Ok(Some((since, digest.filter(|_| self.options.digest))))
+    /// What is known of a copy that is complete. None: it is not.
+    fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<Option<Known>, Trouble> {
+        let found = read_claim(known, key).map_err(|errno| Trouble::new(Doing::Link, errno))?;
+        Ok(found.map(|found| Known {
+            // Whoever made it on another rank has synced it by itself.
+            since: if self.seat.ranks > 1 { self.batch.failures() } else { found.since },
+            digest: found.digest.filter(|_| self.options.digest),
+            ..found
+        }))
     }
 
     /// Says that this thread copies a file; none: another one does.
     fn claim(&self, known: &OwnedFd, metadata: &Metadata) -> Result<Option<OwnedFd>, Trouble> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let name = key(metadata, ".c");
+        let name = claim_of(&key(metadata));
         match retry(|| rustix::fs::openat(known, &name, flags, Mode::RUSR | Mode::WUSR)) {
             Ok(claim) => Ok(Some(claim)),
             Err(Errno::EXIST) => Ok(None),
@@ -198,7 +223,7 @@ impl Copying<'_> {
         let directory = directory.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
         let to = Place { mirror, directory, name };
         if let Some(Ok(known)) = self.links.directory.get()
-            && let Linked::Made(made) = self.link(worker, known, &key(metadata, ""), &to)?
+            && let Linked::Made(made) = self.link(worker, known, &key(metadata), &to)?
         {
             return Ok(made);
         }
@@ -243,8 +268,8 @@ impl Copying<'_> {
         Ok(opened)
     }
 
-    /// Removes the links' directory, whichever rank made it.
-    pub(crate) fn forget_links(&self) -> Result<(), Errno> {
+    /// Removes the links' directory, whichever rank made it. How many names of copied files were not among what was copied.
+    pub(crate) fn forget_links(&self) -> Result<u64, Errno> {
         let others = || {
             let name = self.shared.namer.of_directory(c"");
             kernel::open_directory_at(&self.top, &name).ok().filter(|_| self.seat.ranks > 1)
@@ -254,39 +279,58 @@ impl Copying<'_> {
             Some(Err(_)) | None => others(),
         };
         let own = self.links.directory.get().and_then(|directory| directory.as_ref().ok());
-        let Some(known) = own.or(found.as_ref()) else { return Ok(()) };
+        let Some(known) = own.or(found.as_ref()) else { return Ok(0) };
+        let mut elsewhere = 0;
         loop {
             let names = kernel::names_of(known, NAMES_AT_ONCE)?;
             if names.is_empty() {
                 break;
             }
             for name in names {
-                retry(|| rustix::fs::unlinkat(known, &name, AtFlags::empty()))?;
+                elsewhere += forget_link(known, &name)?;
             }
         }
         let name = self.shared.namer.of_directory(c"");
-        retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR))
+        retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR))?;
+        Ok(elsewhere)
     }
 }
 
+/// Removes a copy and its claim from the links' directory, by either name. How many names its source has that the copy has not.
+fn forget_link(known: &OwnedFd, name: &CStr) -> Result<u64, Errno> {
+    let bytes = name.to_bytes();
+    let key = CString::new(bytes.strip_suffix(CLAIM).unwrap_or(bytes)).unwrap_or_default();
+    let claimed = read_claim(known, &key).ok().flatten();
+    let copy = kernel::stat_at(known, &key, false).ok();
+    for name in [&key, &claim_of(&key)] {
+        match retry(|| rustix::fs::unlinkat(known, name, AtFlags::empty())) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    // One name of the copy was the one here.
+    Ok(claimed.zip(copy).map_or(0, |(claimed, copy)| (claimed.names + 1).saturating_sub(copy.nlink.into())))
+}
+
 /// Writes what others are to know of a copy before they can find it.
-fn keep_known(claim: OwnedFd, since: u64, digest: Option<&Hash>) -> Result<(), Trouble> {
-    let written = retry(|| rustix::io::pwrite(&claim, &write_known(since, digest), 0));
+fn keep_known(claim: OwnedFd, known: &Known) -> Result<(), Trouble> {
+    let written = retry(|| rustix::io::pwrite(&claim, &known.to_bytes(), 0));
     // Over NFS what was written is there for others when it is closed.
     drop(claim);
     written.map(drop).map_err(|errno| Trouble::new(Doing::Link, errno))
 }
 
-fn write_known(since: u64, digest: Option<&Hash>) -> Vec<u8> {
-    let mut known = since.to_le_bytes().to_vec();
-    known.extend(digest.iter().flat_map(|digest| digest.as_bytes()));
-    known
-}
-
-/// None: whoever makes the copy is not that far.
-fn read_known(bytes: &[u8]) -> Option<(u64, Option<Hash>)> {
-    let (since, digest) = bytes.split_first_chunk()?;
-    Some((u64::from_le_bytes(*since), digest.try_into().ok().map(Hash::from_bytes)))
+/// What is known of the copy with this key. None: it is not complete.
+fn read_claim(known: &OwnedFd, key: &CStr) -> Result<Option<Known>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let claim = match retry(|| rustix::fs::openat(known, claim_of(key), flags, Mode::empty())) {
+        Ok(claim) => claim,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let mut bytes = [0_u8; Known::MOST];
+    let read = retry(|| rustix::io::pread(&claim, &mut bytes[..], 0))?;
+    Ok(Known::from_bytes(&bytes[..read]))
 }
 
 /// Whether a name is a link of this copy.
@@ -296,8 +340,14 @@ fn is_there(known: &OwnedFd, key: &CStr, to: &Place<'_>) -> bool {
     copy.is_ok() && copy == kernel::stat_at(&to.directory, to.name, false).map(identity)
 }
 
-fn key(metadata: &Metadata, end: &str) -> CString {
-    CString::new(format!("{:x}-{:x}{end}", metadata.device, metadata.inode)).unwrap_or_default()
+/// The name of a copy in the links' directory.
+fn key(metadata: &Metadata) -> CString {
+    CString::new(format!("{:x}-{:x}", metadata.device, metadata.inode)).unwrap_or_default()
+}
+
+/// The name of what is said of it.
+fn claim_of(key: &CStr) -> CString {
+    CString::new([key.to_bytes(), CLAIM].concat()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -306,9 +356,10 @@ mod tests {
 
     #[test]
     fn a_claim_says_nothing_of_a_copy_before_all_of_it_is_written() {
-        let digest = blake3::hash(b"copy");
-        assert_eq!(read_known(&write_known(7, Some(&digest))), Some((7, Some(digest))));
-        assert_eq!(read_known(&write_known(8, None)), Some((8, None)));
-        assert_eq!(read_known(b""), None);
+        let digest = Some(blake3::hash(b"copy"));
+        for known in [Known { since: 7, names: 3, digest }, Known { since: 8, names: 2, digest: None }] {
+            assert_eq!(Known::from_bytes(&known.to_bytes()), Some(known));
+        }
+        assert_eq!(Known::from_bytes(b""), None);
     }
 }

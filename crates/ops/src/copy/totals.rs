@@ -21,6 +21,9 @@ pub struct Totals {
     pub specials: u64,
     /// Names that became hard links of files that were copied under another name.
     pub hard_links: u64,
+    /// Names of copied files that were not copied, since they are outside of the sources, were left out or came meanwhile; of those
+    /// that failed, too, and of those whose links the target does not take.
+    pub elsewhere: u64,
     /// What was left as it is, since it is there already.
     pub skipped: u64,
     /// Files that share the bytes of their sources.
@@ -58,6 +61,7 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.symlinks += other.symlinks;
         self.specials += other.specials;
         self.hard_links += other.hard_links;
+        self.elsewhere += other.elsewhere;
         self.skipped += other.skipped;
         self.cloned += other.cloned;
         self.not_direct += other.not_direct;
