@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::attributes::{self, Manner};
 use super::data::Way;
 use super::existing::is_alike;
-use super::file::{Place, Source, is_same, look, open, settled};
+use super::file::{Place, is_same, look, open, settled};
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
 use super::names::PREFIX;
@@ -104,16 +104,7 @@ impl Copying<'_> {
         if found.kind() != Kind::File {
             return Ok(false);
         }
-        let (directory, source_name) = match at {
-            Where::In(directory, name) => {
-                let opened = directory.descriptor(&mut worker.held, self.features);
-                (Some(opened.map_err(|errno| Trouble::new(Doing::Open, errno))?), name.clone())
-            }
-            Where::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
-            Where::Itself(_) => return Err(failed(Errno::STALE)),
-        };
-        let directory = directory.as_ref().map_or(CWD, AsFd::as_fd);
-        let source = open(Source { directory, name: &source_name })?;
+        let source = self.with_source(worker, at, |_, from| open(from))?;
         let before = settled(&source)?;
         if !self.is_what_was_copied(&before, &found) {
             return Err(Trouble::Changed);

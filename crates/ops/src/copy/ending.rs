@@ -9,7 +9,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use atta_entry::Kind;
 use atta_runtime::{Meeting, RankError};
 
 use super::handler::{CopyWorker, Copying, Where, below};
@@ -194,6 +193,7 @@ impl<'a> Ending<'a> {
 impl Copying<'_> {
     /// Makes a name whose file somebody else was copying.
     fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
+        let kind = deferred.metadata.kind();
         let made = match self.link_deferred(worker, deferred) {
             Ok(made) => made,
             Err(trouble) => return self.fail(worker, &deferred.at, trouble),
@@ -201,12 +201,12 @@ impl Copying<'_> {
         if self.options.digest {
             let (root, path) = deferred.at.told();
             let path = below(&path, root.len());
-            self.sign(worker, path, Kind::File, deferred.metadata.size, &made);
+            self.sign(worker, path, kind, deferred.metadata.size, &made);
         }
         let name = deferred.name();
         let to = self.place(worker, &deferred.mirror, &name);
         match to {
-            Ok(to) => self.complete(worker, &deferred.at, &to, Kind::File, made),
+            Ok(to) => self.complete(worker, &deferred.at, &to, kind, made),
             Err(trouble) => self.fail(worker, &deferred.at, trouble),
         }
     }

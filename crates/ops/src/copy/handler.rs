@@ -228,6 +228,27 @@ impl Copying<'_> {
         Ok(Place { mirror, directory, name })
     }
 
+    /// Does something with what is copied, by its name in the directory that it is in.
+    pub(crate) fn with_source<T>(
+        &self,
+        worker: &mut CopyWorker,
+        at: &Where,
+        act: impl FnOnce(&mut CopyWorker, Source<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let failed = |errno| Trouble::new(Doing::Open, errno);
+        match at {
+            Where::In(directory, name) => {
+                let opened = directory.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                act(worker, Source { directory: opened.as_fd(), name })
+            }
+            Where::Root(path) => {
+                let name = CString::new(path.as_slice()).unwrap_or_default();
+                act(worker, Source { directory: CWD, name: &name })
+            }
+            Where::Itself(_) => Err(failed(Errno::STALE)),
+        }
+    }
+
     /// Copies one entry, but not what is below it.
     fn copy(
         &self,
@@ -251,21 +272,11 @@ impl Copying<'_> {
                 }
                 return Ok(());
             }
-            Kind::File if metadata.nlink > 1 && self.options.keep.links => {
+            _ if metadata.nlink > 1 && self.options.keep.links => {
                 let Some(made) = self.linked(worker, at, from, to, metadata)? else { return Ok(()) };
                 made
             }
-            Kind::File => self.file(worker, from, to)?,
-            Kind::Symlink => {
-                let made = self.symlink(worker, from, to, metadata)?;
-                worker.totals.symlinks += 1;
-                made
-            }
-            _ => {
-                let made = self.special(worker, from, to, metadata)?;
-                worker.totals.specials += 1;
-                made
-            }
+            _ => self.single(worker, from, to, metadata)?,
         };
         if self.options.digest {
             let path = entry.path();
@@ -274,6 +285,20 @@ impl Copying<'_> {
         }
         self.complete(worker, at, to, metadata.kind(), made);
         Ok(())
+    }
+
+    /// Makes a copy that has one name.
+    pub(crate) fn single(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<Made, Trouble> {
+        match metadata.kind() {
+            Kind::File => self.file(worker, from, to),
+            _ => self.named(worker, from, to, metadata, None),
+        }
     }
 
     /// Counts what was made, and gives it its name when that may be.

@@ -1,4 +1,4 @@
-//! Names of one file: the first one that is met is copied, the others become links of that copy.
+//! Names of one file, link or special file: the first one that is met is copied, the others become links of that copy.
 //!
 //! Which names belong together the target's file system knows, not this process: a directory of the job's own has a link of each
 //! such copy under the source's device and inode. So it takes no memory however many there are, any rank finds it, and it is
@@ -13,13 +13,14 @@
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use atta_entry::{Errno, Metadata};
+use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::file::{Made, Place, Source};
 use super::handler::{CopyWorker, Copying, Where, disinherit};
 use super::mirror::Mirror;
+use super::special::read_link;
 use super::trouble::{Doing, Trouble};
 use crate::digest::Hash;
 use crate::walk::kernel::{self, retry};
@@ -102,7 +103,7 @@ impl Known {
 }
 
 impl Copying<'_> {
-    /// Makes one of several names of a file. None: it is somebody else's turn, and it is done later.
+    /// Makes one of several names. None: it is somebody else's turn, and it is done later.
     pub(crate) fn linked(
         &self,
         worker: &mut CopyWorker,
@@ -113,14 +114,14 @@ impl Copying<'_> {
     ) -> Result<Option<Made>, Trouble> {
         let Ok(known) = self.private() else {
             worker.totals.not_kept.hard_links += 1;
-            return self.file(worker, from, to).map(Some);
+            return self.single(worker, from, to, metadata).map(Some);
         };
         let key = key(metadata);
         match self.link(worker, known, &key, to)? {
-            Linked::Made(made) => return Ok(Some(made)),
+            Linked::Made(made) => return Ok(Some(Made { target: target_of(from, metadata)?, ..made })),
             Linked::Never => {
                 worker.totals.not_kept.hard_links += 1;
-                return self.file(worker, from, to).map(Some);
+                return self.single(worker, from, to, metadata).map(Some);
             }
             Linked::NotYet => {}
         }
@@ -130,16 +131,19 @@ impl Copying<'_> {
             self.links.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
             return Ok(None);
         };
+        let now = Known { since: self.batch.failures(), names: metadata.nlink.into(), digest: None };
+        if metadata.kind() != Kind::File {
+            keep_known(claim, &now)?;
+            return self.named(worker, from, to, metadata, Some(&key)).map(Some);
+        }
         if let Some(file) = self.mended(worker, from, to, metadata)? {
-            let known_of_it =
-                Known { since: self.batch.failures(), names: metadata.nlink.into(), digest: None };
-            keep_known(claim, &known_of_it)?;
+            keep_known(claim, &now)?;
             // Names that cannot be linked to it are copied.
             let _ = kernel::link_of(&file, known, &key);
             return Ok(None);
         }
         let made = self.file(worker, from, to)?;
-        keep_known(claim, &Known { since: made.since, names: metadata.nlink.into(), digest: made.digest })?;
+        keep_known(claim, &Known { since: made.since, digest: made.digest, ..now })?;
         if let Some((file, _)) = made.file.as_ref().filter(|_| self.seat.ranks > 1 && self.waits()) {
             // Another rank may give a link of it its name, and its sync would not be of these bytes.
             let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
@@ -225,21 +229,11 @@ impl Copying<'_> {
         if let Some(Ok(known)) = self.links.directory.get()
             && let Linked::Made(made) = self.link(worker, known, &key(metadata), &to)?
         {
-            return Ok(made);
+            let target = self.with_source(worker, at, |_, from| target_of(from, metadata))?;
+            return Ok(Made { target, ..made });
         }
         worker.totals.not_kept.hard_links += 1;
-        let (directory, name) = match at {
-            Where::In(directory, name) => (directory, name),
-            Where::Root(path) => {
-                let name = CString::new(path.as_slice()).unwrap_or_default();
-                return self.file(worker, Source { directory: rustix::fs::CWD, name: &name }, &to);
-            }
-            Where::Itself(_) => return Err(Trouble::new(Doing::Open, Errno::STALE)),
-        };
-        let opened = directory.descriptor(&mut worker.held, self.features);
-        let opened = opened.map_err(|errno| Trouble::new(Doing::Open, errno))?;
-        let from = Source { directory: rustix::fd::AsFd::as_fd(&opened), name };
-        self.file(worker, from, &to)
+        self.with_source(worker, at, |worker, from| self.single(worker, from, &to, metadata))
     }
 
     /// A directory that nobody else can do anything in.
@@ -310,6 +304,12 @@ fn forget_link(known: &OwnedFd, name: &CStr) -> Result<u64, Errno> {
     }
     // One name of the copy was the one here.
     Ok(claimed.zip(copy).map_or(0, |(claimed, copy)| (claimed.names + 1).saturating_sub(copy.nlink.into())))
+}
+
+/// Where a symbolic link leads; none: it is something else.
+fn target_of(from: Source<'_>, metadata: &Metadata) -> Result<Option<Vec<u8>>, Trouble> {
+    let is_link = metadata.kind() == Kind::Symlink;
+    is_link.then(|| read_link(from)).transpose()
 }
 
 /// Writes what others are to know of a copy before they can find it.

@@ -40,7 +40,8 @@ struct Rehearsal<'a> {
     options: &'a Options<'a>,
     watch: &'a dyn Watch,
     roots: Roots,
-    links: HardLinks,
+    /// Of files, of symbolic links, of special files.
+    links: [HardLinks; 3],
     top_identity: (u64, u64),
     held: usize,
 }
@@ -63,7 +64,7 @@ pub(crate) fn run(
         options,
         watch,
         roots: target.roots(sources, &shared, walk.features)?,
-        links: HardLinks::new(walk.memory_bytes / 4, walk.spill_directory.clone()),
+        links: [4, 16, 16].map(|part| HardLinks::new(walk.memory_bytes / part, walk.spill_directory.clone())),
         top_identity: kernel::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
         held: held_by_each(walk.threads.max(walk.cores)),
     };
@@ -73,15 +74,17 @@ pub(crate) fn run(
     });
     let mut totals = Totals::default();
     walked.workers.iter().for_each(|worker| totals += &worker.totals);
-    let settled = rehearsal.links.settle().map_err(|error| Refused {
-        what: format!("cannot count hard links: {error}"),
-        hint: "give it more --memory, or another $TMPDIR",
-        is_usage: false,
-    })?;
-    // Names that were put off were counted as links, and one of each inode is none.
-    totals.files += settled.inodes;
-    totals.bytes += settled.apparent_bytes;
-    totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
+    for (index, links) in rehearsal.links.into_iter().enumerate() {
+        let settled = links.settle().map_err(|error| Refused {
+            what: format!("cannot count hard links: {error}"),
+            hint: "give it more --memory, or another $TMPDIR",
+            is_usage: false,
+        })?;
+        // Names that were put off were counted as links, and one of each inode is none.
+        *[&mut totals.files, &mut totals.symlinks, &mut totals.specials][index] += settled.inodes;
+        totals.bytes += settled.apparent_bytes;
+        totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
+    }
     clock.end(Phase::Copying);
     let rank = RankReport { phases: clock.phases(), ..RankReport::default() };
     let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
@@ -146,21 +149,21 @@ impl Rehearsal<'_> {
     }
 
     fn count(&self, worker: &mut CopyWorker, metadata: &Metadata) {
-        let (size, totals) = (metadata.size, &mut worker.totals);
+        let totals = &mut worker.totals;
+        let (index, size) = match metadata.kind() {
+            Kind::Directory => return,
+            Kind::File => (0, metadata.size),
+            Kind::Symlink => (1, 0),
+            _ => (2, 0),
+        };
         let inode = (metadata.device, metadata.inode);
-        match metadata.kind() {
-            Kind::Directory => {}
-            Kind::File
-                if metadata.nlink > 1
-                    && self.options.keep.links
-                    && self.links.note(inode, metadata.nlink, size, 0) != walk::Seen::First =>
-            {
-                totals.hard_links += 1;
-            }
-            Kind::File => (totals.files, totals.bytes) = (totals.files + 1, totals.bytes + size),
-            Kind::Symlink => totals.symlinks += 1,
-            _ => totals.specials += 1,
+        let may_be_link = metadata.nlink > 1 && self.options.keep.links;
+        if may_be_link && self.links[index].note(inode, metadata.nlink, size, 0) != walk::Seen::First {
+            totals.hard_links += 1;
+            return;
         }
+        *[&mut totals.files, &mut totals.symlinks, &mut totals.specials][index] += 1;
+        totals.bytes += size;
     }
 
     fn fail(&self, worker: &mut CopyWorker, entry: &Entry<'_>, trouble: Trouble) {

@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Errno;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Advice, CWD, Mode, OFlags};
+use rustix::fs::{Advice, Mode, OFlags};
 
 use super::Fsync;
 use super::attributes;
 use super::data::Way;
-use super::file::{Made, Place, Source, look, open, remove};
+use super::file::{Made, Place, look, open, remove};
 use super::handler::{CopyWorker, Copying, Where};
 use super::large::Version;
 use super::mirror::Mirror;
@@ -181,16 +181,7 @@ impl Copying<'_> {
     /// Writes what differs from the source, if that is what it was.
     fn rewrite(&self, worker: &mut CopyWorker, file: &OwnedFd, check: &Check) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
-        let (directory, name) = match &check.at {
-            Where::In(directory, name) => {
-                let opened = directory.descriptor(&mut worker.held, self.features);
-                (Some(opened.map_err(|errno| Trouble::new(Doing::Open, errno))?), name.clone())
-            }
-            Where::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
-            Where::Itself(_) => return Err(failed(Errno::STALE)),
-        };
-        let directory = directory.as_ref().map_or(CWD, AsFd::as_fd);
-        let source = open(Source { directory, name: &name })?;
+        let source = self.with_source(worker, &check.at, |_, from| open(from))?;
         let has_changed = |source: &OwnedFd| Ok(!check.version.is_of(&look(source)?));
         let times = attributes::times(&kernel::stat_descriptor(file).map_err(failed)?);
         if has_changed(&source)? {

@@ -6,6 +6,7 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode};
 
+use super::attributes::Extended;
 use super::file::{Made, Place, Source};
 use super::handler::{CopyWorker, Copying};
 use super::named;
@@ -13,38 +14,35 @@ use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::{self, retry};
 
-impl Copying<'_> {
-    /// Makes a link that says what the source's says.
-    pub(crate) fn symlink(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-        metadata: &Metadata,
-    ) -> Result<Made, Trouble> {
-        let target = kernel::read_link_at(from.directory, from.name);
-        let target = target.map_err(|errno| Trouble::new(Doing::ReadLink, errno))?;
-        let extended = self.extended_of_name(worker, from, metadata)?;
-        let mut not_kept = std::mem::take(&mut worker.totals.not_kept);
-        let made = self.under_a_name(worker, to, Doing::MakeLink, |directory, name| {
-            retry(|| rustix::fs::symlinkat(target.as_slice(), directory, name))
-                .map_err(|errno| Trouble::new(Doing::MakeLink, errno))?;
-            named::give(directory, name, metadata, &extended, &self.options.keep, &mut not_kept)
-        });
-        worker.totals.not_kept = not_kept;
-        let mut made = made?;
-        made.target = Some(target);
-        Ok(made)
-    }
+/// What is to be made, and what it is to have.
+struct Model<'a> {
+    metadata: &'a Metadata,
+    extended: Extended,
+    /// Under which key others find it to link it.
+    key: Option<&'a CStr>,
+    doing: Doing,
+}
 
-    /// Makes a FIFO, a socket or a device.
-    pub(crate) fn special(
+impl Copying<'_> {
+    /// Makes a link that says what the source's says, a FIFO, a socket or a device. `key`: it has several names.
+    pub(crate) fn named(
         &self,
         worker: &mut CopyWorker,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
+        key: Option<&CStr>,
     ) -> Result<Made, Trouble> {
+        if metadata.kind() == Kind::Symlink {
+            let target = read_link(from)?;
+            let extended = self.extended_of_name(worker, from, metadata)?;
+            let model = Model { metadata, extended, key, doing: Doing::MakeLink };
+            let make =
+                |directory: &OwnedFd, name: &CStr| rustix::fs::symlinkat(target.as_slice(), directory, name);
+            let made = self.under_a_name(worker, to, &model, make)?;
+            worker.totals.symlinks += 1;
+            return Ok(Made { target: Some(target), ..made });
+        }
         let (kind, device) = match metadata.kind() {
             Kind::Fifo => (FileType::Fifo, 0),
             Kind::Socket => (FileType::Socket, 0),
@@ -53,39 +51,46 @@ impl Copying<'_> {
             _ => return Err(Trouble::Changed),
         };
         let extended = self.extended_of_name(worker, from, metadata)?;
+        let model = Model { metadata, extended, key, doing: Doing::MakeSpecial };
         let private = Mode::RUSR | Mode::WUSR;
-        let mut not_kept = std::mem::take(&mut worker.totals.not_kept);
-        let made = self.under_a_name(worker, to, Doing::MakeSpecial, |directory, name| {
-            retry(|| rustix::fs::mknodat(directory, name, kind, private, device))
-                .map_err(|errno| Trouble::new(Doing::MakeSpecial, errno))?;
-            named::give(directory, name, metadata, &extended, &self.options.keep, &mut not_kept)
-        });
-        worker.totals.not_kept = not_kept;
-        made
+        let make =
+            |directory: &OwnedFd, name: &CStr| rustix::fs::mknodat(directory, name, kind, private, device);
+        let made = self.under_a_name(worker, to, &model, make)?;
+        worker.totals.specials += 1;
+        Ok(made)
     }
 
     /// Makes something that cannot be opened, and so gets what it has by its name: under its own where nobody else can be, else in a
     /// private directory, from where it is moved to another name beside its own.
     fn under_a_name(
         &self,
-        worker: &CopyWorker,
+        worker: &mut CopyWorker,
         to: &Place<'_>,
-        doing: Doing,
-        mut make: impl FnMut(&OwnedFd, &CStr) -> Result<(), Trouble>,
+        model: &Model<'_>,
+        make: impl Fn(&OwnedFd, &CStr) -> rustix::io::Result<()>,
     ) -> Result<Made, Trouble> {
         let since = self.batch.failures();
+        let failed = |errno| Trouble::new(model.doing, errno);
+        let name = self.shared.namer.of_file(worker.index);
+        let not_kept = &mut worker.totals.not_kept;
+        let mut complete = |directory: &OwnedFd, name: &CStr| {
+            retry(|| make(directory, name)).map_err(failed)?;
+            let Model { metadata, extended, key, .. } = model;
+            named::give(directory, name, metadata, extended, &self.options.keep, not_kept)?;
+            let is_found = key.is_none_or(|key| self.link_as(directory, name, key).is_ok());
+            not_kept.hard_links += u64::from(!is_found);
+            Ok(())
+        };
         if to.mirror.is_direct() {
-            match make(&to.directory, to.name) {
+            match complete(&to.directory, to.name) {
                 Ok(()) => return Ok(Made { since, ..Made::default() }),
                 // A directory that tells a name twice.
-                Err(Trouble::Failed(_, Errno::EXIST)) => refuse_taken(to, doing)?,
+                Err(Trouble::Failed(_, Errno::EXIST)) => refuse_taken(to, model.doing)?,
                 Err(trouble) => return Err(trouble),
             }
         }
-        let failed = |errno| Trouble::new(doing, errno);
         let private = self.private().map_err(failed)?;
-        let name = self.shared.namer.of_file(worker.index);
-        let made = make(private, &name).and_then(|()| {
+        let made = complete(private, &name).and_then(|()| {
             // It replaces nothing: the name is of this job alone.
             retry(|| rustix::fs::renameat(private, &name, &to.directory, &name)).map_err(failed)
         });
@@ -94,6 +99,17 @@ impl Copying<'_> {
         }
         made.map(|()| Made { since, ..Made::temporary(name) })
     }
+
+    /// Lets others find what was just made under a name, where nobody else can be.
+    fn link_as(&self, directory: &OwnedFd, name: &CStr, key: &CStr) -> Result<(), Errno> {
+        let private = self.private()?;
+        retry(|| rustix::fs::linkat(directory, name, private, key, AtFlags::empty()))
+    }
+}
+
+/// What a symbolic link says.
+pub(crate) fn read_link(from: Source<'_>) -> Result<Vec<u8>, Trouble> {
+    kernel::read_link_at(from.directory, from.name).map_err(|errno| Trouble::new(Doing::ReadLink, errno))
 }
 
 /// Which device a name stands for.

@@ -68,7 +68,12 @@ fn hard_links(top: &OwnedFd, beyond: &OwnedFd) -> io::Result<u64> {
     linkat(top, "hard-one", &below, "hard-three", AtFlags::empty())?;
     make_file(top, b"hard-outside", b"hard")?;
     linkat(top, "hard-outside", beyond, "linked", AtFlags::empty())?;
-    Ok(5)
+    // What is no file may have several names, too.
+    symlinkat("hard-one", top, "hard-link")?;
+    linkat(top, "hard-link", &below, "hard-link", AtFlags::empty())?;
+    mknodat(top, "hard-fifo", FileType::Fifo, Mode::from(0o640), 0)?;
+    linkat(top, "hard-fifo", &below, "hard-fifo", AtFlags::empty())?;
+    Ok(9)
 }
 
 fn directories(top: &OwnedFd) -> io::Result<u64> {
