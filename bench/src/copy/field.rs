@@ -72,7 +72,11 @@ impl Field {
         let corrupt = options.wants(Which::Verify).then(|| programs::build("atta-testkit", target));
         let corrupt = corrupt.transpose()?.map(|place| place.join("atta-corrupt"));
         let mut field = Self { limit, atta, corrupt, peers: vec![], mpis, missing: vec![] };
-        field.find_peers(options, &target.join("bench-tools"), tell);
+        if options.alone {
+            field.missing.push("peers: left out as asked for".to_owned());
+        } else {
+            field.find_peers(options, &target.join("bench-tools"), tell);
+        }
         if field.mpis.is_empty() && options.wants(Which::Ranks) {
             field.missing.push("ranks: no MPI was named with --mpi".to_owned());
         }

@@ -57,6 +57,9 @@ pub(crate) struct Options {
     /// Install the peers that are missing, with apt-get and cargo
     #[arg(long)]
     pub(super) install: bool,
+    /// Leave the peers out: atta and the raw limit alone, for more rounds in the same time
+    #[arg(long)]
+    pub(super) alone: bool,
     /// Where the results are written [default: bench/results]
     #[arg(long)]
     pub(super) results: Option<PathBuf>,
@@ -136,9 +139,10 @@ impl Options {
     /// Partial runs get names of their own, so that they never take the place of a full run.
     pub(super) fn results_name(&self) -> String {
         let mut name = "copy".to_owned();
-        for (is_wanted, part) in [(self.cold, "-cold"), (self.quick, "-quick")] {
+        for (is_wanted, part) in [(self.cold, "-cold"), (self.quick, "-quick"), (self.alone, "-alone")] {
             name.push_str(if is_wanted { part } else { "" });
         }
+        self.image.iter().for_each(|kind| name.push_str(&format!("-{}", kind.word())));
         let cases = self.only.iter().map(|which| which.word());
         let sets = self.set.iter().map(|set| set.word());
         cases.chain(sets).for_each(|part| name.push_str(&format!("-{part}")));
@@ -173,6 +177,8 @@ mod tests {
         assert_eq!(parsed(&[]).results_name(), "copy");
         let partial = parsed(&["--quick", "--only", "one-large", "--set", "fcp3", "--cold"]);
         assert_eq!(partial.results_name(), "copy-cold-quick-one-large-fcp3");
+        let partial = parsed(&["--alone", "--image", "xfs", "--set", "small"]);
+        assert_eq!(partial.results_name(), "copy-alone-xfs-small");
     }
 
     #[test]

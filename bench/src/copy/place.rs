@@ -61,7 +61,7 @@ const SLACK_BYTES: u64 = 128 << 20;
 const IMAGE_LEAST_BYTES: u64 = 4 << 30;
 
 impl Kind {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",

@@ -78,6 +78,16 @@ impl Watch for Told<'_> {
             plans.add(planned, path);
         }
     }
+
+    fn crowded(&self) {
+        crowded();
+    }
+}
+
+/// Says that another copy writes there, too.
+fn crowded() {
+    let hint = "files stay whole, of either; where both have one name, the last one counts";
+    complain("note: another copy is putting things into TARGET", Some(hint));
 }
 
 /// What the arguments say, as one of so many ranks sees it.

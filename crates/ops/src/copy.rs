@@ -48,6 +48,7 @@ mod room;
 mod roots;
 pub(crate) mod special;
 mod spelling;
+mod stores;
 mod stripe;
 mod times;
 mod totals;
@@ -84,6 +85,7 @@ use names::Namer;
 use publish::Batch;
 use reread::Checks;
 use roots::Target;
+use stores::{Stores, is_one_of};
 use times::{Clock, Syncs};
 
 /// When what was copied is made durable.
@@ -137,6 +139,10 @@ pub trait Watch: Sync {
     /// What would become of an entry, if it is only asked for that; directories that are there are not told. Its path is the
     /// source's.
     fn planned(&self, _planned: Planned, _path: &[u8]) {}
+
+    /// Another copy is putting things into TARGET: files stay whole, and of those with one name the last one counts. Told before
+    /// anything is written, where the file system shares locks of directories; rank 0 is told.
+    fn crowded(&self) {}
 }
 
 /// How a copy stands.
@@ -264,11 +270,13 @@ impl<'a> Copy<'a> {
         let features = options.walk.features;
         let target = Target::open(target)?;
         let layouts = stripe::layouts(options.stripes.as_ref(), &target.top)?;
+        if seat.rank == 0 && target.is_taken() {
+            watch.crowded();
+        }
         let shared = Shared::new(Namer::new(seat.job));
         let roots = target.roots(sources, &shared, features)?;
         let (top, path) = (target.top, target.path);
-        let (is_volatile, is_served) = (is_one_of(&top, &[TMPFS, RAMFS]), is_one_of(&top, &[FUSE]));
-        let servers_copy = is_one_of(&top, within::SERVERS_COPY);
+        let (stores, servers_copy) = (Stores::new(&top), is_one_of(&top, within::SERVERS_COPY));
         let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
         let (links, large) = (links::Links::default(), large::LargeFiles::default());
         let (batch, live) = (Batch::default(), Live::new(options.walk.threads.max(options.walk.cores)));
@@ -289,9 +297,8 @@ impl<'a> Copy<'a> {
             began: file::clock_of_files(),
             top,
             target: path,
-            is_volatile,
+            stores,
             servers_copy,
-            syncs_are_silent: is_served || syncfs_is_silent(),
             top_identity,
             features,
             own_uid,
@@ -388,45 +395,4 @@ fn own_uid(directory: &rustix::fd::OwnedFd, shared: &Shared, seat: Seat) -> Opti
     // What cannot be removed is found by its name.
     let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
     walk::kernel::stat_descriptor(&file).ok().map(|found| found.uid)
-}
-
-const TMPFS: i64 = 0x0102_1994;
-const RAMFS: i64 = 0x8584_58f6;
-const FUSE: i64 = 0x6573_5546;
-
-/// Whether the kernel's `syncfs` tells no errors of writing back: before Linux 5.8.
-fn syncfs_is_silent() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    is_before(&release, (5, 8))
-}
-
-/// Whether a release of the kernel, as it calls itself, is older than another one. One that says nothing is.
-fn is_before(release: &str, wanted: (u32, u32)) -> bool {
-    let mut numbers = release.split(|digit: char| !digit.is_ascii_digit()).map(str::parse);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < wanted,
-        _ => true,
-    }
-}
-
-/// Whether a file system is one of these.
-fn is_one_of(directory: impl rustix::fd::AsFd, magics: &[i64]) -> bool {
-    #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
-    let magic = |found: rustix::fs::StatFs| i64::from(found.f_type);
-    rustix::fs::fstatfs(directory).is_ok_and(|found| magics.contains(&magic(found)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_of_the_kernel_are_told_apart() {
-        for old in ["5.7.19", "4.18.0-553.el8_10.x86_64", "3.10", "", "strange"] {
-            assert!(is_before(old, (5, 8)), "{old}");
-        }
-        for new in ["5.8.0", "5.14.0-427.el9", "6.18.44-fc", "10.0"] {
-            assert!(!is_before(new, (5, 8)), "{new}");
-        }
-    }
 }

@@ -218,6 +218,10 @@ impl Watch for RankWatch<'_> {
             (None, None) => {}
         }
     }
+
+    fn crowded(&self) {
+        super::crowded();
+    }
 }
 
 /// How far the ranks are: files and bytes copied, entries and bytes found, names known and looked at, bytes of large files found and

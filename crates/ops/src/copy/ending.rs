@@ -146,7 +146,7 @@ impl<'a> Ending<'a> {
     #[must_use]
     pub fn end(mut self) -> Outcome {
         let Self { copying, worker, .. } = &mut self;
-        let needs_none = copying.is_volatile || copying.options.fsync == Fsync::None;
+        let needs_none = copying.stores.are_volatile() || copying.options.fsync == Fsync::None;
         let synced = if needs_none { Ok(()) } else { copying.sync() };
         if let Err(errno) = synced {
             copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Sync, errno));
@@ -209,5 +209,58 @@ impl Copying<'_> {
             Ok(to) => self.complete(worker, &deferred.at, &to, kind, made),
             Err(trouble) => self.fail(worker, &deferred.at, trouble),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{CString, OsStr};
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::Arc;
+
+    use atta_entry::Failure;
+    use atta_testkit::scratch::Scratch;
+
+    use super::super::mirror::Mirror;
+    use super::super::{Copy, Options, Seat, Watch};
+    use super::*;
+    use crate::walk::directory::Directory;
+    use crate::walk::kernel::Place;
+
+    struct NothingFails;
+
+    impl Watch for NothingFails {
+        fn failure(&self, failure: &Failure<'_>) {
+            panic!("{failure}");
+        }
+    }
+
+    #[test]
+    fn a_directory_whose_last_part_left_a_rank_that_has_nothing_else_to_do_gets_its_name() {
+        let scratch = Scratch::new("ending").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir_all(source.join("new")).unwrap();
+        fs::create_dir(&target).unwrap();
+        let (sources, options) = ([source.as_os_str().as_bytes().to_vec()], Options::default());
+        let prepared =
+            Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, Seat::alone());
+        let Copy { copying, .. } = prepared.unwrap();
+        let walked = walk::run_handler(&copying, std::iter::empty(), &options.walk, |_| {});
+        let (path, opened) = (CString::new(sources[0].clone()).unwrap(), fs::File::open(&source).unwrap());
+        let place = Place { device: 1, inode: 1, mount: 1 };
+        let root = Directory::root(path, 0, Arc::new(opened.into()), place);
+        copying.root(&root);
+        let new = Arc::new(Directory::below(&root, c"new", None));
+        let mirror = Mirror::of(&new).unwrap();
+        let alias = |mirror: &Mirror| mirror.target.alias().unwrap().to_bytes().to_vec();
+        let above = target.join(OsStr::from_bytes(&alias(&Mirror::of(&root).unwrap())));
+        fs::create_dir_all(above.join(OsStr::from_bytes(&alias(&mirror)))).unwrap();
+        mirror.set_new(0);
+        mirror.parts.set(1);
+        drop(mirror);
+        copying.packed(&new, true);
+        Ending::new(copying, walked, Clock::start()).link_rest();
+        assert!(above.join("new").is_dir());
     }
 }

@@ -30,6 +30,7 @@ use super::reread::{Check, Checks, Expected};
 use super::room::Room;
 use super::roots::Roots;
 use super::spelling::refuse_taken;
+use super::stores::Stores;
 use super::stripe::Layouts;
 use super::times::Syncs;
 use super::totals::Totals;
@@ -69,16 +70,14 @@ pub(crate) struct Copying<'a> {
     pub(crate) top: Arc<OwnedFd>,
     /// Its path, for messages.
     pub(crate) target: Vec<u8>,
-    /// The target keeps nothing when the machine goes down.
-    pub(crate) is_volatile: bool,
+    /// The file systems that things are put into.
+    pub(crate) stores: Stores,
     /// The target's servers can move bytes by themselves.
     pub(crate) servers_copy: bool,
-    /// A sync of everything tells no errors there, or does not reach the server.
-    pub(crate) syncs_are_silent: bool,
     /// Device and inode of TARGET, which is not to be copied into itself.
     pub(crate) top_identity: (u64, u64),
     pub(crate) features: Features,
-    /// The owner of what this process makes there: on a server not always this user.
+    /// The owner of what this process makes in TARGET's file system: on a server not always this user.
     pub(crate) own_uid: Option<u32>,
     /// Descriptors that each thread holds open.
     pub(crate) held: usize,
@@ -187,13 +186,14 @@ impl CopyWorker {
 impl Copying<'_> {
     /// Whether nothing gets its name before it is durable.
     pub(crate) fn waits(&self) -> bool {
-        self.options.fsync == Fsync::Batch && !self.is_volatile
+        self.options.fsync == Fsync::Batch && !self.stores.are_volatile()
     }
 
     /// Whether each file is synced by itself: where that was asked for, and where a sync of all does not reach the server.
     pub(crate) fn syncs_each(&self) -> bool {
         let is_wanted = self.options.fsync == Fsync::File;
-        !self.is_volatile && (is_wanted || self.syncs_are_silent && self.options.fsync == Fsync::Batch)
+        let is_needed = self.stores.are_silent() && self.options.fsync == Fsync::Batch;
+        !self.stores.are_volatile() && (is_wanted || is_needed)
     }
 
     pub(crate) fn fail(&self, worker: &mut CopyWorker, at: &Where, trouble: Trouble) {
@@ -225,6 +225,7 @@ impl Copying<'_> {
         if mirror.is_foreign() {
             return Err(Trouble::new(Doing::OpenDirectory, Errno::STALE));
         }
+        mirror.is_mounted.get_or_init(|| self.stores.note(&directory));
         Ok(Place { mirror, directory, name })
     }
 
@@ -386,9 +387,10 @@ impl Copying<'_> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| Trouble::new(Doing::OpenDirectory, errno);
         let opened = mirror.target.descriptor(&mut worker.held, self.features).map_err(failed)?;
+        let is_mounted = *mirror.is_mounted.get_or_init(|| self.stores.note(&opened));
         if mirror.target.alias().is_some() {
             let owner = kernel::stat_descriptor(&opened).map_err(failed)?.uid;
-            if self.own_uid.is_some_and(|own| own != owner) {
+            if !is_mounted && self.own_uid.is_some_and(|own| own != owner) {
                 // Where others may make names, they may put a directory of theirs in the place of a new one.
                 mirror.set_foreign();
                 return Err(failed(Errno::STALE));

@@ -324,7 +324,7 @@ impl Copying<'_> {
         // Whoever planned it has counted it if it cannot.
         let _ = self.go_direct(&source, &file, stretch.version.size, stretch.version.has_holes);
         let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), stretch)?;
-        if self.options.fsync != Fsync::None && !self.is_volatile {
+        if self.options.fsync != Fsync::None && !self.stores.are_volatile() {
             let synced = self.syncs.timed(|| retry(|| rustix::fs::fdatasync(&file)));
             synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }

@@ -112,9 +112,13 @@ impl Copying<'_> {
         to: &Place<'_>,
         metadata: &Metadata,
     ) -> Result<Option<Made>, Trouble> {
-        let Ok(known) = self.private() else {
-            worker.totals.not_kept.hard_links += 1;
-            return self.single(worker, from, to, metadata).map(Some);
+        let known = match self.private() {
+            Ok(known) if !to.mirror.is_mounted() => known,
+            // No link leads from one file system to another one.
+            _ => {
+                worker.totals.not_kept.hard_links += 1;
+                return self.single(worker, from, to, metadata).map(Some);
+            }
         };
         let key = key(metadata);
         match self.link(worker, known, &key, to)? {
@@ -248,18 +252,7 @@ impl Copying<'_> {
             Err(Errno::EXIST) if self.seat.ranks > 1 => {}
             made => made?,
         }
-        let opened = kernel::open_directory_at(&self.top, &name)?;
-        let found = kernel::stat_descriptor(&opened)?;
-        let is_private = found.mode & 0o777 == 0o700 && self.own_uid.is_none_or(|own| own == found.uid);
-        if !is_private {
-            return Err(Errno::STALE);
-        }
-        let mut nothing = [0_u8; 0];
-        if rustix::fs::fgetxattr(&opened, c"system.posix_acl_default", &mut nothing[..]).is_ok() {
-            // Special files that are made in it would take such a list along.
-            disinherit(&opened)?;
-        }
-        Ok(opened)
+        open_private(&self.top, &name, self.own_uid)
     }
 
     /// Removes the links' directory, whichever rank made it. How many names of copied files were not among what was copied.
@@ -288,6 +281,22 @@ impl Copying<'_> {
         retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR))?;
         Ok(elsewhere)
     }
+}
+
+/// Opens a directory that this job has made for itself, and that belongs to nobody else.
+pub(crate) fn open_private(above: &OwnedFd, name: &CStr, own_uid: Option<u32>) -> Result<OwnedFd, Errno> {
+    let opened = kernel::open_directory_at(above, name)?;
+    let found = kernel::stat_descriptor(&opened)?;
+    let is_private = found.mode & 0o777 == 0o700 && own_uid.is_none_or(|own| own == found.uid);
+    if !is_private {
+        return Err(Errno::STALE);
+    }
+    let mut nothing = [0_u8; 0];
+    if rustix::fs::fgetxattr(&opened, c"system.posix_acl_default", &mut nothing[..]).is_ok() {
+        // Special files that are made in it would take such a list along.
+        disinherit(&opened)?;
+    }
+    Ok(opened)
 }
 
 /// Removes a copy and its claim from the links' directory, by either name. How many names its source has that the copy has not.

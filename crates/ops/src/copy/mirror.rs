@@ -30,6 +30,8 @@ pub(crate) struct Mirror {
     pub(crate) parts: Parts,
     /// Something to be done there has become bytes: this process does not know when the last of it is done.
     has_left: AtomicBool,
+    /// Whether it is on another file system than TARGET; not known before something is put there.
+    pub(crate) is_mounted: OnceLock<bool>,
     /// Whether new files get an access list from it.
     pub(crate) inherits: OnceLock<bool>,
     /// Whether it takes names that differ in case alone for one.
@@ -65,6 +67,7 @@ impl Mirror {
             is_foreign: AtomicBool::new(false),
             parts: Parts::default(),
             has_left: AtomicBool::new(false),
+            is_mounted: OnceLock::new(),
             inherits: OnceLock::new(),
             folds_case: OnceLock::new(),
             attributes: OnceLock::new(),
@@ -125,6 +128,11 @@ impl Mirror {
     /// Whether files get their own names there at once, by whoever is one of its parts.
     pub(crate) fn is_direct(&self) -> bool {
         self.parts.are_left() && self.target.alias().is_some()
+    }
+
+    /// Whether it is known to be on another file system than TARGET.
+    pub(crate) fn is_mounted(&self) -> bool {
+        self.is_mounted.get().is_some_and(|is_mounted| *is_mounted)
     }
 
     /// Notes that something to be done there has become bytes.

@@ -283,7 +283,7 @@ impl Copying<'_> {
     /// Makes durable what has been written to the target. Once that has failed, what was begun before is not to be trusted.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         let _turn = self.batch.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let synced = self.syncs.timed(|| retry(|| rustix::fs::syncfs(&self.top)));
+        let synced = self.syncs.timed(|| self.stores.sync());
         if synced.is_err() {
             self.batch.failures.fetch_add(1, Ordering::AcqRel);
         }

@@ -158,7 +158,7 @@ impl Copying<'_> {
         check: &Check,
     ) -> Result<bool, Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
-        if self.options.fsync == Fsync::None && !self.is_volatile {
+        if self.options.fsync == Fsync::None && !self.stores.are_volatile() {
             // Only what has been written can leave the cache.
             self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
         }

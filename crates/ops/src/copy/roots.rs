@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use atta_entry::{Errno, Kind, Metadata, escape};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::FlockOperation;
 
 use super::mirror::{Mirror, Shared};
 use crate::walk::directory::Directory;
@@ -101,6 +102,13 @@ impl Target {
         let top = opened(parent)
             .map_err(|errno| Refused::failed("open the directory of TARGET", path, errno, "make it first"))?;
         Ok(Self { top, path: parent.to_vec(), name: Some(name) })
+    }
+
+    /// Whether another copy is putting things into the directory that TARGET is, as far as the file system tells. Each has a lock of
+    /// it from here on, which goes with its process.
+    pub(crate) fn is_taken(&self) -> bool {
+        let lock = || rustix::fs::flock(&self.top, FlockOperation::NonBlockingLockExclusive);
+        self.name.is_none() && lock() == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
     /// Says where each source goes.

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode};
 use super::attributes::Extended;
 use super::file::{Made, Place, Source};
 use super::handler::{CopyWorker, Copying};
+use super::links::open_private;
 use super::named;
 use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
@@ -89,15 +90,28 @@ impl Copying<'_> {
                 Err(trouble) => return Err(trouble),
             }
         }
-        let private = self.private().map_err(failed)?;
-        let made = complete(private, &name).and_then(|()| {
-            // It replaces nothing: the name is of this job alone.
-            retry(|| rustix::fs::renameat(private, &name, &to.directory, &name)).map_err(failed)
-        });
-        if made.is_err() {
-            let _ = rustix::fs::unlinkat(private, &name, AtFlags::empty());
+        let mut make_in = |private: &OwnedFd| {
+            let made = complete(private, &name).and_then(|()| {
+                // It replaces nothing: the name is of this job alone.
+                retry(|| rustix::fs::renameat(private, &name, &to.directory, &name)).map_err(failed)
+            });
+            if made.is_err() {
+                let _ = rustix::fs::unlinkat(private, &name, AtFlags::empty());
+            }
+            made
+        };
+        if to.mirror.is_mounted() {
+            // Nothing can be moved there from the job's own directory.
+            let beside = self.shared.namer.of_file(worker.index);
+            retry(|| rustix::fs::mkdirat(&to.directory, &beside, Mode::RWXU)).map_err(failed)?;
+            let made =
+                open_private(&to.directory, &beside, None).map_err(failed).and_then(|own| make_in(&own));
+            let _ = rustix::fs::unlinkat(&to.directory, &beside, AtFlags::REMOVEDIR);
+            made?;
+        } else {
+            make_in(self.private().map_err(failed)?)?;
         }
-        made.map(|()| Made { since, ..Made::temporary(name) })
+        Ok(Made { since, ..Made::temporary(name) })
     }
 
     /// Lets others find what was just made under a name, where nobody else can be.

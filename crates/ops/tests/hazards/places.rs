@@ -2,16 +2,19 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use atta_ops::copy::Options;
+use atta_entry::Failure;
+use atta_ops::copy::{self, Options, Watch};
 use atta_ops::walk;
 use atta_testkit::lock::Lock;
 use atta_testkit::mounts::Mount;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 
-use crate::copying::{assert_same, copy, threads, try_copy};
-use crate::served::whole_or_hidden;
+use crate::copying::{assert_same, bytes, copy, threads, try_copy};
+use crate::served::{assert_no_leftovers, whole_or_hidden};
 
 #[test]
 fn row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied() {
@@ -61,6 +64,74 @@ fn row_27_files_of_others_in_a_sticky_directory_are_replaced_and_never_opened() 
     fs::set_permissions(&target, fs::Permissions::from_mode(0o1777)).unwrap();
     copy(&[&source.join("file")], &target, &threads(1));
     assert_same(&source.join("file"), &target.join("file"));
+}
+
+#[test]
+fn row_21_what_is_mounted_below_the_target_gets_everything_that_it_can_have() {
+    let test = "row_21_what_is_mounted_below_the_target_gets_everything_that_it_can_have";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("mounted").unwrap();
+    let (source, target) = (scratch.join("source"), scratch.join("target"));
+    for directory in ["mounted/old", "mounted/new"] {
+        let directory = source.join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("file"), "file").unwrap();
+        std::os::unix::fs::symlink("file", directory.join("link")).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, directory.join("fifo"), fifo, 0o600.into(), 0).unwrap();
+    }
+    let mounted = target.join("mounted");
+    fs::create_dir_all(&mounted).unwrap();
+    let Some(_mount) = skip::unless_available(test, Mount::tmpfs(&mounted, 16 << 20)) else { return };
+    fs::create_dir(mounted.join("old")).unwrap();
+    let outcome = copy(&[&source.join(".")], &target, &threads(2));
+    assert_same(&source, &target);
+    assert_no_leftovers(&target);
+    assert_eq!(outcome.totals.not_kept, copy::NotKept::default());
+    // Links do not lead from one file system to another one: counted, and copied.
+    fs::hard_link(source.join("mounted/old/file"), source.join("mounted/new/other")).unwrap();
+    let outcome = copy(&[&source.join(".")], &target, &threads(2));
+    assert_eq!(outcome.totals.not_kept.hard_links, 2);
+    assert_eq!(fs::read(mounted.join("new/other")).unwrap(), b"file");
+    assert_no_leftovers(&target);
+}
+
+/// Told of other copies.
+#[derive(Default)]
+struct Crowded(AtomicU64);
+
+impl Watch for Crowded {
+    fn failure(&self, failure: &Failure<'_>) {
+        panic!("{failure}");
+    }
+
+    fn crowded(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn row_29_who_comes_second_is_told_that_it_is_not_alone() {
+    let scratch = Scratch::new("crowded").unwrap();
+    let (source, target) = (scratch.join("source"), scratch.join("target"));
+    for directory in [&source, &target] {
+        fs::create_dir(directory).unwrap();
+    }
+    fs::write(source.join("file"), "file").unwrap();
+    let told = |target: &Path| {
+        let watch = Crowded::default();
+        copy::run(&[bytes(&source)], &bytes(target), &threads(1), &watch, |_| {}).unwrap();
+        watch.0.into_inner()
+    };
+    assert_eq!((told(&target), told(&target)), (0, 0), "one after another");
+    // As a copy does while it runs.
+    let other = fs::File::open(&target).unwrap();
+    other.lock().unwrap();
+    assert_eq!(told(&target), 1);
+    assert_eq!(fs::read(target.join("source/file")).unwrap(), b"file");
+    assert_eq!(told(&target.join("new")), 0, "into a directory of its own");
+    drop(other);
+    assert_eq!(told(&target), 0);
 }
 
 #[test]

@@ -115,6 +115,24 @@ fn row_16_nothing_gets_its_name_on_a_disk_that_died_before_it_was_durable() {
     }
 }
 
+#[test]
+fn row_16_what_is_mounted_below_the_target_is_durable_before_it_has_its_name_too() {
+    let test = "row_16_what_is_mounted_below_the_target_is_durable_before_it_has_its_name_too";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("dying").unwrap();
+    let disk = DyingDisk::new(32, &["write,fsync,fallocate:disk:EIO:armed"]);
+    let Some(mut disk) = skip::unless_available(test, disk) else { return };
+    let (target, name) =
+        (disk.path().parent().unwrap().to_owned(), disk.path().file_name().unwrap().to_owned());
+    let source = scratch.join("source");
+    many(&source.join(&name).join("new"));
+    disk.break_now().unwrap();
+    let (_, failures) = copy_with(&source, &target, &threads(2));
+    assert!(!failures.is_empty(), "the disk is dead, whatever TARGET's is");
+    disk.revive().unwrap();
+    assert!(!disk.path().join("new").exists());
+}
+
 /// The disk fails a few times and is well again: what the failed writes were of is not on it, and only the first sync tells.
 #[test]
 fn row_16_a_batch_whose_sync_failed_is_written_again_where_the_disk_is_well_again() {
