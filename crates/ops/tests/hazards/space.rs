@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atta_entry::Class;
 use atta_ops::copy::{Existing, Fsync, Options};
@@ -183,7 +183,7 @@ fn row_16_each_name_of_a_file_that_a_failed_sync_lost_has_its_bytes_whenever_it_
     disk.break_now().unwrap();
     let options = Options { chunk: Some(1 << 30), ..threads(1) };
     let (outcome, failures) =
-        try_copy(&roots.each_ref().map(|root| root.as_path()), &disk.path(), &options).unwrap();
+        try_copy(&roots.each_ref().map(PathBuf::as_path), &disk.path(), &options).unwrap();
     assert_eq!(failures, []);
     assert_eq!((outcome.totals.files, outcome.totals.hard_links), (2, 7));
     disk.revive().unwrap();
