@@ -92,6 +92,8 @@ pub struct Failure<'a> {
     pub path: Cow<'a, [u8]>,
     /// Why it failed.
     pub errno: Errno,
+    /// What has its place in a copy, if that is another name and the target takes both for one.
+    pub spelled: Option<Cow<'a, [u8]>>,
 }
 
 impl Failure<'_> {
@@ -124,7 +126,11 @@ impl Failure<'_> {
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (reason, label) = (self.reason(), self.errno.label());
-        write!(f, "cannot {}: {}: {reason} ({label})", self.operation.name(), escape(&self.path))
+        write!(f, "cannot {}: {}: {reason} ({label})", self.operation.name(), escape(&self.path))?;
+        match &self.spelled {
+            Some(spelled) => write!(f, ", in another spelling: {}", escape(spelled)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -139,9 +145,23 @@ mod tests {
             root: b"a".into(),
             path: b"a/\x1b[31mb".into(),
             errno: Errno(13),
+            spelled: None,
         };
         assert_eq!(failure.to_string(), "cannot open directory: a/\\x1b[31mb: permission denied (EACCES)");
         assert_eq!(failure.class(), Class::Permission);
+    }
+
+    #[test]
+    fn a_name_that_is_taken_by_another_spelling_is_told_with_it() {
+        let failure = Failure {
+            operation: Operation::Custom("create the copy"),
+            root: b"a".into(),
+            path: b"a/name".into(),
+            errno: Errno::EXIST,
+            spelled: Some(b"N\x1bme".into()),
+        };
+        let told = "cannot create the copy: a/name: file exists (EEXIST), in another spelling: N\\x1bme";
+        assert_eq!(failure.to_string(), told);
     }
 
     #[test]
@@ -151,6 +171,7 @@ mod tests {
             root: b"a".into(),
             path: b"a/l".into(),
             errno: Errno(18),
+            spelled: None,
         };
         assert_eq!(failure.class(), Class::Link);
         assert_eq!(failure.to_string(), "cannot follow link: a/l: it leads out of the tree (EXDEV)");

@@ -173,6 +173,7 @@ fn target_failed(target: &Path, operation: &'static str, errno: Errno) -> Genera
         root: path.clone().into(),
         path: path.into(),
         errno: EntryErrno(errno.raw_os_error()),
+        spelled: None,
     };
     GenerateError::Failed { failure, made: Box::default() }
 }
@@ -181,7 +182,13 @@ fn failure(target: &Path, plan: &Plan, trouble: &Trouble) -> Failure<'static> {
     let root = target.as_os_str().as_bytes().to_vec();
     let below = plan.path(trouble.node);
     let path = if below.is_empty() { root.clone() } else { [root.as_slice(), below.as_slice()].join(&b'/') };
-    Failure { operation: trouble.operation, root: root.into(), path: path.into(), errno: trouble.errno }
+    Failure {
+        operation: trouble.operation,
+        root: root.into(),
+        path: path.into(),
+        errno: trouble.errno,
+        spelled: None,
+    }
 }
 
 #[cfg(test)]

@@ -123,6 +123,7 @@ proptest! {
                 root: root.as_slice().into(),
                 path: path.as_slice().into(),
                 errno: Errno::ACCES,
+                spelled: None,
             };
             failure_row(&failure, &mut list);
             expected.push(Listed { root: Some(root), path });

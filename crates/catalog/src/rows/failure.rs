@@ -5,7 +5,7 @@ use atta_entry::Failure;
 use super::ndjson::{bytes_field, key, number_field, text_field};
 
 /// Appends `{"path":...,"root":...,"operation":...,"class":...,"errno":13,"error":"EACCES","message":...}` and a
-/// line end, with `path_raw` and `root_raw` where the names are not UTF-8.
+/// line end, with `path_raw` and `root_raw` where the names are not UTF-8, and `spelled` where a copy's place is another name's.
 pub fn failure_row(failure: &Failure<'_>, out: &mut Vec<u8>) {
     out.push(b'{');
     bytes_field("\"path\":", key!("path_raw"), &failure.path, out);
@@ -15,6 +15,9 @@ pub fn failure_row(failure: &Failure<'_>, out: &mut Vec<u8>) {
     number_field(key!("errno"), failure.errno.0, out);
     text_field(key!("error"), &failure.errno.label(), out);
     text_field(key!("message"), failure.reason(), out);
+    if let Some(spelled) = &failure.spelled {
+        bytes_field(key!("spelled"), key!("spelled_raw"), spelled, out);
+    }
     out.extend_from_slice(b"}\n");
 }
 
@@ -30,6 +33,7 @@ mod tests {
             root: b"a\xff".into(),
             path: b"a\xff/b\n".into(),
             errno: Errno(13),
+            spelled: Some(b"A/B".into()),
         };
         let mut out = Vec::new();
         failure_row(&failure, &mut out);
@@ -37,7 +41,7 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "{\"path\":\"a\u{fffd}/b\\n\",\"path_raw\":\"61ff2f620a\",\"root\":\"a\u{fffd}\",\"root_raw\":\"61ff\",\
              \"operation\":\"open directory\",\"class\":\"permission\",\"errno\":13,\"error\":\"EACCES\",\
-             \"message\":\"permission denied\"}\n"
+             \"message\":\"permission denied\",\"spelled\":\"A/B\"}\n"
         );
     }
 }

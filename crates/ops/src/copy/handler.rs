@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation, Timestamp};
+use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Timestamp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode};
 
@@ -205,12 +205,14 @@ impl Copying<'_> {
         if trouble.is_for_want_of_room() && self.room.miss() {
             self.options.walk.stop.set();
         }
-        self.tell(worker, operation, &root, &path, errno);
+        let other = if trouble.is_taken() { self.other_spelling(worker, at) } else { None };
+        let spelled = other.as_ref().map(|name| name.as_bytes().into());
+        self.tell(worker, &Failure { operation, root: root.into(), path: path.into(), errno, spelled });
     }
 
-    fn tell(&self, worker: &mut CopyWorker, operation: Operation, root: &[u8], path: &[u8], errno: Errno) {
-        *worker.totals.failures.entry(errno).or_default() += 1;
-        self.watch.failure(&Failure { operation, root: root.into(), path: path.into(), errno });
+    fn tell(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
+        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+        self.watch.failure(failure);
     }
 
     /// Where a name goes.
@@ -589,7 +591,7 @@ impl Handler for Copying<'_> {
     }
 
     fn failure(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
-        self.tell(worker, failure.operation, &failure.root, &failure.path, failure.errno);
+        self.tell(worker, failure);
     }
 
     fn between(&self, worker: &mut CopyWorker) {

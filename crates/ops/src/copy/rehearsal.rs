@@ -170,7 +170,10 @@ impl Rehearsal<'_> {
         let (operation, errno) = trouble.told();
         let path = entry.path();
         let root = if entry.depth > 0 { path[..entry.root_bytes].to_vec() } else { path.to_vec() };
-        self.failure(worker, &Failure { operation, root: root.into(), path: path.into(), errno });
+        self.failure(
+            worker,
+            &Failure { operation, root: root.into(), path: path.into(), errno, spelled: None },
+        );
     }
 }
 

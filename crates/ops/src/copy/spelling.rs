@@ -2,11 +2,13 @@
 //! silently take the place of the first. It is refused instead. Which letters are alike only the target knows.
 
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 
 use atta_entry::Errno;
 
 use super::file::Place;
-use super::handler::Copying;
+use super::handler::{CopyWorker, Copying, Where};
+use super::mirror::Mirror;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel;
 
@@ -19,6 +21,23 @@ impl Copying<'_> {
             kernel::stat_at(&to.directory, &capitals, false).is_ok()
         };
         if *to.mirror.folds_case.get_or_init(folds) { refuse_taken(to, Doing::Rename) } else { Ok(()) }
+    }
+
+    /// The name of what is in the place of something that could not be made there, if it is spelled otherwise.
+    pub(crate) fn other_spelling(&self, worker: &mut CopyWorker, at: &Where) -> Option<CString> {
+        let (directory, name) = match at {
+            Where::In(source, name) => (Arc::clone(&Mirror::of(source)?.target), name.clone()),
+            Where::Itself(source) => {
+                let mirror = Mirror::of(source)?;
+                (Arc::clone(mirror.target.parent()?), mirror.target.name().to_owned())
+            }
+            Where::Root(path) => {
+                let root = self.roots.find(path)?;
+                (Arc::clone(&root.parent.target), root.name.clone())
+            }
+        };
+        let opened = directory.descriptor(&mut worker.held, self.features).ok()?;
+        kernel::other_spelling(&opened, &name)
     }
 }
 

@@ -128,6 +128,11 @@ impl Trouble {
         matches!(self, Self::Failed(_, errno) if is_want_of_room(errno) && !is_one_of_many(errno))
     }
 
+    /// Whether something is in its place already: EEXIST, ENOTEMPTY.
+    pub(crate) fn is_taken(self) -> bool {
+        matches!(self, Self::Failed(_, Errno(17 | 39)))
+    }
+
     /// What is told of it.
     pub(crate) fn told(self) -> (Operation, Errno) {
         match self {

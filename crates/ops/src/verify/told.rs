@@ -31,7 +31,7 @@ impl Comparing<'_> {
             }
         };
         let (root, path) = at.told(side, &self.target);
-        let failure = Failure { operation, root: root.into(), path: path.into(), errno };
+        let failure = Failure { operation, root: root.into(), path: path.into(), errno, spelled: None };
         self.count_failure(worker, &failure);
     }
 

@@ -129,7 +129,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
         errno: Errno,
     ) {
         self.counters[worker.index].failure();
-        let failure = Failure { operation, root: root.into(), path: path.into(), errno };
+        let failure = Failure { operation, root: root.into(), path: path.into(), errno, spelled: None };
         self.visit.failure(&mut worker.visit, &failure);
     }
 

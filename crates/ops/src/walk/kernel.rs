@@ -129,6 +129,27 @@ pub(crate) fn has_name(directory: impl AsFd, name: &CStr) -> Result<bool, Errno>
     Ok(false)
 }
 
+/// The name that a directory has for what it finds by this one, if that is spelled otherwise. Of several names of one file it may
+/// be another one, unless it differs in case alone.
+pub(crate) fn other_spelling(directory: impl AsFd, name: &CStr) -> Option<CString> {
+    let identity =
+        |name: &CStr| stat_at(&directory, name, false).ok().map(|found| (found.device, found.inode));
+    let found = identity(name)?;
+    let mut other = None;
+    for entry in rustix::fs::Dir::read_from(&directory).ok()? {
+        let entry = entry.ok()?;
+        let each = entry.file_name();
+        if each == name {
+            return None;
+        }
+        let is_alike = each.to_bytes().eq_ignore_ascii_case(name.to_bytes());
+        if (other.is_none() || is_alike) && entry.ino() == found.1 && identity(each) == Some(found) {
+            other = Some(each.to_owned());
+        }
+    }
+    other
+}
+
 /// Opens a name without touching what it is: no device is opened, no pipe blocks, a link is itself.
 pub(crate) fn open_name_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -223,6 +223,7 @@ where
             root: failure.root.clone().into_owned().into(),
             path: failure.path.clone().into_owned().into(),
             errno: failure.errno,
+            spelled: failure.spelled.clone().map(|name| name.into_owned().into()),
         });
     }
 }

@@ -152,6 +152,7 @@ impl<P: Fn(&Entry<'_>) -> bool + Sync> Visit for Collect<P> {
             root: failure.root.clone().into_owned().into(),
             path: failure.path.clone().into_owned().into(),
             errno: failure.errno,
+            spelled: failure.spelled.clone().map(|name| name.into_owned().into()),
         });
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use atta_entry::Class;
-use atta_ops::copy::Options;
+use atta_ops::copy::{Fsync, Options};
 
 use crate::copying::{assert_same, threads};
 use crate::served::{assert_no_leftovers, assert_whole_or_old, copy_with, copy_within, names, serve, small};
@@ -41,6 +42,41 @@ fn row_12_a_file_that_changed_once_is_read_again() {
             assert_same(&served.beneath("source"), &target);
         }
     }
+}
+
+/// They are copied as a whole then, and other threads may be done with the rest of their directory.
+#[test]
+fn row_12_files_that_are_not_large_any_more_are_not_seen_in_part_in_a_new_directory() {
+    let test = "row_12_files_that_are_not_large_any_more_are_not_seen_in_part_in_a_new_directory";
+    let content: Vec<u8> = (0..128 << 10).map(|at: u32| (at * 31 / 7) as u8).collect();
+    let victims: Vec<_> = (0..4).map(|number| format!("victim-{number}")).collect();
+    let fill = |directory: &Path| {
+        fs::create_dir_all(directory.join("source/sub")).unwrap();
+        fs::create_dir(directory.join("target")).unwrap();
+        for (number, victim) in victims.iter().enumerate() {
+            fs::write(directory.join("source/sub").join(victim), &content).unwrap();
+            fs::write(directory.join(format!("source/sub/slow-{number}")), "slow").unwrap();
+        }
+    };
+    let cut = victims.iter().map(|victim| format!("open:{victim}:cut:times=1"));
+    let rules: Vec<_> =
+        cut.chain(["write:slow-*:delay=100", "write:victim-*:delay=1000"].map(str::to_owned)).collect();
+    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    let Some(served) = serve(test, fill, &rules) else { return };
+    let options = Options { chunk: Some(64 << 10), fsync: Fsync::None, ..threads(2) };
+    std::thread::scope(|scope| {
+        let copying = scope.spawn(|| copy_with(&served.at("source"), &served.at("target"), &options));
+        while !copying.is_finished() {
+            for victim in &victims {
+                if let Ok(seen) = fs::read(served.beneath("target/sub").join(victim)) {
+                    assert_eq!(seen.len(), 64 << 10, "{victim} is seen in part");
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(copying.join().unwrap().1, []);
+    });
+    assert_same(&served.beneath("source"), &served.beneath("target"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atta_entry::Class;
 use atta_ops::copy::{Existing, Fsync, Options};
@@ -12,7 +12,7 @@ use atta_testkit::mounts::{Mount, loop_image};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 
-use crate::copying::{assert_same, threads};
+use crate::copying::{assert_same, threads, try_copy};
 use crate::served::{assert_no_leftovers, assert_whole_or_old, copy_with, whole_or_hidden};
 
 /// Forty files of 64 KiB and forty of 100 bytes in four directories.
@@ -173,6 +173,43 @@ fn row_16_a_batch_whose_sync_failed_is_written_again_where_the_disk_is_well_agai
         fs::File::open(changed).unwrap().set_times(times).unwrap();
     }
     assert_same(&source, &disk.path().join("old"));
+}
+
+/// Of a file with several names some are met before the sync that fails and some after it: none of these may be the lost one.
+#[test]
+fn row_16_each_name_of_a_file_that_a_failed_sync_lost_has_its_bytes_whenever_it_was_met() {
+    let test = "row_16_each_name_of_a_file_that_a_failed_sync_lost_has_its_bytes_whenever_it_was_met";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("failing").unwrap();
+    let source = scratch.join("source");
+    // Whichever end is copied first: between both, one file fills a batch and takes no time.
+    let roots = ["new-1", "old-1", "large", "old-2", "new-2"].map(|name| source.join(name));
+    roots.iter().for_each(|root| fs::create_dir_all(root).unwrap());
+    let content = vec![b'x'; 64 << 10];
+    fs::write(roots[0].join("one"), &content).unwrap();
+    let names = [0, 1, 3, 4].map(|root| ["one", "other"].map(|name| roots[root].join(name)));
+    for name in names.iter().flatten().skip(1) {
+        fs::hard_link(roots[0].join("one"), name).unwrap();
+    }
+    fs::File::create(roots[2].join("hole")).unwrap().set_len(600 << 20).unwrap();
+    let disk = DyingDisk::new(32, &["write:disk:EIO:armed:times=2"]);
+    let Some(mut disk) = skip::unless_available(test, disk) else { return };
+    for old in ["old-1", "old-2"] {
+        fs::create_dir(disk.path().join(old)).unwrap();
+    }
+    rustix::fs::syncfs(fs::File::open(disk.path()).unwrap()).unwrap();
+    disk.break_now().unwrap();
+    let options = Options { chunk: Some(1 << 30), ..threads(1) };
+    let (outcome, failures) =
+        try_copy(&roots.each_ref().map(PathBuf::as_path), &disk.path(), &options).unwrap();
+    assert_eq!(failures, []);
+    assert_eq!((outcome.totals.files, outcome.totals.hard_links), (2, 7));
+    disk.revive().unwrap();
+    for name in names.iter().flatten() {
+        let copy = disk.path().join(name.strip_prefix(&source).unwrap());
+        assert!(fs::read(&copy).unwrap() == content, "{}", copy.display());
+    }
+    assert!(outcome.totals.mended >= 8, "{} written again", outcome.totals.mended);
 }
 
 /// Where it goes on to fail, what is written once more fails by itself, and no file of it has its name.

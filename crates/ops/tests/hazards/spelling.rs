@@ -46,6 +46,14 @@ fn row_19_of_two_names_that_are_one_to_the_target_the_second_is_refused() {
                 assert_eq!(failed.iter().filter(|each| *each == name).count(), 1, "{target}: {failures:?}");
             }
             assert!(failed.iter().any(|name| name == "dir" || name == "in"), "{target}: {failures:?}");
+            for (_, path, told) in failures.iter().filter(|(_, path, _)| !path.ends_with("in")) {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let other = ["File", "file", "LINK", "link", "Dir", "dir"]
+                    .into_iter()
+                    .find(|other| *other != name && other.eq_ignore_ascii_case(name));
+                let spelled = format!(", in another spelling: {}", other.unwrap());
+                assert!(told.ends_with(&spelled), "{target}: {told}");
+            }
             assert!(!failed.contains(&"plain".to_owned()), "{target}: {failures:?}");
             // What is there is what the source has under just that name.
             for entry in fs::read_dir(directory.join(target)).unwrap() {
