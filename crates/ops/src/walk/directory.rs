@@ -10,7 +10,7 @@
 //!
 //! A descriptor is held while tasks may need it, but only so many: the oldest are closed (see [`Held`]). One that was
 //! closed is opened again name by name from the nearest directory above that has one, no link is followed on the way,
-//! and device and inode must be what they were.
+//! and device and inode must be what they were. So is one that the server does not know any more.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -23,6 +23,9 @@ use rustix::fd::OwnedFd;
 
 use super::kernel::{self, Features, Place};
 use super::link;
+
+/// How often a directory that is stale is opened again from its root.
+const STALE_MOST: u32 = 3;
 
 /// A directory on the way from a root to the tasks below it.
 #[derive(Debug)]
@@ -258,6 +261,24 @@ impl Directory {
         }
     }
 
+    /// Does something with its descriptor. Where the server does not know what that refers to any more (ESTALE), it is opened again
+    /// from its root, as far as it is known which directory it was.
+    pub(crate) fn try_anew<T>(
+        self: &Arc<Self>,
+        held: &mut Held,
+        features: Features,
+        mut act: impl FnMut(&Arc<OwnedFd>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let mut tries = 0;
+        loop {
+            match self.descriptor(held, features).and_then(|descriptor| act(&descriptor)) {
+                Err(Errno::STALE) if tries < STALE_MOST => tries += 1,
+                outcome => return outcome,
+            }
+            self.lineage().for_each(|directory| directory.close(features));
+        }
+    }
+
     fn try_descriptor(self: &Arc<Self>, held: &mut Held, features: Features) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(descriptor) = &*self.slot() {
             return Ok(Arc::clone(descriptor));
@@ -437,7 +458,38 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
+
+    #[test]
+    fn a_stale_directory_is_opened_again_from_its_root_three_times_at_most() {
+        let scratch = atta_testkit::scratch::Scratch::new("stale").unwrap();
+        rustix::fs::mkdirat(rustix::fs::CWD, scratch.join("a"), rustix::fs::Mode::RWXU).unwrap();
+        let descriptor =
+            Arc::new(kernel::open_directory_path(scratch.path().as_os_str().as_bytes(), false).unwrap());
+        let place = kernel::place_of(&descriptor, Features::default()).unwrap();
+        let root = Directory::root(c"root".into(), 0, descriptor, place);
+        let directory = Arc::new(Directory::below(&root, c"a", None));
+        for (stale, expected) in [(0, Ok(())), (3, Ok(())), (4, Err(Errno::STALE))] {
+            let (mut held, mut seen) = (Held::new(4), Vec::new());
+            let outcome = directory.try_anew(&mut held, Features::default(), |descriptor| {
+                seen.push(Arc::clone(descriptor));
+                if seen.len() > stale { Ok(()) } else { Err(Errno::STALE) }
+            });
+            assert_eq!((outcome, seen.len()), (expected, (stale + 1).min(4)));
+            assert!(seen.windows(2).all(|pair| !Arc::ptr_eq(&pair[0], &pair[1])), "each is another one");
+        }
+        // What has its name by now is not it.
+        rustix::fs::renameat(rustix::fs::CWD, scratch.join("a"), rustix::fs::CWD, scratch.join("b")).unwrap();
+        rustix::fs::mkdirat(rustix::fs::CWD, scratch.join("a"), rustix::fs::Mode::RWXU).unwrap();
+        let (mut held, mut calls) = (Held::new(4), 0);
+        let outcome: Result<(), _> = directory.try_anew(&mut held, Features::default(), |_| {
+            calls += 1;
+            Err(Errno::STALE)
+        });
+        assert_eq!((outcome, calls), (Err(Errno::STALE), 1));
+    }
 
     #[test]
     fn the_current_path_is_the_path_of_the_directory() {

@@ -200,8 +200,8 @@ impl<'a, V: Handler> WalkJob<'a, V> {
                 let root = root.descriptor(&mut worker.held, self.features())?;
                 return link::reopen(&root, target);
             }
-            let above = parent.descriptor(&mut worker.held, self.features())?;
-            kernel::open_directory_at(&above, name)
+            let features = self.features();
+            parent.try_anew(&mut worker.held, features, |above| kernel::open_directory_at(above, name))
         };
         let opened = match open(worker) {
             // Too many open files: give some up and try once more.

@@ -80,7 +80,7 @@ impl<V: Handler> WalkJob<'_, V> {
         names: Names,
         queue: &mut Queue<'_, Self>,
     ) -> Names {
-        let descriptor = match directory.descriptor(&mut worker.held, self.features()) {
+        let mut descriptor = match directory.descriptor(&mut worker.held, self.features()) {
             Ok(descriptor) => descriptor,
             Err(errno) => {
                 self.fail_all(worker, directory, &names, errno);
@@ -99,7 +99,11 @@ impl<V: Handler> WalkJob<'_, V> {
             if count == 0 {
                 break;
             }
-            self.ask(worker, directory, &descriptor, &block[..count], &mut facts);
+            if self.ask(worker, directory, &descriptor, &block[..count], &mut facts)
+                && let Ok(anew) = directory.descriptor(&mut worker.held, self.features())
+            {
+                descriptor = anew;
+            }
             let here = Here { directory, descriptor: &descriptor };
             entered |= self.show(worker, here, &block[..count], &mut facts, queue);
             if V::IS_SLOW && queue.is_wanted() && !rest.is_empty() {
@@ -119,7 +123,7 @@ impl<V: Handler> WalkJob<'_, V> {
         names
     }
 
-    /// Asks for the metadata of a block.
+    /// Asks for the metadata of a block. Whether the directory's descriptor may be stale.
     fn ask(
         &self,
         worker: &mut WalkWorker<V>,
@@ -127,8 +131,8 @@ impl<V: Handler> WalkJob<'_, V> {
         descriptor: &OwnedFd,
         block: &[Name<'_>],
         facts: &mut [Fact],
-    ) {
-        let mut asked = 0;
+    ) -> bool {
+        let (mut asked, mut is_stale) = (0, false);
         for (&name, fact) in block.iter().zip(facts) {
             // Names that need no answer count: where none does, the root's alone would say what a name takes.
             asked += 1;
@@ -137,7 +141,13 @@ impl<V: Handler> WalkJob<'_, V> {
                 fact.set(name.kind, None);
             } else {
                 self.throttle(1);
-                match kernel::stat_at(descriptor, name.name, self.options.birth_time) {
+                let stat = |within: &OwnedFd| kernel::stat_at(within, name.name, self.options.birth_time);
+                let mut found = stat(descriptor);
+                if found == Err(Errno::STALE) {
+                    is_stale = true;
+                    found = directory.try_anew(&mut worker.held, self.features(), |anew| stat(anew));
+                }
+                match found {
                     Ok(metadata) => {
                         fact.set(metadata.kind(), Some(metadata));
                     }
@@ -157,6 +167,7 @@ impl<V: Handler> WalkJob<'_, V> {
             let before = self.stat_ns.load(Ordering::Relaxed);
             self.stat_ns.store((before * 7 + each) / 8, Ordering::Relaxed);
         }
+        is_stale
     }
 
     /// Reads a link, and follows it if wanted.

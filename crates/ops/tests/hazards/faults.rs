@@ -161,6 +161,9 @@ fn row_17_calls_that_do_less_or_are_to_be_tried_again_are() {
         "read:*:EINTR:percent=50",
         "open,read:*:EAGAIN:percent=50",
         "open:victim:ESTALE:times=2",
+        "opendir:sub:ESTALE:times=4",
+        "lookup:victim:ESTALE:times=4",
+        "lookup:inner:ESTALE:times=4",
     ] {
         let Some(served) = serve(test, |directory| small(&directory.join("source")), &[rule]) else { return };
         let target = served.scratch.join("target");
