@@ -66,6 +66,7 @@ struct Told<'a> {
     failures: &'a Failures,
     /// What would be made, if that is to be told.
     plans: Option<Plans>,
+    is_quiet: bool,
 }
 
 impl Watch for Told<'_> {
@@ -80,14 +81,17 @@ impl Watch for Told<'_> {
     }
 
     fn crowded(&self) {
-        crowded();
+        crowded(self.is_quiet);
     }
 }
 
 /// Says that another copy writes there, too.
-fn crowded() {
-    let hint = "files stay whole, of either; where both have one name, the last one counts";
-    complain("note: another copy is putting things into TARGET", Some(hint));
+fn crowded(is_quiet: bool) {
+    if !is_quiet {
+        let hint =
+            "with two copies files stay whole, of either; where both have one name, the last one counts";
+        complain("note: TARGET is locked, as a copy does it that is running", Some(hint));
+    }
 }
 
 /// What the arguments say, as one of so many ranks sees it.
@@ -178,7 +182,7 @@ impl<'a> Run<'a> {
         let options = setting.options(stop, None);
         let plans = (arguments.dry_run && arguments.tell.verbose).then(Plans::default);
         let mut teller = Teller::new(&arguments.tell, plans.is_some(), events);
-        let told = Told { failures: &failures, plans };
+        let told = Told { failures: &failures, plans, is_quiet: arguments.tell.quiet };
         let observe = |progress: &Progress| {
             if signals.code().is_some() {
                 stop.set();

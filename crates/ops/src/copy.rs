@@ -57,13 +57,12 @@ mod within;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use atta_engine::Reduce;
 use atta_entry::Failure;
 use atta_runtime::{Member, RankError, Rate};
-use rustix::fs::{AtFlags, Mode, OFlags};
 
 pub use attributes::NotKept;
 pub use clone::Reflink;
@@ -140,8 +139,8 @@ pub trait Watch: Sync {
     /// source's.
     fn planned(&self, _planned: Planned, _path: &[u8]) {}
 
-    /// Another copy is putting things into TARGET: files stay whole, and of those with one name the last one counts. Told before
-    /// anything is written, where the file system shares locks of directories; rank 0 is told.
+    /// Somebody holds a lock of TARGET (`flock`), as a copy does while it runs: files stay whole, and of those with one name the last
+    /// one counts. Told before anything is written, where the file system shares locks of directories; rank 0 is told.
     fn crowded(&self) {}
 }
 
@@ -276,12 +275,12 @@ impl<'a> Copy<'a> {
         let shared = Shared::new(Namer::new(seat.job));
         let roots = target.roots(sources, &shared, features)?;
         let (top, path) = (target.top, target.path);
-        let (stores, servers_copy) = (Stores::new(&top), is_one_of(&top, within::SERVERS_COPY));
+        let stores = Stores::new(&top, &shared, seat.of_worker(u32::MAX as usize));
+        let servers_copy = is_one_of(&top, within::SERVERS_COPY);
         let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
         let (links, large) = (links::Links::default(), large::LargeFiles::default());
         let (batch, live) = (Batch::default(), Live::new(options.walk.threads.max(options.walk.cores)));
         let checks = Checks::default();
-        let own_uid = own_uid(&top, &shared, seat);
         let held = handler::held_by_each(options.walk.threads.max(options.walk.cores));
         let copying = Copying {
             options,
@@ -301,13 +300,13 @@ impl<'a> Copy<'a> {
             servers_copy,
             top_identity,
             features,
-            own_uid,
             held,
             live,
             syncs: Syncs::default(),
             unable: clone::Unable::default(),
             layouts,
             is_listed: false,
+            namings: AtomicU64::new(0),
         };
         Ok(Self { copying, starts: Box::new(starts_of(sources)) })
     }
@@ -384,15 +383,4 @@ impl Copying<'_> {
             large_done: self.live.large_done.load(Ordering::Relaxed),
         }
     }
-}
-
-/// Whose what this process makes in a directory is, by a file that nobody can replace before it is looked at.
-fn own_uid(directory: &rustix::fd::OwnedFd, shared: &Shared, seat: Seat) -> Option<u32> {
-    // No thread has the number.
-    let name = shared.namer.of_file(seat.of_worker(u32::MAX as usize));
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR).ok()?;
-    // What cannot be removed is found by its name.
-    let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
-    walk::kernel::stat_descriptor(&file).ok().map(|found| found.uid)
 }

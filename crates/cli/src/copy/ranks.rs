@@ -67,7 +67,8 @@ fn on_ranks(
         .unzip();
     let owners = meeting.tell((rank == 0).then(|| owners.unwrap_or_default()))?;
     let keep = arguments.keep.with_owners(owners::decode(&owners));
-    let watch = RankWatch::new(run.as_ref().ok().and_then(Option::as_ref).map(|run| &run.failures));
+    let failures = run.as_ref().ok().and_then(Option::as_ref).map(|run| &run.failures);
+    let watch = RankWatch::new(failures, arguments.tell.quiet);
     let setting = Setting::new(arguments, ranks, keep);
     let options = setting.options(&stop, Some(cores));
     let seat = Seat { rank, ranks, job };
@@ -185,11 +186,12 @@ struct RankWatch<'a> {
     root: Option<&'a Failures>,
     outbox: OnceLock<Outbox>,
     kept: Mutex<Option<Vec<u8>>>,
+    is_quiet: bool,
 }
 
 impl<'a> RankWatch<'a> {
-    fn new(root: Option<&'a Failures>) -> Self {
-        Self { root, outbox: OnceLock::new(), kept: Mutex::default() }
+    fn new(root: Option<&'a Failures>, is_quiet: bool) -> Self {
+        Self { root, outbox: OnceLock::new(), kept: Mutex::default(), is_quiet }
     }
 
     fn set_outbox(&self, outbox: Outbox) {
@@ -220,7 +222,7 @@ impl Watch for RankWatch<'_> {
     }
 
     fn crowded(&self) {
-        super::crowded();
+        super::crowded(self.is_quiet);
     }
 }
 
@@ -271,7 +273,7 @@ struct Part {
     /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, not striped, changed; bytes
     /// verified, parts mended.
     counts: [u64; 14],
-    not_kept: [u64; 4],
+    not_kept: [u64; 5],
     /// Files and bytes of each class of sizes.
     sizes: Vec<(u64, u64)>,
     /// Nanoseconds, bytes and path of the slowest files.
@@ -293,7 +295,7 @@ struct Part {
 impl Part {
     fn new(outcome: Outcome, interrupted: Option<u8>, late: Vec<u8>) -> Self {
         let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
-        let NotKept { owners, set_id_bits, extended, hard_links: links } = totals.not_kept;
+        let NotKept { owners, set_id_bits, modes_and_times, extended, hard_links: links } = totals.not_kept;
         let Totals { files, bytes, directories, symlinks, specials, hard_links, .. } = totals;
         let Totals {
             skipped,
@@ -323,7 +325,7 @@ impl Part {
                 mended,
                 elsewhere,
             ],
-            not_kept: [owners, set_id_bits, extended, links],
+            not_kept: [owners, set_id_bits, extended, links, modes_and_times],
             by_rank: vec![(rank.rank, by_rank::numbers(&rank))],
             failures: totals.failures.iter().map(|(errno, count)| (errno.0, *count)).collect(),
             signature: signature.map(|signature| signature.to_bytes()),
@@ -402,8 +404,8 @@ impl Part {
     fn whole(&self) -> Whole {
         let [files, bytes, directories, symlinks, specials, hard_links, rest @ ..] = self.counts;
         let [skipped, cloned, not_direct, not_striped, changed, verified, mended, elsewhere] = rest;
-        let [owners, set_id_bits, extended, links] = self.not_kept;
-        let not_kept = NotKept { owners, set_id_bits, extended, hard_links: links };
+        let [owners, set_id_bits, extended, links, modes_and_times] = self.not_kept;
+        let not_kept = NotKept { owners, set_id_bits, modes_and_times, extended, hard_links: links };
         let failures = self.failures.iter().map(|(errno, count)| (Errno(*errno), *count)).collect();
         let totals = Totals {
             files,

@@ -83,7 +83,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     }
     if totals.elsewhere > 0 {
         let names = counted(totals.elsewhere, "name", "names");
-        let _ = writeln!(text, "{names} of copied files not copied: not among what was to be copied");
+        let _ = writeln!(text, "{names} of copied files without a copy, or with one of their own");
     }
     for (count, what) in not_kept(&totals.not_kept) {
         let _ = writeln!(text, "not kept: {} {what}", grouped(count));
@@ -105,6 +105,7 @@ fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
     let all = [
         (not_kept.owners, "owners or groups: only root may give files away"),
         (not_kept.set_id_bits, "set-id bits, of files whose owner was not kept"),
+        (not_kept.modes_and_times, "modes and times, which the target does not take"),
         (not_kept.extended, "extended attributes that cannot be read, or that the target does not take"),
         (not_kept.hard_links, "hard links: these names have files of their own"),
     ];
@@ -161,6 +162,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "not_kept": {
             "owners": totals.not_kept.owners,
             "set_id_bits": totals.not_kept.set_id_bits,
+            "modes_and_times": totals.not_kept.modes_and_times,
             "extended_attributes": totals.not_kept.extended,
             "hard_links": totals.not_kept.hard_links,
         },

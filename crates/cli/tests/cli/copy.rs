@@ -360,3 +360,24 @@ fn stripes_are_refused_where_there_are_none() {
         assert!(!scratch.join("target").exists());
     }
 }
+
+#[test]
+fn another_copy_into_the_same_target_is_told_of() {
+    let scratch = scratch("copy-crowded");
+    let (source, target) = (make_directory(scratch.join("source")), make_directory(scratch.join("target")));
+    // As a copy has it while it runs.
+    let other = fs::File::open(&target).unwrap();
+    other.lock().unwrap();
+    let told = |more: &[&str]| {
+        let ran = copy(&[&source, &target]).args(more).output().unwrap();
+        assert!(ran.status.success());
+        String::from_utf8(ran.stderr).unwrap()
+    };
+    assert!(
+        told(&[])
+            .starts_with("atta: note: TARGET is locked, as a copy does it that is running\nhint: with two")
+    );
+    assert_eq!(told(&["--quiet"]), "");
+    drop(other);
+    assert!(!told(&[]).contains("note"));
+}

@@ -42,6 +42,8 @@ pub struct NotKept {
     pub owners: u64,
     /// Set-id bits, where the owner could not be set: they would have given the rights of another user.
     pub set_id_bits: u64,
+    /// Permissions and times, each by itself, that the target does not take.
+    pub modes_and_times: u64,
     /// Extended attributes, ACLs among them, that cannot be read or that the target does not take.
     pub extended: u64,
     /// Hard links that had to become files of their own.
@@ -52,8 +54,29 @@ impl std::ops::AddAssign for NotKept {
     fn add_assign(&mut self, other: Self) {
         self.owners += other.owners;
         self.set_id_bits += other.set_id_bits;
+        self.modes_and_times += other.modes_and_times;
         self.extended += other.extended;
         self.hard_links += other.hard_links;
+    }
+}
+
+impl NotKept {
+    /// Counts a mode or times that a file system does not take. What was there may be somebody else's: that is told.
+    pub(crate) fn unless_taken(
+        &mut self,
+        given: Result<(), Errno>,
+        doing: Doing,
+        is_old: bool,
+    ) -> Result<(), Trouble> {
+        match given {
+            Ok(()) => Ok(()),
+            // EOPNOTSUPP, ENOSYS; EPERM, of what this process has made.
+            Err(Errno(errno)) if matches!(errno, 95 | 38) || errno == 1 && !is_old => {
+                self.modes_and_times += 1;
+                Ok(())
+            }
+            Err(errno) => Err(Trouble::new(doing, errno)),
+        }
     }
 }
 
@@ -228,14 +251,15 @@ pub(crate) fn give(
             mode &= !SET_ID;
             not_kept.set_id_bits += 1;
         }
-        retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)))
-            .map_err(|errno| Trouble::new(Doing::SetMode, errno))?;
+        let given = retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)));
+        not_kept.unless_taken(given, Doing::SetMode, is_old)?;
     }
     if !keep.times {
         return Ok(());
     }
     let times = times(from);
-    retry(|| rustix::fs::futimens(fd, &times)).map_err(|errno| Trouble::new(Doing::SetTimes, errno))
+    let given = retry(|| rustix::fs::futimens(fd, &times));
+    not_kept.unless_taken(given, Doing::SetTimes, is_old)
 }
 
 /// The mode that is left to be set when the extended attributes are; none: what is there has it.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use atta_runtime::{Meeting, RankError};
 
+use super::existing::Existing;
 use super::handler::{CopyWorker, Copying, Where, below};
 use super::links::Deferred;
 use super::times::{Clock, Phase, RankReport};
@@ -111,9 +112,13 @@ impl<'a> Ending<'a> {
 
     /// Removes what the job has made for itself, before the directory that it is in gets its times.
     pub(super) fn clean(&mut self) {
-        let Self { copying, worker, .. } = self;
-        match copying.forget_links() {
-            Ok(elsewhere) => worker.totals.elsewhere += elsewhere,
+        let Self { copying, walked, worker, .. } = self;
+        match copying.forget_links(walked.workers.len()) {
+            // Else names were not met, or were there.
+            Ok(elsewhere) if !walked.stopped && copying.options.existing != Existing::Ignore => {
+                worker.totals.elsewhere += elsewhere;
+            }
+            Ok(_) => {}
             Err(errno) => {
                 copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
             }

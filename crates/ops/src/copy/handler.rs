@@ -77,8 +77,6 @@ pub(crate) struct Copying<'a> {
     /// Device and inode of TARGET, which is not to be copied into itself.
     pub(crate) top_identity: (u64, u64),
     pub(crate) features: Features,
-    /// The owner of what this process makes in TARGET's file system: on a server not always this user.
-    pub(crate) own_uid: Option<u32>,
     /// Descriptors that each thread holds open.
     pub(crate) held: usize,
     pub(crate) live: Live,
@@ -88,6 +86,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) layouts: Option<&'static dyn Layouts>,
     /// What is copied comes from a list.
     pub(crate) is_listed: bool,
+    /// How often it was asked what is in the way of a name.
+    pub(crate) namings: AtomicU64,
 }
 
 /// What is counted while it runs, for who watches, and to learn how fast it goes.
@@ -389,10 +389,8 @@ impl Copying<'_> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| Trouble::new(Doing::OpenDirectory, errno);
         let opened = mirror.target.descriptor(&mut worker.held, self.features).map_err(failed)?;
-        let is_mounted = *mirror.is_mounted.get_or_init(|| self.stores.note(&opened));
         if mirror.target.alias().is_some() {
-            let owner = kernel::stat_descriptor(&opened).map_err(failed)?.uid;
-            if !is_mounted && self.own_uid.is_some_and(|own| own != owner) {
+            if !self.is_own(worker, &mirror, &opened).map_err(failed)? {
                 // Where others may make names, they may put a directory of theirs in the place of a new one.
                 mirror.set_foreign();
                 return Err(failed(Errno::STALE));
@@ -413,6 +411,19 @@ impl Copying<'_> {
             mirror.set_left();
         }
         Ok(())
+    }
+
+    /// Whether a directory that should be this job's own belongs to whom this process makes things for, and is where it was made:
+    /// nothing is mounted on a directory that is new.
+    fn is_own(&self, worker: &mut CopyWorker, mirror: &Mirror, opened: &Arc<OwnedFd>) -> Result<bool, Errno> {
+        let found = kernel::stat_descriptor(opened)?;
+        let above = mirror.target.parent().map(|above| above.descriptor(&mut worker.held, self.features));
+        let is_there = match above.transpose()? {
+            Some(above) => kernel::stat_descriptor(&above)?.device == found.device,
+            None => true,
+        };
+        self.stores.note(opened);
+        Ok(is_there && self.stores.own_uid(found.device).is_none_or(|own| own == found.uid))
     }
 
     /// Gives a directory its name.

@@ -10,14 +10,16 @@
 //!                                     the source has, and its digest
 //! ```
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use atta_entry::{Errno, Kind, Metadata};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::file::{Made, Place, Source};
+use super::file::{Made, Place, Source, remove};
 use super::handler::{CopyWorker, Copying, Where, disinherit};
 use super::mirror::Mirror;
 use super::special::read_link;
@@ -81,24 +83,43 @@ struct Known {
     since: u64,
     /// How many names the source has.
     names: u64,
+    /// What it was, beside its number, which other hosts may give another file, and a later file the same.
+    source: [u64; SOURCE_FACTS],
     digest: Option<Hash>,
 }
 
+/// Kind, size and time of change, as seconds and nanoseconds.
+const SOURCE_FACTS: usize = 4;
+
+fn facts_of(metadata: &Metadata) -> [u64; SOURCE_FACTS] {
+    let Metadata { mode, size, mtime, .. } = *metadata;
+    [u64::from(mode & 0o170_000), size, mtime.seconds.cast_unsigned(), u64::from(mtime.nanoseconds)]
+}
+
 impl Known {
-    const MOST: usize = 48;
+    const NUMBERS: usize = 2 + SOURCE_FACTS;
+    const MOST: usize = 8 * Self::NUMBERS + 32;
+
+    /// Of what has that metadata, and is copied now.
+    fn new(metadata: &Metadata, since: u64, digest: Option<Hash>) -> Self {
+        Self { since, names: metadata.nlink.into(), source: facts_of(metadata), digest }
+    }
 
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = [self.since.to_le_bytes(), self.names.to_le_bytes()].concat();
+        let numbers = [self.since, self.names].into_iter().chain(self.source);
+        let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         bytes.extend(self.digest.iter().flat_map(Hash::as_bytes));
         bytes
     }
 
     /// None: whoever makes the copy is not that far.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (since, rest) = bytes.split_first_chunk()?;
-        let (names, digest) = rest.split_first_chunk()?;
-        let (since, names) = (u64::from_le_bytes(*since), u64::from_le_bytes(*names));
-        Some(Self { since, names, digest: digest.try_into().ok().map(Hash::from_bytes) })
+        let (numbers, digest) = bytes.split_at_checked(8 * Self::NUMBERS)?;
+        let mut numbers = numbers.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
+        let (since, names) = (numbers.next()?, numbers.next()?);
+        let mut source = [0; SOURCE_FACTS];
+        source.iter_mut().zip(numbers).for_each(|(fact, number)| *fact = number);
+        Some(Self { since, names, source, digest: digest.try_into().ok().map(Hash::from_bytes) })
     }
 }
 
@@ -121,8 +142,8 @@ impl Copying<'_> {
             }
         };
         let key = key(metadata);
-        match self.link(worker, known, &key, to)? {
-            Linked::Made(made) => return Ok(Some(Made { target: target_of(from, metadata)?, ..made })),
+        match self.link(worker, known, metadata, to)? {
+            Linked::Made(made) => return Ok(Some(made)),
             Linked::Never => {
                 worker.totals.not_kept.hard_links += 1;
                 return self.single(worker, from, to, metadata).map(Some);
@@ -135,7 +156,7 @@ impl Copying<'_> {
             self.links.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
             return Ok(None);
         };
-        let now = Known { since: self.batch.failures(), names: metadata.nlink.into(), digest: None };
+        let now = Known::new(metadata, self.batch.failures(), None);
         if metadata.kind() != Kind::File {
             keep_known(claim, &now)?;
             return self.named(worker, from, to, metadata, Some(&key)).map(Some);
@@ -147,11 +168,17 @@ impl Copying<'_> {
             return Ok(None);
         }
         let made = self.file(worker, from, to)?;
-        keep_known(claim, &Known { since: made.since, digest: made.digest, ..now })?;
         if let Some((file, _)) = made.file.as_ref().filter(|_| self.seat.ranks > 1 && self.waits()) {
             // Another rank may give a link of it its name, and its sync would not be of these bytes.
-            let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
-            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+            if let Err(errno) = self.syncs.timed(|| retry(|| rustix::fs::fsync(file))) {
+                remove(to, &made);
+                return Err(Trouble::new(Doing::Sync, errno));
+            }
+        }
+        if keep_known(claim, &Known { since: made.since, digest: made.digest, ..now }).is_err() {
+            // It is a good copy, and nobody will find it.
+            worker.totals.not_kept.hard_links += 1;
+            return Ok(Some(made));
         }
         // By descriptor: the name may be another file's by now. And not if the source's name was.
         let linked = match &made.file {
@@ -171,14 +198,27 @@ impl Copying<'_> {
         &self,
         worker: &mut CopyWorker,
         known: &OwnedFd,
-        key: &CStr,
+        metadata: &Metadata,
         to: &Place<'_>,
     ) -> Result<Linked, Trouble> {
+        let key = &*key(metadata);
+        let Some(Known { since, digest, source, .. }) = self.known_of(known, key)? else {
+            return Ok(Linked::NotYet);
+        };
+        if source != facts_of(metadata) {
+            return Ok(Linked::Never);
+        }
+        // That of the copy: what the source's name leads to may be something else by now.
+        let target = (metadata.kind() == Kind::Symlink)
+            .then(|| read_link(Source { directory: known.as_fd(), name: key }));
+        let target = match target.transpose() {
+            Err(Trouble::Failed(_, Errno::NOENT)) => return Ok(Linked::NotYet),
+            target => target?,
+        };
         if self.is_linked(known, key, to)? {
             worker.totals.skipped += 1;
-            return Ok(Linked::Made(Made { is_link: true, ..Made::default() }));
+            return Ok(Linked::Made(Made { is_link: true, target, ..Made::default() }));
         }
-        let Some(Known { since, digest, .. }) = self.known_of(known, key)? else { return Ok(Linked::NotYet) };
         // What a failed sync left in doubt is not to be seen with its directory.
         let is_sure = since == self.batch.failures();
         let is_direct = to.mirror.is_direct() && is_sure;
@@ -189,7 +229,7 @@ impl Copying<'_> {
             // It is there already where a directory tells a name twice.
             Ok(()) | Err(Errno::EXIST) => {
                 worker.totals.hard_links += 1;
-                Ok(Linked::Made(Made { temporary, digest, since, is_link: true, ..Made::default() }))
+                Ok(Linked::Made(Made { temporary, digest, since, target, is_link: true, ..Made::default() }))
             }
             Err(Errno::NOENT) => Ok(Linked::NotYet),
             // EMLINK, EXDEV, EPERM, EOPNOTSUPP
@@ -231,10 +271,9 @@ impl Copying<'_> {
         let directory = directory.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
         let to = Place { mirror, directory, name };
         if let Some(Ok(known)) = self.links.directory.get()
-            && let Linked::Made(made) = self.link(worker, known, &key(metadata), &to)?
+            && let Linked::Made(made) = self.link(worker, known, metadata, &to)?
         {
-            let target = self.with_source(worker, at, |_, from| target_of(from, metadata))?;
-            return Ok(Made { target, ..made });
+            return Ok(made);
         }
         worker.totals.not_kept.hard_links += 1;
         self.with_source(worker, at, |worker, from| self.single(worker, from, &to, metadata))
@@ -252,11 +291,12 @@ impl Copying<'_> {
             Err(Errno::EXIST) if self.seat.ranks > 1 => {}
             made => made?,
         }
-        open_private(&self.top, &name, self.own_uid)
+        open_private(&self.top, &name, self.stores.own_uid(self.top_identity.0))
     }
 
-    /// Removes the links' directory, whichever rank made it. How many names of copied files were not among what was copied.
-    pub(crate) fn forget_links(&self) -> Result<u64, Errno> {
+    /// Removes the links' directory, whichever rank made it, on so many threads. How many names of copied files were not among what
+    /// was copied.
+    pub(crate) fn forget_links(&self, threads: usize) -> Result<u64, Errno> {
         let others = || {
             let name = self.shared.namer.of_directory(c"");
             kernel::open_directory_at(&self.top, &name).ok().filter(|_| self.seat.ranks > 1)
@@ -273,8 +313,12 @@ impl Copying<'_> {
             if names.is_empty() {
                 break;
             }
-            for name in names {
-                elsewhere += forget_link(known, &name)?;
+            let keys: BTreeSet<_> = names.iter().map(|name| key_of(name)).collect();
+            let gone = forget_all(known, &keys.into_iter().collect::<Vec<_>>(), threads)?;
+            elsewhere += gone.elsewhere;
+            if gone.removed == 0 {
+                // Names that are listed and not there: whoever removes the directory is told.
+                break;
             }
         }
         let name = self.shared.namer.of_directory(c"");
@@ -299,26 +343,53 @@ pub(crate) fn open_private(above: &OwnedFd, name: &CStr, own_uid: Option<u32>) -
     Ok(opened)
 }
 
-/// Removes a copy and its claim from the links' directory, by either name. How many names its source has that the copy has not.
-fn forget_link(known: &OwnedFd, name: &CStr) -> Result<u64, Errno> {
-    let bytes = name.to_bytes();
-    let key = CString::new(bytes.strip_suffix(CLAIM).unwrap_or(bytes)).unwrap_or_default();
-    let claimed = read_claim(known, &key).ok().flatten();
-    let copy = kernel::stat_at(known, &key, false).ok();
-    for name in [&key, &claim_of(&key)] {
+/// What came of removing a part of the links' directory.
+#[derive(Default)]
+struct Gone {
+    removed: u64,
+    /// How many names sources have that their copies have not.
+    elsewhere: u64,
+}
+
+/// Removes copies with these keys and their claims from the links' directory.
+fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Gone, Errno> {
+    let (removed, elsewhere, failed) = (AtomicU64::new(0), AtomicU64::new(0), OnceLock::new());
+    let forget = |key: &CString| {
+        let gone = forget_link(known, key)?;
+        removed.fetch_add(gone.removed, Ordering::Relaxed);
+        elsewhere.fetch_add(gone.elsewhere, Ordering::Relaxed);
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        for part in keys.chunks(keys.len().div_ceil(threads.max(1)).max(1)) {
+            scope.spawn(|| {
+                if let Err(errno) = part.iter().try_for_each(&forget) {
+                    let _ = failed.set(errno);
+                }
+            });
+        }
+    });
+    match failed.into_inner() {
+        Some(errno) => Err(errno),
+        None => Ok(Gone { removed: removed.into_inner(), elsewhere: elsewhere.into_inner() }),
+    }
+}
+
+fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Gone, Errno> {
+    let claimed = read_claim(known, key).ok().flatten();
+    let copy = kernel::stat_at(known, key, false).ok();
+    let mut gone = Gone::default();
+    for name in [key, &claim_of(key)] {
         match retry(|| rustix::fs::unlinkat(known, name, AtFlags::empty())) {
-            Ok(()) | Err(Errno::NOENT) => {}
+            Ok(()) => gone.removed += 1,
+            Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
     }
     // One name of the copy was the one here.
-    Ok(claimed.zip(copy).map_or(0, |(claimed, copy)| (claimed.names + 1).saturating_sub(copy.nlink.into())))
-}
-
-/// Where a symbolic link leads; none: it is something else.
-fn target_of(from: Source<'_>, metadata: &Metadata) -> Result<Option<Vec<u8>>, Trouble> {
-    let is_link = metadata.kind() == Kind::Symlink;
-    is_link.then(|| read_link(from)).transpose()
+    let missing = |(claimed, copy): (Known, Metadata)| (claimed.names + 1).saturating_sub(copy.nlink.into());
+    gone.elsewhere = claimed.zip(copy).map_or(0, missing);
+    Ok(gone)
 }
 
 /// Writes what others are to know of a copy before they can find it.
@@ -354,6 +425,12 @@ fn key(metadata: &Metadata) -> CString {
     CString::new(format!("{:x}-{:x}", metadata.device, metadata.inode)).unwrap_or_default()
 }
 
+/// The key of a copy, by its own name or by that of its claim.
+fn key_of(name: &CStr) -> CString {
+    let bytes = name.to_bytes();
+    CString::new(bytes.strip_suffix(CLAIM).unwrap_or(bytes)).unwrap_or_default()
+}
+
 /// The name of what is said of it.
 fn claim_of(key: &CStr) -> CString {
     CString::new([key.to_bytes(), CLAIM].concat()).unwrap_or_default()
@@ -366,8 +443,11 @@ mod tests {
     #[test]
     fn a_claim_says_nothing_of_a_copy_before_all_of_it_is_written() {
         let digest = Some(blake3::hash(b"copy"));
-        for known in [Known { since: 7, names: 3, digest }, Known { since: 8, names: 2, digest: None }] {
-            assert_eq!(Known::from_bytes(&known.to_bytes()), Some(known));
+        let metadata = Metadata { mode: 0o100_644, nlink: 3, size: 5, ..Metadata::default() };
+        for known in [Known::new(&metadata, 7, digest), Known::new(&metadata, 8, None)] {
+            let bytes = known.to_bytes();
+            assert_eq!(Known::from_bytes(&bytes[..40]), None);
+            assert_eq!(Known::from_bytes(&bytes), Some(known));
         }
         assert_eq!(Known::from_bytes(b""), None);
     }

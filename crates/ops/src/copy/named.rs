@@ -77,14 +77,14 @@ pub(crate) fn give(
     if from.kind() != Kind::Symlink
         && let Some(mode) = attributes::mode_beside(extended, has_list, from, keep, false)
     {
-        give_mode(fd, name, mode).map_err(|errno| Trouble::new(Doing::SetMode, errno))?;
+        not_kept.unless_taken(give_mode(fd, name, mode), Doing::SetMode, false)?;
     }
     if !keep.times {
         return Ok(());
     }
     let times = attributes::times(from);
-    retry(|| rustix::fs::utimensat(fd, name, &times, flags))
-        .map_err(|errno| Trouble::new(Doing::SetTimes, errno))
+    let given = retry(|| rustix::fs::utimensat(fd, name, &times, flags));
+    not_kept.unless_taken(given, Doing::SetTimes, false)
 }
 
 /// Sets the mode of a name: by a descriptor that opens nothing.

@@ -6,7 +6,7 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode};
 
-use super::attributes::Extended;
+use super::attributes::{Extended, NotKept};
 use super::file::{Made, Place, Source};
 use super::handler::{CopyWorker, Copying};
 use super::links::open_private;
@@ -14,6 +14,8 @@ use super::named;
 use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::{self, retry};
+
+const XDEV: Errno = Errno(18);
 
 /// What is to be made, and what it is to have.
 struct Model<'a> {
@@ -72,9 +74,7 @@ impl Copying<'_> {
     ) -> Result<Made, Trouble> {
         let since = self.batch.failures();
         let failed = |errno| Trouble::new(model.doing, errno);
-        let name = self.shared.namer.of_file(worker.index);
-        let not_kept = &mut worker.totals.not_kept;
-        let mut complete = |directory: &OwnedFd, name: &CStr| {
+        let complete = |directory: &OwnedFd, name: &CStr, not_kept: &mut NotKept| {
             retry(|| make(directory, name)).map_err(failed)?;
             let Model { metadata, extended, key, .. } = model;
             named::give(directory, name, metadata, extended, &self.options.keep, not_kept)?;
@@ -83,15 +83,16 @@ impl Copying<'_> {
             Ok(())
         };
         if to.mirror.is_direct() {
-            match complete(&to.directory, to.name) {
+            match complete(&to.directory, to.name, &mut worker.totals.not_kept) {
                 Ok(()) => return Ok(Made { since, ..Made::default() }),
                 // A directory that tells a name twice.
                 Err(Trouble::Failed(_, Errno::EXIST)) => refuse_taken(to, model.doing)?,
                 Err(trouble) => return Err(trouble),
             }
         }
-        let mut make_in = |private: &OwnedFd| {
-            let made = complete(private, &name).and_then(|()| {
+        let name = self.shared.namer.of_file(worker.index);
+        let make_in = |private: &OwnedFd, not_kept: &mut NotKept| {
+            let made = complete(private, &name, not_kept).and_then(|()| {
                 // It replaces nothing: the name is of this job alone.
                 retry(|| rustix::fs::renameat(private, &name, &to.directory, &name)).map_err(failed)
             });
@@ -100,18 +101,31 @@ impl Copying<'_> {
             }
             made
         };
-        if to.mirror.is_mounted() {
-            // Nothing can be moved there from the job's own directory.
-            let beside = self.shared.namer.of_file(worker.index);
-            retry(|| rustix::fs::mkdirat(&to.directory, &beside, Mode::RWXU)).map_err(failed)?;
-            let made =
-                open_private(&to.directory, &beside, None).map_err(failed).and_then(|own| make_in(&own));
-            let _ = rustix::fs::unlinkat(&to.directory, &beside, AtFlags::REMOVEDIR);
-            made?;
-        } else {
-            make_in(self.private().map_err(failed)?)?;
+        let mut not_kept = NotKept::default();
+        let made = match to.mirror.is_mounted() {
+            true => Err(failed(XDEV)),
+            false => make_in(self.private().map_err(failed)?, &mut not_kept),
+        };
+        match made {
+            // Nothing can be moved there from the job's own directory: another file system, or another project of the same one.
+            Err(Trouble::Failed(_, XDEV)) => {
+                not_kept = NotKept::default();
+                self.beside(worker.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??;
+            }
+            made => made?,
         }
+        worker.totals.not_kept += not_kept;
         Ok(Made { since, ..Made::temporary(name) })
+    }
+
+    /// Lends a directory that nobody else can do anything in, in the one where something is to be.
+    fn beside<T>(&self, who: u64, to: &Place<'_>, act: impl FnOnce(&OwnedFd) -> T) -> Result<T, Errno> {
+        let name = self.shared.namer.of_file(who);
+        let device = kernel::stat_descriptor(&to.directory)?.device;
+        retry(|| rustix::fs::mkdirat(&to.directory, &name, Mode::RWXU))?;
+        let done = open_private(&to.directory, &name, self.stores.own_uid(device)).map(|own| act(&own));
+        let _ = rustix::fs::unlinkat(&to.directory, &name, AtFlags::REMOVEDIR);
+        done
     }
 
     /// Lets others find what was just made under a name, where nobody else can be.

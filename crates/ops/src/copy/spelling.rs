@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use atta_entry::Errno;
 
@@ -11,6 +12,9 @@ use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel;
+
+/// Of so many the name that is in the way is told.
+const NAMINGS_MOST: u64 = 1000;
 
 impl Copying<'_> {
     /// Refuses a name that is taken by another spelling of it. `made` is something of this job's own in the same directory: if the
@@ -36,6 +40,10 @@ impl Copying<'_> {
                 (Arc::clone(&root.parent.target), root.name.clone())
             }
         };
+        // Each takes a look at the whole directory.
+        if self.namings.fetch_add(1, Ordering::Relaxed) >= NAMINGS_MOST {
+            return None;
+        }
         let opened = directory.descriptor(&mut worker.held, self.features).ok()?;
         kernel::other_spelling(&opened, &name)
     }

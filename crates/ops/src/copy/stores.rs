@@ -1,26 +1,31 @@
 //! The file systems that things are put into: TARGET's, and those that are mounted below it, as they are met. What they are, and
-//! how all of them are made durable. It mounts nothing, and knows nothing of servers behind them.
+//! how all of them are made durable; whose what this process makes there is. It mounts nothing, and knows nothing of servers behind
+//! them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Errno;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::mirror::Shared;
 use crate::walk::kernel::{self, retry};
 
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const FUSE: i64 = 0x6573_5546;
+/// So many are kept open to be synced. Of those beyond each file is synced by itself.
+const MOST: usize = 64;
 
 /// One file system.
 #[derive(Debug)]
 struct Store {
     device: u64,
-    /// Some directory of it.
-    directory: Arc<OwnedFd>,
-    /// It keeps nothing when the machine goes down.
-    is_volatile: bool,
+    /// Some directory of it, if it keeps what it is given.
+    directory: Option<Arc<OwnedFd>>,
+    /// The owner of what this process makes there: on a server not always this user.
+    own_uid: Option<u32>,
 }
 
 /// See the head of this file.
@@ -29,6 +34,9 @@ pub(crate) struct Stores {
     /// TARGET's comes first.
     all: Mutex<Vec<Store>>,
     top: u64,
+    shared: Arc<Shared>,
+    /// Who makes files to see whose they are: no thread.
+    who: u64,
     /// One of them keeps what it is given.
     keeps: AtomicBool,
     /// A sync of everything tells no errors on one of them, or does not reach its server.
@@ -37,10 +45,11 @@ pub(crate) struct Stores {
 
 impl Stores {
     /// TARGET's alone.
-    pub(crate) fn new(top: &Arc<OwnedFd>) -> Self {
+    pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, who: u64) -> Self {
         let device = kernel::stat_descriptor(top).map_or(0, |found| found.device);
         let (keeps, is_silent) = (AtomicBool::new(false), AtomicBool::new(syncfs_is_silent()));
-        let stores = Self { all: Mutex::default(), top: device, keeps, is_silent };
+        let shared = Arc::clone(shared);
+        let stores = Self { all: Mutex::default(), top: device, shared, who, keeps, is_silent };
         stores.add(device, top);
         stores
     }
@@ -56,9 +65,9 @@ impl Stores {
         true
     }
 
+    /// Notes one. Where two threads do, the first one counts; nothing that may take long is asked while others wait.
     fn add(&self, device: u64, directory: &Arc<OwnedFd>) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.iter().any(|store| store.device == device) {
+        if self.lock().iter().any(|store| store.device == device) {
             return;
         }
         let is_volatile = is_one_of(directory, &[TMPFS, RAMFS]);
@@ -68,7 +77,35 @@ impl Stores {
         if is_one_of(directory, &[FUSE]) {
             self.is_silent.store(true, Ordering::Release);
         }
-        all.push(Store { device, directory: Arc::clone(directory), is_volatile });
+        let own_uid = self.owner_in(directory);
+        let mut all = self.lock();
+        if all.iter().any(|store| store.device == device) {
+            return;
+        }
+        let is_kept = !is_volatile && all.len() < MOST;
+        if !is_volatile && !is_kept {
+            self.is_silent.store(true, Ordering::Release);
+        }
+        all.push(Store { device, directory: is_kept.then(|| Arc::clone(directory)), own_uid });
+    }
+
+    /// Whose what this process makes in a directory is, by a file that nobody can replace before it is looked at.
+    fn owner_in(&self, directory: &OwnedFd) -> Option<u32> {
+        let name = self.shared.namer.of_file(self.who);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR).ok()?;
+        // What cannot be removed is found by its name.
+        let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
+        kernel::stat_descriptor(&file).ok().map(|found| found.uid)
+    }
+
+    /// The owner of what this process makes in the file system with this number; none: not known.
+    pub(crate) fn own_uid(&self, device: u64) -> Option<u32> {
+        self.lock().iter().find(|store| store.device == device)?.own_uid
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Store>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether none of them keeps anything when the machine goes down.
@@ -83,9 +120,7 @@ impl Stores {
 
     /// Makes durable what was written to any of them.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
-        let to_sync = |store: &Store| (!store.is_volatile).then(|| Arc::clone(&store.directory));
-        let all: Vec<_> =
-            self.all.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(to_sync).collect();
+        let all: Vec<_> = self.lock().iter().filter_map(|store| store.directory.clone()).collect();
         // Each is asked, whatever the others say.
         let synced: Vec<_> = all.iter().map(|directory| retry(|| rustix::fs::syncfs(directory))).collect();
         synced.into_iter().collect()

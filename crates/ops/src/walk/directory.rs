@@ -271,7 +271,9 @@ impl Directory {
     ) -> Result<T, Errno> {
         let mut tries = 0;
         loop {
-            match self.descriptor(held, features).and_then(|descriptor| act(&descriptor)) {
+            // One that cannot be had is not had by trying again.
+            let descriptor = self.descriptor(held, features)?;
+            match act(&descriptor) {
                 Err(Errno::STALE) if tries < STALE_MOST => tries += 1,
                 outcome => return outcome,
             }

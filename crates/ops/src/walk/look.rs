@@ -132,7 +132,7 @@ impl<V: Handler> WalkJob<'_, V> {
         block: &[Name<'_>],
         facts: &mut [Fact],
     ) -> bool {
-        let (mut asked, mut is_stale) = (0, false);
+        let (mut asked, mut is_stale, mut is_gone) = (0, false, false);
         for (&name, fact) in block.iter().zip(facts) {
             // Names that need no answer count: where none does, the root's alone would say what a name takes.
             asked += 1;
@@ -143,9 +143,10 @@ impl<V: Handler> WalkJob<'_, V> {
                 self.throttle(1);
                 let stat = |within: &OwnedFd| kernel::stat_at(within, name.name, self.options.birth_time);
                 let mut found = stat(descriptor);
-                if found == Err(Errno::STALE) {
+                if found == Err(Errno::STALE) && !is_gone {
                     is_stale = true;
                     found = directory.try_anew(&mut worker.held, self.features(), |anew| stat(anew));
+                    is_gone = found == Err(Errno::STALE);
                 }
                 match found {
                     Ok(metadata) => {

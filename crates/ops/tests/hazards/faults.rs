@@ -1,7 +1,7 @@
 //! Rows 15 to 18: a target that is full, or breaks, or has not what others have; errors that are none.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use atta_entry::Class;
 use atta_ops::copy::{Existing, Options};
@@ -203,6 +203,20 @@ fn row_18_what_a_target_has_not_is_counted_or_told() {
         assert_eq!(fs::read(served.beneath("new").join(name)).unwrap(), fs::read(source.join(name)).unwrap());
     }
     assert_no_leftovers(&served.directory);
+    drop(served);
+    // As on vfat, which takes no modes but its own.
+    let Some(served) = serve(test, |_| {}, &["chmod,utimes:*:EPERM"]) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    let (outcome, failures) = copy_within(&source, &served.at("new"));
+    assert_eq!((names(&failures), outcome.totals.files), (vec![], 4), "{failures:?}");
+    // Of four files and two directories.
+    assert_eq!(outcome.totals.not_kept.modes_and_times, 12);
+    assert_eq!(
+        fs::metadata(served.beneath("new/a")).unwrap().permissions().mode() & 0o777,
+        0o600,
+        "nobody else's"
+    );
     drop(served);
     let read_only = ["create,mkdir,symlink,mknod,link,rename,unlink:*:EROFS"];
     let Some(served) = serve(test, |directory| small_and_old(&directory.join("old")), &read_only) else {
