@@ -32,6 +32,9 @@ use crate::walk::kernel::{self, retry};
 
 /// So many may wait before those who copy do nothing else.
 const WAITING_MOST: usize = 4096;
+/// Small ones are asked of the disk together, so many and of so many bytes, before the first of them is looked at.
+const GROUP_MOST: usize = 16;
+const GROUP_BYTES: u64 = 4 << 20;
 
 /// A copy, or a part of one, that is to be read back.
 #[derive(Debug)]
@@ -70,14 +73,20 @@ impl Checks {
         }
     }
 
-    fn next(&self) -> Option<Check> {
+    /// Takes some; none: nothing waits.
+    fn next(&self) -> Vec<Check> {
+        let (mut group, mut bytes) = (Vec::new(), 0);
         if self.count.load(Ordering::Relaxed) == 0 {
-            return None;
+            return group;
         }
         let mut waiting = self.lock();
-        let next = waiting.pop_front();
+        while group.len() < GROUP_MOST && bytes < GROUP_BYTES {
+            let Some(next) = waiting.pop_front() else { break };
+            bytes += next.range.end - next.range.start;
+            group.push(next);
+        }
         self.count.store(waiting.len(), Ordering::Relaxed);
-        next
+        group
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Check>> {
@@ -90,29 +99,33 @@ impl Checks {
 }
 
 impl Copying<'_> {
-    /// Reads one copy back, between two tasks; more while too many wait.
+    /// Reads some copies back, between two tasks; more while too many wait.
     pub(crate) fn check_some(&self, worker: &mut CopyWorker) {
-        while let Some(check) = self.checks.next() {
-            self.check(worker, &check);
-            if self.checks.count.load(Ordering::Relaxed) < WAITING_MOST {
-                return;
-            }
-        }
+        while self.check_group(worker) && self.checks.count.load(Ordering::Relaxed) >= WAITING_MOST {}
     }
 
     /// Reads all back that waits.
     pub(crate) fn check_all(&self, worker: &mut CopyWorker) {
-        while let Some(check) = self.checks.next() {
-            self.check(worker, &check);
-        }
+        while self.check_group(worker) {}
     }
 
-    fn check(&self, worker: &mut CopyWorker, check: &Check) {
+    /// Whether there was something.
+    fn check_group(&self, worker: &mut CopyWorker) -> bool {
+        let group = self.checks.next();
+        // What cannot be opened is told when its turn comes.
+        let opened: Vec<_> = group.iter().map(|check| self.open_afresh(worker, check).ok()).collect();
+        for (check, file) in group.iter().zip(opened) {
+            self.check(worker, check, file);
+        }
+        !group.is_empty()
+    }
+
+    fn check(&self, worker: &mut CopyWorker, check: &Check, opened: Option<OwnedFd>) {
         let bytes = check.range.end - check.range.start;
         if self.checks.removed().contains(&check.version.inode) {
             return;
         }
-        match self.verify(worker, check) {
+        match self.verify(worker, check, opened) {
             Ok(()) => worker.totals.verified_bytes += bytes,
             Err(trouble) => {
                 // Of its chunks one is told.
@@ -124,17 +137,30 @@ impl Copying<'_> {
         }
     }
 
-    fn verify(&self, worker: &mut CopyWorker, check: &Check) -> Result<(), Trouble> {
+    /// A copy, out of the cache and on its way from the disk.
+    fn open_afresh(&self, worker: &mut CopyWorker, check: &Check) -> Result<OwnedFd, Trouble> {
         let to = self.place(worker, &check.mirror, &check.name)?;
         let file = self.open_copy(&to, check, OFlags::RDONLY)?;
+        self.leave_cache(&file, check)?;
+        let Range { start, end } = check.range;
+        // What is longer comes by the kernel's own reading ahead.
+        let length = std::num::NonZero::new((end - start).min(GROUP_BYTES));
+        let _ = rustix::fs::fadvise(&file, start, length, Advice::WillNeed);
+        Ok(file)
+    }
+
+    fn verify(&self, worker: &mut CopyWorker, check: &Check, opened: Option<OwnedFd>) -> Result<(), Trouble> {
+        let file = opened.map_or_else(|| self.open_afresh(worker, check), Ok)?;
         // What cannot be read may be readable once it is written again.
         if self.is_as_expected(worker, &file, check).unwrap_or(false) {
             return Ok(());
         }
         drop(file);
+        let to = self.place(worker, &check.mirror, &check.name)?;
         let file = self.open_copy(&to, check, OFlags::RDWR)?;
         self.rewrite(worker, &file, check)?;
         worker.totals.mended += 1;
+        self.leave_cache(&file, check)?;
         match self.is_as_expected(worker, &file, check)? {
             true => Ok(()),
             false => Err(Trouble::new(Doing::Verify, Errno::IO)),
@@ -151,12 +177,8 @@ impl Copying<'_> {
         if found.inode == check.version.inode { Ok(file) } else { Err(failed(Errno::STALE)) }
     }
 
-    fn is_as_expected(
-        &self,
-        worker: &mut CopyWorker,
-        file: &OwnedFd,
-        check: &Check,
-    ) -> Result<bool, Trouble> {
+    /// Lets the cache forget a copy, as far as it does.
+    fn leave_cache(&self, file: &OwnedFd, check: &Check) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
         if self.options.fsync == Fsync::None && !self.stores.are_volatile() {
             // Only what has been written can leave the cache.
@@ -166,6 +188,17 @@ impl Copying<'_> {
         let length = std::num::NonZero::new(end - start);
         // It is advice: where it is not heeded, the cache is what is read.
         let _ = rustix::fs::fadvise(file, start, length, Advice::DontNeed);
+        Ok(())
+    }
+
+    fn is_as_expected(
+        &self,
+        worker: &mut CopyWorker,
+        file: &OwnedFd,
+        check: &Check,
+    ) -> Result<bool, Trouble> {
+        let failed = |errno| Trouble::new(Doing::Verify, errno);
+        let Range { start, end } = check.range;
         let mut piece = Piece::at(start);
         let found = kernel::stat_descriptor(file).map_err(failed)?;
         let has_holes = found.allocated_bytes() < found.size;
