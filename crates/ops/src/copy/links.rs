@@ -438,6 +438,13 @@ fn claim_of(key: &CStr) -> CString {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    use atta_entry::Failure;
+    use atta_testkit::scratch::Scratch;
+
+    use super::super::{Copy, Options, Seat, Watch};
     use super::*;
 
     #[test]
@@ -450,5 +457,46 @@ mod tests {
             assert_eq!(Known::from_bytes(&bytes), Some(known));
         }
         assert_eq!(Known::from_bytes(b""), None);
+    }
+
+    struct NothingFails;
+
+    impl Watch for NothingFails {
+        fn failure(&self, failure: &Failure<'_>) {
+            panic!("{failure}");
+        }
+    }
+
+    #[test]
+    fn a_copy_of_another_file_with_the_same_number_is_not_linked() {
+        let scratch = Scratch::new("links").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&source).unwrap();
+        fs::write(source.join("a"), "a").unwrap();
+        fs::hard_link(source.join("a"), source.join("b")).unwrap();
+        let (sources, options) = ([source.as_os_str().as_bytes().to_vec()], Options::default());
+        for is_other in [false, true] {
+            let path = target.as_os_str().as_bytes();
+            let copy = Copy::prepare(&sources, path, &options, &NothingFails, Seat::alone()).unwrap();
+            let known = copy.copying.private().unwrap();
+            let mut metadata = kernel::stat_path(source.join("a").as_os_str().as_bytes(), false).unwrap();
+            let key = key(&metadata);
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            let make = |name: &CStr| rustix::fs::openat(known, name, flags, Mode::RUSR | Mode::WUSR).unwrap();
+            rustix::io::write(make(&key), b"other").unwrap();
+            metadata.size += u64::from(is_other);
+            keep_known(make(&claim_of(&key)), &Known::new(&metadata, 0, None)).unwrap();
+            let totals = copy.run(|_| {}).totals;
+            assert_eq!(
+                (totals.hard_links, totals.not_kept.hard_links),
+                if is_other { (0, 2) } else { (2, 0) }
+            );
+            for name in ["a", "b"] {
+                let found = fs::read_to_string(target.join(name)).unwrap();
+                assert_eq!(found, if is_other { "a" } else { "other" }, "the key alone tells nothing");
+                fs::remove_file(target.join(name)).unwrap();
+            }
+            fs::remove_dir(&target).unwrap();
+        }
     }
 }

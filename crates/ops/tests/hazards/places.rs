@@ -96,6 +96,27 @@ fn row_21_what_is_mounted_below_the_target_gets_everything_that_it_can_have() {
     assert_no_leftovers(&target);
 }
 
+#[test]
+fn row_21_links_are_made_where_nothing_can_be_moved_to_on_one_file_system() {
+    let test = "row_21_links_are_made_where_nothing_can_be_moved_to_on_one_file_system";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("bound").unwrap();
+    let (source, target, other) = (scratch.join("source"), scratch.join("target"), scratch.join("other"));
+    for directory in [&source.join("bound"), &target.join("bound"), &other] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    std::os::unix::fs::symlink("somewhere", source.join("bound/link")).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, source.join("bound/fifo"), fifo, 0o640.into(), 0).unwrap();
+    let Some(_bound) = skip::unless_available(test, Mount::bind(&other, &target.join("bound"))) else {
+        return;
+    };
+    let outcome = copy(&[&source.join(".")], &target, &threads(1));
+    assert_same(&source, &target);
+    assert_no_leftovers(&target);
+    assert_eq!(outcome.totals.not_kept, copy::NotKept::default());
+}
+
 /// Told of other copies.
 #[derive(Default)]
 struct Crowded(AtomicU64);
