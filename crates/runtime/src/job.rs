@@ -1,5 +1,7 @@
 //! What a job is: the trait that turns tasks into work. No threads here.
 
+use std::time::Duration;
+
 use crate::Queue;
 
 /// A piece of work that is done as tasks, each of which may give more.
@@ -62,6 +64,11 @@ pub trait Job: Sync + Sized {
     /// [`Options::memory_bytes`]: crate::Options::memory_bytes
     fn pack(&self, _task: &Self::Task, _last: Option<&Self::Task>, _out: &mut Vec<u8>) -> bool {
         false
+    }
+
+    /// How long threads have waited for a cap of the job's own so far, all together: more threads would not help.
+    fn throttled(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Told that a task that was packed has left: for another rank, or for the spill file, from where others come back in its place.

@@ -29,7 +29,7 @@ impl<'a> Probe<'a> {
         let elapsed = now.duration_since(std::mem::replace(&mut self.at, now));
         let progress = shared.job.progress();
         let made = progress.saturating_sub(std::mem::replace(&mut self.progress, progress));
-        let throttled = self.rate.map_or(Duration::ZERO, Rate::throttled);
+        let throttled = self.rate.map_or(Duration::ZERO, Rate::throttled) + shared.job.throttled();
         let held_back = throttled.saturating_sub(std::mem::replace(&mut self.throttled, throttled));
         let work_waits = shared.idle.sleepers() == 0
             && !shared.is_empty()

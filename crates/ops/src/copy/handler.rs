@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Timestamp};
+use atta_runtime::Rate;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode};
 
@@ -617,6 +618,10 @@ impl Handler for Copying<'_> {
     fn finish(&self, worker: &mut CopyWorker) {
         worker.totals.not_direct += std::mem::take(&mut worker.mover.not_direct);
         worker.lived = worker.began.elapsed();
+    }
+
+    fn throttled(&self) -> Duration {
+        self.options.bandwidth.as_deref().map_or(Duration::ZERO, Rate::throttled)
     }
 
     fn progress(&self) -> u64 {

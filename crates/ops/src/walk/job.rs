@@ -14,6 +14,7 @@ use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use atta_entry::{Errno, Failure, Operation};
 use atta_runtime::{Job, Queue};
@@ -288,6 +289,10 @@ impl<V: Handler> Job for WalkJob<'_, V> {
     fn progress(&self) -> u64 {
         let profile = self.profile();
         profile.entries + profile.directories + self.visit.progress()
+    }
+
+    fn throttled(&self) -> Duration {
+        self.visit.throttled()
     }
 
     fn weigh(&self, task: &Task) -> usize {

@@ -2,6 +2,7 @@
 //! have, which also see directories as the walk holds them. Nothing here does I/O.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use atta_entry::{Entry, Errno, Failure};
 use rustix::fd::OwnedFd;
@@ -97,6 +98,11 @@ pub(crate) trait Handler: Sync {
     /// What it has done beside visiting entries, in any unit that grows evenly with the work.
     fn progress(&self) -> u64 {
         0
+    }
+
+    /// How long its threads have waited for a cap of its own, all together.
+    fn throttled(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Whether an entry takes it much longer than to ask for its metadata, so that names are worth handing out one block at a
