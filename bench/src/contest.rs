@@ -37,12 +37,14 @@ pub(crate) struct Product {
     pub(crate) expected: Option<Census>,
     /// A directory whose file system is synced before each run, and again at the end of it, within its time.
     pub(crate) synced: Option<PathBuf>,
+    /// A directory whose files are read before each run, where caches are not dropped: whoever ran before may have emptied them.
+    pub(crate) warmed: Option<PathBuf>,
 }
 
 impl Product {
     /// Something of which nothing is known.
     pub(crate) fn unchecked(path: &Path) -> Self {
-        Self { path: path.to_owned(), expected: None, synced: None }
+        Self { path: path.to_owned(), expected: None, synced: None, warmed: None }
     }
 
     /// Whether it is complete.
@@ -128,6 +130,8 @@ fn run_once(contender: &Contender, rules: &Rules) -> io::Result<Result<Run, Stri
         drop_caches()?;
         // Reading the program itself is not what the cold run is about. A failure shows when it is started.
         drop(contender.command.first().map(std::fs::read));
+    } else if let Some(directory) = product.and_then(|product| product.warmed.as_deref()) {
+        read_all(directory)?;
     }
     let mut run = measure(&rules.launcher, &contender.command, synced);
     if let Some(product) = product {
@@ -143,6 +147,13 @@ fn run_once(contender: &Contender, rules: &Rules) -> io::Result<Result<Run, Stri
 #[expect(clippy::disallowed_methods, reason = "a path below the benchmark's own directory, named by itself")]
 pub(crate) fn remove(product: &Path) -> io::Result<()> {
     std::fs::remove_dir_all(product)
+}
+
+/// Reads all files, so that they are in the cache if there is room.
+fn read_all(directory: &Path) -> io::Result<()> {
+    let mut find = std::process::Command::new("find");
+    find.arg(directory).args(["-type", "f", "-exec", "cat", "{}", "+"]).stdout(std::process::Stdio::null());
+    find.status().map(drop)
 }
 
 /// Writes back what is dirty and empties the page cache, the directory cache and the inode cache.

@@ -145,6 +145,7 @@ impl<'run> Trial<'run> {
             path: self.path("TARGET"),
             expected: Some(if is_empty { Census::default() } else { self.census }),
             synced: self.place.is_disk.then(|| self.place.root.clone()),
+            warmed: self.place.is_disk.then(|| self.path("SOURCE")),
         };
         Contender { name, command: command.collect(), note, is_limit: is_base, product: Some(product) }
     }
