@@ -12,9 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use atta_entry::Failure;
-use atta_ops::copy::{
-    self, Existing, ExtendedNames, Fsync, Keep, Options, Outcome, OwnerRule, Owners, Watch,
-};
+use atta_ops::copy::{self, Existing, ExtendedNames, Keep, Options, Outcome, OwnerRule, Owners, Watch};
 use atta_ops::walk;
 use atta_runtime::Threads;
 use atta_testkit::scratch::Scratch;
@@ -479,25 +477,6 @@ fn no_more_bytes_a_second_are_moved_than_are_allowed() {
     let outcome = copy(&tree, &scratch.join("target"), &Options { bandwidth: Some(rate), ..threads(4) });
     // Half a second; what the last threads wait for may be left out.
     assert!(outcome.elapsed.as_millis() >= 400, "{:?}", outcome.elapsed);
-}
-
-/// Threads that wait for a cap are no reason to have more: each would hold work that others could have.
-#[test]
-fn a_cap_on_bytes_calls_for_no_more_threads() {
-    let scratch = Scratch::new("copy-bandwidth").unwrap();
-    let tree = scratch.join("tree");
-    for directory in 0..300 {
-        let directory = tree.join(directory.to_string());
-        fs::create_dir_all(&directory).unwrap();
-        for number in 0..10 {
-            fs::write(directory.join(number.to_string()), [b'x'; 8 << 10]).unwrap();
-        }
-    }
-    let rate = std::sync::Arc::new(atta_runtime::Rate::per_second(16 << 20));
-    let walk = walk::Options { cores: 2, ..walk::Options::default() };
-    let options = Options { bandwidth: Some(rate), fsync: Fsync::None, walk, ..Options::default() };
-    let outcome = copy(&tree, &scratch.join("target"), &options);
-    assert!(outcome.threads.len() <= 4, "{} threads", outcome.threads.len());
 }
 
 /// Files of many sizes around what matters: pages, blocks and chunks; and one with holes. Returns how many may go past the cache.

@@ -268,4 +268,18 @@ mod tests {
         Ending::new(copying, walked, Clock::start()).link_rest();
         assert!(above.join("new").is_dir());
     }
+
+    /// More threads than there are would only hold work that others could have.
+    #[test]
+    fn whoever_chooses_the_number_of_threads_hears_of_the_cap_on_bytes() {
+        let scratch = Scratch::new("cap").unwrap();
+        let (sources, target) = ([b"/etc/passwd".to_vec()], scratch.path().as_os_str().as_bytes());
+        let rate = Arc::new(atta_runtime::Rate::per_second(1000));
+        let options = Options { bandwidth: Some(Arc::clone(&rate)), ..Options::default() };
+        let copy = Copy::prepare(&sources, target, &options, &NothingFails, Seat::alone()).unwrap();
+        assert_eq!(copy.copying.throttled(), Duration::ZERO);
+        rate.acquire(50, &atta_runtime::Stop::new());
+        rate.acquire(1, &atta_runtime::Stop::new());
+        assert!(copy.copying.throttled() > Duration::ZERO);
+    }
 }
