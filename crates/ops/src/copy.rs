@@ -26,6 +26,7 @@ pub(crate) mod attributes;
 mod clone;
 pub(crate) mod data;
 mod direct;
+mod directories;
 mod ending;
 mod existing;
 pub(crate) mod file;

@@ -273,7 +273,9 @@ mod tests {
     #[test]
     fn whoever_chooses_the_number_of_threads_hears_of_the_cap_on_bytes() {
         let scratch = Scratch::new("cap").unwrap();
-        let (sources, target) = ([b"/etc/passwd".to_vec()], scratch.path().as_os_str().as_bytes());
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::write(&source, "source").unwrap();
+        let (sources, target) = ([source.as_os_str().as_bytes().to_vec()], target.as_os_str().as_bytes());
         let rate = Arc::new(atta_runtime::Rate::per_second(1000));
         let options = Options { bandwidth: Some(Arc::clone(&rate)), ..Options::default() };
         let copy = Copy::prepare(&sources, target, &options, &NothingFails, Seat::alone()).unwrap();

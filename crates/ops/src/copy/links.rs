@@ -19,8 +19,9 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::directories::disinherit;
 use super::file::{Made, Place, Source, remove};
-use super::handler::{CopyWorker, Copying, Where, disinherit};
+use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
 use super::special::read_link;
 use super::trouble::{Doing, Trouble};

@@ -1,0 +1,138 @@
+//! Directories of the target: made under other names, looked at when they are entered, named when their files are there, and given
+//! what they are to have in the end. When each of that is due `mirror.rs` and `publish.rs` know.
+
+use std::sync::Arc;
+
+use atta_entry::{Errno, Metadata};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::Mode;
+
+use super::attributes::{self, Attributes, Manner};
+use super::file::Place;
+use super::handler::{CopyWorker, Copying, Where};
+use super::mirror::{Complete, Mirror};
+use super::publish::Ready;
+use super::spelling::refuse_taken;
+use super::trouble::{Doing, Trouble};
+use crate::walk::directory::Directory;
+use crate::walk::kernel::{self, retry};
+use crate::walk::visit::Here;
+
+impl Copying<'_> {
+    /// Makes a directory, under another name, unless it is there.
+    pub(crate) fn make_directory(
+        &self,
+        worker: &mut CopyWorker,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<(), Trouble> {
+        let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
+        worker.totals.directories += 1;
+        if to.name == c"." {
+            return Ok(());
+        }
+        // In a directory of this job's own, too: the source's may tell a name twice.
+        match kernel::open_directory_at(&to.directory, to.name) {
+            Ok(_) if to.mirror.is_new() => return refuse_taken(to, Doing::MakeDirectory),
+            Ok(_) => return Ok(()),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        if self.is_listed {
+            return self.make_at_once(&to.directory, to.name, metadata).map(drop).map_err(failed);
+        }
+        let alias = to.mirror.alias(to.name);
+        match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
+            Ok(()) if self.inherits(to) => {
+                kernel::open_directory_at(&to.directory, &alias).and_then(disinherit).map_err(failed)
+            }
+            // A directory that tells a name twice.
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Notes what an opened directory is to have, and whether this job made its copy.
+    pub(crate) fn enter(&self, worker: &mut CopyWorker, here: Here<'_>) -> Result<(), Trouble> {
+        let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
+        let failed = |errno| Trouble::new(Doing::OpenDirectory, errno);
+        let opened = mirror.target.descriptor(&mut worker.held, self.features).map_err(failed)?;
+        if mirror.target.alias().is_some() {
+            if !self.is_own(worker, &mirror, &opened).map_err(failed)? {
+                // Where others may make names, they may put a directory of theirs in the place of a new one.
+                mirror.set_foreign();
+                return Err(failed(Errno::STALE));
+            }
+            mirror.set_new(self.batch.failures());
+            if self.waits() && self.batch.failures() > 0 {
+                // It may have been made before a sync that failed.
+                retry(|| rustix::fs::fsync(&opened)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+            }
+        }
+        let is_old = !mirror.is_new();
+        let metadata = kernel::stat_descriptor(here.descriptor);
+        let metadata = metadata.map_err(|errno| Trouble::new(Doing::Read, errno))?;
+        let extended = self.extended(worker, here.descriptor)?;
+        mirror.will_have(Attributes { metadata, extended, is_old });
+        if self.is_listed {
+            // It may be met again.
+            mirror.set_left();
+        }
+        Ok(())
+    }
+
+    /// Whether a directory that should be this job's own belongs to whom this process makes things for, and is where it was made:
+    /// nothing is mounted on a directory that is new.
+    fn is_own(&self, worker: &mut CopyWorker, mirror: &Mirror, opened: &Arc<OwnedFd>) -> Result<bool, Errno> {
+        let found = kernel::stat_descriptor(opened)?;
+        let above = mirror.target.parent().map(|above| above.descriptor(&mut worker.held, self.features));
+        let is_there = match above.transpose()? {
+            Some(above) => kernel::stat_descriptor(&above)?.device == found.device,
+            None => true,
+        };
+        self.stores.note(opened);
+        Ok(is_there && self.stores.own_uid(found.device).is_none_or(|own| own == found.uid))
+    }
+
+    /// Gives a directory its name.
+    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
+        let Some(mirror) = Mirror::of(directory) else { return };
+        if mirror.target.alias().is_some() && !mirror.is_foreign() {
+            let origin = Where::Itself(Arc::clone(directory));
+            self.publish(worker, Ready::directory(origin, mirror), Vec::new());
+        }
+    }
+
+    /// Gives complete directories their attributes.
+    pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
+        for Complete { target, attributes } in complete {
+            let Attributes { metadata, extended, is_old } = &attributes;
+            let keep = &self.options.keep;
+            let manner = Manner { keep, inherits: false, is_old: *is_old };
+            let opened = target.descriptor(&mut worker.held, self.features);
+            let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno));
+            let not_kept = &mut worker.totals.not_kept;
+            let given = opened.and_then(|fd| {
+                if keep.lists {
+                    attributes::take_lists(&fd, extended)?;
+                }
+                attributes::give(fd.as_fd(), metadata, extended, manner, not_kept)
+            });
+            if let Err(trouble) = given {
+                self.fail(worker, &Where::Itself(target), trouble);
+            }
+        }
+    }
+}
+
+/// Takes away the access lists that a directory of this job got from the one it is in.
+pub(crate) fn disinherit(made: impl AsFd) -> Result<(), Errno> {
+    for name in [c"system.posix_acl_access", c"system.posix_acl_default"] {
+        match retry(|| rustix::fs::fremovexattr(&made, name)) {
+            // ENODATA, EOPNOTSUPP
+            Ok(()) | Err(Errno(61 | 95)) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
