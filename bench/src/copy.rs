@@ -155,7 +155,8 @@ fn over_set(
     case: &mut Case<'_>,
 ) -> Told<()> {
     let commands = std::mem::take(&mut case.commands);
-    let trial = match Trial::new(place, set, rules, &field.limit, &commands) {
+    let trial = match Trial::new(place, set, rules, &commands).and_then(|trial| trial.with_list(&field.limit))
+    {
         Ok(trial) => trial,
         Err(reason) => {
             case.commands = commands;

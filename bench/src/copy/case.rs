@@ -30,6 +30,8 @@ pub(crate) enum Which {
 pub(crate) const VERIFIED: &str = "atta copy, verified";
 /// Threads and ranks.
 const COUNTS: [usize; 4] = [1, 2, 4, 8];
+/// One thread in the case of one large file.
+pub(crate) const ONE_THREAD: &str = "1 thread";
 /// Two threads in the case of one large file, and beside ranks.
 pub(crate) const TWO_THREADS: &str = "2 threads";
 
@@ -167,11 +169,13 @@ fn verify(field: &Field) -> Vec<Entrant> {
 fn one_large(field: &Field, trial: &Trial<'_>) -> Vec<Entrant> {
     let bytes = trial.set.bytes;
     let mut all = vec![
-        field.limit(format!("{LIMIT}, 1 thread"), 1, 0),
+        field.limit(format!("{LIMIT}, {ONE_THREAD}"), 1, 0),
         field.limit(format!("{LIMIT}, {TWO_THREADS}"), 2, half(bytes)),
+        field.hashing_limit(format!("{LIMIT}, digest, {ONE_THREAD}"), 1, 0),
+        field.hashing_limit(format!("{LIMIT}, digest, {TWO_THREADS}"), 2, half(bytes)),
     ];
     for (name, digest) in [(NO_DIGEST, "none"), (ATTA, "blake3")] {
-        for (threads, words) in [("1", "1 thread"), ("2", TWO_THREADS)] {
+        for (threads, words) in [("1", ONE_THREAD), ("2", TWO_THREADS)] {
             let arguments = ["--digest", digest, "-j", threads];
             all.push(field.atta(format!("{name}, {words}"), &arguments, ""));
         }

@@ -112,6 +112,13 @@ impl Field {
         Entrant { is_base: true, ..limit.with(&["-l", "LIST", "SOURCE", "TARGET"]) }
     }
 
+    /// The same, which also hashes what it reads.
+    pub(crate) fn hashing_limit(&self, name: impl Into<String>, threads: usize, chunk_bytes: u64) -> Entrant {
+        let mut limit = self.limit(name, threads, chunk_bytes);
+        limit.words.insert(1, "-d".into());
+        Entrant { is_base: false, note: "the raw limit with a digest", ..limit }
+    }
+
     /// Our program with more arguments.
     pub(crate) fn atta(&self, name: impl Into<String>, more: &[&str], note: &'static str) -> Entrant {
         self.atta_after(&[], name, more, "SOURCE", note)

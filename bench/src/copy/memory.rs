@@ -88,7 +88,7 @@ pub(crate) fn run(
 
 fn copied(field: &Field, ground: &Ground, set: &Set, rules: &Rules, case: &Case<'_>) -> Told<Vec<Outcome>> {
     let place = ground.prepare(set.bytes, case.tell)?;
-    let trial = Trial::new(&place, set, rules, &field.limit, &case.commands)?;
+    let trial = Trial::new(&place, set, rules, &case.commands)?;
     // Without digests it keeps less.
     trial.hold(vec![field.atta(ATTA, &[], "")], case.tell)
 }

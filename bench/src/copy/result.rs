@@ -1,6 +1,6 @@
 //! From the outcomes of one contest to its table, and to the goals that it decides.
 
-use super::case::{TWO_THREADS, VERIFIED, Which};
+use super::case::{ONE_THREAD, TWO_THREADS, VERIFIED, Which};
 use super::field::{ATTA, LIMIT, NO_DIGEST, READ_PLAINLY};
 use super::place::Place;
 use super::set::Name;
@@ -107,6 +107,7 @@ impl Held<'_> {
             sheet.remark(&format!("Ratio: by round, to {name}."));
         }
         let base = base.map(|(_, seconds)| seconds);
+        self.speedups().iter().for_each(|speedup| sheet.remark(speedup));
         for outcome in self.outcomes {
             let name = &outcome.contender.name;
             let runs = match &outcome.runs {
@@ -129,6 +130,19 @@ impl Held<'_> {
             sheet.keep("peak MiB", name, runs.iter().map(peak_mib).collect());
         }
         sheet
+    }
+
+    /// Of whoever ran with one thread and with two, the raw limit included: how much faster two are.
+    fn speedups(&self) -> Vec<String> {
+        let seconds = |outcome: &Outcome| outcome.runs.as_ref().ok().map(|runs| wall(runs));
+        let speedup = |one: &Outcome| {
+            let name = one.contender.name.strip_suffix(ONE_THREAD)?;
+            let is_two = |outcome: &&Outcome| outcome.contender.name.strip_suffix(TWO_THREADS) == Some(name);
+            let two = self.outcomes.iter().find(is_two)?;
+            let [middle, low, high] = quartiles(Some(&by_round(&seconds(one)?, &seconds(two)?)));
+            Some(format!("{name}two threads are {middle} times as fast as one ({low} to {high})."))
+        };
+        self.outcomes.iter().filter_map(speedup).collect()
     }
 
     /// The goals that it decides.
@@ -244,5 +258,7 @@ mod tests {
         let outcomes = [one, outcome("atta copy, no digest, 2 threads", false, Ok(&[1.0, 1.0, 1.0]))];
         let held = Held { case: Which::OneLarge, set: Name::OneLarge, place: &place, outcomes: &outcomes };
         assert_eq!(held.goals().iter().map(|goal| goal.is_met).collect::<Vec<_>>(), [true]);
+        let told = "atta copy, no digest, two threads are 1.400 times as fast as one (1.400 to 1.400).";
+        assert!(held.sheet("").render().contains(told), "{}", held.sheet("").render());
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct Trial<'run> {
 }
 
 impl<'run> Trial<'run> {
-    /// Makes the data set, and the list for the raw limit, of which `copy_limit` is the program.
+    /// Makes the data set.
     ///
     /// # Errors
     ///
@@ -84,7 +84,6 @@ impl<'run> Trial<'run> {
         place: &'run Place,
         set: &'run Set,
         rules: &'run Rules,
-        copy_limit: &Path,
         commands: &'run RefCell<BTreeMap<String, String>>,
     ) -> Told<Self> {
         let census = Census::default();
@@ -94,13 +93,23 @@ impl<'run> Trial<'run> {
         let source = trial.path("SOURCE");
         set.make(&source)?;
         trial.census = Census::of(&source).map_err(|error| format!("counting the source: {error}"))?;
-        let listed = Command::new(copy_limit).arg("--list").arg(&source).output();
+        Ok(trial)
+    }
+
+    /// Makes the list for the raw limit, of which `copy_limit` is the program: of a deep tree it is longer than the memory.
+    ///
+    /// # Errors
+    ///
+    /// What the program says, or how it ended.
+    pub(crate) fn with_list(self, copy_limit: &Path) -> Told<Self> {
+        let listed = Command::new(copy_limit).arg("--list").arg(self.path("SOURCE")).output();
         let listed = listed.map_err(|error| format!("starting copy-limit: {error}"))?;
         if !listed.status.success() {
-            return Err(String::from_utf8_lossy(&listed.stderr).trim().to_owned());
+            let said = String::from_utf8_lossy(&listed.stderr);
+            return Err(format!("copy-limit --list: {}: {}", listed.status, said.trim()));
         }
-        std::fs::write(trial.path("LIST"), listed.stdout).map_err(|error| format!("LIST: {error}"))?;
-        Ok(trial)
+        std::fs::write(self.path("LIST"), listed.stdout).map_err(|error| format!("LIST: {error}"))?;
+        Ok(self)
     }
 
     /// What a word stands for.

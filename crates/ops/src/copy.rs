@@ -38,6 +38,8 @@ mod listed;
 mod mirror;
 mod named;
 mod names;
+#[cfg(test)]
+mod nothing_fails;
 mod owners;
 pub(crate) mod patience;
 mod pattern;

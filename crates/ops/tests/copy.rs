@@ -151,6 +151,10 @@ fn row_20_a_copy_to_itself_or_into_itself_is_refused_whatever_the_paths_are() {
     let target = scratch.join("target");
     fs::create_dir(&target).unwrap();
     assert!(try_copy(&[&alike[0], &alike[1]], &target, &threads(1)).unwrap_err().is_usage);
+    // What is in a SOURCE would become what another one becomes: both would make it.
+    fs::create_dir(scratch.join("x")).unwrap();
+    let meeting = [&tree.join("."), &scratch.join("x")];
+    assert!(try_copy(&meeting.map(PathBuf::as_path), &target, &threads(1)).unwrap_err().is_usage);
     assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     // Beside it, it may go.
     copy(&[&tree], &scratch.join("beside"), &threads(1));

@@ -26,6 +26,15 @@ struct Piece<'list> {
     end: u64,
 }
 
+/// How files are copied.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    /// Bytes of a piece, which one thread copies; 0 for whole files.
+    pub(crate) chunk_bytes: u64,
+    /// What is read is hashed, too.
+    pub(crate) is_hashed: bool,
+}
+
 /// What the threads share.
 struct Copy<'list> {
     source: OwnedFd,
@@ -34,21 +43,17 @@ struct Copy<'list> {
     next: AtomicUsize,
     /// A piece is a file, and whoever copies it also gives it its attributes.
     is_whole: bool,
+    is_hashed: bool,
 }
 
-/// Copies what is in the list. With a `chunk_bytes` above 0 files are cut into pieces of that size, and get their attributes in
+/// Copies what is in the list. With `chunk_bytes` above 0 files are cut into pieces of that size, and get their attributes in
 /// the end.
 ///
 /// # Errors
 ///
 /// The first that comes up; TARGET is there already.
-pub(crate) fn copy(
-    list: &List,
-    source: &Path,
-    target: &Path,
-    threads: usize,
-    chunk_bytes: u64,
-) -> io::Result<()> {
+pub(crate) fn copy(list: &List, source: &Path, target: &Path, threads: usize, way: Way) -> io::Result<()> {
+    let Way { chunk_bytes, is_hashed } = way;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     mkdir(target, Mode::RWXU)?;
     let (source, target) =
@@ -57,7 +62,8 @@ pub(crate) fn copy(
         mkdirat(&target, &directory.path, Mode::RWXU)?;
     }
     let pieces = list.files.iter().flat_map(|file| pieces(file, chunk_bytes)).collect();
-    let copy = Copy { source, target, pieces, next: AtomicUsize::new(0), is_whole: chunk_bytes == 0 };
+    let copy =
+        Copy { source, target, pieces, next: AtomicUsize::new(0), is_whole: chunk_bytes == 0, is_hashed };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| copy.work())).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
@@ -102,6 +108,9 @@ impl Copy<'_> {
             let read = pread(&source, &mut buffer[..wanted], at)?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if self.is_hashed {
+                std::hint::black_box(blake3::hash(&buffer[..read]));
             }
             let mut written = 0;
             while written < read {
@@ -151,8 +160,9 @@ mod tests {
         let list = List::of(&source).unwrap();
         assert_eq!((list.directories.len(), list.files.len(), list.bytes()), (3, 2, 3_000_000));
         for (number, chunk_bytes) in [0, 1 << 20, 12_345].into_iter().enumerate() {
+            let way = Way { chunk_bytes, is_hashed: number == 1 };
             let target = place.join(format!("target-{number}"));
-            copy(&list, &source, &target, 3, chunk_bytes).unwrap();
+            copy(&list, &source, &target, 3, way).unwrap();
             assert_eq!(std::fs::read(target.join("a/large")).unwrap(), bytes);
             // Reading changes access times, so only what a copy sets for good is compared.
             for path in ["", "a", "a/empty", "a/large", "nothing"] {
@@ -160,7 +170,7 @@ mod tests {
                 let told = |of: &std::fs::Metadata| (of.mode(), of.uid(), of.mtime(), of.mtime_nsec());
                 assert_eq!(told(&one), told(&other), "{path}");
             }
-            assert!(copy(&list, &source, &target, 1, 0).is_err(), "a target that is there");
+            assert!(copy(&list, &source, &target, 1, way).is_err(), "a target that is there");
         }
         std::fs::remove_dir_all(place).unwrap();
     }

@@ -271,8 +271,8 @@ impl Reduce for Going {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Part {
     /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, not striped, changed; bytes
-    /// verified, parts mended.
-    counts: [u64; 14],
+    /// verified, parts mended, names elsewhere, copies not verified.
+    counts: [u64; 15],
     not_kept: [u64; 5],
     /// Files and bytes of each class of sizes.
     sizes: Vec<(u64, u64)>,
@@ -306,6 +306,7 @@ impl Part {
             verified_bytes,
             mended,
             elsewhere,
+            not_verified,
             ..
         } = totals;
         let mut part = Self {
@@ -324,6 +325,7 @@ impl Part {
                 verified_bytes,
                 mended,
                 elsewhere,
+                not_verified,
             ],
             not_kept: [owners, set_id_bits, extended, links, modes_and_times],
             by_rank: vec![(rank.rank, by_rank::numbers(&rank))],
@@ -403,7 +405,17 @@ impl Part {
 
     fn whole(&self) -> Whole {
         let [files, bytes, directories, symlinks, specials, hard_links, rest @ ..] = self.counts;
-        let [skipped, cloned, not_direct, not_striped, changed, verified, mended, elsewhere] = rest;
+        let [
+            skipped,
+            cloned,
+            not_direct,
+            not_striped,
+            changed,
+            verified_bytes,
+            mended,
+            elsewhere,
+            not_verified,
+        ] = rest;
         let [owners, set_id_bits, extended, links, modes_and_times] = self.not_kept;
         let not_kept = NotKept { owners, set_id_bits, modes_and_times, extended, hard_links: links };
         let failures = self.failures.iter().map(|(errno, count)| (Errno(*errno), *count)).collect();
@@ -419,9 +431,10 @@ impl Part {
             not_direct,
             not_striped,
             changed,
-            verified_bytes: verified,
+            verified_bytes,
             mended,
             elsewhere,
+            not_verified,
             not_kept,
             failures,
         };

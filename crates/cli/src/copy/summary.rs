@@ -64,6 +64,10 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     if totals.verified_bytes > 0 {
         let _ = writeln!(text, "{} read back and found right", binary(totals.verified_bytes));
     }
+    if totals.not_verified > 0 {
+        let left = counted(totals.not_verified, "copy", "copies");
+        let _ = writeln!(text, "not read back: {left}, or parts of large ones");
+    }
     if totals.mended > 0 {
         let _ =
             writeln!(text, "{} written once more", counted(totals.mended, "file or part", "files or parts"));
@@ -157,6 +161,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "failed": totals.failed(),
         "changed": totals.changed,
         "verified_bytes": totals.verified_bytes,
+        "not_verified": totals.not_verified,
         "mended": totals.mended,
         "errors": errors,
         "not_kept": {

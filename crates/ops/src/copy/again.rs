@@ -152,7 +152,7 @@ impl Copying<'_> {
         }
         // Writing takes rights and capabilities away, and sets the time.
         let extended = self.extended(worker, source)?;
-        attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)
+        attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept).map(drop)
     }
 
     /// Whether a source is still what its copy was made of, by what is left to tell. It was read only when it had been left alone

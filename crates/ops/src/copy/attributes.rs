@@ -8,9 +8,9 @@ use atta_entry::{Errno, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
-use super::keep::Keep;
+use super::keep::{self, Keep};
 use super::trouble::{Doing, Trouble};
-use crate::walk::kernel::retry;
+use crate::walk::kernel::{self, retry};
 
 /// What a directory is to have when it is complete.
 #[derive(Clone, Debug, Default)]
@@ -230,14 +230,14 @@ fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Option<usize>, Errno> 
     }
 }
 
-/// Gives an open file what it is to have of its source.
+/// Gives an open file what it is to have of its source. Whether its access list is the source's.
 pub(crate) fn give(
     file: impl AsFd,
     from: &Metadata,
     extended: &Extended,
     manner: Manner<'_>,
     not_kept: &mut NotKept,
-) -> Result<(), Trouble> {
+) -> Result<bool, Trouble> {
     let fd = file.as_fd();
     let Manner { keep, inherits, is_old } = manner;
     let owned = give_owner(fd, from, keep, not_kept)?;
@@ -254,12 +254,12 @@ pub(crate) fn give(
         let given = retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)));
         not_kept.unless_taken(given, Doing::SetMode, is_old)?;
     }
-    if !keep.times {
-        return Ok(());
+    if keep.times {
+        let times = times(from);
+        let given = retry(|| rustix::fs::futimens(fd, &times));
+        not_kept.unless_taken(given, Doing::SetTimes, is_old)?;
     }
-    let times = times(from);
-    let given = retry(|| rustix::fs::futimens(fd, &times));
-    not_kept.unless_taken(given, Doing::SetTimes, is_old)
+    Ok(has_list)
 }
 
 /// The mode that is left to be set when the extended attributes are; none: what is there has it.
@@ -323,6 +323,9 @@ pub(crate) fn take_others(
     let mut differs = wanted().any(|pair| is_own(&pair.0) && !there.0.contains(pair));
     for (name, _) in there.0.iter().filter(|(name, _)| wanted().all(|(known, _)| known != name)) {
         differs = true;
+        if name.as_c_str() == ACCESS_LIST {
+            narrow(fd, keep).map_err(failed)?;
+        }
         match retry(|| rustix::fs::fremovexattr(fd, name.as_c_str())) {
             Ok(()) | Err(Errno(NODATA)) => {}
             Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += 1,
@@ -340,14 +343,45 @@ fn remove_list(file: impl AsFd, name: &CStr) -> Result<(), Trouble> {
 }
 
 /// Takes away access lists that a directory of the target has and the source has not.
-pub(crate) fn take_lists(directory: impl AsFd, extended: &Extended) -> Result<(), Trouble> {
+pub(crate) fn take_lists(directory: impl AsFd, keep: &Keep, extended: &Extended) -> Result<(), Trouble> {
     for name in [ACCESS_LIST, DEFAULT_LIST] {
         if extended.0.iter().any(|(known, _)| known.as_c_str() == name) {
             continue;
         }
+        if name == ACCESS_LIST {
+            narrow(directory.as_fd(), keep).map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
+        }
         remove_list(&directory, name)?;
     }
     Ok(())
+}
+
+/// Lets the group of a file that is about to lose its access list do no more than the list did, where the mode is not the source's.
+fn narrow(file: BorrowedFd<'_>, keep: &Keep) -> Result<(), Errno> {
+    if keep.mode {
+        return Ok(());
+    }
+    let was = kernel::stat_descriptor(file)?.mode & 0o7777;
+    match mode_without_list(file, was) {
+        mode if mode == was => Ok(()),
+        mode => retry(|| rustix::fs::fchmod(file, Mode::from_raw_mode(mode))),
+    }
+}
+
+/// What of a mode is left where the access list that a file has, if it has one, goes.
+pub(crate) fn mode_without_list(file: impl AsFd, mode: u32) -> u32 {
+    let mut nothing = [0_u8; 0];
+    let Ok(length) = rustix::fs::fgetxattr(&file, ACCESS_LIST, &mut nothing[..]) else { return mode };
+    let mut list = vec![0; length];
+    // One that has grown meanwhile lets the group do nothing.
+    let read = rustix::fs::fgetxattr(&file, ACCESS_LIST, &mut list[..]).unwrap_or_default();
+    keep::without_list(mode, &list[..read])
+}
+
+/// Whether what is made in a directory gets an access list from it.
+pub(crate) fn hands_down(directory: impl AsFd) -> bool {
+    let mut nothing = [0_u8; 0];
+    rustix::fs::fgetxattr(directory, DEFAULT_LIST, &mut nothing[..]).is_ok()
 }
 
 /// Whether an owner was refused for who asks, or by a file system that has none.

@@ -37,10 +37,9 @@ impl Copying<'_> {
 }
 
 impl Mover {
-    /// Whether both files are to be read and written past the cache.
+    /// Whether one of two files is to be read or written past the cache: another thread may be about to give up on both.
     pub(crate) fn is_direct(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
-        let is = |fd| fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
-        is(from) && is(to)
+        is_past_cache(from) || is_past_cache(to)
     }
 
     /// Moves a range that begins at a page; returns how far it came.
@@ -58,7 +57,7 @@ impl Mover {
             self.wait_for(wanted);
             let place = |bytes: usize| room..room + bytes;
             let mut read = self.read_into(from, at, place(wanted.next_multiple_of(ALIGNMENT)));
-            if matches!(read, Err(Trouble::Failed(_, Errno::INVAL))) && self.give_up(from) {
+            if matches!(read, Err(Trouble::Failed(_, Errno::INVAL))) && self.give_up([from, to]) {
                 read = self.read_into(from, at, place(wanted));
             }
             let read = read?.min(wanted);
@@ -69,35 +68,53 @@ impl Mover {
                 self.show(place(read));
                 hasher.update(self.shown());
             }
-            self.write_pages(to, at, room, read, range.end)?;
+            let is_last = at + read as u64 == range.end;
+            if !is_last && !read.is_multiple_of(ALIGNMENT) {
+                // The source has given less than there is: what follows begins at no page.
+                self.give_up([from, to]);
+            }
+            match is_last {
+                true => self.write_pages([from, to], at, room, read)?,
+                false => self.write_exactly([from, to], at, room..room + read)?,
+            }
             at += read as u64;
         }
         Ok(at)
     }
 
-    /// Writes so many bytes that begin at `room`, in whole pages.
+    /// Writes the end of a chunk, so many bytes that begin at `room`, in whole pages. A chunk that does not end at a page is a file's
+    /// last one: what is too much is cut off.
     fn write_pages(
         &mut self,
-        to: BorrowedFd<'_>,
+        files: [BorrowedFd<'_>; 2],
         at: u64,
         room: usize,
         bytes: usize,
-        end: u64,
     ) -> Result<(), Trouble> {
+        let [_, to] = files;
         let padded = bytes.next_multiple_of(ALIGNMENT);
+        if padded == bytes || !is_past_cache(to) {
+            return self.write_exactly(files, at, room..room + bytes);
+        }
         self.show(room + bytes..room + padded);
         self.shown_mut().fill(0);
-        match self.write_from(to, at, room..room + padded) {
-            Err(Trouble::Failed(_, Errno::INVAL)) if self.give_up(to) => {
-                self.write_from(to, at, room..room + bytes)?;
+        self.write_exactly(files, at, room..room + padded)?;
+        let cut = retry(|| rustix::fs::ftruncate(to, at + bytes as u64));
+        cut.map_err(|errno| Trouble::new(Doing::Write, errno))
+    }
+
+    fn write_exactly(
+        &mut self,
+        files: [BorrowedFd<'_>; 2],
+        at: u64,
+        part: Range<usize>,
+    ) -> Result<(), Trouble> {
+        match self.write_from(files[1], at, part.clone()) {
+            Err(Trouble::Failed(_, Errno::INVAL)) if self.give_up(files) => {
+                self.write_from(files[1], at, part)
             }
-            other => other?,
+            written => written,
         }
-        if at + padded as u64 > end {
-            let cut = retry(|| rustix::fs::ftruncate(to, at + bytes as u64));
-            cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
-        }
-        Ok(())
     }
 
     /// Makes the buffer large enough; where in it a page begins.
@@ -112,12 +129,15 @@ impl Mover {
         })
     }
 
-    /// Lets a file go through the cache after all. Whether it was not so already.
-    fn give_up(&mut self, fd: BorrowedFd<'_>) -> bool {
-        let was_direct = fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
-        self.not_direct += u64::from(was_direct);
-        was_direct && set(fd, false).is_ok()
+    /// Lets a file and its copy go through the cache after all, on all threads of this rank. Whether they do.
+    fn give_up(&mut self, files: [BorrowedFd<'_>; 2]) -> bool {
+        self.not_direct += u64::from(files.iter().any(|fd| is_past_cache(*fd)));
+        files.iter().all(|fd| set(fd, false).is_ok())
     }
+}
+
+fn is_past_cache(fd: BorrowedFd<'_>) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
 fn set(fd: impl AsFd, is_direct: bool) -> Result<(), Errno> {

@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Mode;
 
 use super::attributes::{self, Attributes, Manner};
-use super::file::Place;
+use super::file::{Place, Source};
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::{Complete, Mirror};
 use super::publish::Ready;
@@ -50,6 +50,31 @@ impl Copying<'_> {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Refuses a directory of which the copy would be within it, by a mount that no path tells of: there would be no end.
+    pub(crate) fn refuse_endless(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+    ) -> Result<(), Trouble> {
+        if !kernel::may_be_mount(from.directory, from.name) {
+            return Ok(());
+        }
+        let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
+        let identity = |of: Metadata| (of.device, of.inode);
+        let entered = kernel::stat_at(from.directory, from.name, false).map(identity).map_err(failed)?;
+        let is_it = |found: Result<Metadata, Errno>| found.is_ok_and(|found| identity(found) == entered);
+        let mut next = Some(&to.mirror.target);
+        let mut is_endless = is_it(kernel::stat_at(&to.directory, to.name, false));
+        while let Some(above) = next.filter(|_| !is_endless) {
+            let opened = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+            is_endless = is_it(kernel::stat_descriptor(&opened));
+            next = above.parent();
+        }
+        // ELOOP
+        if is_endless { Err(failed(Errno::LOOP)) } else { Ok(()) }
     }
 
     /// Notes what an opened directory is to have, and whether this job made its copy.
@@ -114,7 +139,7 @@ impl Copying<'_> {
             let not_kept = &mut worker.totals.not_kept;
             let given = opened.and_then(|fd| {
                 if keep.lists {
-                    attributes::take_lists(&fd, extended)?;
+                    attributes::take_lists(&fd, keep, extended)?;
                 }
                 attributes::give(fd.as_fd(), metadata, extended, manner, not_kept)
             });

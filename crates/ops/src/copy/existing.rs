@@ -1,7 +1,7 @@
 //! What is there already under the name of a copy: left as it is, mended, or written into. Without options it is replaced, and
 //! nothing here has a part in it.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
@@ -132,7 +132,17 @@ impl Copying<'_> {
         to: &Place<'_>,
         metadata: &Metadata,
     ) -> Result<Option<(OwnedFd, u32)>, Trouble> {
-        if !self.options.in_place || to.mirror.is_new() {
+        // Where what is there stays, it has turned up just now.
+        if !self.options.in_place || to.mirror.is_new() || self.options.existing == Existing::Ignore {
+            return Ok(None);
+        }
+        let identity = |of: &Metadata| (of.device, of.inode);
+        let may_be = |there: &Metadata| {
+            there.kind() == Kind::File && there.nlink == 1 && identity(there) != identity(metadata)
+        };
+        // To open something else may do something to it.
+        let Some(named) = there(to)?.filter(may_be) else { return Ok(None) };
+        if !is_spelled_so(to, identity(&named))? {
             return Ok(None);
         }
         let flags = OFlags::WRONLY | OPENED;
@@ -140,10 +150,12 @@ impl Copying<'_> {
             return Ok(None);
         };
         let there = look(&file)?;
-        let is_source = (there.device, there.inode) == (metadata.device, metadata.inode);
-        if there.kind() != Kind::File || there.nlink != 1 || is_source {
+        if identity(&there) != identity(&named) || !may_be(&there) {
             return Ok(None);
         }
+        let keep = &self.options.keep;
+        // What the file's list lets its group do, if that is not to stay.
+        let mode = if keep.lists { attributes::mode_without_list(&file, there.mode) } else { there.mode };
         if retry(|| rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)).is_err() {
             return Ok(None);
         }
@@ -154,7 +166,7 @@ impl Copying<'_> {
             let cut = retry(|| rustix::fs::ftruncate(&file, length));
             cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
         }
-        Ok(Some((file, there.mode)))
+        Ok(Some((file, mode)))
     }
 
     /// Takes from a file that was written into what its source has not. Whoever could open it before can again.
@@ -164,11 +176,13 @@ impl Copying<'_> {
         file: &OwnedFd,
         was: u32,
         extended: &Extended,
+        has_list: bool,
     ) -> Result<(), Trouble> {
         let keep = &self.options.keep;
         let CopyWorker { room, totals, .. } = worker;
         attributes::take_others(file, keep, extended, room, &mut totals.not_kept)?;
-        if keep.mode {
+        // A list that came along holds the permissions.
+        if keep.mode || has_list {
             return Ok(());
         }
         let mode = Mode::from_raw_mode(was & 0o777);
@@ -185,6 +199,27 @@ fn there(to: &Place<'_>) -> Result<Option<Metadata>, Trouble> {
     }
 }
 
+/// Whether the file that was found by a name has that name, and not one that is the same to a target that folds case.
+fn is_spelled_so(to: &Place<'_>, identity: (u64, u64)) -> Result<bool, Trouble> {
+    let swapped: Vec<u8> = to.name.to_bytes().iter().map(|byte| swap_case(*byte)).collect();
+    if swapped == to.name.to_bytes() {
+        return Ok(true);
+    }
+    // It has one name, so only a directory that folds case finds it by another one.
+    let folds = || {
+        let swapped = CString::new(swapped).unwrap_or_default();
+        kernel::stat_at(&to.directory, &swapped, false)
+            .is_ok_and(|found| (found.device, found.inode) == identity)
+    };
+    let failed = |errno| Trouble::new(Doing::LookAtCopy, errno);
+    Ok(!*to.mirror.folds_case.get_or_init(folds)
+        || kernel::has_name(&to.directory, to.name).map_err(failed)?)
+}
+
+fn swap_case(byte: u8) -> u8 {
+    if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { byte }
+}
+
 /// Whether a file may be taken for a copy: size and time of change are its source's, the latter as exact as the file system of the
 /// copy keeps it.
 pub(crate) fn is_alike(source: &Metadata, copy: &Metadata) -> bool {
@@ -198,9 +233,50 @@ pub(crate) fn is_alike(source: &Metadata, copy: &Metadata) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use atta_entry::Timestamp;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::Arc;
 
+    use atta_entry::Timestamp;
+    use atta_testkit::scratch::Scratch;
+
+    use super::super::nothing_fails::NothingFails;
+    use super::super::{Copy, Options, Seat};
     use super::*;
+
+    #[test]
+    fn only_a_file_of_one_name_is_written_into_and_not_where_what_is_there_stays() {
+        let scratch = Scratch::new("in-place").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&target).unwrap();
+        fs::write(&source, "source").unwrap();
+        for name in ["file", "one"] {
+            fs::write(target.join(name), "there").unwrap();
+        }
+        fs::hard_link(target.join("one"), target.join("two")).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, target.join("fifo"), fifo, Mode::RUSR, 0).unwrap();
+        std::os::unix::fs::symlink("file", target.join("link")).unwrap();
+        let metadata = kernel::stat_path(source.as_os_str().as_bytes(), false).unwrap();
+        for (existing, written_into) in [(Existing::Replace, &["file"][..]), (Existing::Ignore, &[])] {
+            let sources = [source.as_os_str().as_bytes().to_vec()];
+            let options = Options { in_place: true, existing, ..Options::default() };
+            let prepared = Copy::prepare(
+                &sources,
+                target.as_os_str().as_bytes(),
+                &options,
+                &NothingFails,
+                Seat::alone(),
+            );
+            let Copy { copying, .. } = prepared.unwrap();
+            let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+            for name in [c"file", c"one", c"fifo", c"link", c"none"] {
+                let to = Place { mirror, directory: Arc::clone(&copying.top), name };
+                let is_opened = copying.in_place(&to, &metadata).unwrap().is_some();
+                assert_eq!(is_opened, written_into.contains(&name.to_str().unwrap()), "{name:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_copy_is_told_by_size_and_time_as_its_file_system_keeps_it() {

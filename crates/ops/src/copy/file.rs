@@ -8,7 +8,7 @@ use atta_entry::{Errno, Kind, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::attributes::{self, Extended, Manner};
+use super::attributes::{self, Extended, Manner, hands_down};
 use super::data::Way;
 use super::handler::{CopyWorker, Copying};
 use super::large::Version;
@@ -45,7 +45,8 @@ pub(crate) struct Made {
     pub(crate) digest: Option<Hash>,
     /// Where it leads, if it is a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
-    /// The copy, open, and which file it is of: for whoever makes links of it, if it has several names.
+    /// The copy, open, and which file it is of: for whoever makes links of it, if it has several names; for whoever finds that it is
+    /// none, if it was written into.
     pub(crate) file: Option<(OwnedFd, (u64, u64))>,
     /// What its source was, if it is to be read back.
     pub(crate) version: Option<Version>,
@@ -80,6 +81,8 @@ impl Copying<'_> {
     ) -> Result<Made, Trouble> {
         let began = std::time::Instant::now();
         let mut trouble = Trouble::Changed;
+        // What is written into loses its mode for the time being.
+        let mut was = None;
         for _ in 0..TRIES {
             let source = open(from)?;
             let before = settled(&source)?;
@@ -87,14 +90,15 @@ impl Copying<'_> {
                 // It was one when it was listed.
                 continue;
             }
-            trouble = match self.make(worker, source.as_fd(), &before, to) {
+            trouble = match self.make(worker, source.as_fd(), &before, to, &mut was) {
                 Ok(mut made) => {
                     made.elapsed = began.elapsed();
-                    if is_same(&before, &look(&source)?) && made.bytes == before.size {
+                    let now = look(&source);
+                    if now.as_ref().is_ok_and(|now| is_same(&before, now)) && made.bytes == before.size {
                         return Ok(made);
                     }
                     remove(to, &made);
-                    Trouble::Changed
+                    now.map(|_| Trouble::Changed)?
                 }
                 Err(trouble) if trouble.is_worth_another_copy() => trouble,
                 Err(trouble) => return Err(trouble),
@@ -109,10 +113,13 @@ impl Copying<'_> {
         source: BorrowedFd<'_>,
         metadata: &Metadata,
         to: &Place<'_>,
+        was: &mut Option<u32>,
     ) -> Result<Made, Trouble> {
         let since = self.batch.failures();
         let (file, mut made) = match self.in_place(to, metadata)? {
-            Some((file, was)) => (file, Made { in_place: Some(was), since, ..Made::default() }),
+            Some((file, mode)) => {
+                (file, Made { in_place: Some(*was.get_or_insert(mode)), since, ..Made::default() })
+            }
             None => {
                 let layout = self.layout_of(source, metadata);
                 let (file, temporary) = self.create(worker, to, layout.as_deref())?;
@@ -127,10 +134,7 @@ impl Copying<'_> {
             Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => close(file),
             filled => {
                 let asked = filled.and_then(|()| ask_close(&file));
-                if asked.is_err() && made.in_place.is_some() {
-                    spoil(&file);
-                }
-                made.file = Some((file, (metadata.device, metadata.inode))).filter(|_| metadata.nlink != 1);
+                made.file = Some((file, (metadata.device, metadata.inode)));
                 asked
             }
         };
@@ -184,17 +188,22 @@ impl Copying<'_> {
         made: &mut Made,
         to: &Place<'_>,
     ) -> Result<(), Trouble> {
+        let failed = |errno| Trouble::new(Doing::Sync, errno);
         self.fill_bytes(worker, source, metadata, file, made)?;
+        // What has its name already cannot wait for a sync of many: nobody would tell if that failed.
+        let syncs_in_place = made.in_place.is_some() && (self.syncs_each() || self.waits());
+        if syncs_in_place {
+            // Before it has its time, by which a later run would take it for a copy.
+            self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
+        }
         let extended = self.extended(worker, source)?;
         let manner = Manner { is_old: made.in_place.is_some(), ..self.manner(to) };
-        attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
+        let has_list = attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
         if let Some(was) = made.in_place {
-            self.settle(worker, file, was, &extended)?;
+            self.settle(worker, file, was, &extended, has_list)?;
         }
-        // What has its name already cannot wait for a sync of many: nobody would tell if that failed.
-        if self.syncs_each() || made.in_place.is_some() && self.waits() {
-            let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
-            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+        if self.syncs_each() || syncs_in_place {
+            self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)?;
         }
         Ok(())
     }
@@ -241,12 +250,7 @@ impl Copying<'_> {
 
     /// Whether what is made there gets an access list from its directory.
     pub(crate) fn inherits(&self, to: &Place<'_>) -> bool {
-        let ask = || {
-            let mut nothing = [0_u8; 0];
-            let name = c"system.posix_acl_default";
-            rustix::fs::fgetxattr(&to.directory, name, &mut nothing[..]).is_ok()
-        };
-        !to.mirror.is_new() && *to.mirror.inherits.get_or_init(ask)
+        !to.mirror.is_new() && *to.mirror.inherits.get_or_init(|| hands_down(&to.directory))
     }
 }
 
@@ -261,7 +265,7 @@ fn spoil(file: &OwnedFd) {
 pub(crate) fn remove(to: &Place<'_>, made: &Made) {
     if made.in_place.is_some() {
         // What was there is gone already.
-        return;
+        return made.file.iter().for_each(|(file, _)| spoil(file));
     }
     let name = made.temporary.as_deref().unwrap_or(to.name);
     // What cannot be removed has a name that says whose it is, or is in a directory that nobody sees.

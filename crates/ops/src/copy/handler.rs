@@ -378,7 +378,13 @@ impl Copying<'_> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let from = Source { directory: here.descriptor.as_fd(), name: &name };
         let to = self.place_of(worker, Some(here.directory), &mirror, &name);
-        to.and_then(|to| self.copy(worker, &at, from, &to, entry)).map_err(|trouble| (at, trouble))
+        let copied = to.and_then(|to| {
+            if entry.kind == Kind::Directory {
+                self.refuse_endless(worker, from, &to)?;
+            }
+            self.copy(worker, &at, from, &to, entry)
+        });
+        copied.map_err(|trouble| (at, trouble))
     }
 }
 
@@ -390,8 +396,9 @@ fn check_of(at: &Where, to: &Place<'_>, made: &Made) -> Option<Check> {
         mirror: Arc::clone(to.mirror),
         name: to.name.to_owned(),
         version,
-        range: 0..made.bytes,
+        range: 0..version.size,
         expected: Expected::Whole(digest),
+        has_names: made.is_link || made.file.is_some(),
     })
 }
 

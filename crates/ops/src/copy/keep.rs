@@ -127,7 +127,7 @@ impl Keep {
 
 /// What of a mode is left where its access list does not come along: there the bits of the group are the most that anybody named
 /// in the list may do, and without it they would be what the group may do.
-fn without_list(mode: u32, list: &[u8]) -> u32 {
+pub(crate) fn without_list(mode: u32, list: &[u8]) -> u32 {
     const GROUP: u16 = 0x04;
     // Behind 4 bytes of a version: kind, rights, and who, of 2, 2 and 4 bytes.
     let (entries, _) = list.get(4..).unwrap_or_default().as_chunks::<8>();

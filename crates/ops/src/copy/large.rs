@@ -422,6 +422,7 @@ impl Copying<'_> {
                 version: large.version,
                 range: large.chunks.range(index as u64),
                 expected: Expected::Piece(value?),
+                has_names: false,
             })
         };
         values.filter_map(check).collect()

@@ -19,9 +19,11 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::attributes::hands_down;
 use super::directories::disinherit;
 use super::file::{Made, Place, Source, remove};
 use super::handler::{CopyWorker, Copying, Where};
+use super::large::Version;
 use super::mirror::Mirror;
 use super::special::read_link;
 use super::trouble::{Doing, Trouble};
@@ -220,6 +222,7 @@ impl Copying<'_> {
             worker.totals.skipped += 1;
             return Ok(Linked::Made(Made { is_link: true, target, ..Made::default() }));
         }
+        let version = self.version_of(known, key, metadata);
         // What a failed sync left in doubt is not to be seen with its directory.
         let is_sure = since == self.batch.failures();
         let is_direct = to.mirror.is_direct() && is_sure;
@@ -230,13 +233,23 @@ impl Copying<'_> {
             // It is there already where a directory tells a name twice.
             Ok(()) | Err(Errno::EXIST) => {
                 worker.totals.hard_links += 1;
-                Ok(Linked::Made(Made { temporary, digest, since, target, is_link: true, ..Made::default() }))
+                let made =
+                    Made { temporary, digest, since, target, version, is_link: true, ..Made::default() };
+                Ok(Linked::Made(made))
             }
             Err(Errno::NOENT) => Ok(Linked::NotYet),
             // EMLINK, EXDEV, EPERM, EOPNOTSUPP
             Err(Errno(31 | 18 | 1 | 95)) => Ok(Linked::Never),
             Err(errno) => Err(Trouble::new(Doing::Link, errno)),
         }
+    }
+
+    /// What a link is to be found to be when it is read back, if it is.
+    fn version_of(&self, known: &OwnedFd, key: &CStr, metadata: &Metadata) -> Option<Version> {
+        if !self.options.verify || metadata.kind() != Kind::File {
+            return None;
+        }
+        kernel::stat_at(known, key, false).ok().map(|copy| Version::new(metadata, copy.inode))
     }
 
     /// What is known of a copy that is complete. None: it is not.
@@ -336,8 +349,7 @@ pub(crate) fn open_private(above: &OwnedFd, name: &CStr, own_uid: Option<u32>) -
     if !is_private {
         return Err(Errno::STALE);
     }
-    let mut nothing = [0_u8; 0];
-    if rustix::fs::fgetxattr(&opened, c"system.posix_acl_default", &mut nothing[..]).is_ok() {
+    if hands_down(&opened) {
         // Special files that are made in it would take such a list along.
         disinherit(&opened)?;
     }
@@ -442,10 +454,10 @@ mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
 
-    use atta_entry::Failure;
     use atta_testkit::scratch::Scratch;
 
-    use super::super::{Copy, Options, Seat, Watch};
+    use super::super::nothing_fails::NothingFails;
+    use super::super::{Copy, Options, Seat};
     use super::*;
 
     #[test]
@@ -458,14 +470,6 @@ mod tests {
             assert_eq!(Known::from_bytes(&bytes), Some(known));
         }
         assert_eq!(Known::from_bytes(b""), None);
-    }
-
-    struct NothingFails;
-
-    impl Watch for NothingFails {
-        fn failure(&self, failure: &Failure<'_>) {
-            panic!("{failure}");
-        }
     }
 
     #[test]

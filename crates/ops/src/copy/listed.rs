@@ -9,7 +9,8 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, hands_down};
+use super::directories::disinherit;
 use super::file::Place;
 use super::handler::{CopyWorker, Copying};
 use super::mirror::Mirror;
@@ -28,6 +29,16 @@ impl Copying<'_> {
         // Private until it gets its mode, if it gets one.
         let bits = if self.options.keep.mode { 0 } else { metadata.mode & 0o777 };
         match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU | Mode::from_raw_mode(bits))) {
+            Ok(()) if hands_down(above) => {
+                let made = kernel::open_directory_at(above, name)?;
+                disinherit(&made)?;
+                // The process's mask was not asked.
+                let mode = self.options.keep.mode_of(metadata, None, false).filter(|_| bits != 0);
+                mode.map_or(Ok(()), |mode| {
+                    retry(|| rustix::fs::fchmod(&made, Mode::from_raw_mode(mode | 0o700)))
+                })?;
+                Ok(true)
+            }
             Ok(()) => Ok(true),
             // Something else in its place is noticed when it is opened.
             Err(Errno::EXIST) => Ok(false),

@@ -46,7 +46,7 @@ impl Copying<'_> {
 }
 
 /// Whether a name is what it was when it was listed. Its times are of no use: whoever writes into a FIFO changes them.
-fn is_still_there(from: Source<'_>, metadata: &Metadata) -> bool {
+pub(crate) fn is_still_there(from: Source<'_>, metadata: &Metadata) -> bool {
     let facts = |of: &Metadata| (of.device, of.inode, of.mode, of.uid, of.gid);
     kernel::stat_at(from.directory, from.name, false).is_ok_and(|now| facts(&now) == facts(metadata))
 }

@@ -7,9 +7,12 @@
 //!                        compare with the source, write what differs, sync ─▶ the same now? ─ no ─▶ removed, and told
 //! ```
 //!
+//! Each name of a file is looked at, since each has to go if the file is not as it must be; a file that was right under one name is
+//! not read once more. A copy that cannot be read back at all is told, and stays: nobody knows that anything is wrong with it.
+//!
 //! It does not know how the bytes came there. A copy that the kernel does not let out of its cache, as in memory, is read from there.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +23,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags};
 
 use super::Fsync;
-use super::attributes;
+use super::attributes::{self, Manner, NotKept};
 use super::data::Way;
 use super::file::{Made, Place, look, open, remove};
 use super::handler::{CopyWorker, Copying, Where};
@@ -35,6 +38,8 @@ const WAITING_MOST: usize = 4096;
 /// Small ones are asked of the disk together, so many and of so many bytes, before the first of them is looked at.
 const GROUP_MOST: usize = 16;
 const GROUP_BYTES: u64 = 4 << 20;
+/// Of so many files with several names it is remembered that they were right; others are read once for each name.
+const RIGHT_MOST: usize = 1 << 20;
 
 /// A copy, or a part of one, that is to be read back.
 #[derive(Debug)]
@@ -46,6 +51,8 @@ pub(crate) struct Check {
     pub(crate) version: Version,
     pub(crate) range: Range<u64>,
     pub(crate) expected: Expected,
+    /// The copy may have other names.
+    pub(crate) has_names: bool,
 }
 
 /// What it must come to.
@@ -60,8 +67,16 @@ pub(crate) enum Expected {
 pub(crate) struct Checks {
     waiting: Mutex<VecDeque<Check>>,
     count: AtomicUsize,
-    /// Copies of which a part was not as it must be: they are gone, and told.
-    removed: Mutex<HashSet<u64>>,
+    /// Copies with several names that were right: their inodes, and the beginning of the digest.
+    right: Mutex<HashMap<u64, u64>>,
+    /// Copies of which something was told, by path, and whether they are gone: one word for all chunks.
+    told: Mutex<HashMap<Vec<u8>, bool>>,
+}
+
+/// Why a copy was not found right, and whether it is known to be wrong.
+struct Wrong {
+    trouble: Trouble,
+    is_known: bool,
 }
 
 impl Checks {
@@ -93,8 +108,54 @@ impl Checks {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn removed(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Forgets what waits to be read back, and lets go of its directories; how much it was.
+    pub(crate) fn forget(&self) -> u64 {
+        let forgotten = std::mem::take(&mut *self.lock());
+        self.count.store(0, Ordering::Relaxed);
+        forgotten.len() as u64
+    }
+
+    fn told(&self) -> MutexGuard<'_, HashMap<Vec<u8>, bool>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a copy is gone by now.
+    fn is_gone(&self, check: &Check) -> bool {
+        let told = self.told();
+        !told.is_empty() && told.get(&check.at.told().1) == Some(&true)
+    }
+
+    /// Notes that something is wrong with a copy; whether that is new.
+    fn note(&self, check: &Check, is_gone: bool) -> bool {
+        let mut told = self.told();
+        let before = told.get(&check.at.told().1).copied();
+        told.insert(check.at.told().1, is_gone || before == Some(true));
+        before.is_none_or(|was_gone| is_gone && !was_gone)
+    }
+
+    /// Whether a copy was found right under another name.
+    fn is_right(&self, check: &Check) -> bool {
+        let right = || self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        check.has_names
+            && check
+                .expected
+                .beginning()
+                .is_some_and(|digest| right().get(&check.version.inode) == Some(&digest))
+    }
+
+    /// Notes that a copy is right; whether that is new, as far as anybody knows.
+    fn note_right(&self, check: &Check) -> bool {
+        let Some(digest) = check.expected.beginning().filter(|_| check.has_names) else { return true };
+        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        right.len() >= RIGHT_MOST || right.insert(check.version.inode, digest) != Some(digest)
+    }
+}
+
+impl Expected {
+    /// The beginning of a whole file's digest.
+    fn beginning(&self) -> Option<u64> {
+        let Self::Whole(digest) = self else { return None };
+        digest.as_bytes().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 }
 
@@ -112,25 +173,31 @@ impl Copying<'_> {
     /// Whether there was something.
     fn check_group(&self, worker: &mut CopyWorker) -> bool {
         let group = self.checks.next();
-        // What cannot be opened is told when its turn comes.
-        let opened: Vec<_> = group.iter().map(|check| self.open_afresh(worker, check).ok()).collect();
+        let mut open =
+            |check: &Check| (!self.checks.is_right(check)).then(|| self.open_afresh(worker, check));
+        let opened: Vec<_> = group.iter().map(&mut open).collect();
         for (check, file) in group.iter().zip(opened) {
             self.check(worker, check, file);
         }
         !group.is_empty()
     }
 
-    fn check(&self, worker: &mut CopyWorker, check: &Check, opened: Option<OwnedFd>) {
-        let bytes = check.range.end - check.range.start;
-        if self.checks.removed().contains(&check.version.inode) {
-            return;
-        }
-        match self.verify(worker, check, opened) {
-            Ok(()) => worker.totals.verified_bytes += bytes,
-            Err(trouble) => {
-                // Of its chunks one is told.
-                if self.checks.removed().insert(check.version.inode) {
+    /// `opened`: none, if nothing is to be read.
+    fn check(&self, worker: &mut CopyWorker, check: &Check, opened: Option<Result<OwnedFd, Trouble>>) {
+        let Some(opened) = opened.filter(|_| !self.checks.is_gone(check)) else { return };
+        let unread = |trouble| Wrong { trouble, is_known: false };
+        match opened.map_err(unread).and_then(|file| self.verify(worker, check, &file)) {
+            Ok(()) => {
+                // Two threads may have met two of its names.
+                if self.checks.note_right(check) {
+                    worker.totals.verified_bytes += check.range.end - check.range.start;
+                }
+            }
+            Err(Wrong { trouble, is_known }) => {
+                if is_known {
                     self.take_away(worker, check);
+                }
+                if self.checks.note(check, is_known) {
                     self.fail(worker, &check.at, trouble);
                 }
             }
@@ -149,21 +216,31 @@ impl Copying<'_> {
         Ok(file)
     }
 
-    fn verify(&self, worker: &mut CopyWorker, check: &Check, opened: Option<OwnedFd>) -> Result<(), Trouble> {
-        let file = opened.map_or_else(|| self.open_afresh(worker, check), Ok)?;
+    fn verify(&self, worker: &mut CopyWorker, check: &Check, file: &OwnedFd) -> Result<(), Wrong> {
         // What cannot be read may be readable once it is written again.
-        if self.is_as_expected(worker, &file, check).unwrap_or(false) {
+        if self.is_as_expected(worker, file, check).unwrap_or(false) {
             return Ok(());
         }
-        drop(file);
+        self.mend_copy(worker, file, check).map_err(|trouble| Wrong { trouble, is_known: true })
+    }
+
+    fn mend_copy(&self, worker: &mut CopyWorker, wrong: &OwnedFd, check: &Check) -> Result<(), Trouble> {
+        let failed = |errno| Trouble::new(Doing::Verify, errno);
         let to = self.place(worker, &check.mirror, &check.name)?;
-        let file = self.open_copy(&to, check, OFlags::RDWR)?;
-        self.rewrite(worker, &file, check)?;
+        let mode = kernel::stat_descriptor(wrong).map_err(failed)?.mode & 0o7777;
+        let file = match self.open_copy(&to, check, OFlags::RDWR) {
+            Err(Trouble::Failed(_, Errno::ACCES)) => {
+                retry(|| rustix::fs::fchmod(wrong, Mode::RUSR | Mode::WUSR)).map_err(failed)?;
+                self.open_copy(&to, check, OFlags::RDWR)?
+            }
+            opened => opened?,
+        };
+        self.rewrite(worker, &file, check, mode)?;
         worker.totals.mended += 1;
         self.leave_cache(&file, check)?;
         match self.is_as_expected(worker, &file, check)? {
             true => Ok(()),
-            false => Err(Trouble::new(Doing::Verify, Errno::IO)),
+            false => Err(failed(Errno::IO)),
         }
     }
 
@@ -211,20 +288,32 @@ impl Copying<'_> {
             })
     }
 
-    /// Writes what differs from the source, if that is what it was.
-    fn rewrite(&self, worker: &mut CopyWorker, file: &OwnedFd, check: &Check) -> Result<(), Trouble> {
+    /// Writes what differs from the source, if that is what it was. `mode`: the copy's.
+    fn rewrite(
+        &self,
+        worker: &mut CopyWorker,
+        file: &OwnedFd,
+        check: &Check,
+        mode: u32,
+    ) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
         let source = self.with_source(worker, &check.at, |_, from| open(from))?;
-        let has_changed = |source: &OwnedFd| Ok(!check.version.is_of(&look(source)?));
-        let times = attributes::times(&kernel::stat_descriptor(file).map_err(failed)?);
-        if has_changed(&source)? {
+        let before = look(&source)?;
+        if !check.version.is_of(&before) {
             return Err(Trouble::Changed);
         }
         worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone())?;
-        if has_changed(&source)? {
+        if !check.version.is_of(&look(&source)?) {
             return Err(Trouble::Changed);
         }
-        retry(|| rustix::fs::futimens(file, &times)).map_err(failed)?;
+        // Writing takes rights and capabilities away, and sets the time. What is not kept was counted the first time.
+        let extended = self.extended(worker, &source)?;
+        let keep = &self.options.keep;
+        let manner = Manner { keep, inherits: false, is_old: !keep.mode };
+        let has_list = attributes::give(file, &before, &extended, manner, &mut NotKept::default())?;
+        if !keep.mode && !has_list {
+            retry(|| rustix::fs::fchmod(file, Mode::from_raw_mode(mode))).map_err(failed)?;
+        }
         self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)
     }
 

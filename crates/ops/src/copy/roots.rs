@@ -136,6 +136,7 @@ impl Target {
             }
             roots.insert(source.clone(), Arc::new(root));
         }
+        refuse_meeting(&roots)?;
         Ok(Roots(roots))
     }
 
@@ -203,6 +204,21 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// Refuses a SOURCE that would become what an entry of `SOURCE/.` becomes.
+fn refuse_meeting(roots: &HashMap<Vec<u8>, Arc<Root>>) -> Result<(), Refused> {
+    for all in roots.iter().filter(|(_, root)| root.name.as_c_str() == c".").map(|(path, _)| path) {
+        for (source, root) in roots.iter().filter(|(source, _)| *source != all) {
+            let name = root.name.as_bytes();
+            if kernel::stat_path(&[all, name].join(&b'/'), false).is_ok() {
+                let (source, all) = (escape(source), escape(all));
+                let what = format!("{source} and what is in {all} would become {}", escape(name));
+                return Err(Refused::usage(what, "copy them to directories of their own"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether a directory is this one or below it. None: that cannot be found out.

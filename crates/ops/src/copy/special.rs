@@ -38,6 +38,7 @@ impl Copying<'_> {
     ) -> Result<Made, Trouble> {
         if metadata.kind() == Kind::Symlink {
             let target = read_link(from)?;
+            refuse_another(from, metadata)?;
             let extended = self.extended_of_name(worker, from, metadata)?;
             let model = Model { metadata, extended, key, doing: Doing::MakeLink };
             let make =
@@ -53,6 +54,9 @@ impl Copying<'_> {
             Kind::BlockDevice => (FileType::BlockDevice, device(from)?),
             _ => return Err(Trouble::Changed),
         };
+        if matches!(metadata.kind(), Kind::CharDevice | Kind::BlockDevice) {
+            refuse_another(from, metadata)?;
+        }
         let extended = self.extended_of_name(worker, from, metadata)?;
         let model = Model { metadata, extended, key, doing: Doing::MakeSpecial };
         let private = Mode::RUSR | Mode::WUSR;
@@ -135,6 +139,11 @@ impl Copying<'_> {
     }
 }
 
+/// Refuses a name that is something else by now: with the rights and under the key of what it was it would do harm.
+fn refuse_another(from: Source<'_>, metadata: &Metadata) -> Result<(), Trouble> {
+    if named::is_still_there(from, metadata) { Ok(()) } else { Err(Trouble::Changed) }
+}
+
 /// What a symbolic link says.
 pub(crate) fn read_link(from: Source<'_>) -> Result<Vec<u8>, Trouble> {
     kernel::read_link_at(from.directory, from.name).map_err(|errno| Trouble::new(Doing::ReadLink, errno))
@@ -144,4 +153,52 @@ pub(crate) fn read_link(from: Source<'_>) -> Result<Vec<u8>, Trouble> {
 pub(crate) fn device(from: Source<'_>) -> Result<u64, Trouble> {
     let stat = retry(|| rustix::fs::statat(from.directory, from.name, AtFlags::SYMLINK_NOFOLLOW));
     stat.map(|stat| stat.st_rdev).map_err(|errno| Trouble::new(Doing::Read, errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+    use std::sync::Arc;
+
+    use atta_testkit::scratch::Scratch;
+    use rustix::fs::CWD;
+
+    use super::super::nothing_fails::NothingFails;
+    use super::super::{Copy, Options, Seat};
+    use super::*;
+    use crate::walk::visit::Handler;
+
+    /// What was listed, and what somebody has put in its place.
+    #[test]
+    fn what_is_something_else_by_now_gets_nothing_of_what_it_was() {
+        let scratch = Scratch::new("special").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&target).unwrap();
+        symlink("one", &source).unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let (options, to) = (Options::default(), target.as_os_str().as_bytes());
+        let prepared = Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone());
+        let Copy { copying, .. } = prepared.unwrap();
+        let mut worker = copying.worker(0);
+        let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy" };
+        let path = std::ffi::CString::new(sources[0].clone()).unwrap();
+        let from = Source { directory: rustix::fd::AsFd::as_fd(&CWD), name: &path };
+        let listed = kernel::stat_path(&sources[0], false).unwrap();
+        // Both are there at once, so that the second one has another number.
+        symlink("another", scratch.join("another")).unwrap();
+        fs::rename(scratch.join("another"), &source).unwrap();
+        let made = copying.named(&mut worker, from, &to, &listed, None);
+        assert!(matches!(made, Err(Trouble::Changed)), "{made:?}");
+        for kind in [0o020_000, 0o060_000] {
+            let device = Metadata { mode: kind | 0o666, ..listed };
+            let made = copying.named(&mut worker, from, &to, &device, None);
+            assert!(matches!(made, Err(Trouble::Changed)), "{made:?}");
+        }
+        assert!(kernel::names_of(&copying.top, 10).unwrap().is_empty());
+        let now = kernel::stat_path(&sources[0], false).unwrap();
+        assert!(copying.named(&mut worker, from, &to, &now, None).is_ok());
+    }
 }

@@ -36,8 +36,11 @@ pub struct Totals {
     pub not_kept: NotKept,
     /// Entries that changed each time they were read, and so were not copied.
     pub changed: u64,
-    /// Bytes that were read back from the target and found to be those of the source.
+    /// Bytes that were read back from the target and found to be those of the source; of what has several names, once on each rank
+    /// that met one.
     pub verified_bytes: u64,
+    /// Copies, and chunks of large ones, that were to be read back and were not, since the run was to end.
+    pub not_verified: u64,
     /// Files, and chunks of large ones, that were written once more: they were not what they must be when they were read back, or a
     /// sync of them failed.
     pub mended: u64,
@@ -69,6 +72,7 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.not_kept += other.not_kept;
         self.changed += other.changed;
         self.verified_bytes += other.verified_bytes;
+        self.not_verified += other.not_verified;
         self.mended += other.mended;
         for (errno, count) in &other.failures {
             *self.failures.entry(*errno).or_default() += count;

@@ -7,7 +7,9 @@ use std::ffi::{CStr, CString};
 
 use atta_entry::{Errno, Kind, Metadata, Timestamp};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp,
+};
 
 /// What the running kernel is taken to have. Switched off in tests to prove that the fallback does the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +187,16 @@ pub(crate) fn place_of(descriptor: impl AsFd, features: Features) -> Result<Plac
     let known = features.statx_mount_id && statx.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     let mount = if known { statx.stx_mnt_id } else { mount_from_fdinfo(&descriptor)? };
     Ok(Place { device: device(&statx), inode: statx.stx_ino, mount })
+}
+
+/// Whether a name may be where something is mounted; before Linux 5.8 nobody knows.
+pub(crate) fn may_be_mount(directory: impl AsFd, name: &CStr) -> bool {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let statx = retry(|| rustix::fs::statx(&directory, name, flags, StatxFlags::empty()));
+    let root = StatxAttributes::MOUNT_ROOT;
+    statx.map_or(true, |statx| {
+        !statx.stx_attributes_mask.contains(root) || statx.stx_attributes.contains(root)
+    })
 }
 
 /// The mount id from the `mnt_id:` line of `/proc/self/fdinfo/N` (since Linux 3.15).

@@ -24,7 +24,7 @@ use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
 
 #[derive(Default)]
-pub(crate) struct Failures(Mutex<Vec<Failed>>);
+pub(crate) struct Failures(pub(crate) Mutex<Vec<Failed>>);
 
 impl Watch for Failures {
     fn failure(&self, failure: &Failure<'_>) {

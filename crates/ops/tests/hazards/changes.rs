@@ -1,11 +1,13 @@
 //! Rows 10, 12 and 13: sources that change, grow or go away while they are copied, at exactly the worst moment.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use atta_entry::Class;
-use atta_ops::copy::{Fsync, Options};
+use atta_ops::copy::{Existing, Fsync, Keep, Options};
+use atta_testkit::slow::SlowFs;
 
 use crate::copying::{assert_same, threads};
 use crate::served::{assert_no_leftovers, assert_whole_or_old, copy_with, copy_within, names, serve, small};
@@ -183,4 +185,34 @@ fn row_13_a_directory_that_breaks_off_is_told_and_takes_nothing_from_the_target(
     assert_eq!(fs::read_dir(target.join("broken")).unwrap().count(), 50, "what was not listed stays");
     assert_eq!(assert_whole_or_old(&served.beneath("source"), &target, b"old"), 10);
     assert_no_leftovers(&target);
+}
+
+/// Where it is written into there is nothing left of what was there: then it is empty, and nobody takes it for a copy.
+#[test]
+fn row_12_a_file_in_place_whose_source_changes_each_time_is_empty() {
+    let test = "row_12_a_file_in_place_whose_source_changes_each_time_is_empty";
+    let fill = |directory: &Path| {
+        let source = directory.join("source");
+        small(&source);
+        fs::write(source.join("victim"), "victim".repeat(100_000)).unwrap();
+    };
+    let Some(served) = serve(test, fill, &["read:victim:rewrite"]) else { return };
+    let target = served.scratch.join("target");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("victim"), "old".repeat(1000)).unwrap();
+    let options = Options { in_place: true, ..threads(1) };
+    let (outcome, failures) = copy_with(&served.at("source"), &target, &options);
+    assert_eq!((names(&failures), outcome.totals.changed), (vec!["victim".to_owned()], 1), "{failures:?}");
+    let left = fs::metadata(target.join("victim")).unwrap();
+    assert_eq!((left.len(), left.permissions().mode() & 0o777), (0, 0o600));
+    // And the mode that it had comes back with its bytes.
+    let keep = Keep { mode: false, ..Keep::default() };
+    fs::set_permissions(target.join("victim"), fs::Permissions::from_mode(0o640)).unwrap();
+    let changes_once = SlowFs::builder().latency(Duration::ZERO).over(&served.directory);
+    let shown = changes_once.fail("read:victim:grow:times=1").mount().unwrap();
+    let options = Options { existing: Existing::Update, keep, ..options };
+    let (_, failures) = copy_with(&shown.path().join("source"), &target, &options);
+    assert_eq!(failures, []);
+    assert_eq!(fs::read(target.join("victim")).unwrap(), fs::read(served.beneath("source/victim")).unwrap());
+    assert_eq!(fs::metadata(target.join("victim")).unwrap().permissions().mode() & 0o777, 0o640);
 }

@@ -5,6 +5,11 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use atta_entry::Class;
 use atta_ops::copy::{Existing, Options};
+use atta_testkit::lock::Lock;
+use atta_testkit::mounts::Mount;
+use atta_testkit::scratch::Scratch;
+use atta_testkit::skip;
+use rustix::fs::IFlags;
 
 use crate::copying::{assert_same, threads};
 use crate::served::{
@@ -229,4 +234,68 @@ fn row_18_what_a_target_has_not_is_counted_or_told() {
     assert!(failures.iter().all(|(class, _, text)| *class == Class::Permission && text.contains("EROFS")));
     assert_eq!((outcome.totals.files, outcome.signature), (0, None));
     assert_eq!(assert_whole_or_old(&source, &served.beneath("old"), b"old"), 0);
+}
+
+/// Files and directories that `chattr +i` and `+a` have shut: nobody may change them, root neither.
+#[test]
+fn row_18_what_is_immutable_or_only_grows_stays_and_is_told() {
+    let test = "row_18_what_is_immutable_or_only_grows_stays_and_is_told";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("immutable").unwrap();
+    let (source, room) = (scratch.join("source"), scratch.join("room"));
+    small(&source);
+    fs::create_dir(&room).unwrap();
+    let Some(mount) = skip::unless_available(test, Mount::tmpfs(&room, 16 << 20)) else { return };
+    let target = mount.path().join("target");
+    small_and_old(&target);
+    let flag = |name: &str, flags| {
+        let file = fs::File::open(target.join(name)).unwrap();
+        rustix::fs::ioctl_setflags(file, flags)
+    };
+    let is_known = [("victim", IFlags::IMMUTABLE), ("z", IFlags::APPEND), ("sub", IFlags::IMMUTABLE)]
+        .into_iter()
+        .try_for_each(|(name, flags)| flag(name, flags));
+    if let Err(errno) = is_known {
+        return skip::skipped(test, &format!("tmpfs has no such flags: {errno}"));
+    }
+    for in_place in [false, true] {
+        let (outcome, failures) = copy_with(&source, &target, &Options { in_place, ..threads(1) });
+        // A directory that takes no names has files that may be written into.
+        let shut = if in_place { &["sub", "victim", "z"][..] } else { &["inner", "sub", "victim", "z"] };
+        assert_eq!(names(&failures), shut, "{failures:?}");
+        assert!(
+            failures.iter().all(|(class, _, text)| *class == Class::Permission && text.contains("EPERM"))
+        );
+        assert_eq!(outcome.signature, None);
+        assert_eq!(fs::read(target.join("a")).unwrap(), fs::read(source.join("a")).unwrap());
+        for name in ["victim", "z", "sub/inner"].into_iter().filter(|name| !in_place || *name != "sub/inner")
+        {
+            assert_eq!(fs::read(target.join(name)).unwrap(), b"old", "{name}");
+        }
+        assert_no_leftovers(mount.path());
+    }
+    ["victim", "z", "sub"].iter().for_each(|name| flag(name, IFlags::empty()).unwrap());
+    let (_, failures) = copy_within(&source, &target);
+    assert_eq!(failures, []);
+}
+
+/// What follows begins at no page, and other threads have written what is behind.
+#[test]
+fn row_17_reads_that_do_less_past_the_cache_harm_no_other_chunk() {
+    let test = "row_17_reads_that_do_less_past_the_cache_harm_no_other_chunk";
+    let fill = |directory: &std::path::Path| {
+        let source = directory.join("source");
+        fs::create_dir(&source).unwrap();
+        let content: Vec<u8> = (0..20_000_001_u32).map(|at| (at * 31 / 7) as u8).collect();
+        fs::write(source.join("large"), content).unwrap();
+    };
+    for rule in ["read:large:short=4095:times=3", "read:large:short=8192", "read:large:EINVAL:times=1"] {
+        let Some(served) = serve(test, fill, &[rule]) else { return };
+        for target in [served.scratch.join("target"), served.at("target")] {
+            let options = Options { direct: true, digest: true, chunk: Some(1 << 20), ..threads(4) };
+            let (_, failures) = copy_with(&served.at("source"), &target, &options);
+            assert_eq!(failures, [], "{rule}");
+            assert_same(&served.beneath("source"), &target);
+        }
+    }
 }

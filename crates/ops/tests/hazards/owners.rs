@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use atta_ops::copy::{ExtendedNames, Keep, Options};
+use atta_ops::copy::{self, Existing, ExtendedNames, Keep, Options};
+use atta_ops::walk;
 use atta_testkit::lock::Lock;
 use atta_testkit::mounts::loop_image;
 use atta_testkit::scratch::Scratch;
@@ -12,7 +13,8 @@ use atta_testkit::{skip, trees};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::copying::{
-    access_list, as_nobody, assert_same, copy, extended, facts, make, set_extended, threads, try_copy,
+    Failures, access_list, as_nobody, assert_same, bytes, copy, extended, facts, make, set_extended, threads,
+    try_copy,
 };
 
 fn set_mode(path: &Path, mode: u32) {
@@ -193,5 +195,81 @@ fn row_24_times_are_kept_whenever_they_are() {
     for sources in [source.clone(), source.join(".")] {
         copy(&[&sources], &target, &threads(2));
         assert_same(&source, &target);
+    }
+}
+
+/// An access list of the owner, of one user, of the group and of the most that both may do.
+fn list_of(user: u16, group: u16, most: u16) -> Vec<u8> {
+    let entries = [(1_u16, 6_u16, u32::MAX), (2, user, 1000), (4, group, u32::MAX), (16, most, u32::MAX)];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (kind, rights, who) in entries.into_iter().chain([(32, 0, u32::MAX)]) {
+        bytes.extend(kind.to_le_bytes().into_iter().chain(rights.to_le_bytes()).chain(who.to_le_bytes()));
+    }
+    bytes
+}
+
+#[test]
+fn row_22_lists_that_come_or_go_without_modes_give_nobody_more_rights() {
+    let test = "row_22_lists_that_come_or_go_without_modes_give_nobody_more_rights";
+    if !skip::is_root() {
+        return skip::skipped(test, "it needs root");
+    }
+    let keep = Keep { mode: false, ..Keep::default() };
+    for (in_place, existing) in [(true, Existing::Replace), (false, Existing::Update)] {
+        let scratch = Scratch::new("lists").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        for directory in [source.join("directory"), target.join("directory")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        for name in ["comes", "goes"] {
+            fs::write(source.join(name), name).unwrap();
+            fs::write(target.join(name), if in_place { "old" } else { name }).unwrap();
+            let time = |root: &Path| fs::metadata(root.join(name)).unwrap().modified().unwrap();
+            if !in_place {
+                fs::File::open(target.join(name)).unwrap().set_modified(time(&source)).unwrap();
+            }
+            set_mode(&target.join(name), 0o666);
+        }
+        // The user may read and write, were it not for the mask.
+        set_extended(&source.join("comes"), LIST, &list_of(6, 4, 4));
+        // The group may do nothing, and its bits say what the user may.
+        for name in ["goes", "directory"] {
+            set_extended(&target.join(name), LIST, &list_of(6, 0, 6));
+        }
+        let options = Options { in_place, existing, keep: keep.clone(), ..threads(1) };
+        let sources = source.join(".");
+        let (_, failures) = try_copy(&[&sources], &target, &options).unwrap();
+        assert_eq!(failures, []);
+        let rights = |name: &str| fs::metadata(target.join(name)).unwrap().mode() & 0o077;
+        assert_eq!(extended(&target.join("comes"))[LIST.as_bytes()], list_of(6, 4, 4));
+        assert_eq!(["comes", "goes", "directory"].map(rights), [0o040, 0, 0], "in place: {in_place}");
+        assert!(extended(&target.join("goes")).is_empty() && extended(&target.join("directory")).is_empty());
+    }
+}
+
+#[test]
+fn row_22_directories_above_what_a_list_names_take_no_list_that_is_handed_down() {
+    let scratch = Scratch::new("handed-down").unwrap();
+    let (source, target) = (scratch.join("source"), scratch.join("target"));
+    fs::create_dir_all(source.join("a/b")).unwrap();
+    fs::create_dir(&target).unwrap();
+    fs::write(source.join("a/b/file"), "file").unwrap();
+    set_extended(&target, "system.posix_acl_default", &access_list(1000));
+    for (mode, rights) in [(true, 0o750), (false, 0o750)] {
+        set_mode(&source.join("a"), 0o750);
+        set_mode(&source.join("a/b"), 0o750);
+        let keep = Keep { lists: false, mode, ..Keep::default() };
+        let sources = [bytes(&source.join("."))];
+        let start = walk::Start { root: sources[0].clone(), below: Some("a/b/file".into()) };
+        let (failures, options) = (Failures::default(), Options { keep, ..threads(1) });
+        let starts = std::iter::once(start);
+        copy::run_listed(&sources, starts, &bytes(&target), &options, &failures, |_| {}).unwrap();
+        assert_eq!(failures.0.into_inner().unwrap(), []);
+        for name in ["a", "a/b"] {
+            let made = target.join(name);
+            assert!(extended(&made).is_empty(), "{name}: {:?}", extended(&made));
+            assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, rights, "{name}");
+        }
+        fs::remove_dir_all(target.join("a")).unwrap();
     }
 }

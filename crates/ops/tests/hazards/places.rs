@@ -14,7 +14,7 @@ use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 
 use crate::copying::{assert_same, bytes, copy, threads, try_copy};
-use crate::served::{assert_no_leftovers, whole_or_hidden};
+use crate::served::{assert_no_leftovers, names, whole_or_hidden};
 
 #[test]
 fn row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied() {
@@ -43,7 +43,19 @@ fn row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied(
     assert!(failures[0].1.ends_with("bound"), "{failures:?}");
     assert_eq!(fs::read(other.join("source/file")).unwrap(), b"file");
     assert!(!other.join("source/bound/source").exists());
-    drop((bound, tmpfs));
+    drop(bound);
+    // So is what is mounted there of the target: its copy would be in it, or it itself.
+    for (below, mounted) in [("source", "bound"), ("source/bound", "bound"), ("source/tmpfs", "tmpfs")] {
+        let target = scratch.join(format!("endless-{}", below.replace('/', "-")));
+        fs::create_dir_all(target.join(below)).unwrap();
+        let bound = Mount::bind(&target.join(below), &source.join(mounted)).unwrap();
+        let (_, failures) = try_copy(&[&source], &target, &threads(2)).unwrap();
+        assert_eq!(names(&failures), [mounted], "{failures:?}");
+        assert_eq!(fs::read(target.join("source/file")).unwrap(), b"file");
+        assert_eq!(fs::read_dir(target.join("source").join(mounted)).map_or(0, Iterator::count), 0);
+        drop(bound);
+    }
+    drop(tmpfs);
 }
 
 #[test]

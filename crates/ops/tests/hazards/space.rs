@@ -257,6 +257,7 @@ fn row_15_a_copy_parks_when_there_is_no_room_for_anything_and_goes_on_when_it_is
         for file in 0..50 {
             fs::write(directory.join(file.to_string()), vec![b'x'; 4096]).unwrap();
         }
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o751)).unwrap();
     }
     let place = scratch.join("room");
     fs::create_dir(&place).unwrap();
@@ -267,8 +268,17 @@ fn row_15_a_copy_parks_when_there_is_no_room_for_anything_and_goes_on_when_it_is
     for directory in 0..40 {
         fs::create_dir_all(target.join(directory.to_string())).unwrap();
     }
-    let (outcome, failures) = copy_with(&source, &target, &threads(2));
+    let verifying = Options { verify: true, digest: true, ..threads(2) };
+    let (outcome, failures) = copy_with(&source, &target, &verifying);
     assert!(outcome.parked && outcome.stopped);
+    // What waits to be read back keeps no directory from what it is to have.
+    for entry in fs::read_dir(&target).unwrap().map(Result::unwrap) {
+        let name = entry.file_name();
+        let is_begun = fs::read_dir(entry.path()).unwrap().count() > 0;
+        assert!(!is_begun || entry.metadata().unwrap().mode() & 0o777 == 0o751, "{name:?}");
+    }
+    let verified = outcome.totals.verified_bytes / 4096;
+    assert_eq!(verified + outcome.totals.not_verified, outcome.totals.files);
     let copied = assert_whole_or_old(&source, &target, b"");
     assert!(copied > 50 && failures.len() >= 128, "{copied} copied, {} failed", failures.len());
     assert!(copied + failures.len() < 1900, "{copied} copied, {} failed: all was tried", failures.len());

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
+use atta_ops::copy::Options;
 use atta_testkit::lock::Lock;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
@@ -65,4 +66,25 @@ fn row_19_of_two_names_that_are_one_to_the_target_the_second_is_refused() {
             }
         }
     }
+}
+
+#[test]
+fn row_19_nothing_is_written_into_a_file_that_has_the_name_in_another_spelling() {
+    let test = "row_19_nothing_is_written_into_a_file_that_has_the_name_in_another_spelling";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("case").unwrap();
+    let (source, directory) = (scratch.join("source"), scratch.join("directory"));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir_all(directory.join("target")).unwrap();
+    fs::write(source.join("File"), "of the source").unwrap();
+    fs::write(source.join("same"), "of the source").unwrap();
+    fs::write(directory.join("target/file"), "other").unwrap();
+    fs::write(directory.join("target/same"), "other").unwrap();
+    let builder = SlowFs::builder().latency(Duration::ZERO).over(&directory).fold_case();
+    let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+    let options = Options { in_place: true, ..threads(1) };
+    let (_, failures) = copy_with(&source, &shown.path().join("target"), &options);
+    assert_eq!(names(&failures), ["File"], "{failures:?}");
+    assert_eq!(fs::read(directory.join("target/file")).unwrap(), b"other");
+    assert_eq!(fs::read(directory.join("target/same")).unwrap(), b"of the source");
 }

@@ -3,8 +3,9 @@
 use std::fs;
 
 use atta_ops::copy::{Fsync, Options};
+use atta_testkit::skip;
 
-use crate::copying::{assert_same, copy, threads};
+use crate::copying::{assert_same, copy, set_extended, threads};
 use crate::served::{copy_with, names, serve, small};
 
 fn verifying(count: usize) -> Options<'static> {
@@ -75,4 +76,50 @@ fn a_copy_that_is_right_is_verified_and_left_alone() {
         assert_eq!((outcome.totals.mended, outcome.totals.verified_bytes), (0, outcome.totals.bytes));
         assert_same(&tree, &target);
     }
+}
+
+#[test]
+fn each_name_of_a_file_that_stays_corrupted_is_told_and_removed() {
+    let test = "each_name_of_a_file_that_stays_corrupted_is_told_and_removed";
+    for count in [1, 4] {
+        let Some(served) = serve(test, |_| {}, &["write:*victim:flip"]) else { return };
+        let source = served.scratch.join("source");
+        small(&source);
+        fs::hard_link(source.join("victim"), source.join("sub/other-victim")).unwrap();
+        let (_, failures) = copy_with(&source, &served.at("new"), &verifying(count));
+        assert_eq!(names(&failures), ["other-victim", "victim"], "{failures:?}");
+        for name in ["victim", "sub/other-victim"] {
+            assert!(!served.beneath("new").join(name).exists(), "{name}");
+        }
+        assert!(served.beneath("new/sub/inner").exists());
+    }
+}
+
+/// Nobody knows that anything is wrong with it.
+#[test]
+fn what_cannot_be_read_back_is_told_and_stays() {
+    let test = "what_cannot_be_read_back_is_told_and_stays";
+    let Some(served) = serve(test, |_| {}, &["open:*victim:EMFILE"]) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    let (_, failures) = copy_with(&source, &served.at("new"), &verifying(2));
+    assert_eq!(names(&failures), ["victim"], "{failures:?}");
+    assert_same(&source, &served.beneath("new"));
+}
+
+/// The kernel takes a file's capability away whenever somebody writes into it.
+#[test]
+fn what_is_mended_has_what_writing_takes_away() {
+    let test = "what_is_mended_has_what_writing_takes_away";
+    if !skip::is_root() {
+        return skip::skipped(test, "it needs root");
+    }
+    let Some(served) = serve(test, |_| {}, &["write:*victim:flip:times=1"]) else { return };
+    let source = served.scratch.join("source");
+    small(&source);
+    let capability = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
+    set_extended(&source.join("victim"), "security.capability", &capability);
+    let (outcome, failures) = copy_with(&source, &served.at("new"), &verifying(1));
+    assert_eq!((failures, outcome.totals.mended), (vec![], 1));
+    assert_same(&source, &served.beneath("new"));
 }

@@ -1,0 +1,13 @@
+//! For unit tests of the copy's parts: a watch to which no failure may be told.
+
+use atta_entry::Failure;
+
+use super::Watch;
+
+pub(crate) struct NothingFails;
+
+impl Watch for NothingFails {
+    fn failure(&self, failure: &Failure<'_>) {
+        panic!("{failure}");
+    }
+}
