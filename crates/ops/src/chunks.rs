@@ -22,11 +22,12 @@ use crate::walk::visit::{Here, Tasks};
 const CHUNK_LEAST: u64 = 8 << 20;
 const CHUNK_MOST: u64 = 1 << 30;
 /// What a chunk takes by the rate that was measured: at least, at most.
-const TIME_LEAST: Duration = Duration::from_millis(5);
+const TIME_LEAST: Duration = Duration::from_millis(2);
 const TIME_MOST: Duration = Duration::from_secs(4);
 // There are never more than 2^20 chunks.
-/// So many chunks of a file for each thread, about, so that all end at the same time.
-const CHUNKS_PER_THREAD: u64 = 4;
+/// So many chunks of a file for each thread, about, so that all end at the same time: on average half a chunk is waited for. Handing one
+/// over takes microseconds.
+const CHUNKS_PER_THREAD: u64 = 32;
 /// What a task is, in its first byte.
 const PLAN: u8 = b'P';
 const CHUNK: u8 = b'C';
@@ -283,8 +284,8 @@ mod tests {
         let chunk = |bytes, rate| cut.at_rate(rate).chunk_of(bytes);
         // Unknown: by the size and the threads alone.
         assert_eq!([100 << 20, 1 << 40].map(|bytes| chunk(bytes, None)), [8 << 20, 1 << 30]);
-        // 4 GiB/s: not less than 5 ms of it, which are more than 16 MiB.
-        assert_eq!(chunk(100 << 20, Some(4 << 30)), 32 << 20);
+        // 4 GiB/s: not less than 2 ms of it, which are more than 8 MiB.
+        assert_eq!(chunk(100 << 20, Some(4 << 30)), 16 << 20);
         // 50 MiB/s: not more than 4 s.
         assert_eq!(chunk(1 << 40, Some(50 << 20)), 256 << 20);
         // Whatever was measured, it is a chunk.
