@@ -21,13 +21,13 @@ use crate::walk::visit::{Here, Tasks};
 /// The smallest chunk: some milliseconds of work.
 const CHUNK_LEAST: u64 = 8 << 20;
 const CHUNK_MOST: u64 = 1 << 30;
-/// What a chunk takes by the rate that was measured: at least, at most.
-const TIME_LEAST: Duration = Duration::from_millis(2);
+/// What a chunk takes by the rate that was measured: at least, at most. Here and below: of one rank alone, and of several.
+const TIME_LEAST: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
 const TIME_MOST: Duration = Duration::from_secs(4);
 // There are never more than 2^20 chunks.
 /// So many chunks of a file for each thread, about, so that all end at the same time: on average half a chunk is waited for. Handing one
-/// over takes microseconds.
-const CHUNKS_PER_THREAD: u64 = 32;
+/// over takes microseconds; to another rank it takes two files that are opened, and a sync.
+const CHUNKS_PER_THREAD: [u64; 2] = [32, 4];
 /// What a task is, in its first byte.
 const PLAN: u8 = b'P';
 const CHUNK: u8 = b'C';
@@ -37,6 +37,7 @@ const CHUNK: u8 = b'C';
 pub(crate) struct Cut {
     chunk: Option<u64>,
     threads: u64,
+    has_ranks: bool,
     /// Bytes a second that one thread was found to do; none: not known.
     rate: Option<u64>,
 }
@@ -44,7 +45,8 @@ pub(crate) struct Cut {
 impl Cut {
     /// Into chunks of so many bytes, a power of two, or by their size and the number of threads of so many ranks.
     pub(crate) fn new(chunk: Option<u64>, walk: &walk::Options<'_>, ranks: u32) -> Self {
-        Self { chunk, threads: walk.threads.max(walk.cores).max(1) as u64 * u64::from(ranks), rate: None }
+        let threads = walk.threads.max(walk.cores).max(1) as u64 * u64::from(ranks);
+        Self { chunk, threads, has_ranks: ranks > 1, rate: None }
     }
 
     /// The same, where so many bytes a second of one thread were measured.
@@ -59,13 +61,14 @@ impl Cut {
 
     /// Bytes in a chunk of a file: a power of two.
     pub(crate) fn chunk_of(&self, bytes: u64) -> u64 {
-        let auto = (bytes / (CHUNKS_PER_THREAD * self.threads)).next_power_of_two();
+        let which = usize::from(self.has_ranks);
+        let auto = (bytes / (CHUNKS_PER_THREAD[which] * self.threads)).next_power_of_two();
         // Fast storage is not to be handed over more often than it is worth, slow storage often enough that all end together.
         let worth = |rate: u64, time: Duration| {
             let bytes = u128::from(rate) * time.as_millis() / 1000;
             u64::try_from(bytes).unwrap_or(CHUNK_MOST).clamp(CHUNK_LEAST, CHUNK_MOST).next_power_of_two()
         };
-        let least = self.rate.map_or(CHUNK_LEAST, |rate| worth(rate, TIME_LEAST));
+        let least = self.rate.map_or(CHUNK_LEAST, |rate| worth(rate, TIME_LEAST[which]));
         let most = self.rate.map_or(CHUNK_MOST, |rate| worth(rate, TIME_MOST));
         let chunk = self.chunk.unwrap_or(auto.clamp(least, most));
         // A file may have any size, and hardly any bytes.
@@ -266,7 +269,7 @@ mod tests {
 
     #[test]
     fn any_file_has_some_chunks_and_not_too_many() {
-        let cut = Cut { chunk: None, threads: 8, rate: None };
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
         assert!(!cut.is_large(16 << 20 >> 1) && cut.is_large(16 << 20));
         for bytes in [16 << 20, (1 << 40) + 1, 8 << 40, i64::MAX as u64] {
             let chunk = cut.chunk_of(bytes);
@@ -274,18 +277,21 @@ mod tests {
             assert!(chunk.is_power_of_two() && bytes.div_ceil(chunk) <= 1 << 20, "{bytes}");
             assert_eq!(chunks.range(chunks.count() - 1).end, bytes.min(1 << 30));
         }
-        let asked = Cut { chunk: Some(1 << 20), threads: 1, rate: None };
+        let asked = Cut { chunk: Some(1 << 20), threads: 1, has_ranks: false, rate: None };
         assert_eq!(asked.at_rate(Some(u64::MAX)).chunk_of(5 << 20), 1 << 20);
     }
 
     #[test]
     fn chunks_are_larger_on_fast_storage_and_smaller_on_slow_one() {
-        let cut = Cut { chunk: None, threads: 8, rate: None };
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
         let chunk = |bytes, rate| cut.at_rate(rate).chunk_of(bytes);
         // Unknown: by the size and the threads alone.
         assert_eq!([100 << 20, 1 << 40].map(|bytes| chunk(bytes, None)), [8 << 20, 1 << 30]);
         // 4 GiB/s: not less than 2 ms of it, which are more than 8 MiB.
         assert_eq!(chunk(100 << 20, Some(4 << 30)), 16 << 20);
+        // What goes to other ranks goes in larger ones.
+        let shared = Cut { has_ranks: true, ..cut };
+        assert_eq!([cut, shared].map(|cut| cut.chunk_of(1 << 30)), [8 << 20, 32 << 20]);
         // 50 MiB/s: not more than 4 s.
         assert_eq!(chunk(1 << 40, Some(50 << 20)), 256 << 20);
         // Whatever was measured, it is a chunk.

@@ -7,7 +7,7 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Mode;
 
-use super::attributes::{self, Attributes, Manner};
+use super::attributes::{self, Attributes, Extended, Manner};
 use super::file::{Place, Source};
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::{Complete, Mirror};
@@ -23,6 +23,7 @@ impl Copying<'_> {
     pub(crate) fn make_directory(
         &self,
         worker: &mut CopyWorker,
+        from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
     ) -> Result<(), Trouble> {
@@ -39,7 +40,13 @@ impl Copying<'_> {
             Err(errno) => return Err(failed(errno)),
         }
         if self.is_listed {
-            return self.make_at_once(&to.directory, to.name, metadata).map(drop).map_err(failed);
+            // Of no use where the mode comes along.
+            let extended = match self.options.keep.mode {
+                true => Extended::default(),
+                false => self.extended_of_name(worker, from, metadata)?,
+            };
+            let list = extended.access_list();
+            return self.make_at_once(&to.directory, to.name, metadata, list).map(drop).map_err(failed);
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
@@ -59,7 +66,8 @@ impl Copying<'_> {
         from: Source<'_>,
         to: &Place<'_>,
     ) -> Result<(), Trouble> {
-        if !kernel::may_be_mount(from.directory, from.name) {
+        // Else what is mounted is not entered.
+        if self.options.walk.one_file_system || !kernel::may_be_mount(from.directory, from.name) {
             return Ok(());
         }
         let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
@@ -69,8 +77,13 @@ impl Copying<'_> {
         let mut next = Some(&to.mirror.target);
         let mut is_endless = is_it(kernel::stat_at(&to.directory, to.name, false));
         while let Some(above) = next.filter(|_| !is_endless) {
-            let opened = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
-            is_endless = is_it(kernel::stat_descriptor(&opened));
+            is_endless = match above.known_place() {
+                Some(place) => (place.device, place.inode) == entered,
+                None => {
+                    let opened = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                    is_it(kernel::stat_descriptor(&opened))
+                }
+            };
             next = above.parent();
         }
         // ELOOP

@@ -98,18 +98,19 @@ impl<'a> Ending<'a> {
     /// Reads back what was not yet, on as many threads as have copied.
     fn check_rest(&mut self) {
         let Self { copying, walked, worker, .. } = self;
-        if walked.stopped {
-            // They hold directories, which are to get what they are to have.
-            worker.totals.not_verified += copying.checks.forget();
-            return;
+        if !walked.stopped {
+            let copying = &*copying;
+            std::thread::scope(|scope| {
+                for other in walked.workers.iter_mut().skip(1) {
+                    scope.spawn(|| copying.check_all(other));
+                }
+                copying.check_all(worker);
+            });
         }
-        let copying = &*copying;
-        std::thread::scope(|scope| {
-            for other in walked.workers.iter_mut().skip(1) {
-                scope.spawn(|| copying.check_all(other));
-            }
-            copying.check_all(worker);
-        });
+        // It holds directories, which are to get what they are to have.
+        let left = copying.checks.forget();
+        worker.totals.not_verified += left;
+        walked.stopped |= left > 0;
     }
 
     /// Removes what the job has made for itself, before the directory that it is in gets its times.

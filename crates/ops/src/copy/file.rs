@@ -197,7 +197,9 @@ impl Copying<'_> {
             self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
         }
         let extended = self.extended(worker, source)?;
-        let manner = Manner { is_old: made.in_place.is_some(), ..self.manner(to) };
+        let is_old = made.in_place.is_some();
+        // What was there has its list from whoever gave it one.
+        let manner = Manner { is_old, inherits: !is_old && self.inherits(to), keep: &self.options.keep };
         let has_list = attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
         if let Some(was) = made.in_place {
             self.settle(worker, file, was, &extended, has_list)?;

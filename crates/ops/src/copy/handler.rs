@@ -267,7 +267,7 @@ impl Copying<'_> {
         }
         let made = match metadata.kind() {
             Kind::Directory => {
-                self.make_directory(worker, to, metadata)?;
+                self.make_directory(worker, from, to, metadata)?;
                 if self.options.digest {
                     let path = entry.path();
                     let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
@@ -398,7 +398,9 @@ fn check_of(at: &Where, to: &Place<'_>, made: &Made) -> Option<Check> {
         version,
         range: 0..version.size,
         expected: Expected::Whole(digest),
-        has_names: made.is_link || made.file.is_some(),
+        // Those that are in the same file system as TARGET: others have no links.
+        has_names: !to.mirror.is_mounted()
+            && (made.is_link || made.file.is_some() && made.in_place.is_none()),
     })
 }
 

@@ -25,18 +25,16 @@ impl Copying<'_> {
         above: &OwnedFd,
         name: &CStr,
         metadata: &Metadata,
+        list: Option<&[u8]>,
     ) -> Result<bool, Errno> {
         // Private until it gets its mode, if it gets one.
-        let bits = if self.options.keep.mode { 0 } else { metadata.mode & 0o777 };
+        let keep = &self.options.keep;
+        let bits = keep.mode_of(metadata, list, false).filter(|_| !keep.mode).unwrap_or_default();
         match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU | Mode::from_raw_mode(bits))) {
             Ok(()) if hands_down(above) => {
                 let made = kernel::open_directory_at(above, name)?;
                 disinherit(&made)?;
-                // The process's mask was not asked.
-                let mode = self.options.keep.mode_of(metadata, None, false).filter(|_| bits != 0);
-                mode.map_or(Ok(()), |mode| {
-                    retry(|| rustix::fs::fchmod(&made, Mode::from_raw_mode(mode | 0o700)))
-                })?;
+                retry(|| rustix::fs::fchmod(&made, Mode::RWXU | Mode::from_raw_mode(bits)))?;
                 Ok(true)
             }
             Ok(()) => Ok(true),
@@ -106,7 +104,8 @@ impl Copying<'_> {
             let attributes = self.attributes_of(worker, source)?;
             if let Some(above) = mirror.target.parent() {
                 let above = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
-                let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata);
+                let list = attributes.extended.access_list();
+                let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata, list);
                 if made.map_err(failed)? {
                     worker.totals.directories += 1;
                     mirror.set_left();

@@ -69,6 +69,8 @@ pub(crate) struct Checks {
     count: AtomicUsize,
     /// Copies with several names that were right: their inodes, and the beginning of the digest.
     right: Mutex<HashMap<u64, u64>>,
+    /// Held by who mends: another thread may have to mend the same copy.
+    mending: Mutex<()>,
     /// Copies of which something was told, by path, and whether they are gone: one word for all chunks.
     told: Mutex<HashMap<Vec<u8>, bool>>,
 }
@@ -165,9 +167,9 @@ impl Copying<'_> {
         while self.check_group(worker) && self.checks.count.load(Ordering::Relaxed) >= WAITING_MOST {}
     }
 
-    /// Reads all back that waits.
+    /// Reads all back that waits, unless all is to end.
     pub(crate) fn check_all(&self, worker: &mut CopyWorker) {
-        while self.check_group(worker) {}
+        while !self.options.walk.stop.is_set() && self.check_group(worker) {}
     }
 
     /// Whether there was something.
@@ -185,6 +187,11 @@ impl Copying<'_> {
     /// `opened`: none, if nothing is to be read.
     fn check(&self, worker: &mut CopyWorker, check: &Check, opened: Option<Result<OwnedFd, Trouble>>) {
         let Some(opened) = opened.filter(|_| !self.checks.is_gone(check)) else { return };
+        if self.checks.is_right(check) {
+            return;
+        }
+        // The others of its group may have been too many.
+        let opened = opened.or_else(|_| self.open_afresh(worker, check));
         let unread = |trouble| Wrong { trouble, is_known: false };
         match opened.map_err(unread).and_then(|file| self.verify(worker, check, &file)) {
             Ok(()) => {
@@ -217,14 +224,25 @@ impl Copying<'_> {
     }
 
     fn verify(&self, worker: &mut CopyWorker, check: &Check, file: &OwnedFd) -> Result<(), Wrong> {
-        // What cannot be read may be readable once it is written again.
-        if self.is_as_expected(worker, file, check).unwrap_or(false) {
+        let read = self.is_as_expected(worker, file, check);
+        if matches!(read, Ok(true)) {
             return Ok(());
         }
-        self.mend_copy(worker, file, check).map_err(|trouble| Wrong { trouble, is_known: true })
+        // What cannot be read may be right, and may be readable once it is written again.
+        let mut is_known = read.is_ok();
+        let _turn = self.checks.mending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mended = self.mend_copy(worker, file, check, &mut is_known);
+        mended.map_err(|trouble| Wrong { trouble, is_known })
     }
 
-    fn mend_copy(&self, worker: &mut CopyWorker, wrong: &OwnedFd, check: &Check) -> Result<(), Trouble> {
+    /// Writes once more what is not as it must be. `is_known`: whether anything is known to be wrong.
+    fn mend_copy(
+        &self,
+        worker: &mut CopyWorker,
+        wrong: &OwnedFd,
+        check: &Check,
+        is_known: &mut bool,
+    ) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
         let to = self.place(worker, &check.mirror, &check.name)?;
         let mode = kernel::stat_descriptor(wrong).map_err(failed)?.mode & 0o7777;
@@ -235,7 +253,7 @@ impl Copying<'_> {
             }
             opened => opened?,
         };
-        self.rewrite(worker, &file, check, mode)?;
+        self.rewrite(worker, &file, check, mode, is_known)?;
         worker.totals.mended += 1;
         self.leave_cache(&file, check)?;
         match self.is_as_expected(worker, &file, check)? {
@@ -295,19 +313,26 @@ impl Copying<'_> {
         file: &OwnedFd,
         check: &Check,
         mode: u32,
+        is_known: &mut bool,
     ) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
-        let source = self.with_source(worker, &check.at, |_, from| open(from))?;
+        let source = self.with_source(worker, &check.at, |_, from| open(from));
+        // Of what is gone a copy with a fault is better than none.
+        *is_known &= !matches!(source, Err(Trouble::Failed(_, Errno::NOENT)));
+        let source = source?;
         let before = look(&source)?;
         if !check.version.is_of(&before) {
             return Err(Trouble::Changed);
         }
+        *is_known = true;
         worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone())?;
         if !check.version.is_of(&look(&source)?) {
             return Err(Trouble::Changed);
         }
         // Writing takes rights and capabilities away, and sets the time. What is not kept was counted the first time.
+        let not_kept = worker.totals.not_kept;
         let extended = self.extended(worker, &source)?;
+        worker.totals.not_kept = not_kept;
         let keep = &self.options.keep;
         let manner = Manner { keep, inherits: false, is_old: !keep.mode };
         let has_list = attributes::give(file, &before, &extended, manner, &mut NotKept::default())?;

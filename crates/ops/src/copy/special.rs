@@ -38,7 +38,9 @@ impl Copying<'_> {
     ) -> Result<Made, Trouble> {
         if metadata.kind() == Kind::Symlink {
             let target = read_link(from)?;
-            refuse_another(from, metadata)?;
+            if key.is_some() {
+                refuse_another(from, metadata)?;
+            }
             let extended = self.extended_of_name(worker, from, metadata)?;
             let model = Model { metadata, extended, key, doing: Doing::MakeLink };
             let make =
@@ -190,7 +192,7 @@ mod tests {
         // Both are there at once, so that the second one has another number.
         symlink("another", scratch.join("another")).unwrap();
         fs::rename(scratch.join("another"), &source).unwrap();
-        let made = copying.named(&mut worker, from, &to, &listed, None);
+        let made = copying.named(&mut worker, from, &to, &listed, Some(c"key"));
         assert!(matches!(made, Err(Trouble::Changed)), "{made:?}");
         for kind in [0o020_000, 0o060_000] {
             let device = Metadata { mode: kind | 0o666, ..listed };

@@ -245,27 +245,44 @@ fn row_22_lists_that_come_or_go_without_modes_give_nobody_more_rights() {
         assert_eq!(["comes", "goes", "directory"].map(rights), [0o040, 0, 0], "in place: {in_place}");
         assert!(extended(&target.join("goes")).is_empty() && extended(&target.join("directory")).is_empty());
     }
+    // What is not this copy's affair stays, also where the directory hands a list down.
+    let scratch = Scratch::new("lists").unwrap();
+    let (source, target) = (scratch.join("source"), scratch.join("target"));
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("source"), "old").unwrap();
+    set_extended(&target.join("source"), LIST, &list_of(6, 0, 6));
+    set_extended(&target, "system.posix_acl_default", &access_list(1001));
+    fs::write(&source, "new").unwrap();
+    copy(&[&source], &target, &Options { in_place: true, keep: Keep::nothing(), ..threads(1) });
+    assert_eq!(fs::read(target.join("source")).unwrap(), b"new");
+    assert_eq!(extended(&target.join("source"))[LIST.as_bytes()], list_of(6, 0, 6));
 }
 
 #[test]
 fn row_22_directories_above_what_a_list_names_take_no_list_that_is_handed_down() {
+    let test = "row_22_directories_above_what_a_list_names_take_no_list_that_is_handed_down";
+    if !skip::is_root() {
+        return skip::skipped(test, "it needs root");
+    }
     let scratch = Scratch::new("handed-down").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     fs::create_dir_all(source.join("a/b")).unwrap();
     fs::create_dir(&target).unwrap();
     fs::write(source.join("a/b/file"), "file").unwrap();
     set_extended(&target, "system.posix_acl_default", &access_list(1000));
-    for (mode, rights) in [(true, 0o750), (false, 0o750)] {
-        set_mode(&source.join("a"), 0o750);
-        set_mode(&source.join("a/b"), 0o750);
+    set_mode(&source.join("a"), 0o700);
+    // Its bits of the group are those of the list's mask.
+    set_extended(&source.join("a/b"), LIST, &list_of(6, 0, 6));
+    for (mode, rights) in [(true, [0o700, 0o600]), (false, [0o700, 0o700])] {
         let keep = Keep { lists: false, mode, ..Keep::default() };
         let sources = [bytes(&source.join("."))];
-        let start = walk::Start { root: sources[0].clone(), below: Some("a/b/file".into()) };
+        let start = |name: &str| walk::Start { root: sources[0].clone(), below: Some(name.into()) };
         let (failures, options) = (Failures::default(), Options { keep, ..threads(1) });
-        let starts = std::iter::once(start);
+        // Made for what is in it, or because it is named.
+        let starts = if mode { vec![start("a/b/file")] } else { vec![start("a/b")] }.into_iter();
         copy::run_listed(&sources, starts, &bytes(&target), &options, &failures, |_| {}).unwrap();
         assert_eq!(failures.0.into_inner().unwrap(), []);
-        for name in ["a", "a/b"] {
+        for (name, rights) in ["a", "a/b"].into_iter().zip(rights) {
             let made = target.join(name);
             assert!(extended(&made).is_empty(), "{name}: {:?}", extended(&made));
             assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, rights, "{name}");

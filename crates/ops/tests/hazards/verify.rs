@@ -99,12 +99,19 @@ fn each_name_of_a_file_that_stays_corrupted_is_told_and_removed() {
 #[test]
 fn what_cannot_be_read_back_is_told_and_stays() {
     let test = "what_cannot_be_read_back_is_told_and_stays";
-    let Some(served) = serve(test, |_| {}, &["open:*victim:EMFILE"]) else { return };
-    let source = served.scratch.join("source");
-    small(&source);
-    let (_, failures) = copy_with(&source, &served.at("new"), &verifying(2));
-    assert_eq!(names(&failures), ["victim"], "{failures:?}");
-    assert_same(&source, &served.beneath("new"));
+    let never = &["open:*victim:EMFILE"][..];
+    // The first time it is opened to be read, the second time to be written once more.
+    let not_again = &["read:*victim:EIO", "open:*victim:EMFILE:skip=1"];
+    for (rules, failed) in
+        [(never, &["victim"][..]), (not_again, &["victim"]), (&["open:*victim:EMFILE:times=1"], &[])]
+    {
+        let Some(served) = serve(test, |_| {}, rules) else { return };
+        let source = served.scratch.join("source");
+        small(&source);
+        let (_, failures) = copy_with(&source, &served.at("new"), &verifying(1));
+        assert_eq!(names(&failures), failed, "{failures:?}");
+        assert_same(&source, &served.beneath("new"));
+    }
 }
 
 /// The kernel takes a file's capability away whenever somebody writes into it.
