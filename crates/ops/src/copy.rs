@@ -279,7 +279,11 @@ impl<'a> Copy<'a> {
         let roots = target.roots(sources, &shared, features)?;
         let (top, path) = (target.top, target.path);
         let stores = Stores::new(&top, &shared, seat.of_worker(u32::MAX as usize));
-        let servers_copy = is_one_of(&top, within::SERVERS_COPY);
+        let within = match () {
+            () if is_one_of(&top, within::SERVERS_COPY) => within::Within::Servers,
+            () if is_one_of(&top, within::MOVE_PAGES) => within::Within::Kernel(within::Race::default()),
+            () => within::Within::Nobody,
+        };
         let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
         let (links, large) = (links::Links::default(), large::LargeFiles::default());
         let (batch, live) = (Batch::default(), Live::new(options.walk.threads.max(options.walk.cores)));
@@ -300,7 +304,7 @@ impl<'a> Copy<'a> {
             top,
             target: path,
             stores,
-            servers_copy,
+            within,
             top_identity,
             features,
             held,

@@ -13,6 +13,7 @@ use rustix::fs::SeekFrom;
 use super::Options;
 use super::patience::{patiently, read_patiently};
 use super::trouble::{Doing, Trouble};
+use super::within::Within;
 use crate::digest::Piece;
 use crate::walk::kernel::retry;
 
@@ -27,8 +28,8 @@ pub(crate) struct Mover {
     pace: Option<(Arc<Rate>, Stop)>,
     /// Some files may go past the cache.
     may_be_direct: bool,
-    /// The file system is asked to move bytes that nobody looks at.
-    moves_within: bool,
+    /// Who is asked to move bytes that nobody looks at.
+    pub(crate) within: Within,
     /// Files that should have, and turned out not to be able to.
     pub(crate) not_direct: u64,
 }
@@ -47,7 +48,7 @@ impl Default for Mover {
             buffer: Buffer::zeroed(BLOCK),
             pace: None,
             may_be_direct: false,
-            moves_within: false,
+            within: Within::Nobody,
             not_direct: 0,
         }
     }
@@ -55,16 +56,18 @@ impl Default for Mover {
 
 impl Mover {
     /// Moves bytes as the options say.
-    pub(crate) fn new(options: &Options<'_>, servers_copy: bool) -> Self {
+    pub(crate) fn new(options: &Options<'_>, within: Within) -> Self {
         let pace = options.bandwidth.as_ref().map(|rate| (Arc::clone(rate), options.walk.stop.clone()));
-        let (may_be_direct, moves_within) = (options.direct, servers_copy);
-        Self { pace, may_be_direct, moves_within, ..Self::default() }
+        // Who waits for others does not see who is faster.
+        let is_paced = pace.is_some() && within != Within::Servers;
+        let within = if is_paced { Within::Nobody } else { within };
+        Self { pace, may_be_direct: options.direct, within, ..Self::default() }
     }
 
-    /// As one does where the servers copy.
+    /// That asks those.
     #[cfg(test)]
-    pub(crate) fn within() -> Self {
-        Self { moves_within: true, ..Self::default() }
+    pub(crate) fn within(within: Within) -> Self {
+        Self { within, ..Self::default() }
     }
 
     /// Waits until so many more bytes may be moved.
@@ -162,10 +165,31 @@ impl Mover {
         range: Range<u64>,
         way: &mut Way<'_>,
     ) -> Result<u64, Trouble> {
-        let mut at = match (to, &way.hasher) {
-            (Some(to), None) if self.moves_within => self.move_within(from, to, &range),
-            _ => range.start,
-        };
+        match (to, &way.hasher) {
+            (Some(to), None) => self.pass_unseen(from, to, &range),
+            _ => self.pass_through(from, to, range, way),
+        }
+    }
+
+    /// Reads and writes a range.
+    pub(crate) fn pass_plainly(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: &Range<u64>,
+    ) -> Result<u64, Trouble> {
+        self.pass_through(from, Some(to), range.clone(), &mut Way { has_holes: false, hasher: None })
+    }
+
+    /// Reads a range, and does with it what is wanted.
+    fn pass_through(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: Option<BorrowedFd<'_>>,
+        range: Range<u64>,
+        way: &mut Way<'_>,
+    ) -> Result<u64, Trouble> {
+        let mut at = range.start;
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
             self.wait_for(wanted);

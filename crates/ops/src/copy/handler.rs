@@ -35,6 +35,7 @@ use super::stripe::Layouts;
 use super::times::Syncs;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
+use super::within::Within;
 use super::{Fsync, Options, Seat, Watch};
 use crate::digest::{Element, Signature};
 use crate::walk::directory::{Directory, Held};
@@ -72,8 +73,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) target: Vec<u8>,
     /// The file systems that things are put into.
     pub(crate) stores: Stores,
-    /// The target's servers can move bytes by themselves.
-    pub(crate) servers_copy: bool,
+    /// Who can move bytes that nobody needs to see.
+    pub(crate) within: Within,
     /// Device and inode of TARGET, which is not to be copied into itself.
     pub(crate) top_identity: (u64, u64),
     pub(crate) features: Features,
@@ -411,7 +412,7 @@ impl Handler for Copying<'_> {
 
     fn worker(&self, index: usize) -> CopyWorker {
         let mut worker = CopyWorker::new(self.seat.of_worker(index), self.held);
-        worker.mover = Mover::new(self.options, self.servers_copy);
+        worker.mover = Mover::new(self.options, self.within);
         worker
     }
 

@@ -1,25 +1,121 @@
-//! Lets a file system move bytes by itself (`copy_file_range`), where the servers can do that and nobody needs to see the bytes: they
-//! do not pass this machine then. What it does not do, or fails at, is read and written, which says why.
+//! Lets the kernel move bytes by itself (`copy_file_range`), where nobody needs to see them. Where servers can do it they do not pass this
+//! machine then. Within a local file system it is faster than reading and writing on some machines and slower on others, so each thread
+//! tries both on the first large files and goes on with what was faster. What the kernel does not do, or fails at, is read and written,
+//! which says why.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use atta_aio::{Fd, Op, perform};
 use rustix::fd::{AsRawFd, BorrowedFd};
 
 use super::data::Mover;
+use super::trouble::Trouble;
 
 /// Bytes of one call: a server that copies them all the same can be interrupted.
-const BLOCK: u64 = 16 << 20;
-/// File systems whose servers copy: NFS, SMB, CIFS, CephFS. Within a local one reading and writing is as fast or faster.
+const SERVER_BLOCK: u64 = 16 << 20;
+/// The same within a local file system, where other threads may wait for the file.
+const LOCAL_BLOCK: u64 = 1 << 20;
+/// File systems whose servers copy: NFS, SMB, CIFS, CephFS.
 pub(crate) const SERVERS_COPY: &[i64] = &[0x6969, 0xfe53_4d42, 0xff53_4d42, 0x00c3_6400];
+/// Local ones whose `copy_file_range` moves pages: tmpfs, ext4. Some others have lost bytes by it.
+pub(crate) const MOVE_PAGES: &[i64] = &[0x0102_1994, 0xef53];
+/// So many bytes are moved by one side, then by the other one.
+const HEAT: u64 = 2 << 20;
+/// After so many of each it is known who is faster.
+const HEATS: u32 = 6;
+
+/// Who may be asked to move bytes that nobody needs to see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// Nobody: they are read and written.
+    #[default]
+    Nobody,
+    /// The servers.
+    Servers,
+    /// The kernel, if it is faster.
+    Kernel(Race),
+}
+
+/// Who of two is faster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Race {
+    /// Of the kernel; of reading and writing.
+    took: [Duration; 2],
+    heats: [u32; 2],
+}
+
+impl Race {
+    /// Whether the kernel is next, while that is open; for good once it is not.
+    fn is_kernels(&self) -> bool {
+        let [kernel, plain] = self.took;
+        if self.is_over() { kernel < plain } else { self.heats[0] <= self.heats[1] }
+    }
+
+    fn is_over(&self) -> bool {
+        self.heats.iter().all(|heats| *heats >= HEATS)
+    }
+
+    fn note(&mut self, is_kernel: bool, took: Duration) {
+        let which = usize::from(!is_kernel);
+        self.took[which] += took;
+        self.heats[which] += 1;
+    }
+}
 
 impl Mover {
-    /// How far the file system came with a range.
-    pub(crate) fn move_within(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: &Range<u64>) -> u64 {
+    /// Moves a range of which nobody needs to see the bytes; returns how far it came: not to its end only if the source ends before.
+    pub(crate) fn pass_unseen(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: &Range<u64>,
+    ) -> Result<u64, Trouble> {
+        let came = match self.within {
+            Within::Nobody => range.start,
+            Within::Servers => self.move_within(from, to, range, SERVER_BLOCK),
+            Within::Kernel(race) if !race.is_over() => return self.race(race, from, to, range),
+            Within::Kernel(race) if race.is_kernels() => self.move_within(from, to, range, LOCAL_BLOCK),
+            Within::Kernel(_) => range.start,
+        };
+        self.pass_plainly(from, to, &(came..range.end))
+    }
+
+    fn race(
+        &mut self,
+        mut race: Race,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: &Range<u64>,
+    ) -> Result<u64, Trouble> {
+        let mut at = range.start;
+        // What is less than a heat tells nothing.
+        while range.end - at >= HEAT && !race.is_over() {
+            let heat = at..at + HEAT;
+            let (is_kernel, began) = (race.is_kernels(), Instant::now());
+            at = match is_kernel {
+                true => self.move_within(from, to, &heat, LOCAL_BLOCK),
+                false => self.pass_plainly(from, to, &heat)?,
+            };
+            if at < heat.end {
+                if is_kernel {
+                    // It cannot, or something is wrong: reading and writing says what.
+                    self.within = Within::Nobody;
+                }
+                return self.pass_plainly(from, to, &(at..range.end));
+            }
+            race.note(is_kernel, began.elapsed());
+        }
+        self.within = Within::Kernel(race);
+        self.pass_plainly(from, to, &(at..range.end))
+    }
+
+    /// How far the kernel came with a range, in calls of so many bytes.
+    fn move_within(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: &Range<u64>, block: u64) -> u64 {
         let raw = |fd: BorrowedFd<'_>| Fd::Raw(fd.as_raw_fd());
         let mut at = range.start;
         while at < range.end {
-            let bytes = usize::try_from((range.end - at).min(BLOCK)).unwrap_or(usize::MAX);
+            let bytes = usize::try_from((range.end - at).min(block)).unwrap_or(usize::MAX);
             let (from, to) = (raw(from), raw(to));
             let mut op = Op::CopyRange { from, from_offset: at, to, to_offset: at, bytes };
             match perform(&mut op) {
@@ -51,7 +147,7 @@ mod tests {
     #[test]
     fn what_the_file_system_moves_is_what_is_there_and_the_rest_is_read() {
         let scratch = Scratch::new("within").unwrap();
-        let bytes: Vec<u8> = (0..3_000_001_u32).map(|at| (at * 7) as u8).collect();
+        let bytes: Vec<u8> = (0..5_000_001_u32).map(|at| (at * 7) as u8).collect();
         std::fs::write(scratch.join("from"), &bytes).unwrap();
         let from = std::fs::File::open(scratch.join("from")).unwrap();
         // Another file system may refuse, and a pipe's end cannot be asked at all.
@@ -60,12 +156,19 @@ mod tests {
             std::path::PathBuf::from("/dev/shm").join(format!("atta-within-{}", std::process::id())),
         ] {
             let to = std::fs::File::create(&place).unwrap();
-            let mut mover = Mover::within();
             let end = bytes.len() as u64;
-            assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end, way(false)), Ok(end));
-            assert!(std::fs::read(&place).unwrap() == bytes, "{}", place.display());
-            // A source that ends before says where.
-            assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end + 9, way(false)), Ok(end));
+            for within in [Within::Servers, Within::Kernel(Race::default()), Within::Nobody] {
+                let mut mover = Mover::within(within);
+                // Until a race is over, and after it.
+                for _ in 0..=HEATS {
+                    to.set_len(0).unwrap();
+                    assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end, way(false)), Ok(end));
+                    assert!(std::fs::read(&place).unwrap() == bytes, "{}", place.display());
+                }
+                assert!(!matches!(mover.within, Within::Kernel(race) if !race.is_over()), "{within:?}");
+                // A source that ends before says where.
+                assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end + 9, way(false)), Ok(end));
+            }
             std::fs::remove_file(&place).unwrap();
         }
     }
@@ -76,8 +179,23 @@ mod tests {
         let mut from = std::fs::File::create_new(scratch.join("from")).unwrap();
         from.write_all(b"bytes").unwrap();
         let from = std::fs::File::open(scratch.join("from")).unwrap();
-        let mut mover = Mover::within();
-        let came = mover.copy(from.as_fd(), from.as_fd(), 0..5, way(false));
-        assert!(came.is_err(), "it is open to be read alone");
+        for within in [Within::Servers, Within::Kernel(Race::default())] {
+            let came = Mover::within(within).copy(from.as_fd(), from.as_fd(), 0..5, way(false));
+            assert!(came.is_err(), "it is open to be read alone");
+        }
+    }
+
+    #[test]
+    fn who_was_faster_goes_on() {
+        for (kernel, plain, is_kernel) in [(3, 4, true), (4, 3, false), (4, 4, false)] {
+            let mut race = Race::default();
+            let mut heats = [0, 0];
+            while !race.is_over() {
+                let who = race.is_kernels();
+                heats[usize::from(!who)] += 1;
+                race.note(who, Duration::from_micros(if who { kernel } else { plain }));
+            }
+            assert_eq!((heats, race.is_kernels()), ([HEATS, HEATS], is_kernel));
+        }
     }
 }
