@@ -98,12 +98,13 @@ impl Mover {
         self.pass(from, None, range, way)
     }
 
-    /// Writes each block of a range that differs from the source's, or cannot be read.
+    /// Writes each block of a range that differs from the source's, or cannot be read. `has_written`: whether it came to that.
     pub(crate) fn mend(
         &mut self,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         range: Range<u64>,
+        has_written: &mut bool,
     ) -> Result<(), Trouble> {
         let mut at = range.start;
         while at < range.end {
@@ -114,6 +115,7 @@ impl Mover {
                 return Err(Trouble::Changed);
             }
             if !there.is_ok_and(|there| there.get(..read) == Some(self.buffer.as_slice())) {
+                *has_written = true;
                 self.write(to, at, read)?;
             }
             at += read as u64;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Each name of a file is looked at, since each has to go if the file is not as it must be; a file that was right under one name is
-//! not read once more. A copy that cannot be read back at all is told, and stays: nobody knows that anything is wrong with it.
+//! not read once more. A copy that cannot be read back at all is told, and stays: nobody knows that anything is wrong with it. So
+//! does one whose source cannot be opened any more.
 //!
 //! It does not know how the bytes came there. A copy that the kernel does not let out of its cache, as in memory, is read from there.
 
@@ -201,10 +202,12 @@ impl Copying<'_> {
                 }
             }
             Err(Wrong { trouble, is_known }) => {
-                if is_known {
+                // Where there is nothing left to copy, a copy with a fault is better than none.
+                let goes = is_known && self.with_source(worker, &check.at, |_, from| open(from)).is_ok();
+                if goes {
                     self.take_away(worker, check);
                 }
-                if self.checks.note(check, is_known) {
+                if self.checks.note(check, goes) {
                     self.fail(worker, &check.at, trouble);
                 }
             }
@@ -249,7 +252,9 @@ impl Copying<'_> {
         let file = match self.open_copy(&to, check, OFlags::RDWR) {
             Err(Trouble::Failed(_, Errno::ACCES)) => {
                 retry(|| rustix::fs::fchmod(wrong, Mode::RUSR | Mode::WUSR)).map_err(failed)?;
-                self.open_copy(&to, check, OFlags::RDWR)?
+                self.open_copy(&to, check, OFlags::RDWR).inspect_err(|_| {
+                    let _ = rustix::fs::fchmod(wrong, Mode::from_raw_mode(mode));
+                })?
             }
             opened => opened?,
         };
@@ -316,16 +321,12 @@ impl Copying<'_> {
         is_known: &mut bool,
     ) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
-        let source = self.with_source(worker, &check.at, |_, from| open(from));
-        // Of what is gone a copy with a fault is better than none.
-        *is_known &= !matches!(source, Err(Trouble::Failed(_, Errno::NOENT)));
-        let source = source?;
+        let source = self.with_source(worker, &check.at, |_, from| open(from))?;
         let before = look(&source)?;
         if !check.version.is_of(&before) {
             return Err(Trouble::Changed);
         }
-        *is_known = true;
-        worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone())?;
+        worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone(), is_known)?;
         if !check.version.is_of(&look(&source)?) {
             return Err(Trouble::Changed);
         }

@@ -1,9 +1,11 @@
 //! Silent corruption on the way to the target or from it: `--verify` finds it, and mends it if that is possible.
 
 use std::fs;
+use std::time::Duration;
 
 use atta_ops::copy::{Fsync, Options};
 use atta_testkit::skip;
+use atta_testkit::slow::SlowFs;
 
 use crate::copying::{assert_same, copy, set_extended, threads};
 use crate::served::{copy_with, names, serve, small};
@@ -129,4 +131,23 @@ fn what_is_mended_has_what_writing_takes_away() {
     let (outcome, failures) = copy_with(&source, &served.at("new"), &verifying(1));
     assert_eq!((failures, outcome.totals.mended), (vec![], 1));
     assert_same(&source, &served.beneath("new"));
+}
+
+/// A copy with a fault is better than none, and one of which no fault is known all the more.
+#[test]
+fn what_stays_corrupted_stays_where_its_source_is_out_of_reach() {
+    let test = "what_stays_corrupted_stays_where_its_source_is_out_of_reach";
+    for (of_target, of_source) in
+        [("write:*victim:flip", "open:victim:ENOENT:skip=1"), ("read:*victim:EIO", "read:victim:EIO:skip=1")]
+    {
+        let Some(served) = serve(test, |_| {}, &[of_target]) else { return };
+        let directory = served.scratch.join("source");
+        small(&directory);
+        let source =
+            SlowFs::builder().latency(Duration::ZERO).over(&directory).fail(of_source).mount().unwrap();
+        let (_, failures) = copy_with(source.path(), &served.at("new"), &verifying(1));
+        assert_eq!(names(&failures), ["victim"], "{failures:?}");
+        let left = fs::metadata(served.beneath("new/victim")).unwrap();
+        assert_eq!(left.len(), fs::metadata(directory.join("victim")).unwrap().len());
+    }
 }
