@@ -30,6 +30,8 @@ pub(crate) struct Mover {
     may_be_direct: bool,
     /// Who is asked to move bytes that nobody looks at.
     pub(crate) within: Within,
+    /// Another thread is at the same file: the kernel would have one of them wait while it moves bytes for the other one.
+    pub(crate) is_shared: bool,
     /// Files that should have, and turned out not to be able to.
     pub(crate) not_direct: u64,
 }
@@ -49,6 +51,7 @@ impl Default for Mover {
             pace: None,
             may_be_direct: false,
             within: Within::Nobody,
+            is_shared: false,
             not_direct: 0,
         }
     }

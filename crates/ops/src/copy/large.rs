@@ -13,7 +13,7 @@ mod task;
 
 use std::ffi::CString;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,6 +53,8 @@ pub(crate) struct Large {
     version: Version,
     chunks: Chunks,
     began: std::time::Instant,
+    /// How many threads are at it.
+    busy: AtomicUsize,
     /// How many syncs had failed when it was begun.
     since: u64,
     /// Whether it changed, or its copy may have been lost, when it was copied the first time.
@@ -184,6 +186,7 @@ impl Copying<'_> {
             version,
             chunks,
             began,
+            busy: AtomicUsize::new(0),
             since,
             is_again,
         };
@@ -300,7 +303,13 @@ impl Copying<'_> {
         let Some(large) = self.large.find(file) else { return };
         let came = match large.chunks.trouble() {
             Some(trouble) => Err(trouble),
-            None => self.move_chunk(worker, large.source.as_fd(), large.file.as_fd(), &stretch),
+            None => {
+                worker.mover.is_shared = large.busy.fetch_add(1, Ordering::Relaxed) > 0;
+                let came = self.move_chunk(worker, large.source.as_fd(), large.file.as_fd(), &stretch);
+                large.busy.fetch_sub(1, Ordering::Relaxed);
+                worker.mover.is_shared = false;
+                came
+            }
         };
         self.ended(worker, file, chunk, came, tasks);
     }

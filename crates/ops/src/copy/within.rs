@@ -41,15 +41,17 @@ pub(crate) enum Within {
 /// Who of two is faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Race {
-    /// Of the kernel; of reading and writing: the fastest heat of each, since anything may hold up one.
+    /// Of the kernel; of reading and writing: all heats together, and the slowest one of each, which does not count: anything may hold
+    /// up one. What holds up most, as other threads at the same file do, is to count.
     took: [Duration; 2],
+    slowest: [Duration; 2],
     heats: [u32; 2],
 }
 
 impl Race {
     /// Whether the kernel is next, while that is open; for good once it is not.
     fn is_kernels(&self) -> bool {
-        let [kernel, plain] = self.took;
+        let [kernel, plain] = [0, 1].map(|which| self.took[which].saturating_sub(self.slowest[which]));
         if self.is_over() { kernel < plain } else { self.heats[0] <= self.heats[1] }
     }
 
@@ -59,7 +61,8 @@ impl Race {
 
     fn note(&mut self, is_kernel: bool, took: Duration) {
         let which = usize::from(!is_kernel);
-        self.took[which] = if self.heats[which] == 0 { took } else { self.took[which].min(took) };
+        self.took[which] += took;
+        self.slowest[which] = self.slowest[which].max(took);
         self.heats[which] += 1;
     }
 }
@@ -73,8 +76,12 @@ impl Mover {
         range: &Range<u64>,
     ) -> Result<u64, Trouble> {
         // Of less nothing was measured. What is mounted below TARGET, or below a source, may be anything.
-        let may_race =
-            || range.end - range.start >= HEAT && is_one_of(from, MOVE_PAGES) && is_one_of(to, MOVE_PAGES);
+        let may_race = || {
+            !self.is_shared
+                && range.end - range.start >= HEAT
+                && is_one_of(from, MOVE_PAGES)
+                && is_one_of(to, MOVE_PAGES)
+        };
         let came = match self.within {
             Within::Servers => self.move_within(from, to, range, SERVER_BLOCK),
             Within::Kernel(race) if !race.is_over() && may_race() => return self.race(race, from, to, range),
@@ -148,7 +155,7 @@ mod tests {
     /// A race that is over.
     fn won_by(which: usize) -> Within {
         let took = [0, 1].map(|other| Duration::from_nanos(if other == which { 1 } else { 2 }));
-        Within::Kernel(Race { took, heats: [HEATS; 2] })
+        Within::Kernel(Race { took, slowest: [Duration::ZERO; 2], heats: [HEATS; 2] })
     }
 
     fn way(has_holes: bool) -> Way<'static> {
@@ -215,7 +222,10 @@ mod tests {
             while !race.is_over() {
                 let who = race.is_kernels();
                 heats[usize::from(!who)] += 1;
-                race.note(who, Duration::from_micros(if who { kernel } else { plain }));
+                let took = Duration::from_micros(if who { kernel } else { plain });
+                // One that was held up says nothing.
+                let is_held_up = who == is_kernel && heats[usize::from(!who)] == 1;
+                race.note(who, if is_held_up { Duration::from_secs(1) } else { took });
             }
             assert_eq!((heats, race.is_kernels()), ([HEATS, HEATS], is_kernel));
         }
