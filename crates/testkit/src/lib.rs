@@ -5,6 +5,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`scratch`] | a directory that is removed whatever was put into it |
+//! | [`automounts`] | directories that become mounts when they are entered |
 //! | [`mounts`] | tmpfs, loop images and overlays that are unmounted again |
 //! | [`disk`] | a disk that dies |
 //! | [`trees`] | builders of hostile trees |
@@ -18,6 +19,7 @@
 //! | [`skip`] | one way to say that a test could not run here |
 //! | [`random`] | numbers that depend on a seed alone |
 
+pub mod automounts;
 pub mod churn;
 pub mod corrupt;
 pub mod disk;

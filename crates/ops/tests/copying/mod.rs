@@ -92,14 +92,15 @@ pub(crate) struct Facts {
 }
 
 pub(crate) fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
-    let mut firsts: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let mut firsts: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
     let mut all = BTreeMap::new();
     let start = bytes(root).len();
     for (path, record) in oracle::list(root).unwrap() {
         let below = path[start..].to_vec();
-        let Record { kind, mode, uid, gid, size, blocks, ino, rdev, mtime_sec, mtime_nsec, target, .. } =
-            record;
-        let first = firsts.entry(ino).or_insert_with(|| below.clone()).clone();
+        let Record {
+            kind, mode, uid, gid, size, blocks, dev, ino, rdev, mtime_sec, mtime_nsec, target, ..
+        } = record;
+        let first = firsts.entry((dev, ino)).or_insert_with(|| below.clone()).clone();
         let path = Path::new(OsStr::from_bytes(&path));
         let is_near = path.as_os_str().len() < 4000;
         let extended = if is_near { extended(path) } else { BTreeMap::new() };

@@ -1,15 +1,18 @@
 //! Rows 21, 27 and 29: mounts within what is copied, directories that are shared, two copies at once.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::Failure;
 use atta_ops::copy::{self, Options, Watch};
 use atta_ops::walk;
+use atta_testkit::automounts::Automounts;
 use atta_testkit::lock::Lock;
-use atta_testkit::mounts::Mount;
+use atta_testkit::mounts::{Mount, loop_image, mounted};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 
@@ -56,6 +59,76 @@ fn row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied(
         drop(bound);
     }
     drop(tmpfs);
+}
+
+#[test]
+fn row_21_automounts_are_mounted_by_entering_them_or_left_alone_as_asked() {
+    let test = "row_21_automounts_are_mounted_by_entering_them_or_left_alone_as_asked";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("automounts").unwrap();
+    let source = scratch.join("source");
+    fs::create_dir_all(source.join("home")).unwrap();
+    fs::write(source.join("file"), "file").unwrap();
+    let home = source.join("home");
+    let Some(automounts) = skip::unless_available(test, Automounts::on(&home, &["one", "two", "refused"]))
+    else {
+        return;
+    };
+    let is_entered = |name: &str| mounted().unwrap().contains(&home.join(name));
+    let one =
+        || Options { walk: walk::Options { one_file_system: true, ..threads(2).walk }, ..Options::default() };
+    copy(&[&source], &scratch.join("left"), &one());
+    assert_eq!(fs::read_dir(scratch.join("left/home")).unwrap().count(), 0);
+    assert!(!is_entered("one") && !is_entered("two"));
+    // A SOURCE is entered, whatever it is.
+    copy(&[&home.join("one")], &scratch.join("one"), &one());
+    assert_eq!(fs::read(scratch.join("one/file")).unwrap(), b"one");
+    assert!(is_entered("one") && !is_entered("two"));
+    let (_, failures) = try_copy(&[&source], &scratch.join("all"), &threads(2)).unwrap();
+    assert_eq!(names(&failures), ["refused"], "{failures:?}");
+    for name in ["one", "two"] {
+        assert_same(&home.join(name), &scratch.join("all/home").join(name));
+        assert_eq!(fs::read(scratch.join("all/home").join(name).join("file")).unwrap(), name.as_bytes());
+    }
+    assert_eq!(fs::read(scratch.join("all/file")).unwrap(), b"file");
+    drop(automounts);
+}
+
+#[test]
+fn row_21_snapshots_within_are_trees_of_their_own() {
+    let test = "row_21_snapshots_within_are_trees_of_their_own";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let Some(image) = skip::unless_available(test, loop_image("btrfs", 160)) else {
+        return;
+    };
+    let source = image.path().join("source");
+    btrfs(&[OsStr::new("create"), source.as_os_str()]);
+    fs::create_dir(source.join(".snapshot")).unwrap();
+    fs::write(source.join("file"), "of now").unwrap();
+    fs::hard_link(source.join("file"), source.join("other")).unwrap();
+    let daily = source.join(".snapshot/daily");
+    btrfs(&[OsStr::new("snapshot"), source.as_os_str(), daily.as_os_str()]);
+    fs::write(daily.join("file"), "of then").unwrap();
+    // Files have the same numbers in both; only their devices tell them apart.
+    let number = |path: &Path| fs::metadata(path).map(|of| (of.ino(), of.nlink())).unwrap();
+    assert_eq!(number(&source.join("file")), number(&daily.join("file")));
+    let target = Scratch::new("snapshots").unwrap();
+    copy(&[&source], &target.join("all"), &threads(2));
+    assert_same(&source, &target.join("all"));
+    for (tree, holds) in [("all", "of now"), ("all/.snapshot/daily", "of then")] {
+        let tree = target.join(tree);
+        assert_eq!(fs::read_to_string(tree.join("other")).unwrap(), holds);
+        assert_eq!(number(&tree.join("file")), number(&tree.join("other")));
+    }
+    let one = walk::Options { one_file_system: true, ..threads(2).walk };
+    copy(&[&source], &target.join("one"), &Options { walk: one, ..Options::default() });
+    assert_eq!(fs::read_dir(target.join("one/.snapshot/daily")).unwrap().count(), 0);
+    assert_eq!(fs::read_to_string(target.join("one/other")).unwrap(), "of now");
+}
+
+fn btrfs(arguments: &[&OsStr]) {
+    let output = Command::new("btrfs").arg("subvolume").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
