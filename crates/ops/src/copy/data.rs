@@ -17,8 +17,9 @@ use super::within::Within;
 use crate::digest::Piece;
 use crate::walk::kernel::retry;
 
-/// Bytes that are moved at a time: more would push each other out of the caches.
-const BLOCK: usize = 256 << 10;
+/// Bytes that are moved at a time. More would push each other out of the caches; and the kernel looks for as much memory in one piece for
+/// what is written by one call (folios), which on a virtual machine is memory that its host has taken back first of all.
+const BLOCK: usize = 128 << 10;
 
 /// What one thread moves bytes with.
 #[derive(Debug)]
