@@ -1,8 +1,10 @@
 # The daemon of automounts.rs: mounts autofs on a directory and, when somebody enters one of its directories, a tmpfs with
-# one file there. Says "ready" once it can be used. Ends when it is unmounted. Knows the kernel's protocol 5, indirect mounts.
+# one file there. Says "ready" once it can be used. Ends with the thread that started it, else when it is killed: it holds its
+# mount open. Knows the kernel's protocol 5, indirect mounts.
 import ctypes, fcntl, os, struct, sys
 
 MISSING_INDIRECT, READY, FAIL, PACKET = 3, 0x9360, 0x9361, 304
+SET_PARENT_DEATH_SIGNAL, TERM = 1, 15
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -24,6 +26,7 @@ def answer(path, name):
 def main(path, names):
     # The kernel takes what this process group does for the daemon's own, and does not make it wait.
     os.setpgrp()
+    libc.prctl(SET_PARENT_DEATH_SIGNAL, TERM)
     reading, writing = os.pipe()
     options = "fd=%d,pgrp=%d,minproto=5,maxproto=5,indirect" % (writing, os.getpgrp())
     try:
@@ -35,7 +38,7 @@ def main(path, names):
     for name in names:
         os.mkdir(os.path.join(path, name))
     print("ready", flush=True)
-    # A wait for the daemon is told by a pipe; autofs closes it when it is unmounted, and then there is nothing left to read.
+    # Who waits for the daemon is told by a pipe.
     while packet := os.read(reading, PACKET):
         _, kind, token = struct.unpack_from("<iiI", packet)
         (length,) = struct.unpack_from("<I", packet, 40)

@@ -53,7 +53,7 @@ impl Drop for Automounts {
         if let Err(error) = detach_below(&self.path) {
             crate::skip::note(&format!("cannot unmount {}: {error}", self.path.display()));
         }
-        // It ends by itself once autofs is gone; by then nobody needs it any more.
+        // It holds the root of its mount, which is gone for everybody else.
         let _gone = self.daemon.kill();
         let _status = self.daemon.wait();
     }

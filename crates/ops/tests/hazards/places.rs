@@ -35,8 +35,7 @@ fn row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied(
     fs::write(tmpfs.path().join("on-tmpfs"), "on tmpfs").unwrap();
     copy(&[&source], &scratch.join("all"), &threads(2));
     assert_same(&source, &scratch.join("all"));
-    let one = walk::Options { one_file_system: true, ..threads(2).walk };
-    copy(&[&source], &scratch.join("one"), &Options { walk: one, ..Options::default() });
+    copy(&[&source], &scratch.join("one"), &one_file_system());
     assert_eq!(fs::read_dir(scratch.join("one/tmpfs")).unwrap().count(), 0);
     assert_eq!(fs::read(scratch.join("one/file")).unwrap(), b"file");
     // TARGET is seen once more below SOURCE, by a mount that no path tells of: it is left out, and told.
@@ -75,13 +74,11 @@ fn row_21_automounts_are_mounted_by_entering_them_or_left_alone_as_asked() {
         return;
     };
     let is_entered = |name: &str| mounted().unwrap().contains(&home.join(name));
-    let one =
-        || Options { walk: walk::Options { one_file_system: true, ..threads(2).walk }, ..Options::default() };
-    copy(&[&source], &scratch.join("left"), &one());
+    copy(&[&source], &scratch.join("left"), &one_file_system());
     assert_eq!(fs::read_dir(scratch.join("left/home")).unwrap().count(), 0);
     assert!(!is_entered("one") && !is_entered("two"));
     // A SOURCE is entered, whatever it is.
-    copy(&[&home.join("one")], &scratch.join("one"), &one());
+    copy(&[&home.join("one")], &scratch.join("one"), &one_file_system());
     assert_eq!(fs::read(scratch.join("one/file")).unwrap(), b"one");
     assert!(is_entered("one") && !is_entered("two"));
     let (_, failures) = try_copy(&[&source], &scratch.join("all"), &threads(2)).unwrap();
@@ -120,10 +117,13 @@ fn row_21_snapshots_within_are_trees_of_their_own() {
         assert_eq!(fs::read_to_string(tree.join("other")).unwrap(), holds);
         assert_eq!(number(&tree.join("file")), number(&tree.join("other")));
     }
-    let one = walk::Options { one_file_system: true, ..threads(2).walk };
-    copy(&[&source], &target.join("one"), &Options { walk: one, ..Options::default() });
+    copy(&[&source], &target.join("one"), &one_file_system());
     assert_eq!(fs::read_dir(target.join("one/.snapshot/daily")).unwrap().count(), 0);
     assert_eq!(fs::read_to_string(target.join("one/other")).unwrap(), "of now");
+}
+
+fn one_file_system() -> Options<'static> {
+    Options { walk: walk::Options { one_file_system: true, ..threads(2).walk }, ..Options::default() }
 }
 
 fn btrfs(arguments: &[&OsStr]) {
