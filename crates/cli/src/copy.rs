@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option
 
 /// The same without other ranks.
 fn run_alone(arguments: &CopyArguments, signals: &Signals) -> u8 {
-    let stop = Stop::new();
+    let stop = signals.stop();
     match Run::new(arguments, &stop) {
         Ok(run) => run.copy(signals, &stop),
         Err(refused) => refused.tell(),
@@ -183,12 +183,7 @@ impl<'a> Run<'a> {
         let plans = (arguments.dry_run && arguments.tell.verbose).then(Plans::default);
         let mut teller = Teller::new(&arguments.tell, plans.is_some(), events);
         let told = Told { failures: &failures, plans, is_quiet: arguments.tell.quiet };
-        let observe = |progress: &Progress| {
-            if signals.code().is_some() {
-                stop.set();
-            }
-            teller.tick(progress);
-        };
+        let observe = |progress: &Progress| teller.tick(progress);
         let (sources, target) = (&setting.sources, &setting.target);
         let list_error = starts.as_ref().map(Starts::error);
         let outcome = match starts {

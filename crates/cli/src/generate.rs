@@ -7,7 +7,7 @@ use std::time::Duration;
 use atta_ops::generate::{
     Contents, GenerateError, Options, Preset, Progress, Report, Shape, Sizes, Spec, Spread, generate,
 };
-use atta_runtime::{Stop, Threads};
+use atta_runtime::Threads;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -187,12 +187,8 @@ pub(crate) fn run(args: &GenerateArgs, signals: &Signals) -> u8 {
         }
     };
     let bar = bar(args, &spec);
-    let stop = Stop::new();
-    let options = Options { threads: args.threads, stop: stop.clone() };
+    let options = Options { threads: args.threads, stop: signals.stop() };
     let outcome = generate(&args.target, &spec, &options, |progress| {
-        if signals.code().is_some() {
-            stop.set();
-        }
         bar.set_position(progress.entries);
         if progress.stopping.is_some_and(|since| since > PATIENCE) {
             give_up(&bar, progress, signals);

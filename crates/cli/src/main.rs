@@ -9,6 +9,7 @@ mod fatal;
 mod figures;
 mod file;
 mod generate;
+mod input;
 mod ranks;
 mod schedule;
 mod signals;

@@ -21,6 +21,7 @@ use crate::catalog::Recorded;
 use crate::display::Display;
 use crate::fatal::Fatal;
 use crate::file::{describe, print};
+use crate::input::Input;
 use crate::signals::Signals;
 use crate::size::{binary, grouped};
 use crate::walk::{Failures, Refused, compile, spill_directory};
@@ -31,7 +32,7 @@ pub(crate) fn run(arguments: &SumArguments, signals: &Signals) -> u8 {
     let done = if arguments.check.is_some() {
         check::run(arguments, signals)
     } else if arguments.reads_input() {
-        sum_input(arguments)
+        sum_input(arguments, signals)
     } else {
         sum_trees(arguments, signals)
     };
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: &SumArguments, signals: &Signals) -> u8 {
 }
 
 /// Sums up what comes on standard input.
-fn sum_input(arguments: &SumArguments) -> Result<u8, Refused> {
+fn sum_input(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused> {
     if arguments.paths.is_empty() && io::stdin().is_terminal() {
         let hint = "the working directory is '.', standard input is '-'";
         return Err(Refused::usage("there is no PATH".to_owned(), hint));
@@ -48,8 +49,12 @@ fn sum_input(arguments: &SumArguments) -> Result<u8, Refused> {
         let hint = "its digest and its signature can be printed";
         return Err(Refused::usage("standard input is no entry that a row could describe".to_owned(), hint));
     }
-    let (digest, _, signature) = sum::of_reader(io::stdin().lock())
+    let (digest, _, signature) = sum::of_reader(Input::new(signals.stop()))
         .map_err(|error| Refused::fatal(format!("cannot read standard input: {}", describe(&error))))?;
+    if let Some(code) = signals.code() {
+        // What was read is a part.
+        return Ok(code);
+    }
     let text =
         if arguments.signature { format!("{}\n", signature.digest()) } else { format!("{digest}  -\n") };
     Ok(print(&text).map_or_else(Fatal::tell, |()| exit::DONE))
@@ -59,13 +64,13 @@ fn sum_input(arguments: &SumArguments) -> Result<u8, Refused> {
 fn sum_trees(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused> {
     let started = SystemTime::now();
     let starts = given(arguments)?;
-    let stop = Stop::new();
+    let stop = signals.stop();
     let rules = compile(&arguments.visit.rules)?;
     let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
     let sink = Sink::new(arguments, failures, None, false, stop.clone())?;
     let roots = starts.iter().map(|start| start.root.clone()).collect();
-    let outcome = hash(arguments, rules, &sink, starts, true, &stop, signals);
-    Ok(conclude(arguments, &sink, &outcome, roots, started, signals.code()))
+    let outcome = hash(arguments, rules, &sink, starts, true, &stop);
+    Ok(conclude(arguments, &sink, &outcome, Recording { roots, started }, signals))
 }
 
 /// The PATHs that were given.
@@ -88,7 +93,6 @@ fn hash(
     starts: impl IntoIterator<Item = Start, IntoIter: Send>,
     enters: bool,
     stop: &Stop,
-    signals: &Signals,
 ) -> Outcome<SinkWorker> {
     let rate = arguments.effort.iops.map(Rate::new);
     let walk = walk::Options {
@@ -107,9 +111,6 @@ fn hash(
     let options = Options { walk, chunk: arguments.chunk.bytes(), enters, output };
     let mut display = Display::new(&arguments.tell, arguments.prints());
     let outcome = sum::run(sink, starts, &options, |progress| {
-        if signals.code().is_some() {
-            stop.set();
-        }
         display.tick(progress.walk.elapsed, || line(progress));
     });
     display.clear();
@@ -128,25 +129,33 @@ fn line(progress: &Progress) -> String {
     )
 }
 
+/// What a catalog says of the run itself.
+struct Recording {
+    roots: Vec<Vec<u8>>,
+    started: SystemTime,
+}
+
 /// Closes what was written, says what was done, and with which code to exit.
 fn conclude(
     arguments: &SumArguments,
     sink: &Sink,
     outcome: &Outcome<SinkWorker>,
-    roots: Vec<Vec<u8>>,
-    started: SystemTime,
-    interrupted: Option<u8>,
+    recording: Recording,
+    signals: &Signals,
 ) -> u8 {
     let mut fatal = sink.take_fatal();
-    if interrupted.is_none() {
+    if signals.code().is_none() {
         fatal = fatal.or_else(|| sink.print_sorted().err());
     }
+    let interrupted = signals.code();
     // What the catalog tells of errors must be in its file before it gets its name.
     fatal = fatal.or_else(|| sink.failures.flush().err());
     if let Some(catalog) = &sink.catalog {
         if fatal.is_none() && interrupted.is_none() {
             let (totals, errors) = (summary::totals(outcome), summary::by_errno(outcome));
-            fatal = catalog.commit(Recorded { roots, totals, errors, started }).err();
+            fatal = catalog
+                .commit(Recorded { roots: recording.roots, totals, errors, started: recording.started })
+                .err();
         } else {
             catalog.abandon();
             if interrupted.is_some() {

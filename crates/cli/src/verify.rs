@@ -23,7 +23,7 @@ use crate::{complain, exit};
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals) -> u8 {
-    match Run::new(arguments) {
+    match Run::new(arguments, signals.stop()) {
         Ok(run) => run.compare(signals),
         Err(refused) => refused.tell(),
     }
@@ -39,12 +39,11 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(arguments: &'a VerifyArguments) -> Result<Self, Refused> {
+    fn new(arguments: &'a VerifyArguments, stop: Stop) -> Result<Self, Refused> {
         if arguments.source.is_empty() || arguments.target.is_empty() {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
         }
-        let stop = Stop::new();
         let rules = compile(&arguments.visit.rules)?;
         let rows = Rows::new(arguments, stop.clone())?;
         Ok(Self { arguments, rows, rate: arguments.effort.iops.map(Rate::new), rules, stop })
@@ -60,7 +59,7 @@ impl<'a> Run<'a> {
             threads: arguments.effort.threads,
             memory_bytes: arguments.effort.memory / 2,
             spill_directory: spill_directory(),
-            stop: stop.clone(),
+            stop,
             ..walk::Options::default()
         };
         let (fields, window) = (arguments.fields(), arguments.modify_window);
@@ -68,9 +67,6 @@ impl<'a> Run<'a> {
         let (source, target) = (arguments.source.as_bytes(), arguments.target.as_bytes());
         let mut display = Display::new(&arguments.tell, false);
         let outcome = verify::run(source, target, &options, &rows, |progress| {
-            if signals.code().is_some() {
-                stop.set();
-            }
             display.tick(progress.walk.elapsed, || line(progress));
         });
         display.clear();

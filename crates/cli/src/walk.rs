@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option
     if let Some(launcher) = launcher {
         return ranks::run(arguments, signals, launcher);
     }
-    match Run::new(arguments, 1) {
+    match Run::new(arguments, 1, signals.stop()) {
         Ok(run) => run.walk(signals),
         Err(refused) => refused.tell(),
     }
@@ -88,8 +88,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// What this process needs, the first of so many ranks.
-    fn new(arguments: &'a WalkArguments, ranks: usize) -> Result<Self, Refused> {
-        let stop = Stop::new();
+    fn new(arguments: &'a WalkArguments, ranks: usize, stop: Stop) -> Result<Self, Refused> {
         let rules = compile(&arguments.visit.rules)?;
         let starts = Starts::new(arguments, stop.clone())?;
         let summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
@@ -106,9 +105,6 @@ impl<'a> Run<'a> {
         let options = options(arguments, rules, rate.as_ref(), &stop);
         let list_error = starts.error();
         let outcome = walk::run(&sink, starts, &options, |progress| {
-            if signals.code().is_some() {
-                stop.set();
-            }
             display.tick(progress);
             if progress.stopping.is_some_and(|since| since > PATIENCE) {
                 give_up(&sink, take(&list_error), &mut display, progress, signals);
@@ -117,19 +113,22 @@ impl<'a> Run<'a> {
         display.clear();
         let fatal = sink.take_fatal().or_else(|| take(&list_error));
         let totals = outcome.workers.iter().map(|worker| worker.totals.clone()).collect();
-        let ended = Ended { totals, whole: Whole::alone(&outcome), fatal, interrupted: signals.code() };
+        let ended =
+            Ended { totals, whole: Whole::alone(&outcome), fatal, interrupted: signals.code(), signals };
         conclude(arguments, sink, ended, display, started)
     }
 }
 
 /// How a walk ended.
-struct Ended {
+struct Ended<'a> {
     /// Of each thread, or of each rank.
     totals: Vec<Totals>,
     whole: Whole,
     fatal: Option<Fatal>,
     /// The exit code of the signal that ended it.
     interrupted: Option<u8>,
+    /// A signal may still come.
+    signals: &'a Signals,
 }
 
 /// The walk's part of the arguments.
@@ -183,13 +182,14 @@ fn give_up(
 fn conclude(
     arguments: &WalkArguments,
     sink: Sink,
-    ended: Ended,
+    ended: Ended<'_>,
     display: Display,
     started: SystemTime,
 ) -> u8 {
     let Sink { summary, failures, catalog, .. } = sink;
-    let Ended { totals, whole, mut fatal, interrupted } = ended;
-    let (totals, settled) = summary.finish(&totals);
+    let Ended { totals, whole, mut fatal, interrupted, signals } = ended;
+    let (totals, settled) = summary.finish(&totals, &signals.stop());
+    let interrupted = interrupted.or(signals.code());
     if let Err(error) = settled {
         let what = format!("cannot count hard links: {}: {error}", spill_directory().display());
         fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));

@@ -168,7 +168,7 @@ fn sum_up(root: &Path, threads: usize, memory_bytes: u64) -> Totals {
     let visit = SumUp { summary: Summary::new(memory_bytes, "/var/tmp".into(), false) };
     let options = harness::threads(threads);
     let outcome = run(&visit, [Start::new(bytes_of(root))], &options, |_| {});
-    let (totals, settled) = visit.summary.finish(&outcome.workers);
+    let (totals, settled) = visit.summary.finish(&outcome.workers, &Stop::new());
     settled.expect("the file of links");
     assert_eq!(totals.failed(), 0);
     totals

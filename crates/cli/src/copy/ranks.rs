@@ -19,7 +19,7 @@ use atta_fabric::Endpoint;
 use atta_mpi_loader::Launcher;
 use atta_ops::copy::{Copy, NotKept, Outcome, Progress, Refused, Report, Seat, SlowFile, Totals, Watch};
 use atta_ops::digest::Signature;
-use atta_runtime::{Meeting, Member, Outbox, RankError, Stop};
+use atta_runtime::{Meeting, Member, Outbox, RankError};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::CopyArguments;
@@ -52,7 +52,7 @@ fn on_ranks(
     }
     let number = (rank == 0).then(|| RandomState::new().hash_one(std::process::id()).to_le_bytes().to_vec());
     let job = meeting.tell(number)?.try_into().map_or(0, u64::from_le_bytes);
-    let stop = Stop::new();
+    let stop = signals.stop();
     let mut run = match (rank == 0).then(|| Run::new(arguments, &stop)).transpose() {
         Ok(run) => Ok(run),
         Err(refused) => Err(refused.tell()),
@@ -85,7 +85,7 @@ fn on_ranks(
         // The list is the first rank's.
         Some(_) => copy.listed(starts.into_iter().flatten()),
     };
-    let part = Here { arguments, signals, stop: &stop, watch: &watch };
+    let part = Here { arguments, signals, watch: &watch };
     let part = part.copy(copy, meeting, teller.as_mut())?;
     match (run, part) {
         (Ok(Some(run)), Some(part)) => {
@@ -135,7 +135,6 @@ fn may_go<'a>(
 struct Here<'a> {
     arguments: &'a CopyArguments,
     signals: &'a Signals,
-    stop: &'a Stop,
     watch: &'a RankWatch<'a>,
 }
 
@@ -156,9 +155,6 @@ impl Here<'_> {
         }
         let mut all = Going::default();
         let ending = copy.run_on_ranks(&mut member, Going::of, |progress, sum| {
-            if self.signals.code().is_some() {
-                self.stop.set();
-            }
             all = sum.unwrap_or(all);
             if let Some(teller) = &mut teller {
                 teller.tick(&all.shown(progress));

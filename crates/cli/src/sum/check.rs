@@ -19,6 +19,7 @@ use super::{given, hash, summary};
 use crate::exit;
 use crate::fatal::Fatal;
 use crate::file::{describe, print_rows, printable};
+use crate::input::Input;
 use crate::signals::Signals;
 use crate::walk::{Failures, ROWS_BYTES, Refused, compile, spill_directory};
 
@@ -39,7 +40,7 @@ struct Wanted<'a> {
     /// Keys of where the walk begins: what rules leave out is told by the path below.
     roots: Vec<Vec<u8>>,
     /// What ends the reading early; then nothing is compared.
-    signals: &'a Signals,
+    stop: &'a Stop,
 }
 
 /// Compares; returns the exit code.
@@ -49,21 +50,21 @@ pub(super) fn run(arguments: &SumArguments, signals: &Signals) -> Result<u8, Ref
     let rules = compile(&arguments.visit.rules)?;
     let errors = arguments.tell.errors.as_deref();
     let failures = Failures::new(arguments.tell.verbose, errors, Some(place))?;
-    let mut record = Record::read(place, arguments, &paths, rules.as_ref(), signals)?;
-    let stop = Stop::new();
+    let stop = signals.stop();
+    let mut record = Record::read(place, arguments, &paths, rules.as_ref(), &stop)?;
     let is_list = paths.is_empty() && record.roots.is_none();
     let found = Items::new(arguments.effort.memory / 4, &spill_directory());
     let mut sink = Sink::new(arguments, failures, Some(found), is_list, stop.clone())?;
     let outcome = match &record.roots {
         Some(roots) if paths.is_empty() => {
             let starts: Vec<_> = roots.iter().map(|root| Start::new(root.clone())).collect();
-            hash(arguments, rules, &sink, starts, true, &stop, signals)
+            hash(arguments, rules, &sink, starts, true, &stop)
         }
-        _ if !is_list => hash(arguments, rules, &sink, paths, true, &stop, signals),
-        _ => hash_listed(arguments, rules, &sink, &mut record, &stop, signals)?,
+        _ if !is_list => hash(arguments, rules, &sink, paths, true, &stop),
+        _ => hash_listed(arguments, rules, &sink, &mut record, &stop)?,
     };
     let found = sink.take_found();
-    Ok(conclude(arguments, &sink, record, found, &outcome, signals.code()))
+    Ok(conclude(arguments, &sink, (record, found), &outcome, signals))
 }
 
 /// Hashes what a list names, and nothing else.
@@ -73,7 +74,6 @@ fn hash_listed(
     sink: &Sink,
     record: &mut Record,
     stop: &Stop,
-    signals: &Signals,
 ) -> Result<Outcome<SinkWorker>, Refused> {
     let failed = |error: &io::Error| Refused::fatal(cannot_sort(error).what());
     let listed = record.items.paths().map_err(|error| failed(&error))?;
@@ -84,7 +84,7 @@ fn hash_listed(
             None
         }
     });
-    Ok(hash(arguments, rules, sink, starts, false, stop, signals))
+    Ok(hash(arguments, rules, sink, starts, false, stop))
 }
 
 /// A listed path is a name below the working directory or below `/`: no link on the way to it is followed.
@@ -103,12 +103,12 @@ impl Record {
         arguments: &SumArguments,
         paths: &[Start],
         rules: Option<&Rules>,
-        signals: &Signals,
+        stop: &Stop,
     ) -> Result<Self, Refused> {
         let items = Items::new(arguments.effort.memory / 4, &spill_directory());
         let mut record = Self { items, roots: None, has_all_kinds: true };
         let keys: Vec<_> = paths.iter().map(|start| key_of(&start.root)).collect();
-        let mut wanted = Wanted { paths: &keys, rules, roots: keys.clone(), signals };
+        let mut wanted = Wanted { paths: &keys, rules, roots: keys.clone(), stop };
         let is_catalog = rustix::fs::stat(place)
             .is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir());
         let counts = if is_catalog {
@@ -119,7 +119,7 @@ impl Record {
             record.roots = Some(catalog.roots().to_vec());
             record.take(catalog, &wanted)
         } else {
-            let lines = open(place).and_then(|input| {
+            let lines = open(place, stop).and_then(|input| {
                 DigestLines::new(BufReader::with_capacity(1 << 16, input)).map_err(|error| error.to_string())
             });
             let lines = lines.map_err(|error| cannot_read(place, &error))?;
@@ -129,9 +129,12 @@ impl Record {
             }
             record.take(lines, &wanted)
         };
+        if stop.is_set() {
+            // What was read is a part, and is not used.
+            return Ok(record);
+        }
         let (all, taken) = counts.map_err(|error| cannot_read(place, &error))?;
-        let is_interrupted = signals.code().is_some();
-        if all > 0 && taken == 0 && !paths.is_empty() && !is_interrupted {
+        if all > 0 && taken == 0 && !paths.is_empty() {
             let what = format!("nothing below PATH is recorded in {}", printable(place));
             return Err(Refused::usage(what, "PATHs are compared as they are written, as in the record"));
         }
@@ -149,7 +152,7 @@ impl Record {
         wanted: &Wanted<'_>,
     ) -> Result<(u64, u64), String> {
         let (mut all, mut taken) = (0, 0);
-        for item in digests.take_while(|_| wanted.signals.code().is_none()) {
+        for item in digests.take_while(|_| !wanted.stop.is_set()) {
             let Digested { path, kind, size, digest, target } = item.map_err(|error| error.to_string())?;
             all += 1;
             if wanted.has(&path, kind) {
@@ -192,9 +195,9 @@ fn is_list_with_parents(record: &mut Record, paths: &[Start]) -> Result<bool, St
     Ok(false)
 }
 
-fn open(place: &Path) -> Result<Box<dyn Read + Send>, String> {
+fn open(place: &Path, stop: &Stop) -> Result<Box<dyn Read + Send>, String> {
     if place.as_os_str() == "-" {
-        return Ok(Box::new(io::stdin()));
+        return Ok(Box::new(Input::new(stop.clone())));
     }
     File::open(place).map(|file| Box::new(file) as _).map_err(|error| describe(&error))
 }
@@ -207,15 +210,14 @@ fn cannot_read(place: &Path, why: &str) -> Refused {
 fn conclude(
     arguments: &SumArguments,
     sink: &Sink,
-    mut record: Record,
-    found: Option<Items>,
+    (mut record, found): (Record, Option<Items>),
     outcome: &Outcome<SinkWorker>,
-    interrupted: Option<u8>,
+    signals: &Signals,
 ) -> u8 {
     let mut fatal = sink.take_fatal().or_else(|| sink.failures.flush().err());
     let mut compared = None;
-    if let (None, None, Some(mut found)) = (&fatal, interrupted, found) {
-        match print_differences(arguments, &mut record, &mut found) {
+    if let (None, None, Some(mut found)) = (&fatal, signals.code(), found) {
+        match print_differences(arguments, &mut record, &mut found, &signals.stop()) {
             Ok(done) => compared = Some(done),
             Err(error) => fatal = Some(error),
         }
@@ -225,7 +227,7 @@ fn conclude(
     if let Some(fatal) = fatal.or_else(told) {
         return fatal.tell();
     }
-    interrupted.unwrap_or(match compared {
+    signals.code().unwrap_or(match compared {
         Some(compared) if compared.differences() > 0 => exit::DIFFERENT,
         _ if failed > 0 => exit::PARTIAL,
         _ => exit::DONE,
@@ -236,12 +238,13 @@ fn print_differences(
     arguments: &SumArguments,
     record: &mut Record,
     found: &mut Items,
+    stop: &Stop,
 ) -> Result<Compared, Fatal> {
     let (mut rows, mut fatal) = (Vec::new(), None);
     let has_all_kinds = record.has_all_kinds;
     let is_extra = |kind| has_all_kinds || kind == Kind::File;
     let append = if arguments.tell.json { difference_row } else { difference_text };
-    let compared = compare(&mut record.items, found, is_extra, |difference| {
+    let compared = compare(&mut record.items, found, is_extra, stop, |difference| {
         append(difference, &mut rows);
         if rows.len() >= ROWS_BYTES {
             fatal = print_rows(&std::mem::take(&mut rows)).err();

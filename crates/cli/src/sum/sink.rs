@@ -106,12 +106,13 @@ impl Sink {
         self.found.take().map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Prints what was sorted.
+    /// Prints what was sorted, unless the run is asked to end.
     pub(crate) fn print_sorted(&self) -> Result<(), Fatal> {
         let Some(sorter) = &self.sorter else { return Ok(()) };
         let mut sorter = lock(sorter);
         let mut rows = Vec::new();
-        for record in sorter.sorted().map_err(|error| cannot_sort(&error))? {
+        let sorted = sorter.sorted().map_err(|error| cannot_sort(&error))?;
+        for record in sorted.take_while(|_| !self.stop.is_set()) {
             rows.extend(record.map_err(|error| cannot_sort(&error))?.1);
             if rows.len() >= ROWS_BYTES {
                 print_rows(&std::mem::take(&mut rows))?;

@@ -65,7 +65,7 @@ fn on_ranks(
     let (facts, devices) = facts(root_paths(arguments));
     let views = View::gather(facts, &mut meeting)?;
     let size = meeting.size() as usize;
-    let root = views.map(|views| begin(arguments, &views, size));
+    let root = views.map(|views| begin(arguments, &views, size, signals.stop()));
     let verdict = root.as_ref().map(|root| {
         let verdict = match root {
             Ok(run) => Verdict {
@@ -90,13 +90,13 @@ fn on_ranks(
 }
 
 /// Opens on rank 0 what the command needs; says what is wrong, if something is.
-fn begin<'a>(arguments: &'a WalkArguments, views: &[u8], size: usize) -> Result<Run<'a>, u8> {
+fn begin<'a>(arguments: &'a WalkArguments, views: &[u8], size: usize, stop: Stop) -> Result<Run<'a>, u8> {
     if let Some(what) = View::differ(&View::decode(views)) {
         let hint = "PATH must be the same file system, at the same place, on all ranks";
         complain(&what, Some(hint));
         return Err(exit::FATAL);
     }
-    Run::new(arguments, size).map_err(super::Refused::tell)
+    Run::new(arguments, size, stop).map_err(super::Refused::tell)
 }
 
 /// What a rank knows of itself.
@@ -136,7 +136,6 @@ impl Here<'_> {
                 if let Some(sum) = sum {
                     whole = sum.profile();
                 }
-                self.look(&stop);
                 display.tick(&Progress { profile: whole, ..progress.clone() });
                 if progress.stopping.is_some_and(|since| since > super::PATIENCE) {
                     give_up(&sink, take(&list_error), &mut display, progress, self.signals);
@@ -155,7 +154,7 @@ impl Here<'_> {
         let (reason, sum) = member.close(own)?;
         drop(member);
         display.clear();
-        let ended = ended(sum.unwrap_or_default(), linked.into_inner(), reason, fatal, &sink);
+        let ended = ended(sum.unwrap_or_default(), linked.into_inner(), reason, fatal, (&sink, self.signals));
         Ok(conclude(arguments, sink, ended, display, started))
     }
 
@@ -164,7 +163,7 @@ impl Here<'_> {
         let arguments = self.arguments;
         let (rank, ranks) = (meeting.rank(), meeting.size());
         let rate = self.rate(ranks);
-        let stop = Stop::new();
+        let stop = self.signals.stop();
         // What is wrong with them rank 0 has told, and then nobody goes.
         let rules = compile(&arguments.visit.rules).ok().flatten();
         let mut options = options(arguments, rules, rate.as_ref(), &stop);
@@ -185,7 +184,6 @@ impl Here<'_> {
             &mut member,
             |profile| RankTotals::so_far(*profile),
             |progress, _| {
-                self.look(&stop);
                 if progress.stopping.is_some_and(|since| since > super::PATIENCE) {
                     hangs(rank, &sink, progress);
                 }
@@ -211,13 +209,6 @@ impl Here<'_> {
     /// Whether it is to be told who sent what to whom.
     fn wants_traffic(&self) -> bool {
         self.arguments.stats.is_some() || self.arguments.plots.is_some()
-    }
-
-    /// Passes a signal on.
-    fn look(&self, stop: &Stop) {
-        if self.signals.code().is_some() {
-            stop.set();
-        }
     }
 }
 
@@ -250,7 +241,13 @@ fn receive(sink: &Sink, linked: &RefCell<Totals>, stream: Stream, bytes: &[u8]) 
 }
 
 /// What all ranks together say of the end.
-fn ended(sum: RankTotals, linked: Totals, reason: Reason, fatal: Option<Fatal>, sink: &Sink) -> Ended {
+fn ended<'a>(
+    sum: RankTotals,
+    linked: Totals,
+    reason: Reason,
+    fatal: Option<Fatal>,
+    (sink, signals): (&Sink, &'a Signals),
+) -> Ended<'a> {
     sink.take_over(sum.shards.clone());
     let fatal = fatal.or_else(|| sink.take_fatal()).or_else(|| {
         let (rank, what) = sum.fatal.clone()?;
@@ -269,7 +266,7 @@ fn ended(sum: RankTotals, linked: Totals, reason: Reason, fatal: Option<Fatal>, 
         ranks: sum.ranks,
     };
     let totals = vec![Totals::from_numbers(&sum.totals).unwrap_or_default(), linked];
-    Ended { totals, whole, fatal, interrupted: code.filter(|_| reason != Reason::Done) }
+    Ended { totals, whole, fatal, interrupted: code.filter(|_| reason != Reason::Done), signals }
 }
 
 /// What ranks add up, while they walk and at the end.

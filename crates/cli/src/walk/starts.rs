@@ -12,6 +12,7 @@ use atta_runtime::Stop;
 use super::arguments::WalkArguments;
 use super::{Refused, root_paths};
 use crate::fatal::Fatal;
+use crate::input::Input;
 
 /// The starts of a walk, one after the other.
 pub(crate) struct Starts {
@@ -55,7 +56,7 @@ impl Starts {
         let error = Arc::new(Mutex::new(None));
         let file = crate::file::printable(list);
         let cannot = |why: String| Refused::fatal(format!("cannot read list: {file}: {why}"));
-        let reader = open(list).map_err(|error| cannot(crate::file::describe(&error)))?;
+        let reader = open(list, &stop).map_err(|error| cannot(crate::file::describe(&error)))?;
         let reader = ListReader::new(reader).map_err(|error| cannot(error.to_string()))?;
         Ok(Self { source: Source::List(reader), roots, error, stop, file })
     }
@@ -122,6 +123,11 @@ impl Iterator for Starts {
             Source::List(list) => list.next()?,
             Source::End => return None,
         };
+        if self.stop.is_set() {
+            // Whatever was read may be a part.
+            self.source = Source::End;
+            return None;
+        }
         match listed.map_err(|error| error.to_string()).and_then(|listed| self.start(listed)) {
             Ok(start) => Some(start),
             Err(why) => {
@@ -132,9 +138,9 @@ impl Iterator for Starts {
     }
 }
 
-fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
+fn open(path: &Path, stop: &Stop) -> io::Result<Box<dyn BufRead + Send>> {
     if path.as_os_str() == "-" {
-        return Ok(Box::new(BufReader::new(io::stdin())));
+        return Ok(Box::new(BufReader::new(Input::new(stop.clone()))));
     }
     Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(path)?)))
 }

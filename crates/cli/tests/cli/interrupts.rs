@@ -1,14 +1,14 @@
 //! Signals while the program waits: for its own cap, for whoever reads its output. Those of a slow file system are in
 //! `tests/fs`.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use atta_testkit::scratch::Scratch;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{make_directory, scratch, walk};
+use crate::support::{Ran, Running, at, atta, make_directory, scratch, walk};
 
 /// Long enough for the program to come to where it waits. If it is not there yet, a test proves less; it never fails.
 const MEANWHILE: Duration = Duration::from_millis(700);
@@ -81,4 +81,33 @@ fn a_cap_does_not_hold_back_the_end() {
     // A thread that slept through it would have been given up on, without a summary.
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(out.starts_with("interrupted: "), "{out}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Starts a command whose standard input stays open and brings nothing more, and sends it one signal.
+fn interrupted_at_its_input(arguments: &[&str], input: &[u8]) -> Ran {
+    let scratch = scratch("input");
+    make_directory(scratch.join("tree"));
+    let mut command = atta();
+    command.args(arguments).current_dir(scratch.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    let mut held = running.take_input().unwrap();
+    held.write_all(input).unwrap();
+    running.wait_for_handlers();
+    running.signal(Signal::TERM);
+    running.finish()
+}
+
+#[test]
+fn the_first_signal_ends_whoever_waits_for_standard_input() {
+    let ran = interrupted_at_its_input(&["sum", "-"], b"some bytes").expect_code(143);
+    assert_eq!(ran.out(), "", "a digest of a part is none");
+    let record = b"af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  tree/x\n";
+    interrupted_at_its_input(&["sum", "--check", "-"], record).expect_code(143);
+    for command in
+        [&["walk", "--json", "--from-list", "-"][..], &["copy", "--json", "--from-list", "-", "tree", "new"]]
+    {
+        let json = interrupted_at_its_input(command, b"").expect_code(143).json();
+        assert_eq!(at(&json, "interrupted").as_bool(), Some(true), "{command:?}");
+    }
 }

@@ -10,7 +10,9 @@ use atta_testkit::skip;
 use atta_testkit::slow::{Builder, SlowFs};
 use rustix::process::Signal;
 
-use crate::support::{Running, at, names_in, number, parse_lines, scratch, walk};
+use crate::support::{
+    Running, at, atta, make_directory, make_file, names_in, number, parse_lines, scratch, walk,
+};
 
 /// Hours of work: 10^6 directories of files at 5 ms a request.
 fn endless() -> Builder {
@@ -110,4 +112,28 @@ fn a_closed_reader_ends_a_slow_listing_quietly() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("wait");
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(141), ""));
+}
+
+/// The copy's end: everything is copied and has its name, and what is left is to read it back, at 200 ms a request.
+#[test]
+fn the_first_signal_ends_a_copy_that_is_reading_its_copies_back() {
+    let test = "the_first_signal_ends_a_copy_that_is_reading_its_copies_back";
+    let scratch = scratch("read-back");
+    let (source, below) = (make_directory(scratch.join("source")), make_directory(scratch.join("below")));
+    for number in 0..1000 {
+        make_file(source.join(number.to_string()), b"some bytes");
+    }
+    let builder = SlowFs::builder().latency(Duration::ZERO).over(&below).fail("read:*:delay=200");
+    let Some((slow, _lock)) = mount(test, builder) else { return };
+    let target = slow.path().join("target");
+    let mut command = atta();
+    command.args(["copy", "--verify", "--json", "--threads", "1"]).args([&source, &target]);
+    let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    // It gets its name when all its files are durable.
+    running.wait_until(|| below.join("target").exists());
+    running.signal(Signal::TERM);
+    let json = running.finish().expect_code(143).json();
+    assert_eq!(at(&json, "interrupted").as_bool(), Some(true));
+    assert!(number(&json, "not_verified") > 0, "{json}");
+    assert_eq!(names_in(&below.join("target")).len(), 1000, "what is complete has its name");
 }

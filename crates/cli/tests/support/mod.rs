@@ -149,18 +149,40 @@ impl Running {
         rustix::process::kill_process(process, signal).expect("send a signal to the child");
     }
 
-    /// Waits until a file is there and has so many lines, or the command has ended.
-    pub(crate) fn wait_for_lines(&mut self, path: &Path, count: usize) {
+    /// Waits until the command catches SIGTERM, or has ended: a signal before that would end it as it ends any program.
+    pub(crate) fn wait_for_handlers(&mut self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        let is_caught = || {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            mask.is_some_and(|mask| mask >> (rustix::process::Signal::TERM.as_raw() - 1) & 1 == 1)
+        };
+        self.wait_until(is_caught);
+    }
+
+    /// Waits until something is so, or the command has ended.
+    pub(crate) fn wait_until(&mut self, is_so: impl Fn() -> bool) {
         let start = Instant::now();
-        let found =
-            || std::fs::read(path).map_or(0, |text| text.iter().filter(|&&byte| byte == b'\n').count());
-        while found() < count {
+        while !is_so() {
             let ended = self.child.try_wait().expect("look at the child").is_some();
             if ended || start.elapsed() > PATIENCE {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The command's standard input, to be held open.
+    pub(crate) fn take_input(&mut self) -> Option<std::process::ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Waits until a file is there and has so many lines, or the command has ended.
+    pub(crate) fn wait_for_lines(&mut self, path: &Path, count: usize) {
+        let found =
+            || std::fs::read(path).map_or(0, |text| text.iter().filter(|&&byte| byte == b'\n').count());
+        self.wait_until(|| found() >= count);
     }
 
     /// Sends a signal again and again until the command has ended.

@@ -78,11 +78,12 @@ impl<'a> Ending<'a> {
     /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
     pub(super) fn link_rest(&mut self) {
         let Self { copying, walked, worker, clock } = self;
-        let deferred = copying.links.take_deferred();
-        if !walked.stopped {
-            deferred.iter().for_each(|deferred| copying.make_deferred(worker, deferred));
+        for deferred in copying.links.take_deferred() {
+            walked.stopped |= copying.options.walk.stop.is_set();
+            if !walked.stopped {
+                copying.make_deferred(worker, &deferred);
+            }
         }
-        drop(deferred);
         // Their last parts left this rank when it had nothing else to do.
         for directory in copying.shared.take_nameless() {
             copying.name_directory(worker, &directory);

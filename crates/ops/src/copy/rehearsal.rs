@@ -75,7 +75,7 @@ pub(crate) fn run(
     let mut totals = Totals::default();
     walked.workers.iter().for_each(|worker| totals += &worker.totals);
     for (index, links) in rehearsal.links.into_iter().enumerate() {
-        let settled = links.settle().map_err(|error| Refused {
+        let settled = links.settle(&options.walk.stop).map_err(|error| Refused {
             what: format!("cannot count hard links: {error}"),
             hint: "give it more --memory, or another $TMPDIR",
             is_usage: false,

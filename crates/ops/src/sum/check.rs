@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use atta_entry::{Change, Difference, Kind};
+use atta_runtime::Stop;
 
 pub use super::item::Item;
 
@@ -102,7 +103,7 @@ impl Items {
 }
 
 /// Compares what is recorded with what is there, in the order of the paths. `is_extra`: whether an entry of a kind is told if it is not
-/// recorded. It ends when `tell` says so.
+/// recorded. It ends when `tell` says so, or early when `stop` is set.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -110,12 +111,13 @@ pub fn compare(
     recorded: &mut Items,
     found: &mut Items,
     is_extra: impl Fn(Kind) -> bool,
+    stop: &Stop,
     mut tell: impl FnMut(&Difference<'_>) -> ControlFlow<()>,
 ) -> io::Result<Compared> {
     let mut compared = Compared::default();
     let (mut recorded, mut found) = (Groups::new(recorded.0.sorted()?)?, Groups::new(found.0.sorted()?)?);
     let mut failed: Option<Vec<u8>> = None;
-    while let Some(key) = least(recorded.key(), found.key()) {
+    while let Some(key) = least(recorded.key(), found.key()).filter(|_| !stop.is_set()) {
         let items = recorded.take(&key)?.into_iter().filter_map(Found::item);
         let there = found.take(&key)?;
         let is_below_failed =
@@ -226,6 +228,7 @@ mod tests {
             &mut recorded,
             &mut there,
             |_| true,
+            &Stop::new(),
             |Difference { path, change, .. }| {
                 told.push((String::from_utf8_lossy(path).into_owned(), change.clone()));
                 ControlFlow::Continue(())
@@ -300,5 +303,20 @@ mod tests {
             items.push(&file(path, 1)).unwrap();
         }
         assert_eq!(items.paths().unwrap().map(Result::unwrap).count(), 2);
+    }
+
+    #[test]
+    fn a_comparison_ends_when_it_is_asked_to() {
+        let items = || {
+            let mut items = Items::new(1 << 20, &std::env::temp_dir());
+            items.push(&file("a", 1)).unwrap();
+            items
+        };
+        let stop = Stop::new();
+        let compare =
+            || super::compare(&mut items(), &mut items(), |_| true, &stop, |_| ControlFlow::Continue(()));
+        assert_eq!(compare().unwrap().same, 1);
+        stop.set();
+        assert_eq!(compare().unwrap(), Compared::default());
     }
 }

@@ -13,6 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use atta_runtime::Stop;
+
 /// Parts of the table with a lock of their own, and of the file.
 const PARTS: usize = 64;
 /// What one remembered inode takes in the table, about: 24 bytes, the hash table's spare room, and its control bytes.
@@ -110,17 +112,17 @@ impl HardLinks {
         Seen::Later
     }
 
-    /// Counts what was put off.
+    /// Counts what was put off; a part of it if `stop` is set.
     ///
     /// # Errors
     /// The file could not be made, written or read: the sums would be wrong.
-    pub fn settle(self) -> io::Result<Settled> {
+    pub fn settle(self, stop: &Stop) -> io::Result<Settled> {
         let mut overflow = self.overflow.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = overflow.error.take() {
             return Err(error);
         }
         let mut settled = Settled::default();
-        for (index, part) in self.parts.into_iter().enumerate() {
+        for (index, part) in self.parts.into_iter().enumerate().take_while(|_| !stop.is_set()) {
             let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
             let mut records = part.chunk;
             for &(_, offset, length) in overflow.chunks.iter().filter(|chunk| chunk.0 == index) {
@@ -201,7 +203,7 @@ mod tests {
                 first += 1;
             }
         }
-        let settled = links.settle().unwrap();
+        let settled = links.settle(&Stop::new()).unwrap();
         assert_eq!(settled.apparent_bytes, settled.inodes * 10);
         assert_eq!(settled.allocated_bytes, settled.inodes * 512);
         (first, settled.inodes)
@@ -223,7 +225,16 @@ mod tests {
             assert_eq!(links.note((1, inode), 2, 1, 1), Seen::First);
             assert_eq!(links.note((1, inode), 2, 1, 1), Seen::Again);
         }
-        assert_eq!(links.settle().unwrap(), Settled::default());
+        assert_eq!(links.settle(&Stop::new()).unwrap(), Settled::default());
+    }
+
+    #[test]
+    fn names_that_were_put_off_are_not_counted_when_the_run_is_to_end() {
+        let links = HardLinks::new(0, std::env::temp_dir());
+        assert_eq!(links.note((1, 1), 2, 1, 1), Seen::Later);
+        let stop = Stop::new();
+        stop.set();
+        assert_eq!(links.settle(&stop).unwrap(), Settled::default());
     }
 
     #[test]
@@ -232,6 +243,6 @@ mod tests {
         for inode in 0..100_000 {
             assert_ne!(links.note((1, inode), 2, 1, 1), Seen::Again);
         }
-        assert!(links.settle().is_err());
+        assert!(links.settle(&Stop::new()).is_err());
     }
 }

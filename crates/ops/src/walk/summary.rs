@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use atta_entry::{Entry, Errno, Failure, Kind};
+use atta_runtime::Stop;
 
 use super::hard_links::{HardLinks, Seen};
 
@@ -216,11 +217,15 @@ impl Summary {
     ///
     /// # Errors
     /// The file for names that did not fit in memory could not be used; the totals then lack them.
-    pub fn finish<'t>(self, threads: impl IntoIterator<Item = &'t Totals>) -> (Totals, io::Result<()>) {
+    pub fn finish<'t>(
+        self,
+        threads: impl IntoIterator<Item = &'t Totals>,
+        stop: &Stop,
+    ) -> (Totals, io::Result<()>) {
         let mut sum = Totals::default();
         threads.into_iter().for_each(|totals| sum.merge(totals));
         let Links::Here(links) = self.links else { return (sum, Ok(())) };
-        let settled = links.settle().map(|settled| {
+        let settled = links.settle(stop).map(|settled| {
             sum.apparent_bytes = sum.apparent_bytes.saturating_add(settled.apparent_bytes);
             sum.allocated_bytes = sum.allocated_bytes.saturating_add(settled.allocated_bytes);
             sum.extra_links += sum.put_off - settled.inodes;
