@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::contest::{Contender, Product};
 use crate::machine::cores;
 use crate::programs::{self, BFS, DU, FD, FIND, PDU, Peer};
+use crate::report::name_before;
 
 /// What find and bfs print for each entry; the answer needs the size and the time, so every entry is stat'ed.
 const LISTING: &str = "%s %T@ %p\\n";
@@ -21,19 +22,20 @@ pub(crate) struct Field {
     yardstick: Option<PathBuf>,
     /// `None` if it does not build.
     atta: Option<PathBuf>,
+    /// An older one, to compare with.
+    pub(crate) before: Option<PathBuf>,
     peers: Vec<(Peer, PathBuf)>,
 }
 
 impl Field {
-    /// Builds our programs and looks for the others.
+    /// Builds our programs.
     ///
     /// # Errors
     ///
-    /// If the raw limit does not build, or a peer cannot be installed.
+    /// If the raw limit does not build.
     pub(crate) fn gather(
         target: &Path,
         yardstick: Option<PathBuf>,
-        install: bool,
         tell: impl Fn(&str),
     ) -> Result<Self, String> {
         let built = programs::build("atta-bench", target)?;
@@ -44,8 +46,22 @@ impl Field {
                 None
             }
         };
-        let peers = peers(&target.join("bench-tools"), install, tell)?;
-        Ok(Self { walk_limit: built.join("walk-limit"), yardstick, atta, peers })
+        Ok(Self { walk_limit: built.join("walk-limit"), yardstick, atta, before: None, peers: vec![] })
+    }
+
+    /// Looks for the peers, and installs the missing ones if that is wanted.
+    ///
+    /// # Errors
+    ///
+    /// If a peer cannot be installed.
+    pub(crate) fn find_peers(
+        &mut self,
+        target: &Path,
+        install: bool,
+        tell: impl Fn(&str),
+    ) -> Result<(), String> {
+        self.peers = peers(&target.join("bench-tools"), install, tell)?;
+        Ok(())
     }
 
     /// Everybody, with caches.
@@ -64,6 +80,11 @@ impl Field {
         }
         if let Some(atta) = &self.atta {
             contenders.extend(atta_variants(atta, tree, catalog));
+        }
+        if let Some(before) = &self.before {
+            contenders.extend(atta_variants(before, tree, catalog).into_iter().take(1).map(|contender| {
+                Contender { name: name_before(&contender.name), note: "the older program", ..contender }
+            }));
         }
         contenders.extend(self.peers.iter().map(|(peer, program)| entrant(*peer, program, tree)));
         contenders

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::contest::Outcome;
 use crate::machine::Machine;
 use crate::measure::Run;
+use crate::sheet::quantile;
 use crate::statistics::{median, median_ratio};
 use crate::table::{Column, Table};
 
@@ -35,6 +36,8 @@ pub(crate) struct Section {
     rounds: usize,
     /// Whom the ratios compare with; `None` if no raw limit ended well.
     base: Option<String>,
+    /// How our program compares with an older one, where one was named.
+    changes: Vec<String>,
     results: Vec<Summary>,
     left_out: Vec<LeftOut>,
 }
@@ -76,6 +79,7 @@ impl Section {
             title,
             rounds,
             base: base.as_ref().map(|(name, _)| name.clone()),
+            changes: changes(&outcomes),
             results: vec![],
             left_out: vec![],
         };
@@ -111,6 +115,9 @@ impl Section {
             self.rounds,
             table.render()
         );
+        if !self.changes.is_empty() {
+            text.push_str(&format!("\n{}\n", self.changes.join("\n")));
+        }
         if !self.left_out.is_empty() {
             text.push_str("\nLeft out:\n\n");
         }
@@ -159,6 +166,25 @@ impl Summary {
             self.note.to_owned(),
         ]
     }
+}
+
+/// The name of a contender run with the older program that `--before` names.
+pub(crate) fn name_before(name: &str) -> String {
+    format!("{name}, before")
+}
+
+/// For each contender that also ran with an older program: its time over the older one's, by round.
+pub(crate) fn changes(outcomes: &[Outcome]) -> Vec<String> {
+    let seconds = |outcome: &Outcome| outcome.runs.as_ref().ok().map(|runs| wall(runs));
+    let change = |now: &Outcome| {
+        let name = &now.contender.name;
+        let before = outcomes.iter().find(|outcome| outcome.contender.name == name_before(name))?;
+        let pairs = seconds(now)?.into_iter().zip(seconds(before)?);
+        let ratios: Vec<f64> = pairs.map(|(now, before)| now / before).collect();
+        let [low, middle, high] = [0.25, 0.5, 0.75].map(|part| quantile(&ratios, part));
+        Some(format!("- {name}: {middle:.3} ({low:.3} to {high:.3}) times the older program, by round"))
+    };
+    outcomes.iter().filter_map(change).collect()
 }
 
 impl Report {

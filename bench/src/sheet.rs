@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::machine::Machine;
-use crate::statistics::{median, median_ratio};
+use crate::statistics::median_ratio;
 use crate::table::{Column, Table};
 use crate::turns::Outcome;
 
@@ -182,22 +182,22 @@ impl Report {
     }
 }
 
-/// The value below which this part of the values lies.
+/// The value below which this part of the values lies, 0 to 1: between two values in proportion (type 7 of Hyndman and Fan,
+/// 1996, the default of R and numpy). NaN: there are no values.
 pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
-    if part == 0.5 {
-        return median(values.iter().copied());
-    }
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
+    #[expect(clippy::cast_precision_loss, reason = "an index of a list in memory")]
+    let position = last as f64 * part.clamp(0.0, 1.0);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "an index of a list in memory"
+        reason = "not negative, and at most the last index"
     )]
-    let index = (last as f64 * part).round() as usize;
-    values.get(index.min(last)).copied().unwrap_or(f64::NAN)
+    let below = position as usize;
+    let at = |index: usize| values.get(index.min(last)).copied().unwrap_or(f64::NAN);
+    at(below) + (at(below + 1) - at(below)) * position.fract()
 }
 
 /// Mean, and half of its 95 % confidence interval (Student's t, for 30 values and more close to 2.04).
@@ -229,6 +229,9 @@ mod tests {
             (quantile(&values, 0.5), quantile(&values, 0.99), quantile(&values, 1.0)),
             (50.0, 99.0, 100.0)
         );
+        assert_eq!([0.25, 0.5, 0.75].map(|part| quantile(&[5.0, 1.0, 3.0], part)), [2.0, 3.0, 4.0]);
+        assert_eq!([0.25, 0.5, 0.75].map(|part| quantile(&[4.0, 1.0, 2.0, 3.0], part)), [1.75, 2.5, 3.25]);
+        assert_eq!((quantile(&[7.0], 0.25), quantile(&[], 0.5).is_nan()), (7.0, true));
         let (mean, half) = mean_and_interval(&[1.0, 1.0, 1.0, 1.0]);
         assert_eq!((mean, half), (1.0, 0.0));
     }

@@ -27,6 +27,12 @@ pub(crate) struct Options {
     /// Another program for the raw limit, run as `PROGRAM -t THREADS -f -s TREE`
     #[arg(long)]
     yardstick: Option<PathBuf>,
+    /// An older atta, which walks in turns with the new one
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
+    /// Leave the peers out: atta and the raw limit alone
+    #[arg(long)]
+    alone: bool,
     /// Drop all caches before each run; needs root
     #[arg(long)]
     cold: bool,
@@ -58,7 +64,11 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Result<(Report, Pat
     // Before anything is built: a program that cargo replaces while it runs has no path any more.
     let launcher = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let target = programs::target_directory(&launcher)?;
-    let field = Field::gather(&target, options.yardstick.clone(), options.install, &tell)?;
+    let mut field = Field::gather(&target, options.yardstick.clone(), &tell)?;
+    field.before.clone_from(&options.before);
+    if !options.alone {
+        field.find_peers(&target, options.install, &tell)?;
+    }
     let place = options.dir.clone().unwrap_or_else(|| target.join("bench-trees"));
     std::fs::create_dir_all(&place).map_err(|error| format!("making {}: {error}", place.display()))?;
     let machine = Machine::describe(&place, Path::new(PACKAGE_DIRECTORY));
@@ -114,6 +124,8 @@ impl Options {
         let parts = [
             (self.cold, "-cold"),
             (self.quick, "-quick"),
+            (self.alone, "-alone"),
+            (self.before.is_some(), "-before"),
             (self.only == Some(Which::Tree), "-tree"),
             (self.only == Some(Which::Flat), "-flat"),
         ];

@@ -45,9 +45,8 @@ impl Which {
     pub(crate) fn takes(self, set: Name) -> bool {
         match self {
             Self::Peers => true,
-            Self::Threads | Self::Ranks => matches!(set, Name::Small | Name::Large),
-            // FCP's figures 10 and 11 are of its four data sets.
-            Self::Digest | Self::Verify => {
+            // FCP's figures 6 to 11 are of its four data sets.
+            Self::Threads | Self::Ranks | Self::Digest | Self::Verify => {
                 use Name::{Fcp1, Fcp2, Fcp3, Fcp4, Large, Small};
                 matches!(set, Small | Large | Fcp1 | Fcp2 | Fcp3 | Fcp4)
             }
@@ -61,14 +60,21 @@ impl Which {
     pub(crate) fn note(self) -> &'static str {
         match self {
             Self::Peers => "Whole processes; on a disk until everything is written back.",
-            Self::Threads => "Threads in brackets. Ratios compare with the fastest of the limits.",
+            Self::Threads => {
+                "Threads in brackets. Ratios compare with the fastest of the limits. FCP's figures 6 to 9 have 1, 2, 4 and 8 \
+                 nodes instead, over its four data sets."
+            }
             Self::Ranks => {
                 "One thread for each rank, no digests. Of each command what the same launch took in that round for an empty \
                  directory (EMPTY) is taken off."
             }
-            Self::Digest => "FCP's figure 10: what a digest of each file and the signature of all cost.",
+            Self::Digest => {
+                "FCP's figures 10 and 11, the time and the rate of a transfer with checksums: what a digest of each file and the \
+                 signature of all cost."
+            }
             Self::Verify => {
-                "FCP's figure 11: what it costs to read the copy again; and to find and mend one that was corrupted."
+                "What it costs to read the copy again, as FCP does with checksums on (figures 10 and 11); and to find and mend a \
+                 copy that was corrupted (the last measurement of FCP's section III.C)."
             }
             Self::OneLarge => "Threads over one file.",
             Self::Memory => "",

@@ -11,6 +11,7 @@ use super::{Options, Which};
 use crate::machine::cores;
 use crate::programs::{self, CP, DCP, FPSYNC, Peer, RCLONE, RSYNC, XCP};
 use crate::ranks::Mpi;
+use crate::report::name_before;
 use crate::turns::Told;
 
 /// The raw limit in tables.
@@ -45,6 +46,8 @@ pub(crate) struct Field {
     /// The raw limit.
     pub(crate) limit: PathBuf,
     atta: PathBuf,
+    /// An older one, to compare with.
+    before: Option<PathBuf>,
     /// What turns bits in a copy, where that is wanted.
     corrupt: Option<PathBuf>,
     peers: Vec<(Peer, PathBuf)>,
@@ -71,7 +74,8 @@ impl Field {
         let mpis = mpis.collect::<Result<_, _>>()?;
         let corrupt = options.wants(Which::Verify).then(|| programs::build("atta-testkit", target));
         let corrupt = corrupt.transpose()?.map(|place| place.join("atta-corrupt"));
-        let mut field = Self { limit, atta, corrupt, peers: vec![], mpis, missing: vec![] };
+        let before = options.before.clone();
+        let mut field = Self { limit, atta, before, corrupt, peers: vec![], mpis, missing: vec![] };
         if options.alone {
             field.missing.push("peers: left out as asked for".to_owned());
         } else {
@@ -168,6 +172,16 @@ impl Field {
             all.push(self.atta(name, &["--digest", "none", "--fsync", when], note));
         }
         all.truncate(if is_disk { 4 } else { 2 });
+        if let Some(before) = &self.before {
+            all.splice(
+                ..0,
+                [(ATTA, &[][..]), (NO_DIGEST, &WITHOUT)].map(|(name, more)| {
+                    let mut entrant = self.atta(name_before(name), more, "the older program");
+                    entrant.words[0] = before.into();
+                    entrant
+                }),
+            );
+        }
         all
     }
 
@@ -241,6 +255,7 @@ mod tests {
         let field = Field {
             limit: "/b/copy-limit".into(),
             atta: "/b/atta".into(),
+            before: Some("/old/atta".into()),
             corrupt: Some("/b/atta-corrupt".into()),
             peers: vec![],
             mpis: vec![],
@@ -250,8 +265,13 @@ mod tests {
         let limit = field.limit(LIMIT, 2, 0);
         assert_eq!((limit.shown().as_str(), limit.is_base), ("copy-limit -t 2 -l LIST SOURCE TARGET", true));
         assert_eq!(field.limit(LIMIT, 2, 4096).shown(), "copy-limit -t 2 -k 4096 -l LIST SOURCE TARGET");
-        assert_eq!((field.atta_variants(true).len(), field.atta_variants(false).len()), (4, 2));
-        let shown = field.atta_variants(true).remove(3).shown();
+        assert_eq!((field.atta_variants(true).len(), field.atta_variants(false).len()), (6, 4));
+        let older = field.atta_variants(true).remove(1);
+        assert_eq!(
+            (older.name.as_str(), &older.words[0]),
+            ("atta copy, no digest, before", &"/old/atta".into())
+        );
+        let shown = field.atta_variants(true).remove(5).shown();
         assert_eq!(shown, "atta copy --quiet --progress never --digest none --fsync file SOURCE TARGET");
     }
 }

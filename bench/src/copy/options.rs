@@ -12,7 +12,7 @@ use crate::turns::Told;
 /// Compare `atta copy` with its peers and with the raw limit
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds that count, after one to warm up [default: 5; 1 with --quick]
+    /// Rounds that count, after one to warm up [default: 7; 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..))]
     rounds: Option<u16>,
     /// Directory to copy in; may be given several times [default: /dev/shm, and both images]
@@ -48,6 +48,9 @@ pub(crate) struct Options {
     /// This atta, and not the one that is built here
     #[arg(long, value_name = "PROGRAM")]
     pub(super) atta: Option<PathBuf>,
+    /// An older atta, which copies in turns with the new one, in the case of peers
+    #[arg(long, value_name = "PROGRAM")]
+    pub(super) before: Option<PathBuf>,
     /// This raw limit, and not the one that is built here
     #[arg(long, value_name = "PROGRAM")]
     pub(super) copy_limit: Option<PathBuf>,
@@ -67,7 +70,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(super) fn rounds(&self) -> usize {
-        self.rounds.map_or(if self.quick { 1 } else { 5 }, usize::from)
+        self.rounds.map_or(if self.quick { 1 } else { 7 }, usize::from)
     }
 
     pub(super) fn scale(&self) -> f64 {

@@ -5,7 +5,7 @@ use super::field::{ATTA, LIMIT, NO_DIGEST, READ_PLAINLY};
 use super::place::Place;
 use super::set::Name;
 use crate::contest::Outcome;
-use crate::report::{fastest_limit, peak_mib, wall};
+use crate::report::{changes, fastest_limit, peak_mib, wall};
 use crate::sheet::{Goal, Sheet, number, quantile};
 use crate::statistics::median;
 
@@ -108,6 +108,7 @@ impl Held<'_> {
         }
         let base = base.map(|(_, seconds)| seconds);
         self.speedups().iter().for_each(|speedup| sheet.remark(speedup));
+        changes(self.outcomes).iter().for_each(|change| sheet.remark(change));
         for outcome in self.outcomes {
             let name = &outcome.contender.name;
             let runs = match &outcome.runs {
@@ -119,6 +120,9 @@ impl Held<'_> {
             };
             let seconds = wall(runs);
             let ratios = base.as_ref().map(|base| by_round(&seconds, base));
+            if let Some(ratios) = ratios.as_ref().filter(|ratios| ratios.len() < ROUNDS_TO_SUMMARISE) {
+                sheet.remark(&in_each_round(name, ratios));
+            }
             let mut row = vec![name.clone(), outcome.contender.note.to_owned()];
             row.extend(quartiles(Some(&seconds)));
             row.extend(quartiles(ratios.as_deref()));
@@ -202,6 +206,14 @@ impl Where {
     }
 }
 
+/// With fewer rounds quartiles hide how far apart the rounds were: all of them are shown.
+const ROUNDS_TO_SUMMARISE: usize = 7;
+
+fn in_each_round(name: &str, ratios: &[f64]) -> String {
+    let ratios: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
+    format!("{name}, ratio in each round: {}.", ratios.join(", "))
+}
+
 /// What happened in the same round is compared: a slow minute hits both sides.
 fn by_round(seconds: &[f64], base: &[f64]) -> Vec<f64> {
     seconds.iter().zip(base).map(|(seconds, base)| seconds / base).collect()
@@ -234,13 +246,15 @@ mod tests {
         let held = Held { case: Which::Peers, set: Name::Small, place: &place, outcomes: &outcomes };
         let goals = held.goals();
         assert_eq!(goals.len(), 1);
-        assert_eq!((goals[0].measured.as_str(), goals[0].is_met), ("1.100 (1.100 to 1.500)", true));
+        assert_eq!((goals[0].measured.as_str(), goals[0].is_met), ("1.100 (1.100 to 1.300)", true));
         let text = held.sheet("").render();
-        assert!(
-            text.contains("1.500 |   11.000 | 1.100 |    1.100 |    1.500 |")
-                && text.contains("cp: made nothing"),
-            "{text}"
-        );
+        for expected in [
+            "1.300 |    6.250 | 1.100 |    1.100 |    1.300 |",
+            "atta copy, no digest, ratio in each round: 1.100, 1.100, 1.500.",
+            "cp: made nothing",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
         let held = Held { set: Name::Large, ..held };
         assert!(held.goals()[0].is_met, "exactly the bound");
         outcomes[1] = outcome(NO_DIGEST, false, Err("no"));
@@ -249,6 +263,22 @@ mod tests {
         assert_eq!((goal.measured.as_str(), goal.is_met), ("not measured", false));
         let disk = Place::named("fresh xfs", true);
         assert!(Held { place: &disk, ..held }.goals().is_empty(), "no goal there");
+    }
+
+    #[test]
+    fn an_older_program_is_compared_by_round_and_seven_rounds_are_not_listed() {
+        let place = Place::named("tmpfs", false);
+        let limit = outcome(LIMIT, true, Ok(&[1.0; 7]));
+        let now = outcome(ATTA, false, Ok(&[1.1, 1.1, 1.1, 1.2, 1.3, 1.4, 1.5]));
+        let before = outcome("atta copy, before", false, Ok(&[1.0; 7]));
+        let outcomes = [limit, now, before];
+        let held = Held { case: Which::Peers, set: Name::Small, place: &place, outcomes: &outcomes };
+        let text = held.sheet("").render();
+        assert!(
+            text.contains("- atta copy: 1.200 (1.100 to 1.350) times the older program, by round"),
+            "{text}"
+        );
+        assert!(!text.contains("in each round"), "{text}");
     }
 
     #[test]
