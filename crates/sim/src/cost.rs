@@ -27,20 +27,20 @@ impl Costs {
     pub const LOCAL_DISK: Self =
         Self { directory_ns: 8_000, entry_ns: 60, stat_ns: 700, send_ns: 500, receive_ns: 500, master_ns: 0 };
 
-    /// A file server of the papers' kind. Every `lstat` is a round trip to it through the storage network, about 100 us;
-    /// reading a directory takes a lock and some round trips, 1 ms and 2 us an entry.
+    /// A file server of the papers' kind. The paper gives no cost of anything, so all of these are assumptions: an `lstat` is one
+    /// round trip through a storage network, 100 us; a directory takes a lock and some round trips, 1 ms and 2 us an entry.
     ///
-    /// A message costs 3 us on either side: a probe, the call itself and a copy, on a processor of 2.4 GHz of 2010 (MPI
-    /// over Gemini took 2 to 3 us from end to end). A master pays 2 us more: it takes messages from anybody, and keeps
-    /// millions of paths in a list of single allocations. How much faster other schedules are than the centralized one
-    /// depends on these three numbers.
+    /// A message costs 3 us of processor time on either side: a probe, the call and a copy. That too is assumed. It is more
+    /// than the 0.7 to 1.4 us that Gemini's interfaces take for a transfer (EuroBen, Web report 2010, Cray XE6), since it
+    /// is the time of a program, not of a network. A master pays no more than others. How much faster other schedules are than
+    /// the centralized one depends on these numbers: docs/simulated.md shows how.
     pub const FILE_SERVER: Self = Self {
         directory_ns: 1_000_000,
         entry_ns: 2_000,
         stat_ns: 100_000,
         send_ns: 3_000,
         receive_ns: 3_000,
-        master_ns: 2_000,
+        master_ns: 0,
     };
 
     /// Costs by name: `local-disk` or `file-server`.

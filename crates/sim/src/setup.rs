@@ -63,13 +63,14 @@ impl Habits {
         }
     }
 
-    /// As the papers' program works: every path is a task, and messages are handled between two of them.
+    /// As the papers' program works: every path is a task, and messages are handled between two of them. Threads of one rank wait
+    /// for each other after each task, as the semaphores of Algorithm 4 make them.
     #[must_use]
     pub fn paper(threads: u32) -> Self {
         Self {
             threads,
             communication_thread: false,
-            lock_step: false,
+            lock_step: threads > 1,
             inline_files: 0,
             batch_files: 1,
             slice_units: 1,
@@ -127,13 +128,18 @@ pub struct Setup {
 
 impl Setup {
     /// The papers' settings: one path a task, a file server, a torus of 20 hosts with two workers each. All ranks have one
-    /// worker, but for `hybrid` and `lifeline`: there two workers are threads of one rank. The end is noticed by the token.
+    /// worker, but for `hybrid` and `lifeline`: there two workers are threads of one rank.
+    ///
+    /// The end is noticed by the token, but not in centralized jobs: Algorithm 1 has no token and acknowledges nothing, which
+    /// the token needs for each parcel. Its master knows of the end and sends each slave a sentinel; the counters come nearest
+    /// to that, with some waves of one message a rank at the end and [`Message::Finish`](atta_engine::Message::Finish) as the sentinel.
     #[must_use]
     pub fn paper(tree: Tree, schedule: ScheduleKind, split: Split, workers: u32) -> Self {
         let is_threaded = matches!(schedule, ScheduleKind::Hybrid | ScheduleKind::Lifeline);
         let threads = if is_threaded { 2 } else { 1 };
-        let engine =
-            Config { schedule, split, termination: Termination::Token, low_water: 0, ..Config::default() };
+        let is_centralized = matches!(schedule, ScheduleKind::Centralized | ScheduleKind::CentralizedKeep);
+        let termination = if is_centralized { Termination::Counters } else { Termination::Token };
+        let engine = Config { schedule, split, termination, low_water: 0, ..Config::default() };
         Self {
             tree,
             costs: Costs::FILE_SERVER,

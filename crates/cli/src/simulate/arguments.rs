@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use atta_engine::{Config, ScheduleKind, Split, Termination};
 use atta_sim::{Costs, Habits, Network, Setup, Shape, Topology, Tree};
-use clap::builder::PossibleValuesParser;
+use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 
 use super::count::parse_count;
@@ -86,7 +86,7 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = splits(), help_heading = "Protocol")]
     pub(crate) split: Vec<Split>,
 
-    /// How the ranks find out that all is done [default: counters; with --paper token]
+    /// How the ranks find out that all is done [default: counters; with --paper token, but counters for centralized]
     #[arg(long, value_name = "HOW", value_parser = terminations(), help_heading = "Protocol")]
     pub(crate) termination: Option<Termination>,
 
@@ -116,9 +116,10 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "N", help_heading = "How ranks work")]
     pub(crate) breadth: Option<u64>,
 
-    /// All threads of a rank wait for each other after each task, as in the paper's hybrid program
-    #[arg(long, help_heading = "How ranks work")]
-    pub(crate) lock_step: bool,
+    /// All threads of a rank wait for each other after each task, as in the paper's hybrid program [default: no; with --paper
+    /// yes]
+    #[arg(long, value_name = "YES|NO", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), help_heading = "How ranks work")]
+    pub(crate) lock_step: Option<bool>,
 
     /// Take a directory with at most N files in it and below as one task: faster to simulate, less to share
     #[arg(long, value_name = "N", default_value = "0", value_parser = parse_count, help_heading = "How ranks work")]
@@ -334,7 +335,7 @@ impl SimulateArguments {
 
     fn habits(&self, usual: Habits) -> Habits {
         Habits {
-            lock_step: self.lock_step,
+            lock_step: self.lock_step.unwrap_or(usual.lock_step),
             aggregate_files: self.aggregate,
             slice_units: self.slice,
             breadth_units: self.breadth.unwrap_or(usual.breadth_units),
@@ -465,6 +466,25 @@ mod tests {
         assert_eq!(shapes.collect::<Vec<_>>(), [(30, 1), (15, 2)]);
         assert_eq!(cases[0].setup.engine.termination, Termination::Token);
         assert_eq!(cases[0].setup.engine.split, Split::Random);
+    }
+
+    #[test]
+    fn the_papers_centralized_program_acknowledges_nothing_and_its_hybrid_one_works_in_lock_step() {
+        let setups = |words: &str| -> Vec<_> {
+            let setup = |case: Case| (case.setup.engine.termination, case.setup.habits.lock_step);
+            cases(words).unwrap().into_iter().map(setup).collect()
+        };
+        let (counters, token) = (Termination::Counters, Termination::Token);
+        assert_eq!(
+            setups("--paper --schedule centralized,centralized-keep,random,hybrid"),
+            [(counters, false), (counters, false), (token, false), (token, true)]
+        );
+        assert_eq!(
+            setups("--paper --schedule centralized,hybrid --termination token --lock-step=no"),
+            [(token, false); 2]
+        );
+        assert_eq!(setups("--schedule hybrid,centralized --lock-step"), [(counters, true); 2]);
+        assert_eq!(setups("--schedule hybrid"), [(counters, false)]);
     }
 
     #[test]
