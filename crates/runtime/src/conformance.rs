@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use atta_engine::{Config, Random, Rank, Reason, Reduce, ScheduleKind, Split, Termination};
 use atta_fabric::{Endpoint, FabricError};
 
-use crate::{Job, Meeting, Member, Options, Queue, RankError, Stop, Threads, run_on_ranks};
+use crate::{Job, Meeting, Member, Options, Queue, RankError, Status, Stop, Threads, run_on_ranks};
 
 /// Tasks of one job.
 const TASKS: u32 = 300;
@@ -29,18 +29,19 @@ const ABORTED: i32 = 9;
 pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String> {
     let rank = endpoint.rank();
     let mut number = seed;
+    let mut meeting = Meeting::new(endpoint);
     for schedule in ScheduleKind::ALL {
         for split in Split::ALL {
             for termination in Termination::ALL {
                 number += 1;
                 let config = config(schedule, split, termination, number);
-                run_to_the_end(endpoint, config).map_err(|reason| {
+                meeting = run_to_the_end(meeting, config).map_err(|reason| {
                     format!("rank {rank}: {schedule}, {split}, {termination}, seed {number}: {reason}")
                 })?;
             }
         }
         let config = config(schedule, Split::Equal, Termination::Counters, number);
-        run_until_stopped(endpoint, config)
+        meeting = run_until_stopped(meeting, config)
             .map_err(|reason| format!("rank {rank}: {schedule}, stopped, seed {number}: {reason}"))?;
     }
     Ok(())
@@ -84,35 +85,20 @@ fn options(config: &Config, stop: &Stop) -> Options<'static> {
     Options { threads: Threads::Fixed(threads), stop: stop.clone(), ..Options::default() }
 }
 
-/// A meeting of all ranks: who is fast must not begin the next job while others are in the last one.
-fn meet(endpoint: &mut dyn Endpoint) -> Result<Meeting<'_>, RankError> {
-    let mut meeting = Meeting::new(endpoint);
+/// All ranks meet: who is fast must not begin the next job while others are in the last one.
+fn meet(meeting: &mut Meeting<'_>) -> Result<(), RankError> {
     let there = meeting.gather(vec![], |_, _| vec![])?;
     meeting.tell(there)?;
-    Ok(meeting)
+    Ok(())
 }
 
-/// Runs a job to its end; the root looks at what it led to.
-fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
-    let job = Twigs::new(config.seed, endpoint.rank(), endpoint.size());
-    let seeds = if endpoint.rank() == Rank::ROOT.0 { vec![0] } else { Vec::new() };
-    let options = options(&config, &Stop::new());
+/// Runs a job to its end; the root looks at what it led to. Gives the meeting after it.
+fn run_to_the_end(meeting: Meeting<'_>, config: Config) -> Result<Meeting<'_>, String> {
+    let (rank, size) = (meeting.rank(), meeting.size());
+    let job = Twigs::new(config.seed, rank, size);
     let mut wrong = None;
-    let closed = meet(endpoint).and_then(|meeting| {
-        let mut member = Member::after(meeting, config);
-        let outcome = run_on_ranks(
-            &job,
-            seeds,
-            &options,
-            &mut member,
-            || job.so_far(),
-            |_, sum| {
-                wrong = wrong.take().or_else(|| sum.and_then(|sum: Tally| sum.excess()));
-            },
-        )?;
-        member.close(Tally::sum(&outcome.workers))
-    });
-    let (reason, sum) = closed.map_err(|error| error.to_string())?;
+    let closed = run_twigs(meeting, &job, config, &mut wrong);
+    let (meeting, reason, sum) = closed.map_err(|error| error.to_string())?;
     if job.gave_up.load(Ordering::Relaxed) > 0 {
         return Err("nobody was given anything".to_owned());
     }
@@ -122,32 +108,56 @@ fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), Str
     if reason != Reason::Done {
         return Err(format!("it ended as {reason:?}"));
     }
-    match (endpoint.rank() == Rank::ROOT.0, sum) {
-        (true, Some(sum)) => wrong.or_else(|| job.compare(&sum)).map_or(Ok(()), Err),
-        (false, None) => Ok(()),
+    match (rank == Rank::ROOT.0, sum) {
+        (true, Some(sum)) => wrong.or_else(|| job.compare(&sum)).map_or(Ok(meeting), Err),
+        (false, None) => Ok(meeting),
         (_, sum) => Err(format!("the totals are {sum:?}")),
     }
 }
 
-/// Runs a job that only ends when the last rank wants it to, which it wants as soon as it is in it.
-fn run_until_stopped(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
-    let is_last = endpoint.rank() + 1 == endpoint.size();
-    let stop = Stop::new();
-    if is_last {
-        stop.set();
-    }
-    let seeds = if endpoint.rank() == Rank::ROOT.0 { vec![()] } else { Vec::new() };
-    let options = options(&config, &stop);
-    let closed = meet(endpoint).and_then(|meeting| {
-        let mut member = Member::after(meeting, config);
-        run_on_ranks(&Endless, seeds, &options, &mut member, Tally::none, |_, _: Option<Tally>| {})?;
-        member.close(Tally::none())
-    });
-    match closed {
-        Ok((Reason::Stopped, _)) => Ok(()),
-        Ok((reason, _)) => Err(format!("it ended as {reason:?}")),
+/// What a job ended with: the meeting after it, the reason, and the root's totals.
+type Closed<'e> = (Meeting<'e>, Reason, Option<Tally>);
+
+/// Runs the job; what is wrong with its progress goes to `wrong`.
+fn run_twigs<'e>(
+    mut meeting: Meeting<'e>,
+    job: &Twigs,
+    config: Config,
+    wrong: &mut Option<String>,
+) -> Result<Closed<'e>, RankError> {
+    meet(&mut meeting)?;
+    let seeds = if meeting.rank() == Rank::ROOT.0 { vec![0] } else { Vec::new() };
+    let options = options(&config, &Stop::new());
+    let mut member = Member::after(meeting, config);
+    let observe = |_: &Status, sum: Option<Tally>| {
+        *wrong = wrong.take().or_else(|| sum.and_then(|sum| sum.excess()));
+    };
+    let outcome = run_on_ranks(job, seeds, &options, &mut member, || job.so_far(), observe)?;
+    let (reason, sum) = member.close(Tally::sum(&outcome.workers))?;
+    Ok((member.into_meeting(), reason, sum))
+}
+
+/// Runs a job that only ends when the last rank wants it to, which it wants as soon as it is in it. Gives the meeting after it.
+fn run_until_stopped(meeting: Meeting<'_>, config: Config) -> Result<Meeting<'_>, String> {
+    match run_stopped(meeting, config) {
+        Ok((meeting, Reason::Stopped, _)) => Ok(meeting),
+        Ok((_, reason, _)) => Err(format!("it ended as {reason:?}")),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn run_stopped(mut meeting: Meeting<'_>, config: Config) -> Result<Closed<'_>, RankError> {
+    let stop = Stop::new();
+    if meeting.rank() + 1 == meeting.size() {
+        stop.set();
+    }
+    meet(&mut meeting)?;
+    let seeds = if meeting.rank() == Rank::ROOT.0 { vec![()] } else { Vec::new() };
+    let options = options(&config, &stop);
+    let mut member = Member::after(meeting, config);
+    run_on_ranks(&Endless, seeds, &options, &mut member, Tally::none, |_, _: Option<Tally>| {})?;
+    let (reason, sum) = member.close(Tally::none())?;
+    Ok((member.into_meeting(), reason, sum))
 }
 
 /// Aborts when a message has come. What it ends with is what a call says afterwards.

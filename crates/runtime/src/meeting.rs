@@ -1,21 +1,34 @@
-//! All ranks together, before a job: each brings something, the root decides, everybody hears. Along the tree of ranks, so
-//! that nobody holds something for each rank. It waits, unlike everything else here: there is nothing to do before.
+//! All ranks together, before and after a job: each brings something, the root decides, everybody hears. Along the tree of
+//! ranks, so that nobody holds something for each rank. It waits, unlike everything else here: there is nothing to do
+//! meanwhile.
+//!
+//! Ranks are not all at the same step at the same time: one may be in the meeting after a job while another still runs
+//! the job, whose tree of ranks may be another one. So messages of meetings carry a tag and the number of the step, and
+//! what comes too early is kept, here and in the job.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use atta_engine::{Rank, Tree};
-use atta_fabric::{Endpoint, FabricError, Received};
+use atta_engine::{Rank, Tree, WireError};
+use atta_fabric::{Endpoint, Received};
+
+use crate::RankError;
 
 /// Children of each rank in the tree.
 const WIDTH: u32 = 16;
 /// Between two looks for a message.
 const POLL: Duration = Duration::from_micros(100);
+/// The first byte of each message of a meeting; the engine's begin with smaller ones, those of streams with larger ones.
+const TAG: u8 = 0x7f;
+/// Bytes before what a message holds: the tag and the step.
+const HEADER_BYTES: usize = 5;
 
-/// The ranks of a job before it begins.
+/// The ranks of a job before it begins or after it has ended.
 pub struct Meeting<'e> {
     pub(crate) endpoint: &'e mut dyn Endpoint,
-    /// What came from ranks that are further on.
+    /// Steps that have begun, in this meeting and in those before it: the same on all ranks.
+    pub(crate) step: u32,
+    /// What came from ranks that are further on: messages of later steps, and of the job.
     pub(crate) early: VecDeque<Received>,
 }
 
@@ -25,10 +38,16 @@ impl std::fmt::Debug for Meeting<'_> {
     }
 }
 
+/// Whether a message belongs to a meeting.
+pub(crate) fn is_of_meeting(message: &[u8]) -> bool {
+    message.first() == Some(&TAG)
+}
+
 impl<'e> Meeting<'e> {
-    /// Meets the other ranks of a fabric. All ranks then do the same steps in the same order.
+    /// Meets the other ranks of a fabric. All ranks then do the same steps in the same order. To meet again after a job,
+    /// use [`Member::into_meeting`](crate::Member::into_meeting).
     pub fn new(endpoint: &'e mut dyn Endpoint) -> Self {
-        Self { endpoint, early: VecDeque::new() }
+        Self { endpoint, step: 0, early: VecDeque::new() }
     }
 
     /// This rank.
@@ -53,19 +72,19 @@ impl<'e> Meeting<'e> {
     /// must not depend on the order, nor grow with the number of ranks.
     ///
     /// # Errors
-    /// The fabric fails.
+    /// The fabric fails, or another rank does another step.
     pub fn gather(
         &mut self,
         own: Vec<u8>,
         mut merge: impl FnMut(&[u8], &[u8]) -> Vec<u8>,
-    ) -> Result<Option<Vec<u8>>, FabricError> {
-        let tree = self.tree();
+    ) -> Result<Option<Vec<u8>>, RankError> {
+        let tree = self.next_step();
         let mut sum = own;
         for child in tree.children() {
             sum = merge(&sum, &self.receive_from(child.0)?);
         }
         match tree.parent() {
-            Some(parent) => self.endpoint.send(parent.0, sum).map(|()| None),
+            Some(parent) => self.send(parent.0, &sum).map(|()| None),
             None => Ok(Some(sum)),
         }
     }
@@ -73,15 +92,15 @@ impl<'e> Meeting<'e> {
     /// Tells all ranks what the root says; the others give nothing.
     ///
     /// # Errors
-    /// The fabric fails.
-    pub fn tell(&mut self, said: Option<Vec<u8>>) -> Result<Vec<u8>, FabricError> {
-        let tree = self.tree();
+    /// The fabric fails, or another rank does another step.
+    pub fn tell(&mut self, said: Option<Vec<u8>>) -> Result<Vec<u8>, RankError> {
+        let tree = self.next_step();
         let said = match (tree.parent(), said) {
             (Some(parent), _) => self.receive_from(parent.0)?,
             (None, said) => said.unwrap_or_default(),
         };
         for child in tree.children() {
-            self.endpoint.send(child.0, said.clone())?;
+            self.send(child.0, &said)?;
         }
         // Whoever has heard may leave at once.
         while self.endpoint.unsent()? > 0 {
@@ -93,38 +112,82 @@ impl<'e> Meeting<'e> {
     /// What each rank of this host says, in their order.
     ///
     /// # Errors
-    /// The fabric fails.
-    pub fn among_neighbours(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, FabricError> {
+    /// The fabric fails, or another rank does another step.
+    pub fn among_neighbours(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
+        self.next_step();
         let (here, neighbours) = (self.rank(), self.neighbours().to_vec());
         for &rank in neighbours.iter().filter(|rank| **rank != here) {
-            self.endpoint.send(rank, own.to_vec())?;
+            self.send(rank, own)?;
         }
         let hear = |rank| if rank == here { Ok(own.to_vec()) } else { self.receive_from(rank) };
         neighbours.into_iter().map(hear).collect()
     }
 
-    fn tree(&self) -> Tree {
+    /// Begins the next step; gives the tree along which it goes.
+    fn next_step(&mut self) -> Tree {
+        self.step = self.step.wrapping_add(1);
         Tree::new(Rank(self.rank()), self.size(), WIDTH)
     }
 
-    fn receive_from(&mut self, from: u32) -> Result<Vec<u8>, FabricError> {
-        if let Some(at) = self.early.iter().position(|received| received.from == from) {
-            return Ok(self.early.remove(at).map(|received| received.message).unwrap_or_default());
+    fn send(&mut self, to: u32, bytes: &[u8]) -> Result<(), RankError> {
+        let mut message = Vec::with_capacity(HEADER_BYTES + bytes.len());
+        message.push(TAG);
+        message.extend(self.step.to_le_bytes());
+        message.extend_from_slice(bytes);
+        Ok(self.endpoint.send(to, message)?)
+    }
+
+    /// What a rank says in this step. Messages of a rank keep their order, so its first one of a meeting is the one.
+    fn receive_from(&mut self, from: u32) -> Result<Vec<u8>, RankError> {
+        let is_wanted = |received: &Received| received.from == from && is_of_meeting(&received.message);
+        if let Some(early) = self.early.iter().position(is_wanted).and_then(|at| self.early.remove(at)) {
+            return self.open(early);
         }
         loop {
             self.endpoint.unsent()?;
             match self.endpoint.receive()? {
-                Some(received) if received.from == from => return Ok(received.message),
+                Some(received) if is_wanted(&received) => return self.open(received),
                 Some(received) => self.early.push_back(received),
                 None => std::thread::sleep(POLL),
             }
         }
     }
+
+    /// What a message of this step holds.
+    fn open(&self, Received { from, mut message }: Received) -> Result<Vec<u8>, RankError> {
+        let step = message.get(1..HEADER_BYTES).and_then(|step| step.try_into().ok());
+        let error = match step.map(u32::from_le_bytes) {
+            None => WireError::Length,
+            Some(step) if step != self.step => WireError::Value,
+            Some(_) => return Ok(message.split_off(HEADER_BYTES)),
+        };
+        Err(RankError::Wire { from: Rank(from), error })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use atta_engine::Message;
+    use atta_fabric::in_process;
+
     use super::*;
+    use crate::stream;
+
+    #[test]
+    fn messages_of_meetings_are_neither_the_engine_s_nor_of_a_stream() {
+        assert_eq!(Message::decode(&[TAG, 0, 0, 0, 0]), Err(WireError::Tag(TAG)));
+        assert!(stream::open(&[TAG]).is_none());
+    }
+
+    #[test]
+    fn message_of_another_step_is_an_error() {
+        for message in [vec![TAG, 2, 0, 0, 0], vec![TAG, 1, 0, 0]] {
+            let mut ranks = in_process(2);
+            ranks[1].send(0, message).unwrap();
+            let error = Meeting::new(&mut ranks[0]).gather(vec![], |_, _| vec![]).unwrap_err();
+            assert!(matches!(error, RankError::Wire { from: Rank(1), .. }), "{error}");
+        }
+    }
 
     #[test]
     fn all_hear_what_the_root_makes_of_what_all_bring() {

@@ -20,7 +20,7 @@ use atta_fabric::{Endpoint, FabricError, Received};
 
 use crate::bell::Bell;
 use crate::local::{Local, Peer};
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, is_of_meeting};
 use crate::pool::run_with;
 use crate::stream::{self, Outbox, Stream};
 use crate::{Job, Options, Outcome, Status};
@@ -109,8 +109,12 @@ pub struct Member<'e, 'r, R: Reduce> {
     stirred: Duration,
     /// Whether this rank has asked another one since the last pause: the answer may come soon.
     has_asked: bool,
-    /// Messages for the engine that came before it was started.
+    /// Messages that came before the engine was started.
     early: VecDeque<Received>,
+    /// Messages of the meeting after the job, from ranks that are there already.
+    later: VecDeque<Received>,
+    /// Steps of meetings that have begun.
+    step: u32,
     outbox: Outbox,
     receiver: Option<Receiver<'r>>,
     finishing: Option<Reason>,
@@ -138,7 +142,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
 
     /// The same, after a meeting of all.
     pub fn after(meeting: Meeting<'e>, config: Config) -> Self {
-        let Meeting { endpoint, early } = meeting;
+        let Meeting { endpoint, step, early } = meeting;
         let neighbours = endpoint.neighbours().iter().copied().map(Rank).collect();
         let place = Place::new(Rank(endpoint.rank()), endpoint.size(), neighbours);
         let bell = Bell::default();
@@ -154,6 +158,8 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             stirred: Duration::ZERO,
             has_asked: false,
             early,
+            later: VecDeque::new(),
+            step,
             outbox: Outbox::new(bell.clone()),
             receiver: None,
             finishing: None,
@@ -239,10 +245,13 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
         Ok((self.finishing.unwrap_or(Reason::Failed), self.result.take()))
     }
 
-    /// The fabric, for what the ranks do next together: after [`close`](Self::close).
+    /// The meeting of all ranks after [`close`](Self::close). Ranks that have closed before this one may have sent to it
+    /// already: only this gets what they have sent.
     #[must_use]
-    pub fn into_endpoint(self) -> &'e mut dyn Endpoint {
-        self.endpoint
+    pub fn into_meeting(self) -> Meeting<'e> {
+        let Self { endpoint, step, early, mut later, .. } = self;
+        later.extend(early);
+        Meeting { endpoint, step, early: later }
     }
 
     /// Ends all ranks at once, because this one cannot go on.
@@ -264,6 +273,10 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
             && let Some(Received { from, message }) = self.next_message()?
         {
             came += 1;
+            if is_of_meeting(&message) {
+                self.later.push_back(Received { from, message });
+                continue;
+            }
             if self.stream(from, &message)? {
                 continue;
             }

@@ -19,7 +19,7 @@ const QUEUE_BYTES: usize = 4 << 20;
 const MESSAGE_BYTES: usize = 64 << 10;
 /// Messages that are under way from one rank to the root.
 const WINDOW: usize = 4;
-/// The first byte of such a message, with the stream's number; the engine's begin with smaller ones.
+/// The first byte of such a message, with the stream's number; the engine's and those of meetings begin with smaller ones.
 const TAG: u8 = 0x80;
 /// The answer to one.
 pub(crate) const TAKEN: u8 = 0xff;

@@ -164,7 +164,7 @@ impl Here<'_> {
         self.watch.keep();
         // What ranks have done is added up when the rest is done, too.
         member.close(Going::default())?;
-        let mut meeting = Meeting::new(member.into_endpoint());
+        let mut meeting = member.into_meeting();
         ending.settle(&mut meeting)?;
         let own = Part::new(ending.end(), self.signals.code(), self.watch.take());
         let sum = meeting.gather(own.encode(), Part::merge)?;

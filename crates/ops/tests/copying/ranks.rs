@@ -81,8 +81,7 @@ fn one_rank(endpoint: &mut InProcess, copy: Copy<'_>, config: Config) -> Part {
     let mut ending = copy.run_on_ranks(&mut member, |_| Nothing, observe).unwrap();
     let accepted = member.counts().tasks_accepted;
     assert_eq!(member.close(Nothing).unwrap().0, Reason::Done);
-    drop(member);
-    ending.settle(&mut Meeting::new(endpoint)).unwrap();
+    ending.settle(&mut member.into_meeting()).unwrap();
     Part { outcome: ending.end(), accepted, going }
 }
 

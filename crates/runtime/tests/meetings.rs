@@ -1,0 +1,205 @@
+//! Ranks that meet before and after a job, while farewells of the job are late: the trees of the job and of the meeting
+//! differ, so that a rank gets messages of the meeting while it still waits for the end of the job.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::collections::VecDeque;
+use std::iter::successors;
+use std::num::NonZeroUsize;
+
+use atta_engine::{Config, Message, Rank, Reason, Reduce, Tree};
+use atta_fabric::{Endpoint, FabricError, InProcess, Received, Wake, in_process};
+use atta_runtime::{Job, Meeting, Member, Options, Queue, RankError, Threads, run_on_ranks};
+
+const RANKS: u32 = 40;
+
+/// A rank and one that reports to it in a meeting, and to which nobody reports there.
+const PAIRS: [(u32, u32); 2] = [(1, 32), (2, 33)];
+
+/// A rank that gets the farewell of a job only after the first message of the next meeting from another rank.
+struct Late {
+    inner: InProcess,
+    /// The other rank, on the one rank that is late.
+    awaits: Option<u32>,
+    /// Messages of the other rank that are not the engine's: the first belongs to the meeting before the job.
+    of_meetings: u32,
+    held: VecDeque<Received>,
+}
+
+impl Late {
+    /// Whether a message must wait: the farewell, and what its sender has sent since, for messages of a rank keep their order.
+    fn must_wait(&self, received: &Received) -> bool {
+        let is_farewell = Message::decode(&received.message) == Ok(Message::Farewell);
+        is_farewell || self.held.iter().any(|held| held.from == received.from)
+    }
+}
+
+impl Endpoint for Late {
+    fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    fn neighbours(&self) -> &[u32] {
+        self.inner.neighbours()
+    }
+
+    fn send(&mut self, to: u32, message: Vec<u8>) -> Result<(), FabricError> {
+        self.inner.send(to, message)
+    }
+
+    fn receive(&mut self) -> Result<Option<Received>, FabricError> {
+        let Some(other) = self.awaits.filter(|_| self.of_meetings < 2) else {
+            let held = self.held.pop_front();
+            return if held.is_some() { Ok(held) } else { self.inner.receive() };
+        };
+        while let Some(received) = self.inner.receive()? {
+            if self.must_wait(&received) {
+                self.held.push_back(received);
+                continue;
+            }
+            let is_of_meeting = received.from == other && Message::decode(&received.message).is_err();
+            self.of_meetings += u32::from(is_of_meeting);
+            return Ok(Some(received));
+        }
+        Ok(None)
+    }
+
+    fn on_arrival(&mut self, wake: Wake) -> bool {
+        self.inner.on_arrival(wake)
+    }
+
+    fn unsent(&mut self) -> Result<usize, FabricError> {
+        self.inner.unsent()
+    }
+
+    fn leave(self: Box<Self>) -> Result<(), FabricError> {
+        Box::new(self.inner).leave()
+    }
+
+    fn abort(&mut self, exit_code: i32) {
+        self.inner.abort(exit_code);
+    }
+}
+
+/// Halves a number until it is one, and counts the ones.
+struct Halves;
+
+impl Job for Halves {
+    type Task = u32;
+    type Worker = Ones;
+
+    fn worker(&self, _index: usize) -> Ones {
+        Ones(0)
+    }
+
+    fn run(&self, ones: &mut Ones, task: u32, queue: &mut Queue<'_, Self>) {
+        match task {
+            1 => ones.0 += 1,
+            more => [more / 2, more - more / 2].into_iter().for_each(|half| queue.push(half)),
+        }
+    }
+
+    fn pack(&self, task: &u32, _last: Option<&u32>, out: &mut Vec<u8>) -> bool {
+        out.extend(task.to_le_bytes());
+        true
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Result<Vec<u32>, &'static str> {
+        let number = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).map_err(|_| "cut short");
+        bytes.chunks(4).map(number).collect()
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Ones(u64);
+
+impl Reduce for Ones {
+    fn merge(&mut self, other: &Self) {
+        self.0 += other.0;
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.0.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|bytes| Self(u64::from_le_bytes(bytes)))
+    }
+}
+
+/// All ranks meet; the root gets their number.
+fn meet(meeting: &mut Meeting<'_>) -> Result<(), RankError> {
+    let add = |one: &[u8], other: &[u8]| vec![one.first().unwrap_or(&1) + other.first().unwrap_or(&1)];
+    let count = meeting.gather(Vec::new(), add)?;
+    assert_eq!(count, (meeting.rank() == 0).then(|| vec![RANKS as u8]));
+    meeting.tell(count)?;
+    Ok(())
+}
+
+/// One rank's part of a job between two meetings.
+fn job_between_meetings(mut meeting: Meeting<'_>, tree_width: u32) -> Result<Meeting<'_>, RankError> {
+    meet(&mut meeting)?;
+    let seeds = if meeting.rank() == 0 { vec![200] } else { Vec::new() };
+    let options = Options { threads: Threads::Fixed(NonZeroUsize::MIN), ..Options::default() };
+    let mut member = Member::after(meeting, Config { tree_width, ..Config::default() });
+    let outcome = run_on_ranks(&Halves, seeds, &options, &mut member, Ones::default, |_, _| {})?;
+    let (reason, ones) = member.close(Ones(outcome.workers.iter().map(|ones| ones.0).sum()))?;
+    assert_eq!((reason, ones), (Reason::Done, (member.rank() == 0).then_some(Ones(200))));
+    let mut meeting = member.into_meeting();
+    meet(&mut meeting)?;
+    Ok(meeting)
+}
+
+/// Runs a part of each rank on a thread. One that fails ends the others, which would wait for it.
+fn on_ranks<E: Endpoint>(endpoints: Vec<E>, part: impl Fn(&mut E) -> Result<(), RankError> + Sync) {
+    let failed: Vec<_> = std::thread::scope(|scope| {
+        let begin = |mut endpoint: E| {
+            let part = &part;
+            scope.spawn(move || {
+                let outcome = part(&mut endpoint);
+                outcome.map_err(|error| {
+                    endpoint.abort(4);
+                    format!("rank {}: {error}", endpoint.rank())
+                })
+            })
+        };
+        let ranks: Vec<_> = endpoints.into_iter().map(begin).collect();
+        ranks.into_iter().filter_map(|rank| rank.join().unwrap().err()).collect()
+    });
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Whether a rank ends the job without waiting for another one.
+fn ends_without(rank: u32, other: u32, tree_width: u32) -> bool {
+    let parent = |rank: &Rank| Tree::new(*rank, RANKS, tree_width).parent();
+    successors(Some(Rank(rank)), parent).all(|above| above.0 != other)
+}
+
+#[test]
+fn messages_of_the_next_meeting_that_come_before_the_farewell_are_kept() {
+    let widths = (1..=64).flat_map(|width| PAIRS.map(|(late, early)| (width, late, early)));
+    let cases: Vec<_> = widths.filter(|(width, late, early)| ends_without(*early, *late, *width)).collect();
+    assert!(cases.len() > 64, "most widths differ from that of a meeting");
+    for (width, late, early) in cases {
+        let late = |inner: InProcess| {
+            let awaits = (inner.rank() == late).then_some(early);
+            Late { inner, awaits, of_meetings: 0, held: VecDeque::new() }
+        };
+        on_ranks(in_process(RANKS).into_iter().map(late).collect(), |endpoint| {
+            job_between_meetings(Meeting::new(endpoint), width)?;
+            assert!(endpoint.held.is_empty(), "width {width}");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn jobs_of_every_tree_width_follow_each_other() {
+    on_ranks(in_process(RANKS), |endpoint| {
+        (1..=64).try_fold(Meeting::new(endpoint), job_between_meetings).map(|_| ())
+    });
+}
