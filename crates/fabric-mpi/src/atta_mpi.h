@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define ATTA_MPI_VERSION 1
+#define ATTA_MPI_VERSION 2
 
 /*
  * Functions that return int32_t give 0, an error code of MPI (positive), or one of the shim (negative); error_text
@@ -31,20 +31,23 @@ struct atta_mpi_table {
   /* The ranks on this host, ascending: as many as begin said. */
   int32_t (*neighbours)(uint32_t *ranks, uint32_t count);
 
-  /* Begins to send. The message must stay where it is until `sent` gives its ticket back. At most INT32_MAX bytes. */
+  /* Begins to send. The message must stay where it is until `sent` gives its ticket back with code 0; after an error,
+     of this call too, for as long as the process lives. At most INT32_MAX bytes. */
   int32_t (*send)(uint32_t to, const void *message, uint64_t bytes, uint64_t ticket);
 
-  /* Moves messages on, and gives tickets of some that have gone, each with a code: 0, or why it failed. */
+  /* Moves messages on, and gives tickets of some sends that have ended, each with a code: 0, or why it failed. */
   int32_t (*sent)(uint64_t *tickets, int32_t *codes, uint32_t capacity, uint32_t *count);
 
-  /* Looks for a message that has come, and matches it. Only while none is matched. */
+  /* Looks for a message that has come, and matches it. Each matched message must be taken before the next call. */
   int32_t (*match)(int32_t *found, uint32_t *from, uint64_t *bytes);
 
-  /* Begins to take the matched message into a place of its length, which must stay until done is 1. */
-  int32_t (*take)(void *place, uint64_t bytes, int32_t *done);
+  /* Begins to receive the matched message into a place of its length. The place must stay until `taken` gives its ticket
+     back with code 0; after an error, of this call too, for as long as the process lives. Several messages may be
+     received at once. */
+  int32_t (*take)(void *place, uint64_t bytes, uint64_t ticket);
 
-  /* Goes on with what take began. After an error the place is free again. */
-  int32_t (*taken)(int32_t *done);
+  /* Gives tickets of some receives that have ended, each with a code: 0, or why it failed. */
+  int32_t (*taken)(uint64_t *tickets, int32_t *codes, uint32_t capacity, uint32_t *count);
 
   /* Leaves MPI, once in a process. */
   int32_t (*leave)(void);

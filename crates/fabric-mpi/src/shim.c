@@ -15,21 +15,24 @@ enum {
   ERROR_THREADS = -2,
   ERROR_BEGUN = -3,
   TAG = 1,
-  /* Requests that one call of `sent` looks at: it must stay cheap however many wait. */
+  /* Requests that one call of `sent` or `taken` looks at: it must stay cheap however many wait. */
   WINDOW = 256
+};
+
+/* Operations that MPI has begun, in no order. Slot i of both arrays is one. */
+struct operations {
+  MPI_Request *requests;
+  uint64_t *tickets;
+  int count, capacity;
+  int next; /* where the next window begins */
 };
 
 static struct {
   MPI_Comm comm; /* duplicated: no message of anybody else is on it */
   MPI_Comm host;
   int begun;
-  /* Messages on their way, in no order. Slot i of both arrays is one. */
-  MPI_Request *requests;
-  uint64_t *tickets;
-  int count, capacity;
-  int next; /* where the next window begins */
+  struct operations sends, receives;
   MPI_Message matched;
-  MPI_Request incoming;
 } state;
 
 static void copy_text(const char *from, char *to, uint32_t capacity) {
@@ -62,7 +65,6 @@ static int32_t begin(uint32_t *rank, uint32_t *size, uint32_t *neighbours, char 
   MPI_Initialized(&initialized);
   if (initialized || state.begun) return ERROR_BEGUN;
   state.begun = 1;
-  state.incoming = MPI_REQUEST_NULL;
   TRY(Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
   if (provided < MPI_THREAD_FUNNELED) return ERROR_THREADS;
   TRY(Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -99,63 +101,69 @@ static int32_t neighbours(uint32_t *ranks, uint32_t count) {
   return code;
 }
 
-/* Makes room for one more message on its way. */
-static int32_t reserve(void) {
-  if (state.count < state.capacity) return 0;
-  int capacity = state.capacity ? 2 * state.capacity : WINDOW;
-  MPI_Request *requests = realloc(state.requests, (size_t)capacity * sizeof *requests);
+/* Makes room for one more operation. */
+static int32_t reserve(struct operations *all) {
+  if (all->count < all->capacity) return 0;
+  int capacity = all->capacity ? 2 * all->capacity : WINDOW;
+  MPI_Request *requests = realloc(all->requests, (size_t)capacity * sizeof *requests);
   if (requests == NULL) return ERROR_MEMORY;
-  state.requests = requests;
-  uint64_t *tickets = realloc(state.tickets, (size_t)capacity * sizeof *tickets);
+  all->requests = requests;
+  uint64_t *tickets = realloc(all->tickets, (size_t)capacity * sizeof *tickets);
   if (tickets == NULL) return ERROR_MEMORY;
-  state.tickets = tickets;
-  state.capacity = capacity;
+  all->tickets = tickets;
+  all->capacity = capacity;
   return 0;
 }
 
-static int32_t send_message(uint32_t to, const void *message, uint64_t bytes, uint64_t ticket) {
-  int32_t code = reserve();
-  if (code != 0) return code;
-  code = MPI_Isend(message, (int)bytes, MPI_BYTE, (int)to, TAG, state.comm, &state.requests[state.count]);
-  if (code != MPI_SUCCESS) return code;
-  state.tickets[state.count++] = ticket;
-  return 0;
-}
-
-/* One window at a time, in turn: with n messages on their way a call costs the window, not n. */
-static int32_t sent(uint64_t *tickets, int32_t *codes, uint32_t capacity, uint32_t *count) {
+/* One window at a time, in turn: with n operations begun a call costs the window, not n. */
+static int32_t finished(struct operations *all, uint64_t *tickets, int32_t *codes, uint32_t capacity,
+                        uint32_t *count) {
   int done = 0, places[WINDOW];
   MPI_Status statuses[WINDOW];
   *count = 0;
-  if (state.next >= state.count) state.next = 0;
-  int window = state.count - state.next;
+  if (all->next >= all->count) all->next = 0;
+  int window = all->count - all->next;
   if (window > WINDOW) window = WINDOW;
   if ((uint32_t)window > capacity) window = (int)capacity;
   if (window == 0) return 0;
 
-  int first = state.next;
-  int code = MPI_Testsome(window, state.requests + first, &done, places, statuses);
+  int first = all->next;
+  int code = MPI_Testsome(window, all->requests + first, &done, places, statuses);
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return code;
   if (done == MPI_UNDEFINED) done = 0;
   for (int i = 0; i < done; i++) {
     int slot = first + places[i];
-    tickets[i] = state.tickets[slot];
+    tickets[i] = all->tickets[slot];
     /* MPI sets the codes of statuses only if it says so. */
     codes[i] = code == MPI_ERR_IN_STATUS ? statuses[i].MPI_ERROR : 0;
-    /* Some MPIs keep a request that failed. */
-    if (state.requests[slot] != MPI_REQUEST_NULL) MPI_Request_free(&state.requests[slot]);
-    state.requests[slot] = MPI_REQUEST_NULL;
+    /* Some MPIs keep a request that failed, which may still be active. It is forgotten and not freed: MPI_Request_free
+       would neither cancel it nor wait for it. */
+    all->requests[slot] = MPI_REQUEST_NULL;
   }
   /* From the end, so that what moves into a gap is none itself. */
   for (int slot = first + window - 1; done > 0 && slot >= first; slot--) {
-    if (state.requests[slot] != MPI_REQUEST_NULL) continue;
-    state.count--;
-    state.requests[slot] = state.requests[state.count];
-    state.tickets[slot] = state.tickets[state.count];
+    if (all->requests[slot] != MPI_REQUEST_NULL) continue;
+    all->count--;
+    all->requests[slot] = all->requests[all->count];
+    all->tickets[slot] = all->tickets[all->count];
   }
-  state.next = first + window - done;
+  all->next = first + window - done;
   *count = (uint32_t)done;
   return 0;
+}
+
+static int32_t send_message(uint32_t to, const void *message, uint64_t bytes, uint64_t ticket) {
+  struct operations *sends = &state.sends;
+  int32_t code = reserve(sends);
+  if (code != 0) return code;
+  code = MPI_Isend(message, (int)bytes, MPI_BYTE, (int)to, TAG, state.comm, &sends->requests[sends->count]);
+  if (code != MPI_SUCCESS) return code;
+  sends->tickets[sends->count++] = ticket;
+  return 0;
+}
+
+static int32_t sent(uint64_t *tickets, int32_t *codes, uint32_t capacity, uint32_t *count) {
+  return finished(&state.sends, tickets, codes, capacity, count);
 }
 
 /* Improbe and not Iprobe: a message of a rank that died after it is consumed, too, and does not come up for ever. */
@@ -171,18 +179,19 @@ static int32_t match(int32_t *found, uint32_t *from, uint64_t *bytes) {
   return code;
 }
 
-static int32_t taken(int32_t *done) {
-  int flag = 0, code = MPI_Test(&state.incoming, &flag, MPI_STATUS_IGNORE);
-  *done = flag;
-  if (code != MPI_SUCCESS && state.incoming != MPI_REQUEST_NULL) MPI_Request_free(&state.incoming);
-  return code;
+/* Imrecv and not Mrecv: a large message comes only as fast as its sender calls MPI, and this rank has more to do. */
+static int32_t take(void *place, uint64_t bytes, uint64_t ticket) {
+  struct operations *receives = &state.receives;
+  int32_t code = reserve(receives);
+  if (code != 0) return code;
+  code = MPI_Imrecv(place, (int)bytes, MPI_BYTE, &state.matched, &receives->requests[receives->count]);
+  if (code != MPI_SUCCESS) return code;
+  receives->tickets[receives->count++] = ticket;
+  return 0;
 }
 
-/* Imrecv and not Mrecv: a large message comes only as fast as its sender calls MPI, and this rank has more to do. */
-static int32_t take(void *place, uint64_t bytes, int32_t *done) {
-  *done = 0;
-  int code = MPI_Imrecv(place, (int)bytes, MPI_BYTE, &state.matched, &state.incoming);
-  return code == MPI_SUCCESS ? taken(done) : code;
+static int32_t taken(uint64_t *tickets, int32_t *codes, uint32_t capacity, uint32_t *count) {
+  return finished(&state.receives, tickets, codes, capacity, count);
 }
 
 static int32_t leave(void) {

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_void};
 
 /// The version of the table that this program understands.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The name of the plug-in's function, with the NUL that the dynamic linker wants.
 pub(crate) const SYMBOL: &[u8] = b"atta_mpi_table\0";
@@ -39,8 +39,9 @@ pub(crate) struct Table {
     pub(crate) sent:
         unsafe extern "C" fn(tickets: *mut u64, codes: *mut i32, capacity: u32, count: *mut u32) -> i32,
     pub(crate) matched: unsafe extern "C" fn(found: *mut i32, from: *mut u32, bytes: *mut u64) -> i32,
-    pub(crate) take: unsafe extern "C" fn(place: *mut c_void, bytes: u64, done: *mut i32) -> i32,
-    pub(crate) taken: unsafe extern "C" fn(done: *mut i32) -> i32,
+    pub(crate) take: unsafe extern "C" fn(place: *mut c_void, bytes: u64, ticket: u64) -> i32,
+    pub(crate) taken:
+        unsafe extern "C" fn(tickets: *mut u64, codes: *mut i32, capacity: u32, count: *mut u32) -> i32,
     pub(crate) leave: unsafe extern "C" fn() -> i32,
     pub(crate) abort: unsafe extern "C" fn(exit_code: i32),
     pub(crate) error_text: unsafe extern "C" fn(code: i32, text: *mut c_char, capacity: u32),

@@ -1,5 +1,6 @@
-//! A plug-in's table without an MPI, for tests: one rank alone, whose messages come back to it when they are looked
-//! after, and calls that fail when they are told to. The state is of the thread that calls, as MPI's is here.
+//! A plug-in's table without an MPI, for tests: one rank, whose messages come back to it when they are looked after, to
+//! whom a test brings those of others, and calls that fail when they are told to. After a failure it goes on using the
+//! memory that it was given, as an MPI may. The state is of the thread that calls, as MPI's is here.
 #![expect(unsafe_code, reason = "it stands in for C")]
 
 use std::cell::RefCell;
@@ -15,12 +16,22 @@ use crate::{Mpi, OpenError};
 pub(crate) struct Fake {
     /// Messages that were begun and not looked after: address, length, ticket.
     begun: VecDeque<(usize, usize, u64)>,
-    /// Messages that have come.
-    come: VecDeque<Vec<u8>>,
+    /// Messages that have come, with their senders.
+    come: VecDeque<(u32, Vec<u8>)>,
     /// The matched message.
     matched: Option<Vec<u8>>,
-    /// The place that a message is to be taken to at the second look.
-    place: Option<usize>,
+    /// Messages that are being received, in the order in which they were matched.
+    taking: Vec<Taking>,
+    /// Places that were given for a receive that failed: address and length.
+    failed_places: Vec<(usize, usize)>,
+    /// Messages whose sends failed: address and length.
+    failed_messages: Vec<(usize, usize)>,
+    /// The most messages that were received at once.
+    pub(crate) taking_max: usize,
+    /// Messages of so many bytes or more do not come whole; 0: all do.
+    pub(crate) slow_bytes: usize,
+    /// Messages that are received until one fails; 0: none does.
+    pub(crate) taken_fails_in: u32,
     /// The most messages that were begun at once.
     pub(crate) begun_max: usize,
     /// Calls of `send` until one fails; 0: none does.
@@ -31,6 +42,15 @@ pub(crate) struct Fake {
     pub(crate) holds: bool,
     /// Whether `begin` fails.
     pub(crate) begin_fails: bool,
+}
+
+/// A message that is being received.
+struct Taking {
+    place: usize,
+    message: Vec<u8>,
+    ticket: u64,
+    /// Large messages come at the second look.
+    looks: u32,
 }
 
 /// What each failing call gives.
@@ -57,7 +77,31 @@ pub(crate) fn move_on() -> Vec<Vec<u8>> {
     // SAFETY: the places have room for 8 items; what was sent must be kept, which the test of it is about.
     let code = unsafe { sent(tickets.as_mut_ptr(), codes.as_mut_ptr(), 8, &raw mut count) };
     assert_eq!(code, 0);
-    with(|fake| fake.come.drain(..).collect())
+    with(|fake| fake.come.drain(..).map(|(_, message)| message).collect())
+}
+
+/// Lets a message of another rank come.
+pub(crate) fn arrive(from: u32, message: Vec<u8>) {
+    with(|fake| fake.come.push_back((from, message)));
+}
+
+/// Writes to all places of receives that failed, as an MPI may that had not given them up.
+pub(crate) fn write_late() {
+    for (place, bytes) in with(|fake| fake.failed_places.clone()) {
+        let place = std::ptr::with_exposed_provenance_mut::<u8>(place);
+        // SAFETY: who received must keep the place for ever after a failure, which the test of it is about.
+        unsafe { std::ptr::write_bytes(place, 0xEE, bytes) };
+    }
+}
+
+/// Reads all messages whose sends failed.
+pub(crate) fn read_late() -> Vec<Vec<u8>> {
+    let read = |(message, bytes)| {
+        let message = std::ptr::with_exposed_provenance::<u8>(message);
+        // SAFETY: who sent must keep the message for ever after a failure, which the test of it is about.
+        unsafe { std::slice::from_raw_parts(message, bytes) }.to_vec()
+    };
+    with(|fake| fake.failed_messages.clone()).into_iter().map(read).collect()
 }
 
 static TABLE: Table = Table {
@@ -125,13 +169,14 @@ unsafe extern "C" fn neighbours(ranks: *mut u32, count: u32) -> i32 {
 unsafe extern "C" fn send(to: u32, message: *const c_void, bytes: u64, ticket: u64) -> i32 {
     assert_eq!(to, 0);
     with(|fake| {
+        // The address alone would forget where it came from.
+        let address = message.expose_provenance();
         if fails(&mut fake.send_fails_in) {
+            fake.failed_messages.push((address, bytes as usize));
             return CODE;
         }
-        fake.begun.push_back((message.addr(), bytes as usize, ticket));
+        fake.begun.push_back((address, bytes as usize, ticket));
         fake.begun_max = fake.begun_max.max(fake.begun.len());
-        // The address alone would forget where it came from.
-        let _exposed = message.expose_provenance();
         0
     })
 }
@@ -143,11 +188,13 @@ unsafe extern "C" fn sent(tickets: *mut u64, codes: *mut i32, capacity: u32, cou
         for slot in 0..number {
             let (address, bytes, ticket) = fake.begun.pop_front().unwrap();
             let failed = fails(&mut fake.sent_fails_in);
-            if !failed {
+            if failed {
+                fake.failed_messages.push((address, bytes));
+            } else {
                 let message = std::ptr::with_exposed_provenance::<u8>(address);
                 // SAFETY: the caller keeps the message until its ticket comes back, which it does here.
                 let message = unsafe { std::slice::from_raw_parts(message, bytes) };
-                fake.come.push_back(message.to_vec());
+                fake.come.push_back((0, message.to_vec()));
             }
             give(tickets.wrapping_add(slot), ticket);
             give(codes.wrapping_add(slot), if failed { CODE } else { 0 });
@@ -160,32 +207,53 @@ unsafe extern "C" fn sent(tickets: *mut u64, codes: *mut i32, capacity: u32, cou
 unsafe extern "C" fn matched(found: *mut i32, from: *mut u32, bytes: *mut u64) -> i32 {
     with(|fake| {
         assert!(fake.matched.is_none(), "only while none is matched");
-        fake.matched = fake.come.pop_front();
-        give(found, i32::from(fake.matched.is_some()));
-        give(from, 0);
-        give(bytes, fake.matched.as_ref().map_or(0, Vec::len) as u64);
+        let Some((sender, message)) = fake.come.pop_front() else {
+            give(found, 0);
+            return 0;
+        };
+        give(found, 1);
+        give(from, sender);
+        give(bytes, message.len() as u64);
+        fake.matched = Some(message);
         0
     })
 }
 
-/// Large messages come at the second look.
-unsafe extern "C" fn take(place: *mut c_void, bytes: u64, done: *mut i32) -> i32 {
-    with(|fake| fake.place = Some(place.expose_provenance()));
-    if bytes > 8192 {
-        give(done, 0);
-        return 0;
-    }
-    // SAFETY: as this function's own.
-    unsafe { taken(done) }
-}
-
-unsafe extern "C" fn taken(done: *mut i32) -> i32 {
+unsafe extern "C" fn take(place: *mut c_void, bytes: u64, ticket: u64) -> i32 {
     with(|fake| {
         let message = fake.matched.take().unwrap();
-        let place = std::ptr::with_exposed_provenance_mut::<u8>(fake.place.take().unwrap());
-        // SAFETY: the caller keeps the place, of the message's length, until it is done, which it is here.
-        unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), place, message.len()) };
-        give(done, 1);
+        assert_eq!(message.len() as u64, bytes);
+        fake.taking.push(Taking { place: place.expose_provenance(), message, ticket, looks: 0 });
+        fake.taking_max = fake.taking_max.max(fake.taking.len());
+        0
+    })
+}
+
+/// The newest first: MPI promises no order here.
+unsafe extern "C" fn taken(tickets: *mut u64, codes: *mut i32, capacity: u32, count: *mut u32) -> i32 {
+    with(|fake| {
+        let mut ended = 0;
+        for at in (0..fake.taking.len()).rev() {
+            fake.taking[at].looks += 1;
+            let Taking { message, looks, .. } = &fake.taking[at];
+            let is_slow = fake.slow_bytes > 0 && message.len() >= fake.slow_bytes;
+            if is_slow || (message.len() > 8192 && *looks < 2) || ended == capacity {
+                continue;
+            }
+            let Taking { place: address, message, ticket, .. } = fake.taking.remove(at);
+            let failed = fails(&mut fake.taken_fails_in);
+            if failed {
+                fake.failed_places.push((address, message.len()));
+            } else {
+                let place = std::ptr::with_exposed_provenance_mut::<u8>(address);
+                // SAFETY: the caller keeps the place, of the message's length, until its ticket comes back, as it does here.
+                unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), place, message.len()) };
+            }
+            give(tickets.wrapping_add(ended as usize), ticket);
+            give(codes.wrapping_add(ended as usize), if failed { CODE } else { 0 });
+            ended += 1;
+        }
+        give(count, ended);
         0
     })
 }

@@ -22,6 +22,7 @@ mod abi;
 mod error;
 #[cfg(test)]
 mod fake;
+mod inbox;
 mod launcher;
 mod load;
 mod mpi;

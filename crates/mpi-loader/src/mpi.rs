@@ -166,6 +166,89 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| mpi.receive().unwrap()).count(), 99);
     }
 
+    /// Memory of the same size as a buffer that was given up too early would lie where that was.
+    fn fill_what_is_free(bytes: usize) -> Vec<Vec<u8>> {
+        (0..64).map(|_| vec![1; bytes]).collect()
+    }
+
+    #[test]
+    fn what_mpi_writes_after_a_failed_receive_changes_nothing_else() {
+        for bytes in [100, 1000, 100_000] {
+            let mut mpi = fake::mpi().unwrap();
+            fake::with(|fake| fake.taken_fails_in = 1);
+            fake::arrive(0, vec![7; bytes]);
+            assert_eq!(
+                std::iter::repeat_with(|| mpi.receive()).find(Result::is_err),
+                Some(Err(failed("MPI_Imrecv")))
+            );
+            let others = fill_what_is_free(bytes);
+            fake::write_late();
+            assert!(others.iter().all(|other| *other == vec![1; bytes]), "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn message_of_a_failed_send_stays_as_it_is() {
+        for bytes in [100, 1000, 100_000] {
+            for at_once in [true, false] {
+                let mut mpi = fake::mpi().unwrap();
+                fake::with(|fake| {
+                    *fake = fake::Fake::default();
+                    let fails_in = if at_once { &mut fake.send_fails_in } else { &mut fake.sent_fails_in };
+                    *fails_in = 1;
+                });
+                let sent = mpi.send(0, vec![7; bytes]).and_then(|()| mpi.unsent());
+                assert_eq!(sent, Err(failed("MPI_Isend")));
+                let others = fill_what_is_free(bytes);
+                assert_eq!(fake::read_late(), [vec![7; bytes]], "{at_once}");
+                drop(others);
+            }
+        }
+    }
+
+    #[test]
+    fn slow_large_message_does_not_hold_up_those_of_other_ranks() {
+        let mut mpi = fake::mpi().unwrap();
+        fake::with(|fake| fake.slow_bytes = 100_000);
+        fake::arrive(1, vec![1; 100_000]);
+        (0..50).for_each(|number| fake::arrive(2 + number % 2, vec![number as u8]));
+        fake::arrive(1, vec![99]);
+        let come = |mpi: &mut Mpi| -> Vec<(u32, usize, u8)> {
+            let come = std::iter::from_fn(|| mpi.receive().unwrap());
+            come.map(|each| (each.from, each.message.len(), each.message[0])).collect()
+        };
+        let small: Vec<_> = (0..50).map(|number| (2 + number % 2, 1, number as u8)).collect();
+        assert_eq!(come(&mut mpi), small);
+        fake::with(|fake| fake.slow_bytes = 0);
+        assert_eq!(come(&mut mpi), [(1, 100_000, 1), (1, 1, 99)], "in the order of their rank");
+    }
+
+    #[test]
+    fn receives_at_once_are_bounded() {
+        let mut mpi = fake::mpi().unwrap();
+        fake::with(|fake| fake.slow_bytes = 1);
+        (0..1000).for_each(|_| fake::arrive(1, vec![1]));
+        assert_eq!(mpi.receive(), Ok(None));
+        assert_eq!(fake::with(|fake| fake.taking_max), crate::inbox::MESSAGES_MAX);
+        fake::with(|fake| fake.slow_bytes = 0);
+        assert_eq!(std::iter::from_fn(|| mpi.receive().unwrap()).count(), 1000);
+        assert_eq!(fake::with(|fake| fake.taking_max), crate::inbox::MESSAGES_MAX);
+    }
+
+    #[test]
+    fn failed_receive_loses_no_other_message() {
+        let mut mpi = fake::mpi().unwrap();
+        fake::with(|fake| fake.slow_bytes = 1);
+        (0..5).for_each(|number| fake::arrive(1, vec![number]));
+        assert_eq!(mpi.receive(), Ok(None));
+        // The newest is looked at first.
+        fake::with(|fake| (fake.slow_bytes, fake.taken_fails_in) = (0, 2));
+        assert_eq!(mpi.receive(), Err(failed("MPI_Imrecv")));
+        let come: Vec<_> =
+            std::iter::from_fn(|| mpi.receive().unwrap()).map(|each| each.message[0]).collect();
+        assert_eq!(come, [0, 1, 2, 4]);
+    }
+
     #[test]
     fn rank_beyond_the_last_is_refused() {
         let mut mpi = fake::mpi().unwrap();

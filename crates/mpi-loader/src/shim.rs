@@ -1,7 +1,8 @@
 //! The plug-in's functions as safe methods: it owns every buffer that MPI holds, and sees to it that one thread alone
 //! calls. What is sent when is not decided here.
 //!
-//! What MPI still holds when this is dropped is leaked: MPI may read or write it for as long as the process lives.
+//! MPI may use a buffer until it reports that the operation has succeeded. After an error nobody knows whether it still
+//! does, so the buffer is leaked, and so are those of all operations that have not ended when this is dropped.
 #![expect(unsafe_code, reason = "the plug-in is C")]
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use atta_fabric::{FabricError, Received};
 
 use crate::OpenError;
 use crate::abi::Table;
+use crate::inbox::Inbox;
 
 /// The longest message: MPI 3 counts bytes in an `int`.
 pub(crate) const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
@@ -47,9 +49,12 @@ pub(crate) struct Calls {
     /// What MPI sends from, by ticket, with the receiver.
     outgoing: BTreeMap<u64, (u32, Vec<u8>)>,
     next_ticket: u64,
-    /// What MPI receives into: the message that has been matched and has not come whole.
-    incoming: Option<Received>,
+    /// What MPI receives into, and what has come and was not given yet.
+    inbox: Inbox,
 }
+
+/// A function of the table that gives tickets of operations that have ended.
+type Ended = unsafe extern "C" fn(tickets: *mut u64, codes: *mut i32, capacity: u32, count: *mut u32) -> i32;
 
 /// A message that MPI does not hold any more.
 pub(crate) struct Sent {
@@ -100,7 +105,7 @@ impl Shim {
             thread: thread::current().id(),
             outgoing: BTreeMap::new(),
             next_ticket: 0,
-            incoming: None,
+            inbox: Inbox::default(),
         };
         Ok(Begun { shim, world: World { rank, size, neighbours } })
     }
@@ -114,7 +119,9 @@ impl Calls {
         // SAFETY: the message's heap memory stays in place, and is neither written nor freed, as long as `outgoing`
         // holds it: until the plug-in gives the ticket back. Its length was checked against MESSAGE_BYTES_MAX.
         let code = unsafe { (self.table.send)(to, message.as_ptr().cast(), message.len() as u64, ticket) };
-        self.check("MPI_Isend", code)?;
+        if let Err(error) = self.check("MPI_Isend", code) {
+            return Err(leak(message, error));
+        }
         self.next_ticket += 1;
         self.outgoing.insert(ticket, (to, message));
         Ok(())
@@ -126,44 +133,62 @@ impl Calls {
         if self.outgoing.is_empty() {
             return Ok(Vec::new());
         }
-        let (mut tickets, mut codes, mut count) = ([0; WINDOW], [0; WINDOW], 0);
-        // SAFETY: both places have room for WINDOW items, and the third is of this frame.
-        let code = unsafe {
-            (self.table.sent)(tickets.as_mut_ptr(), codes.as_mut_ptr(), WINDOW as u32, &raw mut count)
-        };
-        self.check("MPI_Testsome", code)?;
-        let done = tickets.iter().zip(codes).take(count as usize);
-        let mut sent = Vec::with_capacity(count as usize);
-        for (ticket, code) in done {
-            let (to, _message) = self.outgoing.remove(ticket).expect("a ticket comes back once");
-            sent.push(Sent { to, outcome: self.check("MPI_Isend", code) });
+        let ended = self.ended(self.table.sent)?;
+        let mut sent = Vec::with_capacity(ended.len());
+        for (ticket, code) in ended {
+            let (to, message) = self.outgoing.remove(&ticket).expect("a ticket comes back once");
+            let outcome = self.check("MPI_Isend", code).map_err(|error| leak(message, error));
+            sent.push(Sent { to, outcome });
         }
         Ok(sent)
     }
 
-    /// Takes the next message that has come, if one has come whole.
+    /// Takes the next message that has come whole, if one has. Begins to receive all that have come so far, within the
+    /// bounds of the inbox: a large message that is slow must not hold up those of other ranks.
     pub(crate) fn receive(&mut self) -> Result<Option<Received>, FabricError> {
         self.on_own_thread();
-        let mut done = 0;
-        let code = if self.incoming.is_some() {
-            // SAFETY: the place is of this frame; a message has been matched and begun.
-            let code = unsafe { (self.table.taken)(&raw mut done) };
-            ("MPI_Test", code)
-        } else {
+        loop {
+            self.complete()?;
+            let next = self.inbox.next();
+            if next.is_some() || !self.inbox.has_room() {
+                return Ok(next);
+            }
             let Some((from, bytes)) = self.matched()? else { return Ok(None) };
-            let incoming = self.incoming.insert(Received { from, message: vec![0; bytes] });
-            // SAFETY: the place has as many bytes as are said. Its heap memory stays where it is, and is neither read
-            // nor freed, as long as `incoming` holds it: until the plug-in says that it is done or failed.
-            let code = unsafe {
-                (self.table.take)(incoming.message.as_mut_ptr().cast(), bytes as u64, &raw mut done)
-            };
-            ("MPI_Imrecv", code)
-        };
-        if code.1 != 0 || done != 0 {
-            let whole = self.incoming.take();
-            return self.check(code.0, code.1).map(|()| whole);
+            self.take(from, bytes)?;
         }
-        Ok(None)
+    }
+
+    /// Notes which messages have come whole. The first error is returned after all others are noted.
+    fn complete(&mut self) -> Result<(), FabricError> {
+        if !self.inbox.is_receiving() {
+            return Ok(());
+        }
+        let mut first = Ok(());
+        for (ticket, code) in self.ended(self.table.taken)? {
+            match self.check("MPI_Imrecv", code) {
+                Ok(()) => self.inbox.complete(ticket),
+                Err(error) => first = first.and(Err(leak(self.inbox.fail(ticket), error))),
+            }
+        }
+        first
+    }
+
+    /// Begins to receive the matched message.
+    fn take(&mut self, from: u32, bytes: usize) -> Result<(), FabricError> {
+        let (ticket, place) = self.inbox.add(from, bytes);
+        // SAFETY: the place has as many bytes as are said. Its heap memory stays where it is, and is neither read nor
+        // freed, as long as the inbox holds the message as one that is not whole: until the plug-in gives the ticket back.
+        let code = unsafe { (self.table.take)(place.as_mut_ptr().cast(), bytes as u64, ticket) };
+        self.check("MPI_Imrecv", code).map_err(|error| leak(self.inbox.fail(ticket), error))
+    }
+
+    /// Tickets and codes of operations that have ended.
+    fn ended(&self, of: Ended) -> Result<Vec<(u64, i32)>, FabricError> {
+        let (mut tickets, mut codes, mut count) = ([0; WINDOW], [0; WINDOW], 0);
+        // SAFETY: both places have room for WINDOW items, and the third is of this frame; MPI has been begun.
+        let code = unsafe { of(tickets.as_mut_ptr(), codes.as_mut_ptr(), WINDOW as u32, &raw mut count) };
+        self.check("MPI_Testsome", code)?;
+        Ok(tickets.into_iter().zip(codes).take(count as usize).collect())
     }
 
     /// The sender and length of the next message, if one has come.
@@ -212,8 +237,14 @@ impl Calls {
 impl Drop for Calls {
     fn drop(&mut self) {
         mem::forget(mem::take(&mut self.outgoing));
-        mem::forget(self.incoming.take());
+        mem::take(&mut self.inbox).into_buffers().for_each(mem::forget);
     }
+}
+
+/// Keeps a buffer for ever that MPI may still use, since the operation failed. Passes the error on.
+fn leak(buffer: Vec<u8>, error: FabricError) -> FabricError {
+    mem::forget(buffer);
+    error
 }
 
 fn error_text(table: &'static Table, code: i32) -> String {

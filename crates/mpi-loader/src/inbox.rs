@@ -1,0 +1,130 @@
+//! Messages that are coming in: those that MPI still receives, and those that have come whole and wait for an earlier one
+//! of the same rank. It owns their buffers and decides which is next; it receives nothing itself.
+//!
+//! Several messages are received at once, so that a large one of a slow rank does not hold up those of other ranks. What
+//! is received at once is bounded, because a rank must have memory for all of it.
+
+use std::collections::BTreeMap;
+
+use atta_fabric::Received;
+
+/// Messages that are received at once. More than one rank has with MPI for one receiver, so that a single rank cannot take
+/// all of them, and few enough to look at often.
+pub(crate) const MESSAGES_MAX: usize = 128;
+/// Bytes that are received at once, beside those of one message more.
+pub(crate) const BYTES_MAX: usize = 64 << 20;
+
+/// Messages by ticket. Tickets ascend in the order in which the messages were matched.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    messages: BTreeMap<u64, Incoming>,
+    bytes: usize,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    received: Received,
+    is_whole: bool,
+}
+
+impl Inbox {
+    /// Whether another message may be received.
+    pub(crate) fn has_room(&self) -> bool {
+        self.messages.len() < MESSAGES_MAX && self.bytes < BYTES_MAX
+    }
+
+    /// Whether MPI is receiving any message.
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.messages.values().any(|incoming| !incoming.is_whole)
+    }
+
+    /// Adds a message that was matched. Gives its ticket and the buffer, which stays in place until
+    /// [`fail`](Self::fail) or [`next`](Self::next) gives it back.
+    pub(crate) fn add(&mut self, from: u32, bytes: usize) -> (u64, &mut [u8]) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.bytes += bytes;
+        let received = Received { from, message: vec![0; bytes] };
+        let incoming = self.messages.entry(ticket).or_insert(Incoming { received, is_whole: false });
+        (ticket, &mut incoming.received.message)
+    }
+
+    /// Notes that a message has come whole.
+    ///
+    /// # Panics
+    /// If there is none with this ticket.
+    pub(crate) fn complete(&mut self, ticket: u64) {
+        self.messages.get_mut(&ticket).expect("a ticket was given for each message").is_whole = true;
+    }
+
+    /// Gives up a message that will not come; its buffer comes back.
+    ///
+    /// # Panics
+    /// If there is none with this ticket.
+    pub(crate) fn fail(&mut self, ticket: u64) -> Vec<u8> {
+        self.remove(ticket).expect("a ticket was given for each message").message
+    }
+
+    /// The next message that has come whole and has no earlier one of the same rank before it.
+    pub(crate) fn next(&mut self) -> Option<Received> {
+        let mut unfinished = Vec::new();
+        let ticket = self.messages.iter().find_map(|(ticket, incoming)| {
+            let from = incoming.received.from;
+            if incoming.is_whole && !unfinished.contains(&from) {
+                return Some(*ticket);
+            }
+            unfinished.push(from);
+            None
+        })?;
+        self.remove(ticket)
+    }
+
+    /// All buffers, for who must keep them.
+    pub(crate) fn into_buffers(self) -> impl Iterator<Item = Vec<u8>> {
+        self.messages.into_values().map(|incoming| incoming.received.message)
+    }
+
+    fn remove(&mut self, ticket: u64) -> Option<Received> {
+        let received = self.messages.remove(&ticket)?.received;
+        self.bytes -= received.message.len();
+        Some(received)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_one_rank_keep_their_order_and_those_of_others_pass() {
+        let mut inbox = Inbox::default();
+        let tickets = [(1, 100), (2, 1), (1, 2), (2, 3)].map(|(from, bytes)| inbox.add(from, bytes).0);
+        tickets[1..].iter().for_each(|ticket| inbox.complete(*ticket));
+        let passed: Vec<_> = std::iter::from_fn(|| inbox.next()).map(|each| each.message.len()).collect();
+        assert_eq!(passed, [1, 3]);
+        assert!(inbox.is_receiving());
+        inbox.complete(tickets[0]);
+        assert!(!inbox.is_receiving());
+        let rest: Vec<_> = std::iter::from_fn(|| inbox.next()).map(|each| each.message.len()).collect();
+        assert_eq!(rest, [100, 2]);
+    }
+
+    #[test]
+    fn messages_and_bytes_are_bounded() {
+        let mut inbox = Inbox::default();
+        (0..MESSAGES_MAX).for_each(|_| {
+            assert!(inbox.has_room());
+            inbox.add(1, 0);
+        });
+        assert!(!inbox.has_room());
+        inbox.complete(0);
+        assert!(!inbox.has_room(), "it has not been given yet");
+        inbox.next().unwrap();
+        assert!(inbox.has_room());
+        let (large, _) = inbox.add(2, BYTES_MAX);
+        assert!(!inbox.has_room());
+        assert_eq!(inbox.fail(large).len(), BYTES_MAX);
+        assert!(inbox.has_room());
+    }
+}
