@@ -1,6 +1,13 @@
 //! The conformance tests as a program for MPI ranks: `mpirun -np 4 conformance`. The first rank prints one line; exit code
 //! 4 if anything is wrong. `conformance job` runs the engine's jobs over the fabric instead, `conformance abort` lets one
-//! rank abort in the middle of one. It shows, too, how a program tells once that ranks cannot be joined.
+//! rank abort in the middle of one, `conformance slow` lets one stop in the middle of a large message (`slow.rs`). It shows, too, how a program tells once that ranks cannot be joined.
+//!
+//! Each rank names the phase that it enters on standard error. A rank that crashes leaves the backtrace of its MPI there, if
+//! that MPI writes one, and a core file, if the limits allow one.
+#![expect(unsafe_code, reason = "the standard library has no call that sets how a signal is handled")]
+
+#[path = "slow/slow.rs"]
+mod slow;
 
 use std::process::ExitCode;
 
@@ -13,8 +20,13 @@ fn main() -> ExitCode {
         say("launch this with mpirun");
         return ExitCode::from(2);
     };
+    phase(&launcher, "begin");
+    give_faults_back();
     match run(&launcher) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            phase(&launcher, "exit");
+            ExitCode::SUCCESS
+        }
         Err(reason) => {
             let turn = launcher.turn();
             std::thread::sleep(turn.wait);
@@ -33,16 +45,19 @@ fn run(launcher: &Launcher) -> Result<(), String> {
     let mpi = joined.map_err(|error| format!("conformance: {error}\nhint: {}", error.hint()))?;
     let mut endpoint = Counted::new(mpi);
     let what = std::env::args().nth(1);
+    phase(launcher, what.as_deref().unwrap_or("fabric"));
     let seed = 100 * u64::from(endpoint.size());
     let conforms = match what.as_deref() {
         Some("abort") => job::abort_reaches_all(&mut endpoint),
         Some("job") => job::conformance(&mut endpoint, seed),
+        Some("slow") => slow::conformance(&mut endpoint),
         _ => conformance(&mut endpoint),
     };
     // What fails here fails on one rank, which tells it at once.
     conforms.inspect_err(|reason| say(reason))?;
     let (rank, size, total) = (endpoint.rank(), endpoint.size(), endpoint.total());
     let near = endpoint.neighbours().len();
+    phase(launcher, "leave");
     Box::new(endpoint).leave().map_err(|error| format!("conformance: rank {rank}: {error}"))?;
     if rank == 0 {
         let (messages, bytes) = (total.sent_messages, total.sent_bytes);
@@ -51,6 +66,24 @@ fn run(launcher: &Launcher) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Gives the signals of a crash back to the system. The standard library handles them from the start, to name a thread whose
+/// stack has overflowed, and Open MPI installs its own handler, which writes a backtrace, only where there is none.
+fn give_faults_back() {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: the default action needs nothing of this program, and no other thread runs yet.
+        let before = unsafe { libc::signal(signal, libc::SIG_DFL) };
+        assert_ne!(before, libc::SIG_ERR, "signal {signal} has a default action");
+    }
+}
+
+/// Names the phase that this rank enters: the last one that a rank names is where it crashed.
+#[expect(clippy::print_stderr, reason = "a program for a terminal")]
+fn phase(launcher: &Launcher, name: &str) {
+    // Not every launcher says the rank.
+    let rank = launcher.rank.map_or_else(|| "?".to_owned(), |rank| rank.to_string());
+    eprintln!("phase: rank {rank}: {name}");
 }
 
 #[expect(clippy::print_stdout, reason = "a program for a terminal")]
