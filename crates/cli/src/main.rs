@@ -3,6 +3,7 @@
 mod arguments;
 mod catalog;
 mod copy;
+mod descriptors;
 mod display;
 mod events;
 mod fatal;
@@ -84,6 +85,9 @@ fn main() -> ExitCode {
             return ExitCode::from(exit::FATAL);
         }
     };
+    if let Err(code) = descriptors::provide(&arguments.command, |say| once(launcher.as_ref(), say)) {
+        return ExitCode::from(code);
+    }
     let code = match arguments.command {
         Command::Walk(mut walk) => {
             if let Some(matches) = matches.subcommand_matches("walk") {

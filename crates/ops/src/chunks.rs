@@ -126,15 +126,21 @@ impl<'a> LargeTask<'a> {
 pub(crate) struct UnderWay<L> {
     known: Mutex<HashMap<u64, Arc<L>>>,
     next: AtomicU64,
-}
-
-impl<L> Default for UnderWay<L> {
-    fn default() -> Self {
-        Self { known: Mutex::default(), next: AtomicU64::new(0) }
-    }
+    /// They are open: so many at a time, about.
+    most: usize,
 }
 
 impl<L> UnderWay<L> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { known: Mutex::default(), next: AtomicU64::new(0), most }
+    }
+
+    /// Whether one more may be cut. If not, one thread does it as a whole. Threads that ask at the same time may all be right:
+    /// what they have open is their own until they come back for the next task.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().len() < self.most
+    }
+
     /// Adds a file of so many chunks, and a task for each.
     pub(crate) fn add(&self, large: L, chunks: u64, here: Option<Here<'_>>, tasks: &mut Tasks) {
         let file = self.insert(large);

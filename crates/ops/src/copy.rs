@@ -79,6 +79,7 @@ pub use stripe::{StripeRule, Stripes};
 pub use times::{Phase, RankReport};
 pub use totals::Totals;
 
+use crate::descriptors::{Budget, Needs};
 use crate::digest::Signature;
 use crate::walk::{self, Start};
 use handler::{Copying, Live};
@@ -278,17 +279,17 @@ impl<'a> Copy<'a> {
         let shared = Shared::new(Namer::new(seat.job));
         let roots = target.roots(sources, &shared, features)?;
         let (top, path) = (target.top, target.path);
-        let stores = Stores::new(&top, &shared, seat.of_worker(u32::MAX as usize));
+        let budget = Budget::of_process(Needs::COPY, options.walk.threads.max(options.walk.cores));
+        let stores = Stores::new(&top, &shared, seat.of_worker(u32::MAX as usize)).with_most(budget.stores);
         let within = match () {
             () if is_one_of(&top, within::SERVERS_COPY) => within::Within::Servers,
             () if is_one_of(&top, within::MOVE_PAGES) => within::Within::Kernel(within::Race::default()),
             () => within::Within::Nobody,
         };
         let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
-        let (links, large) = (links::Links::default(), large::LargeFiles::default());
-        let (batch, live) = (Batch::default(), Live::new(options.walk.threads.max(options.walk.cores)));
+        let (links, large) = (links::Links::default(), large::LargeFiles::new(budget.large));
+        let (batch, live) = (Batch::default(), Live::new(budget.threads));
         let checks = Checks::default();
-        let held = handler::held_by_each(options.walk.threads.max(options.walk.cores));
         let copying = Copying {
             options,
             watch,
@@ -307,7 +308,7 @@ impl<'a> Copy<'a> {
             within,
             top_identity,
             features,
-            held,
+            budget,
             live,
             syncs: Syncs::default(),
             unable: clone::Unable::default(),

@@ -6,6 +6,7 @@
 
 mod chunks;
 pub mod copy;
+pub mod descriptors;
 pub mod digest;
 pub mod generate;
 pub mod sorted;

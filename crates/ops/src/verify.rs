@@ -50,7 +50,7 @@ pub use fields::Fields;
 pub use totals::Totals;
 
 pub use crate::copy::Refused;
-use crate::copy::handler::held_by_each;
+use crate::descriptors::{Budget, Needs};
 use crate::walk::directory::Directory;
 use crate::walk::kernel::{self, Features};
 use crate::walk::{self, Start};
@@ -122,6 +122,7 @@ pub fn run(
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
     let features = options.walk.features;
+    let budget = Budget::of_process(Needs::VERIFY, options.walk.threads.max(options.walk.cores));
     let comparing = Comparing {
         options,
         watch,
@@ -129,9 +130,9 @@ pub fn run(
         target: CString::new(target).unwrap_or_default(),
         top: open(source, target, features)?,
         features,
-        held: held_by_each(options.walk.threads.max(options.walk.cores)),
+        held: budget.held_in_target,
         key: Arc::default(),
-        large: LargeFiles::default(),
+        large: LargeFiles::new(budget.large),
         equal: Equal::new(options.walk.memory_bytes / EQUAL_PART),
         pending: Mutex::default(),
         live: Live::default(),

@@ -197,7 +197,7 @@ pub(crate) fn run_handler<'a, V: Handler>(
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
     let job = WalkJob::new(visit, Box::new(starts.into_iter()), options, 0);
-    let outcome = atta_runtime::run(&job, job.seeds(vec![Task::Feed]), &runtime_options(options), |status| {
+    let outcome = atta_runtime::run(&job, job.seeds(vec![Task::Feed]), &runtime_options(&job), |status| {
         observe(&progress(&job, status));
     });
     gathered(&job, outcome)
@@ -243,7 +243,7 @@ pub(crate) fn run_handler_on_ranks<'a, V: Handler, R: Reduce>(
     let seeds = job.seeds(seeds);
     let so_far = || totals(&job.profile());
     let observed = |status: &Status, sum: Option<R>| observe(&progress(&job, status), sum);
-    let runtime = runtime_options(options);
+    let runtime = runtime_options(&job);
     let outcome = atta_runtime::run_on_ranks(&job, seeds, &runtime, member, so_far, observed)?;
     Ok(gathered(&job, outcome))
 }
@@ -256,8 +256,10 @@ pub fn look_at(path: &[u8]) -> Result<Metadata, Errno> {
     kernel::stat_path(path, true)
 }
 
-fn runtime_options<'a>(options: &Options<'a>) -> atta_runtime::Options<'a> {
+fn runtime_options<'a, V: Handler>(job: &WalkJob<'a, V>) -> atta_runtime::Options<'a> {
+    let options = job.options;
     atta_runtime::Options {
+        threads_most: job.budget.threads,
         threads: options.threads,
         memory_bytes: options.memory_bytes,
         spill_directory: options.spill_directory.clone(),

@@ -34,6 +34,8 @@ const BREADTH: usize = 16;
 pub struct Options<'a> {
     /// How many threads.
     pub threads: Threads,
+    /// Most threads, whatever that says: what the process may hold open does not suffice for more.
+    pub threads_most: usize,
     /// Bytes that waiting tasks may hold in memory; past it the oldest go to a file. An aim, not a hard limit: what a
     /// task that runs pushes at once, and what [`Job::pack`] gives back, comes on top.
     pub memory_bytes: u64,
@@ -52,6 +54,7 @@ impl Default for Options<'_> {
     fn default() -> Self {
         Self {
             threads: Threads::Auto,
+            threads_most: usize::MAX,
             memory_bytes: 128 << 20,
             spill_directory: std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from),
             stop: Stop::new(),
@@ -157,8 +160,8 @@ pub(crate) fn run_with<J: Job>(
     let started = Instant::now();
     let cores = options.cores;
     let runs_tasks = peer.as_ref().is_none_or(|peer| peer.runs_tasks());
-    let (first, most) =
-        if runs_tasks { (options.threads.initial(cores), options.threads.max(cores)) } else { (0, 0) };
+    let most = options.threads.max(cores).min(options.threads_most.max(1));
+    let (first, most) = if runs_tasks { (options.threads.initial(cores).min(most), most) } else { (0, 0) };
     let deques: Vec<_> = (0..most).map(|_| Worker::new_lifo()).collect();
     let shared = Shared::new(job, options, &deques, peer.as_deref());
     seeds.into_iter().for_each(|task| shared.seeds.push(task));
@@ -169,7 +172,7 @@ pub(crate) fn run_with<J: Job>(
             scope,
             deques: deques.into_iter(),
             options,
-            tuner: Tuner::new(options.threads, cores),
+            tuner: Tuner::new(options.threads, cores, options.threads_most.max(1)),
             probe: Probe::new(options.rate),
             threads: 0,
             stop_seen: None,

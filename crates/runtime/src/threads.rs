@@ -109,11 +109,12 @@ impl Window {
 }
 
 impl Tuner {
-    pub(crate) fn new(threads: Threads, cores: usize) -> Self {
-        let least = threads.initial(cores);
+    /// Never more than `most` threads.
+    pub(crate) fn new(threads: Threads, cores: usize, most: usize) -> Self {
+        let least = threads.initial(cores).min(most);
         Self {
             least,
-            most: threads.max(cores),
+            most: threads.max(cores).min(most),
             target: least,
             window: Window::new(),
             best: None,
@@ -197,19 +198,19 @@ mod tests {
 
     #[test]
     fn a_fixed_number_stays() {
-        let mut tuner = Tuner::new(Threads::Fixed(NonZeroUsize::new(3).unwrap()), 2);
+        let mut tuner = Tuner::new(Threads::Fixed(NonZeroUsize::new(3).unwrap()), 2, usize::MAX);
         assert_eq!((0..50).map(|_| tuner.tick(&sample(0.9, true, 1e5))).max(), Some(3));
     }
 
     #[test]
     fn threads_that_run_all_the_time_stay_as_many_as_cores() {
-        let mut tuner = Tuner::new(Threads::Auto, 2);
+        let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         assert!((0..200).all(|_| tuner.tick(&sample(0.05, true, 1e6)) == 2));
     }
 
     #[test]
     fn a_slow_file_system_gets_the_most_threads_within_a_few_ticks() {
-        let mut tuner = Tuner::new(Threads::Auto, 2);
+        let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         for _ in 0..7 {
             let _ = tuner.tick(&sample(0.95, true, 1e3));
         }
@@ -218,13 +219,13 @@ mod tests {
 
     #[test]
     fn without_work_for_more_nothing_grows() {
-        let mut tuner = Tuner::new(Threads::Auto, 2);
+        let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         assert!((0..200).all(|_| tuner.tick(&sample(0.95, false, 1e3)) == 2));
     }
 
     #[test]
     fn a_server_that_gets_slower_with_more_threads_is_left_at_fewer() {
-        let mut tuner = Tuner::new(Threads::Auto, 8);
+        let mut tuner = Tuner::new(Threads::Auto, 8, usize::MAX);
         let rate = |threads: usize| if threads <= 8 { 10_000.0 } else { 2_000.0 };
         let mut threads = 8;
         let mut ticks_at_eight = 0;
@@ -239,7 +240,7 @@ mod tests {
     /// A disk with a cold cache: threads wait for a core, hardly ever blocked, and yet many of them are faster.
     #[test]
     fn threads_that_hardly_block_stay_where_fewer_are_slower() {
-        let mut tuner = Tuner::new(Threads::Auto, 2);
+        let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         for _ in 0..10 {
             let _ = tuner.tick(&sample(0.9, true, 1e5));
         }
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn threads_go_back_when_nothing_blocks_any_more() {
-        let mut tuner = Tuner::new(Threads::Auto, 2);
+        let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         for _ in 0..10 {
             let _ = tuner.tick(&sample(0.9, true, 1e3));
         }

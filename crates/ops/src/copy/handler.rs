@@ -37,21 +37,11 @@ use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::within::Within;
 use super::{Fsync, Options, Seat, Watch};
+use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, Signature};
 use crate::walk::directory::{Directory, Held};
 use crate::walk::kernel::{self, Features};
 use crate::walk::visit::{Handler, Here, Tasks};
-
-/// Descriptors of target directories that one thread holds open, at most.
-const HELD_MOST: usize = 64;
-/// The part of all descriptors that those of all threads are; most of the others are the walk's.
-const HELD_PART: u64 = 8;
-
-/// Descriptors of target directories that each of so many threads holds open.
-pub(crate) fn held_by_each(threads: usize) -> usize {
-    let all = kernel::raise_descriptor_limit() / HELD_PART / threads.max(1) as u64;
-    usize::try_from(all).unwrap_or(HELD_MOST).min(HELD_MOST)
-}
 
 /// A copy, as a walk's handler.
 pub(crate) struct Copying<'a> {
@@ -78,8 +68,8 @@ pub(crate) struct Copying<'a> {
     /// Device and inode of TARGET, which is not to be copied into itself.
     pub(crate) top_identity: (u64, u64),
     pub(crate) features: Features,
-    /// Descriptors that each thread holds open.
-    pub(crate) held: usize,
+    /// What it may hold open.
+    pub(crate) budget: Budget,
     pub(crate) live: Live,
     pub(crate) syncs: Syncs,
     pub(crate) unable: Unable,
@@ -409,9 +399,10 @@ impl Handler for Copying<'_> {
     type Worker = CopyWorker;
 
     const IS_SLOW: bool = true;
+    const NEEDS: Needs = Needs::COPY;
 
     fn worker(&self, index: usize) -> CopyWorker {
-        let mut worker = CopyWorker::new(self.seat.of_worker(index), self.held);
+        let mut worker = CopyWorker::new(self.seat.of_worker(index), self.budget.held_in_target);
         worker.mover = Mover::new(self.options, self.within);
         worker
     }

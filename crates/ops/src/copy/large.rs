@@ -151,7 +151,7 @@ impl Copying<'_> {
             return Ok(());
         }
         let chunk = self.cut().chunk_of(before.size);
-        if before.size <= chunk {
+        if before.size <= chunk || !self.large.has_room() {
             return self.plan_none(worker, at, from, &to, before.size);
         }
         let layout = self.layout_of(&source, &before);
@@ -201,7 +201,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies a file that is not large any more, or not large enough for how fast it goes. Where files have their own names at once,
+    /// Copies a file that is not large any more, or not large enough for how fast it goes, or that is one too many. Where files have their own names at once,
     /// its directory must not get its own before.
     fn plan_none(
         &self,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use atta_entry::{Entry, Errno, Failure, Kind, Metadata};
 
 use super::existing::{Existing, is_alike};
-use super::handler::{CopyWorker, held_by_each};
+use super::handler::CopyWorker;
 use super::mirror::{Mirror, Shared};
 use super::names::Namer;
 use super::report::Report;
@@ -17,6 +17,7 @@ use super::times::{Clock, Phase, RankReport};
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
 use super::{Options, Outcome, Progress, Refused, Seat, Watch};
+use crate::descriptors::{Budget, Needs};
 use crate::walk::directory::Directory;
 use crate::walk::kernel;
 use crate::walk::visit::{Handler, Here, Tasks};
@@ -66,7 +67,7 @@ pub(crate) fn run(
         roots: target.roots(sources, &shared, walk.features)?,
         links: [4, 16, 16].map(|part| HardLinks::new(walk.memory_bytes / part, walk.spill_directory.clone())),
         top_identity: kernel::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
-        held: held_by_each(walk.threads.max(walk.cores)),
+        held: Budget::of_process(Needs::COPY, walk.threads.max(walk.cores)).held_in_target,
     };
     let walked = walk::run_handler(&rehearsal, starts, walk, |progress| {
         let walk = progress.clone();
@@ -179,6 +180,8 @@ impl Rehearsal<'_> {
 
 impl Handler for Rehearsal<'_> {
     type Worker = CopyWorker;
+
+    const NEEDS: Needs = Needs::COPY;
 
     fn worker(&self, index: usize) -> CopyWorker {
         CopyWorker::new(index as u64, self.held)

@@ -36,8 +36,7 @@ use crate::walk::kernel::{self, retry};
 
 /// So many may wait before those who copy do nothing else.
 const WAITING_MOST: usize = 4096;
-/// Small ones are asked of the disk together, so many and of so many bytes, before the first of them is looked at.
-const GROUP_MOST: usize = 16;
+/// Small ones are asked of the disk together, of so many bytes, before the first of them is looked at.
 const GROUP_BYTES: u64 = 4 << 20;
 /// Of so many files with several names it is remembered that they were right; others are read once for each name.
 const RIGHT_MOST: usize = 1 << 20;
@@ -91,14 +90,14 @@ impl Checks {
         }
     }
 
-    /// Takes some; none: nothing waits.
-    fn next(&self) -> Vec<Check> {
+    /// Takes some, so many at most; none: nothing waits.
+    fn next(&self, most: usize) -> Vec<Check> {
         let (mut group, mut bytes) = (Vec::new(), 0);
         if self.count.load(Ordering::Relaxed) == 0 {
             return group;
         }
         let mut waiting = self.lock();
-        while group.len() < GROUP_MOST && bytes < GROUP_BYTES {
+        while group.len() < most && bytes < GROUP_BYTES {
             let Some(next) = waiting.pop_front() else { break };
             bytes += next.range.end - next.range.start;
             group.push(next);
@@ -175,7 +174,7 @@ impl Copying<'_> {
 
     /// Whether there was something.
     fn check_group(&self, worker: &mut CopyWorker) -> bool {
-        let group = self.checks.next();
+        let group = self.checks.next(self.budget.group);
         let mut open =
             |check: &Check| (!self.checks.is_right(check)).then(|| self.open_afresh(worker, check));
         let opened: Vec<_> = group.iter().map(&mut open).collect();

@@ -15,8 +15,6 @@ use crate::walk::kernel::{self, retry};
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const FUSE: i64 = 0x6573_5546;
-/// So many are kept open to be synced. Of those beyond each file is synced by itself.
-const MOST: usize = 64;
 
 /// One file system.
 #[derive(Debug)]
@@ -34,6 +32,8 @@ pub(crate) struct Stores {
     /// TARGET's comes first.
     all: Mutex<Vec<Store>>,
     top: u64,
+    /// So many are kept open to be synced. Of those beyond each file is synced by itself.
+    most: usize,
     shared: Arc<Shared>,
     /// Who makes files to see whose they are: no thread.
     who: u64,
@@ -49,9 +49,14 @@ impl Stores {
         let device = kernel::stat_descriptor(top).map_or(0, |found| found.device);
         let (keeps, is_silent) = (AtomicBool::new(false), AtomicBool::new(syncfs_is_silent()));
         let shared = Arc::clone(shared);
-        let stores = Self { all: Mutex::default(), top: device, shared, who, keeps, is_silent };
+        let stores = Self { all: Mutex::default(), top: device, most: 1, shared, who, keeps, is_silent };
         stores.add(device, top);
         stores
+    }
+
+    /// The same, with so many others that are kept open.
+    pub(crate) fn with_most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// Notes a directory that things are put into. Whether it is on another file system than TARGET.
@@ -82,7 +87,7 @@ impl Stores {
         if all.iter().any(|store| store.device == device) {
             return;
         }
-        let is_kept = !is_volatile && all.len() < MOST;
+        let is_kept = !is_volatile && all.len() < self.most;
         if !is_volatile && !is_kept {
             self.is_silent.store(true, Ordering::Release);
         }

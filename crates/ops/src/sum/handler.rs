@@ -17,6 +17,7 @@ use crate::copy::data::{Mover, Way};
 use crate::copy::file::{Source, TRIES, is_same, look, open, settled};
 use crate::copy::handler::{Live, Where, below};
 use crate::copy::trouble::{Doing, Trouble};
+use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, Hash, Piece, Signature};
 use crate::walk::kernel;
 use crate::walk::visit::{Handler, Here, Tasks};
@@ -48,15 +49,16 @@ pub(super) struct Read {
 impl<'a, W: Watch> Summing<'a, W> {
     pub(super) fn new(options: &'a Options<'a>, watch: &'a W) -> Self {
         let cut = Cut::new(options.chunk, &options.walk, 1);
+        let budget = Budget::of_process(Needs::SUM, options.walk.threads.max(options.walk.cores));
         // Tasks have the rest.
         let names = Names::new(options.walk.memory_bytes / 4);
         Self {
             options,
             watch,
             cut,
-            large: UnderWay::default(),
+            large: UnderWay::new(budget.large),
             names,
-            live: Live::new(options.walk.threads.max(options.walk.cores)),
+            live: Live::new(budget.threads),
         }
     }
 
@@ -193,6 +195,7 @@ impl<W: Watch> Handler for Summing<'_, W> {
     type Worker = SumWorker<W::Worker>;
 
     const IS_SLOW: bool = true;
+    const NEEDS: Needs = Needs::SUM;
 
     fn worker(&self, index: usize) -> Self::Worker {
         SumWorker {

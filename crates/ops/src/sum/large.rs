@@ -72,8 +72,8 @@ impl<W: Watch> Summing<'_, W> {
             return Err(Trouble::Changed);
         }
         let chunk = self.cut.chunk_of(before.size);
-        if before.size <= chunk {
-            // It is not large any more.
+        if before.size <= chunk || !self.large.has_room() {
+            // It is not large any more, or one too many.
             let read = self.read(worker, from)?;
             self.live.bytes.fetch_add(read.metadata.size, Ordering::Relaxed);
             self.add_at(worker, &at, &read);

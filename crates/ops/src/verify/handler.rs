@@ -31,6 +31,7 @@ use super::trouble::failed;
 use super::{Options, Watch};
 use crate::chunks::LargeTask;
 use crate::copy::file::Source;
+use crate::descriptors::Needs;
 use crate::walk::directory::{CurrentPath, Directory, Held};
 use crate::walk::kernel::{self, Features};
 use crate::walk::names::Names;
@@ -202,6 +203,7 @@ impl Handler for Comparing<'_> {
     type Worker = VerifyWorker;
 
     const IS_SLOW: bool = true;
+    const NEEDS: Needs = Needs::VERIFY;
 
     fn worker(&self, _index: usize) -> VerifyWorker {
         VerifyWorker::new(self.held)
@@ -342,7 +344,7 @@ mod tests {
             features: Features::default(),
             held: 4,
             key: Arc::default(),
-            large: LargeFiles::default(),
+            large: LargeFiles::new(1),
             equal: Equal::new(0),
             pending: Mutex::default(),
             live: Live::default(),

@@ -96,7 +96,7 @@ impl Comparing<'_> {
         let opened = pair.open()?;
         let common = opened.before.common_bytes();
         let chunk = self.cut().chunk_of(common);
-        if common <= chunk {
+        if common <= chunk || !self.large.has_room() {
             return self.compare_files(worker, &opened).map(Verdict::Compared).map(Some);
         }
         let found = self.attributes_of_open(worker, &opened)?;

@@ -113,7 +113,7 @@ impl<V: Handler> WalkJob<'_, V> {
             return Err(Errno::STALE);
         }
         self.visit.root(&directory);
-        self.roots.keep(&root, &directory);
+        self.roots.keep(&root, &directory, self.budget.roots);
         Ok(directory)
     }
 }

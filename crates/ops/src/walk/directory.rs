@@ -8,7 +8,8 @@
 //!            descriptor?        descriptor?        descriptor!
 //! ```
 //!
-//! A descriptor is held while tasks may need it, but only so many: the oldest are closed (see [`Held`]). One that was
+//! A descriptor is held while tasks may need it, but only so many: the oldest are closed (see [`Held`], and `descriptors.rs` for how
+//! many). One that was
 //! closed is opened again name by name from the nearest directory above that has one, no link is followed on the way,
 //! and device and inode must be what they were. So is one that the server does not know any more.
 
@@ -16,7 +17,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
@@ -246,19 +247,16 @@ impl Directory {
     }
 
     /// Its descriptor, opened again if it was closed. Directories opened on the way are held, too: the next task is
-    /// likely to need them. If there are too many open files, the worker gives its own up and tries once more.
+    /// likely to need them.
     pub(crate) fn descriptor(
         self: &Arc<Self>,
         held: &mut Held,
         features: Features,
     ) -> Result<Arc<OwnedFd>, Errno> {
-        match self.try_descriptor(held, features) {
-            Err(errno) if errno.is_too_many_open() => {
-                held.close_oldest(usize::MAX, features);
-                self.try_descriptor(held, features)
-            }
-            other => other,
+        if let Some(descriptor) = &*self.slot() {
+            return Ok(Arc::clone(descriptor));
         }
+        self.open_again(held, features)
     }
 
     /// Does something with its descriptor. Where the server does not know what that refers to any more (ESTALE), it is opened again
@@ -281,10 +279,7 @@ impl Directory {
         }
     }
 
-    fn try_descriptor(self: &Arc<Self>, held: &mut Held, features: Features) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(descriptor) = &*self.slot() {
-            return Ok(Arc::clone(descriptor));
-        }
+    fn open_again(self: &Arc<Self>, held: &mut Held, features: Features) -> Result<Arc<OwnedFd>, Errno> {
         // Climb without recursion: the chain may be 10^5 levels long.
         let mut closed = vec![Arc::clone(self)];
         let mut above = loop {
@@ -360,8 +355,8 @@ impl Directory {
         self.name.as_bytes().ends_with(b"/") || self.path_bytes == 0
     }
 
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<OwnedFd>>> {
-        self.descriptor.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        lock(&self.descriptor)
     }
 }
 
@@ -424,38 +419,70 @@ impl CurrentPath {
     }
 }
 
-/// The directories whose descriptors one worker holds open, oldest first.
+/// The directories whose descriptors one worker holds open: every directory that it has opened and not closed again.
 #[derive(Debug)]
 pub(crate) struct Held {
-    queue: VecDeque<Weak<Directory>>,
+    opened: Arc<Opened>,
     most: usize,
+}
+
+/// They, oldest first. Whoever finds no descriptor closes those of all workers.
+#[derive(Debug, Default)]
+struct Opened(Mutex<(VecDeque<Weak<Directory>>, Features)>);
+
+/// Those of all workers of this process, whose table of descriptors is one.
+static ALL: Mutex<Vec<Weak<Opened>>> = Mutex::new(Vec::new());
+
+/// Closes the directories that workers of this process hold open and do not use at the moment.
+pub(crate) fn close_unused() {
+    let all: Vec<_> = lock(&ALL).iter().filter_map(Weak::upgrade).collect();
+    all.iter().for_each(|opened| opened.close_oldest(usize::MAX));
 }
 
 impl Held {
     pub(crate) fn new(most: usize) -> Self {
-        Self { queue: VecDeque::new(), most: most.max(4) }
+        let opened = Arc::<Opened>::default();
+        let mut all = lock(&ALL);
+        all.retain(|opened| opened.strong_count() > 0);
+        all.push(Arc::downgrade(&opened));
+        Self { opened, most: most.max(4) }
     }
 
     /// Notes that a directory holds a descriptor; closes the oldest ones if there are too many.
     pub(crate) fn keep(&mut self, directory: &Arc<Directory>, features: Features) {
-        if self.queue.len() >= self.most {
-            self.queue.retain(|directory| directory.strong_count() > 0);
-            // A quarter at a time, so that the sweep over the dead is paid rarely.
-            if self.queue.len() >= self.most - self.most / 4 {
-                self.close_oldest(self.most / 4, features);
+        let mut are_too_many = false;
+        {
+            let mut opened = lock(&self.opened.0);
+            let (queue, known) = &mut *opened;
+            *known = features;
+            if queue.len() >= self.most {
+                queue.retain(|directory| directory.strong_count() > 0);
+                // A quarter at a time, so that the sweep over the dead is paid rarely.
+                are_too_many = queue.len() >= self.most - self.most / 4;
             }
+            queue.push_back(Arc::downgrade(directory));
         }
-        self.queue.push_back(Arc::downgrade(directory));
+        if are_too_many {
+            self.opened.close_oldest(self.most / 4);
+        }
     }
+}
 
+impl Opened {
     /// Closes up to `count` of the oldest descriptors that are still held.
-    pub(crate) fn close_oldest(&mut self, count: usize, features: Features) {
-        for directory in self.queue.drain(..count.min(self.queue.len())) {
-            if let Some(directory) = directory.upgrade() {
-                directory.close(features);
-            }
-        }
+    fn close_oldest(&self, count: usize) {
+        let (oldest, features): (Vec<_>, _) = {
+            let mut opened = lock(&self.0);
+            let (queue, features) = &mut *opened;
+            (queue.drain(..count.min(queue.len())).collect(), *features)
+        };
+        // Not under the lock: to close one may take long, and the last holder of a directory may complete it.
+        oldest.iter().filter_map(Weak::upgrade).for_each(|directory| directory.close(features));
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -30,9 +30,7 @@ use super::roots::Roots;
 use super::task::{self, FindRoot, PackedBy, Task};
 use super::visit::{Handler, Here, Own, Tasks};
 use super::{Options, Start, link};
-
-/// Descriptors kept free for the rest of the program.
-const DESCRIPTORS_RESERVED: u64 = 128;
+use crate::descriptors::Budget;
 
 /// A walk, as the runtime runs it.
 pub(crate) struct WalkJob<'a, V: Handler> {
@@ -46,10 +44,10 @@ pub(crate) struct WalkJob<'a, V: Handler> {
     pub(crate) counters: Vec<CachePadded<Counters>>,
     /// What one `statx` takes at present, in nanoseconds: how large a batch should be.
     pub(crate) stat_ns: AtomicU64,
-    descriptors_per_worker: usize,
+    /// What it may hold open, and how many threads that allows.
+    pub(crate) budget: Budget,
     /// Large directories that are open between two buffers; their descriptors cannot be closed.
     pub(crate) reading: AtomicUsize,
-    pub(crate) reading_max: usize,
 }
 
 /// What one thread of a walk keeps.
@@ -73,22 +71,17 @@ impl<'a, V: Handler> WalkJob<'a, V> {
         options: &'a Options<'a>,
         rank: u32,
     ) -> Self {
-        let threads_max = options.threads.max(options.cores);
-        // Beside the reserve each thread has a watch on itself, and may write a shard under two descriptors.
-        let reserved = DESCRIPTORS_RESERVED + 3 * threads_max as u64;
-        let usable = kernel::raise_descriptor_limit().saturating_sub(reserved).max(32);
-        let usable = usize::try_from(usable).unwrap_or(usize::MAX).min(1 << 16);
+        let budget = Budget::of_process(V::NEEDS, options.threads.max(options.cores));
         Self {
             visit,
             options,
             rank,
             roots: Roots::default(),
             starts: Mutex::new(starts),
-            counters: (0..threads_max).map(|_| CachePadded::default()).collect(),
+            counters: (0..budget.threads).map(|_| CachePadded::default()).collect(),
             stat_ns: AtomicU64::new(1_000),
-            descriptors_per_worker: (usable / 2 / threads_max.max(1)).clamp(4, 1024),
+            budget,
             reading: AtomicUsize::new(0),
-            reading_max: usable / 4,
         }
     }
 
@@ -204,15 +197,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
             let features = self.features();
             parent.try_anew(&mut worker.held, features, |above| kernel::open_directory_at(above, name))
         };
-        let opened = match open(worker) {
-            // Too many open files: give some up and try once more.
-            Err(errno) if errno.is_too_many_open() => {
-                worker.held.close_oldest(usize::MAX, self.features());
-                open(worker)
-            }
-            other => other,
-        };
-        let descriptor = Arc::new(opened?);
+        let descriptor = Arc::new(open(worker)?);
         let place = self.place_if_needed(&descriptor)?;
         if let (true, Some(here), Some(above)) =
             (self.options.one_file_system, place, parent.identify(self.features()))
@@ -221,7 +206,10 @@ impl<'a, V: Handler> WalkJob<'a, V> {
             return Ok(None);
         }
         let directory = Directory::below(parent, name, target).with_descriptor(descriptor).with_place(place);
-        Ok(Some(Arc::new(directory)))
+        let directory = Arc::new(directory);
+        // Also one without subdirectories: what waits for its name, or for another thread, may keep it for long.
+        worker.held.keep(&directory, self.features());
+        Ok(Some(directory))
     }
 }
 
@@ -251,7 +239,7 @@ impl<V: Handler> Job for WalkJob<'_, V> {
         WalkWorker {
             visit: self.visit.worker(index),
             index,
-            held: Held::new(self.descriptors_per_worker),
+            held: Held::new(self.budget.held),
             watch: Stopwatch::start(),
             tasks: Tasks::default(),
             path: CurrentPath::default(),

@@ -11,6 +11,8 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp,
 };
 
+use crate::descriptors;
+
 /// What the running kernel is taken to have. Switched off in tests to prove that the fallback does the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
@@ -40,9 +42,21 @@ fn errno(error: rustix::io::Errno) -> Errno {
     Errno(error.raw_os_error())
 }
 
-/// Repeats a call that a signal interrupted: file systems in user space and NFS may return so.
+/// Repeats a call that a signal interrupted (file systems in user space and NFS may return so), and one that found no descriptor.
 #[inline]
 pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+                return descriptors::wait_for(&mut || retry_interrupted(&mut call));
+            }
+            other => return other.map_err(errno),
+        }
+    }
+}
+
+fn retry_interrupted<T>(call: &mut impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(rustix::io::Errno::INTR) => {}
@@ -113,7 +127,7 @@ pub(crate) fn open_directory_path(path: &[u8], follow: bool) -> Result<OwnedFd, 
 
 /// The first names in a directory that is open, so many at most.
 pub(crate) fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<CString>, Errno> {
-    let read = rustix::fs::Dir::read_from(directory).map_err(errno)?;
+    let read = retry(|| rustix::fs::Dir::read_from(&directory))?;
     let names = read.map(|entry| entry.map(|entry| entry.file_name().to_owned()).map_err(errno));
     names
         .filter(|name| !matches!(name, Ok(name) if name.as_c_str() == c"." || name.as_c_str() == c".."))
@@ -123,7 +137,7 @@ pub(crate) fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<CString>
 
 /// Whether a directory has a name spelled just so: a file system may find it by another spelling.
 pub(crate) fn has_name(directory: impl AsFd, name: &CStr) -> Result<bool, Errno> {
-    for entry in rustix::fs::Dir::read_from(directory).map_err(errno)? {
+    for entry in retry(|| rustix::fs::Dir::read_from(&directory))? {
         if entry.map_err(errno)?.file_name() == name {
             return Ok(true);
         }
@@ -138,7 +152,7 @@ pub(crate) fn other_spelling(directory: impl AsFd, name: &CStr) -> Option<CStrin
         |name: &CStr| stat_at(&directory, name, false).ok().map(|found| (found.device, found.inode));
     let found = identity(name)?;
     let mut other = None;
-    for entry in rustix::fs::Dir::read_from(&directory).ok()? {
+    for entry in retry(|| rustix::fs::Dir::read_from(&directory)).ok()? {
         let entry = entry.ok()?;
         let each = entry.file_name();
         if each == name {
@@ -267,13 +281,4 @@ pub(crate) fn kind_of(file_type: FileType) -> Kind {
         FileType::BlockDevice => Kind::BlockDevice,
         FileType::Unknown => Kind::Unknown,
     }
-}
-
-/// Raises this process's soft limit of open descriptors to the hard one; returns the limit in force.
-pub(crate) fn raise_descriptor_limit() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _kept_on_failure =
-        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    getrlimit(Resource::Nofile).current.unwrap_or(1 << 20)
 }

@@ -92,7 +92,6 @@ impl<V: Handler> WalkJob<'_, V> {
         let mut facts = std::mem::take(&mut worker.look.facts);
         facts.resize(BLOCK, Fact::default());
         let mut rest = names.iter();
-        let mut entered = false;
         let mut block = [Name::NONE; BLOCK];
         while !queue.is_stopping() {
             let count = rest.fill(&mut block);
@@ -105,18 +104,14 @@ impl<V: Handler> WalkJob<'_, V> {
                 descriptor = anew;
             }
             let here = Here { directory, descriptor: &descriptor };
-            entered |= self.show(worker, here, &block[..count], &mut facts, queue);
+            self.show(worker, here, &block[..count], &mut facts, queue);
             if V::IS_SLOW && queue.is_wanted() && !rest.is_empty() {
                 // Whoever has nothing to do takes what is left.
                 self.visit.split(directory);
                 let task = Task::Look { directory: Arc::clone(directory), names: rest.into_names() };
                 self.push(worker.index, task, queue);
-                entered = true;
                 break;
             }
-        }
-        if entered {
-            worker.held.keep(directory, self.features());
         }
         worker.look.facts = facts;
         self.visit.looked(&mut worker.visit, directory);
@@ -222,7 +217,7 @@ impl<V: Handler> WalkJob<'_, V> {
         Ok(found)
     }
 
-    /// Hands a block to the caller's function. Returns whether a directory of it will be entered.
+    /// Hands a block to the caller's function, and leaves its directories to be entered.
     fn show(
         &self,
         worker: &mut WalkWorker<V>,
@@ -230,11 +225,11 @@ impl<V: Handler> WalkJob<'_, V> {
         block: &[Name<'_>],
         facts: &mut [Fact],
         queue: &mut Queue<'_, Self>,
-    ) -> bool {
+    ) {
         let directory = here.directory;
         let depth = directory.depth() + 1;
         let descend = self.options.max_depth.is_none_or(|most| depth < most);
-        let (mut entries, mut bytes, mut entered) = (0, 0, false);
+        let (mut entries, mut bytes) = (0, 0);
         for (&name, fact) in block.iter().zip(facts) {
             let Some(kind) = fact.kind else { continue };
             if let (Kind::Unknown, Some(rules)) = (name.kind, &self.options.rules)
@@ -262,12 +257,10 @@ impl<V: Handler> WalkJob<'_, V> {
                 let (parent, name) = (Arc::clone(directory), CString::from(name.name));
                 let task = Task::Enter { parent, name, target: fact.target.take() };
                 self.push(worker.index, task, queue);
-                entered = true;
             }
         }
         self.counters[worker.index].entries(entries, bytes);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
-        entered
     }
 
     /// Hands a root to the caller's function. Returns whether it is a directory to be entered.

@@ -85,7 +85,7 @@ impl<V: Handler> WalkJob<'_, V> {
                 self.visit.listed(&mut worker.visit, here, (!more).then_some(parts));
             }
             if parts > 1 {
-                if more && self.reading.fetch_add(1, Ordering::Relaxed) < self.reading_max {
+                if more && self.reading.fetch_add(1, Ordering::Relaxed) < self.budget.reading {
                     // Pushed before the names, so it is older than they: the next idle thread reads on.
                     let (directory, descriptor) = (Arc::clone(directory), Arc::clone(descriptor));
                     self.push(worker.index, Task::ReadOn { directory, descriptor }, queue);
@@ -116,7 +116,6 @@ impl<V: Handler> WalkJob<'_, V> {
         batch: usize,
         queue: &mut Queue<'_, Self>,
     ) {
-        worker.held.keep(directory, self.features());
         for names in names.cut(batch) {
             self.push(worker.index, Task::Look { directory: Arc::clone(directory), names }, queue);
         }

@@ -6,9 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use super::directory::Directory;
 use super::kernel::Place;
 
-/// Roots that are kept open although no task needs them at the moment: names of a list mostly share few roots.
-const RECENT_ROOTS: usize = 16;
-
 /// A root, as the tasks see it.
 #[derive(Debug)]
 pub(crate) struct Root {
@@ -76,12 +73,12 @@ impl Roots {
         lock(&self.table).roots.get(index as usize).cloned()
     }
 
-    /// Notes the directory of a root, and keeps it open for a while.
-    pub(crate) fn keep(&self, root: &Root, directory: &Arc<Directory>) {
+    /// Notes the directory of a root, and keeps it open for a while: until so many others were noted.
+    pub(crate) fn keep(&self, root: &Root, directory: &Arc<Directory>, most: usize) {
         *lock(&root.directory) = Arc::downgrade(directory);
         let mut table = lock(&self.table);
         table.recent.push_back(Arc::clone(directory));
-        let oldest = if table.recent.len() > RECENT_ROOTS { table.recent.pop_front() } else { None };
+        let oldest = if table.recent.len() > most { table.recent.pop_front() } else { None };
         drop(table);
         // Closing a directory may take long on a slow file system: not under the lock.
         drop(oldest);

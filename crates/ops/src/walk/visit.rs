@@ -8,6 +8,7 @@ use atta_entry::{Entry, Errno, Failure};
 use rustix::fd::OwnedFd;
 
 use super::directory::Directory;
+use crate::descriptors::Needs;
 
 /// What a user's operation does with a tree: it gets each entry once and may give back more tasks.
 ///
@@ -108,6 +109,9 @@ pub(crate) trait Handler: Sync {
     /// Whether an entry takes it much longer than to ask for its metadata, so that names are worth handing out one block at a
     /// time when somebody else has nothing to do.
     const IS_SLOW: bool = false;
+
+    /// What it opens.
+    const NEEDS: Needs = Needs::WALK;
 }
 
 impl<V: Visit> Handler for V {
