@@ -30,11 +30,11 @@ impl<'a> Probe<'a> {
         let progress = shared.job.progress();
         let made = progress.saturating_sub(std::mem::replace(&mut self.progress, progress));
         let throttled = self.rate.map_or(Duration::ZERO, Rate::throttled) + shared.job.throttled();
-        let held_back = throttled.saturating_sub(std::mem::replace(&mut self.throttled, throttled));
-        let work_waits = shared.idle.sleepers() == 0
-            && !shared.is_empty()
-            && held_back < elapsed.mul_f64(0.1 * threads as f64);
-        Sample { elapsed, blocked: self.blocked(shared, threads), work_waits, progress: made }
+        let slept = throttled.saturating_sub(std::mem::replace(&mut self.throttled, throttled));
+        let held_back = share(slept, elapsed, threads);
+        let work_waits = shared.idle.sleepers() == 0 && !shared.is_empty();
+        let blocked = blocked_elsewhere(self.blocked(shared, threads), held_back);
+        Sample { elapsed, blocked, held_back, work_waits, progress: made }
     }
 
     /// Share of the threads that are blocked in the kernel, of those that are looked at this time.
@@ -47,5 +47,31 @@ impl<'a> Probe<'a> {
         self.next = (self.next + looked) % threads.max(1);
         let blocked = states.iter().filter(|&&blocked| blocked).count();
         blocked as f64 / states.len().max(1) as f64
+    }
+}
+
+/// The share of their time that so many threads have slept.
+fn share(slept: Duration, elapsed: Duration, threads: usize) -> f64 {
+    let whole = elapsed.as_secs_f64() * threads.max(1) as f64;
+    if whole > 0.0 { (slept.as_secs_f64() / whole).min(1.0) } else { 0.0 }
+}
+
+/// Of the threads that are blocked, those that do not sleep for the cap: to the kernel both look the same.
+fn blocked_elsewhere(blocked: f64, held_back: f64) -> f64 {
+    (blocked - held_back).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_sleep_for_a_cap_are_not_blocked_by_a_file_system() {
+        let tick = Duration::from_millis(25);
+        assert!((share(tick, tick, 2) - 0.5).abs() < 1e-9);
+        assert!((share(3 * tick, tick, 2) - 1.0).abs() < 1e-9);
+        assert!(share(tick, Duration::ZERO, 2).abs() < 1e-9);
+        assert!(blocked_elsewhere(1.0, 1.0).abs() < 1e-9 && blocked_elsewhere(0.5, 0.8).abs() < 1e-9);
+        assert!((blocked_elsewhere(1.0, 0.25) - 0.75).abs() < 1e-9);
     }
 }

@@ -1,6 +1,7 @@
 //! A cap on operations or bytes per second, shared by all threads. It sleeps; it does not spin and does not queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Stop;
@@ -18,8 +19,39 @@ pub struct Rate {
     started: Instant,
     /// When the next unit is due, in nanoseconds after `started`.
     due_ns: AtomicU64,
-    throttled_ns: AtomicU64,
+    sleeps: Mutex<Sleeps>,
     per_second: u64,
+}
+
+/// How long threads have slept, up to any moment: a sleep counts while it lasts, not when it begins or ends. Whoever looks every few
+/// milliseconds would else see a sleep of a second in one look and none in the hundred that follow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sleeps {
+    /// Threads that sleep.
+    threads: u64,
+    /// The sum of the moments at which they began.
+    since_ns: u128,
+    /// What those have slept that are awake again.
+    ended_ns: u128,
+}
+
+impl Sleeps {
+    fn begin(&mut self, now_ns: u64) {
+        self.threads += 1;
+        self.since_ns += u128::from(now_ns);
+    }
+
+    fn end(&mut self, began_ns: u64, now_ns: u64) {
+        self.threads -= 1;
+        self.since_ns -= u128::from(began_ns);
+        self.ended_ns += u128::from(now_ns.saturating_sub(began_ns));
+    }
+
+    /// All of it up to now, in nanoseconds.
+    fn total(&self, now_ns: u64) -> u64 {
+        let under_way = (u128::from(self.threads) * u128::from(now_ns)).saturating_sub(self.since_ns);
+        u64::try_from(self.ended_ns + under_way).unwrap_or(u64::MAX)
+    }
 }
 
 impl Rate {
@@ -35,7 +67,7 @@ impl Rate {
         Self {
             started: Instant::now(),
             due_ns: AtomicU64::new(0),
-            throttled_ns: AtomicU64::new(0),
+            sleeps: Mutex::default(),
             per_second: units.max(1),
         }
     }
@@ -51,8 +83,10 @@ impl Rate {
         let due = self.due_ns.fetch_add(cost, Ordering::Relaxed);
         let wait = due.saturating_sub(now);
         if wait > SLEEP_MIN_NS {
-            self.throttled_ns.fetch_add(wait, Ordering::Relaxed);
+            let began = self.now_ns();
+            self.sleeps().begin(began);
             self.sleep_until(due, stop);
+            self.sleeps().end(began, self.now_ns());
         }
     }
 
@@ -65,10 +99,15 @@ impl Rate {
         }
     }
 
-    /// How long threads have been held back so far, all of them together.
+    /// How long threads have been held back up to now, all of them together, those that are held back at the moment too.
     #[must_use]
     pub fn throttled(&self) -> Duration {
-        Duration::from_nanos(self.throttled_ns.load(Ordering::Relaxed))
+        let sleeps = self.sleeps();
+        Duration::from_nanos(sleeps.total(self.now_ns()))
+    }
+
+    fn sleeps(&self) -> MutexGuard<'_, Sleeps> {
+        self.sleeps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ns(&self) -> u64 {
@@ -92,6 +131,18 @@ mod tests {
         // 2000 operations are 200 ms, of which the slack may be had at once and the last wait may be skipped.
         assert!(started.elapsed() >= Duration::from_millis(170));
         assert!(rate.throttled() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_sleep_counts_while_it_lasts() {
+        let mut sleeps = Sleeps::default();
+        sleeps.begin(100);
+        sleeps.begin(150);
+        assert_eq!([150, 200, 1000].map(|now| sleeps.total(now)), [50, 150, 1750]);
+        sleeps.end(100, 1000);
+        assert_eq!([1000, 1100].map(|now| sleeps.total(now)), [1750, 1850]);
+        sleeps.end(150, 1200);
+        assert_eq!([1200, 9000].map(|now| sleeps.total(now)), [1950, 1950]);
     }
 
     #[test]

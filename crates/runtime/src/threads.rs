@@ -35,6 +35,8 @@ const RATE_GROWN: f64 = 0.8;
 const RATE_SHRUNK: f64 = 0.92;
 /// Weight of the newest sample in the running average: two ticks in a row decide, one alone does not.
 const BLOCKED_WEIGHT: f64 = 0.4;
+/// Share of their time from which on threads that the run's own cap holds back say that more of them are of no use.
+const HELD_BACK: f64 = 0.1;
 /// A rate is judged over this long: single ticks are too noisy.
 const WINDOW: Duration = Duration::from_millis(200);
 /// For how many windows a number of threads that disappointed is not tried again.
@@ -66,9 +68,11 @@ impl Threads {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) elapsed: Duration,
-    /// Share (0 to 1) of the threads that were found blocked in the kernel.
+    /// Share (0 to 1) of the threads that were found blocked in the kernel, those left out that the run's own cap holds back.
     pub(crate) blocked: f64,
-    /// Whether tasks wait and no thread is idle or held back: more threads would have something to do.
+    /// Share (0 to 1) of the threads' time in which the run's own cap held them back.
+    pub(crate) held_back: f64,
+    /// Whether tasks wait and no thread is idle: more threads would have something to do.
     pub(crate) work_waits: bool,
     /// Units of progress made.
     pub(crate) progress: u64,
@@ -92,6 +96,9 @@ pub(crate) struct Tuner {
     shrink_patience: u32,
     /// Running average of the share of blocked threads.
     blocked: f64,
+    /// How long ago the cap held threads back; none: never. A cap lets threads go on for a while after they were slow, and that
+    /// says nothing of what more of them would do.
+    uncapped: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,6 +130,7 @@ impl Tuner {
             shrink_hold: 0,
             shrink_patience: HOLD_WINDOWS,
             blocked: 0.0,
+            uncapped: None,
         }
     }
 
@@ -131,8 +139,13 @@ impl Tuner {
         self.window.elapsed += sample.elapsed;
         self.window.progress += sample.progress;
         self.blocked += (sample.blocked - self.blocked) * BLOCKED_WEIGHT;
-        self.window.busy &= sample.work_waits;
-        if sample.work_waits && self.blocked > BLOCKED_GROW && self.hold == 0 && self.target < self.most {
+        self.uncapped = match self.uncapped {
+            _ if sample.held_back >= HELD_BACK => Some(Duration::ZERO),
+            since => since.map(|since| since + sample.elapsed),
+        };
+        let work_waits = sample.work_waits && self.uncapped.is_none_or(|since| since >= WINDOW);
+        self.window.busy &= work_waits;
+        if work_waits && self.blocked > BLOCKED_GROW && self.hold == 0 && self.target < self.most {
             self.set((self.target * 2).min(self.most));
         } else if self.window.elapsed >= WINDOW {
             self.judge();
@@ -193,7 +206,7 @@ mod tests {
 
     fn sample(blocked: f64, work_waits: bool, rate: f64) -> Sample {
         let elapsed = Duration::from_millis(20);
-        Sample { elapsed, blocked, work_waits, progress: (rate * 0.02) as u64 }
+        Sample { elapsed, blocked, held_back: 0.0, work_waits, progress: (rate * 0.02) as u64 }
     }
 
     #[test]
@@ -221,6 +234,21 @@ mod tests {
     fn without_work_for_more_nothing_grows() {
         let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         assert!((0..200).all(|_| tuner.tick(&sample(0.95, false, 1e3)) == 2));
+    }
+
+    /// As with `--iops`: all threads sleep for the cap; once in a while a file took so long that the next operations are free, and
+    /// for a tick the file system alone is slow.
+    #[test]
+    fn threads_that_the_cap_holds_back_do_not_become_more() {
+        let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
+        let capped = Sample { held_back: 0.95, ..sample(0.05, true, 400.0) };
+        for tick in 0..1000 {
+            let sample = if tick % 8 < 6 { capped } else { sample(1.0, true, 400.0) };
+            assert_eq!(tuner.tick(&sample), 2, "tick {tick}");
+        }
+        // Where the cap is not met any more, the file system decides again.
+        let most = (0..50).map(|_| tuner.tick(&sample(1.0, true, 100.0))).max();
+        assert_eq!(most, Some(64));
     }
 
     #[test]
