@@ -1,6 +1,11 @@
 //! The conformance tests as a program for MPI ranks: `mpirun -np 4 conformance`. The first rank prints one line; exit code
-//! 4 if anything is wrong. `conformance job` runs the engine's jobs over the fabric instead, `conformance abort` lets one
-//! rank abort in the middle of one, `conformance slow` lets one stop in the middle of a large message (`slow.rs`). It shows, too, how a program tells once that ranks cannot be joined.
+//! 4 if anything is wrong. It shows, too, how a program says once that ranks cannot be joined. One word chooses what runs
+//! instead:
+//!
+//! - `job`: the engine's jobs over the fabric.
+//! - `abort`: one rank aborts in the middle of a job.
+//! - `slow`: one rank stops in the middle of a large message (`slow.rs`).
+//! - `crash`: every rank is killed by SIGSEGV.
 //!
 //! Each rank names the phase that it enters on standard error. A rank that crashes leaves the backtrace of its MPI there, if
 //! that MPI writes one, and a core file, if the limits allow one.
@@ -51,6 +56,7 @@ fn run(launcher: &Launcher) -> Result<(), String> {
         Some("abort") => job::abort_reaches_all(&mut endpoint),
         Some("job") => job::conformance(&mut endpoint, seed),
         Some("slow") => slow::conformance(&mut endpoint),
+        Some("crash") => slow::signal("SEGV", &std::process::id().to_string()),
         _ => conformance(&mut endpoint),
     };
     // What fails here fails on one rank, which tells it at once.

@@ -166,6 +166,27 @@ fn expect_no_crash(test: &str, runs: usize, programs: &[&str]) {
     fs::remove_dir(&cores).expect("no rank left a core file");
 }
 
+// What the runs below rely on to say more of a crash than that there was one.
+#[test]
+fn crash_names_its_phase_and_leaves_a_backtrace_of_open_mpi() {
+    let all = mpis("crash_names_its_phase_and_leaves_a_backtrace_of_open_mpi");
+    for mpi in all.iter().filter(|mpi| mpi.is_open()) {
+        let ended = launch_with(
+            mpi,
+            1,
+            Some(&mpi.plugin),
+            &["sh", "-c", "ulimit -c 0; exec \"$0\" \"$@\""],
+            &["crash"],
+        );
+        assert!(!matches!(ended.code, Some(0 | 124 | 137)), "{:?}: {}", ended.code, ended.said);
+        for part in
+            ["phase: rank 0: crash", "*** Process received signal ***", "Signal: Segmentation fault (11)"]
+        {
+            assert!(ended.said.contains(part), "{}: {}", mpi.version, ended.said);
+        }
+    }
+}
+
 // Once, in some 33 runs, a rank was killed by SIGSEGV: docs/mpi.md.
 #[test]
 fn thirty_runs_on_three_hosts_end_without_a_crash() {

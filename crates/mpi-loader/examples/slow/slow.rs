@@ -116,7 +116,11 @@ fn is_stopped(process: &str) -> Result<bool, String> {
     Ok(state.rsplit(") ").next().is_some_and(|fields| fields.starts_with('T')))
 }
 
-fn signal(name: &str, process: &str) -> Result<(), String> {
+/// Sends a signal to a process.
+///
+/// # Errors
+/// It cannot be sent.
+pub(super) fn signal(name: &str, process: &str) -> Result<(), String> {
     let ended = Command::new("kill").args(["-s", name, process]).status();
     match ended.map(|status| status.success()) {
         Ok(true) => Ok(()),
