@@ -54,9 +54,9 @@ impl Sheet {
         Self { title, note, heads, words, rows: vec![], samples: vec![], left_out: vec![] }
     }
 
-    /// The usual table: medians, quartiles, and the ratio by round to the contender `base`.
+    /// The usual table: medians and means of the rounds, quartiles, and the ratio by round to the contender `base`.
     pub(crate) fn comparison(title: impl Into<String>, note: &str) -> Self {
-        let heads = ["what", "who", "median", "lower quartile", "upper quartile", "ratio by round"];
+        let heads = ["what", "who", "median", "mean", "lower quartile", "upper quartile", "ratio by round"];
         Self::new(title, note, 2, &heads)
     }
 
@@ -70,9 +70,10 @@ impl Sheet {
                 let Some(values) = values(outcome) else { continue };
                 let ratio = base.as_ref().map(|base| median_ratio(&values, base));
                 let ratio = ratio.map_or("-".into(), |ratio| format!("{ratio:.3}"));
-                let numbers = [0.5, 0.25, 0.75].map(|part| number(quantile(&values, part)));
-                let row = [what.clone(), outcome.name.clone()].into_iter().chain(numbers).chain([ratio]);
-                self.rows.push(row.collect());
+                let [median, low, high] = [0.5, 0.25, 0.75].map(|part| number(quantile(&values, part)));
+                let mean = number(mean_and_interval(&values).0);
+                let row = [what.clone(), outcome.name.clone(), median, mean, low, high, ratio];
+                self.rows.push(row.to_vec());
                 self.keep(what, &outcome.name, values);
             }
         }
@@ -245,7 +246,7 @@ mod tests {
         outcomes.push(Outcome { name: "broken".into(), values: Err("no".into()) });
         sheet.compare(&["read".to_owned()], &outcomes, "sync");
         let text = sheet.render();
-        assert!(text.contains("| read | ring |   4.00 |"), "{text}");
+        assert!(text.contains("| read | ring |   4.00 | 4.00 |"), "{text}");
         assert!(text.contains("2.000 |") && text.contains("Left out: broken: no"), "{text}");
     }
 }

@@ -17,7 +17,7 @@ use super::posix::PosixAio;
 use super::raw_ring::RawRing;
 use super::spinning::Spinning;
 use super::{Case, Scale, Told};
-use crate::sheet::{Goal, Sheet, number, quantile};
+use crate::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
 use crate::turns::{Contender, hold};
 
 const KIB: usize = 1 << 10;
@@ -50,6 +50,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
         "threads",
         "who",
         "median ns",
+        "mean ns",
         "p99 ns",
         "p99 by round",
         "p99, later",
@@ -171,7 +172,8 @@ impl Job<'_> {
             let what = format!("{} {} KiB, {} threads", self.direction.name(), kib, self.threads);
             let words =
                 [self.direction.name().to_owned(), kib.to_string(), self.threads.to_string(), who.clone()];
-            let numbers = [median, p99, p99_by_round, p99_later, quantile(&times, 1.0)].map(number);
+            let mean = mean_and_interval(&times).0;
+            let numbers = [median, mean, p99, p99_by_round, p99_later, quantile(&times, 1.0)].map(number);
             let woken = if who.starts_with("service") { number(woken) } else { "-".into() };
             sheet.push(words.into_iter().chain(numbers).chain([woken]).collect());
             sheet.keep(&format!("{what}, medians"), who, medians);

@@ -16,7 +16,7 @@ use super::place::Place;
 use super::port::{service, tokio_runtime};
 use super::posix::zeroed_statx;
 use super::{Case, Scale, Told};
-use crate::sheet::{Goal, Sheet, number, quantile};
+use crate::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
 use crate::statistics::median_ratio;
 use crate::turns::{Contender, Outcome as Run, hold};
 
@@ -145,24 +145,24 @@ fn one_at_a_time(place: &Place, directory: &File, scale: &Scale, case: &mut Case
     let runtime = tokio_runtime()?;
     let shared = Arc::new(directory.try_clone().map_err(|error| error.to_string())?);
     let contenders = vec![
-        Contender::new("plain calls", || medians(directory, &names, &mut plain)),
+        Contender::new("plain calls", || times(directory, &names, &mut plain)),
         Contender::new("proactor", || {
-            medians(directory, &names, &mut |action: Action, directory: &File, name: &CString, fd| {
+            times(directory, &names, &mut |action: Action, directory: &File, name: &CString, fd| {
                 by_proactor(&mut proactor, action.op(directory.as_raw_fd(), name.clone(), fd))
             })
         }),
         Contender::new("service, wait", || {
-            medians(directory, &names, &mut |action: Action, directory: &File, name: &CString, fd| {
+            times(directory, &names, &mut |action: Action, directory: &File, name: &CString, fd| {
                 by_service(&service, action.op(directory.as_raw_fd(), name.clone(), fd), true)
             })
         }),
         Contender::new("service, future", || {
-            medians(directory, &names, &mut |action: Action, directory: &File, name: &CString, fd| {
+            times(directory, &names, &mut |action: Action, directory: &File, name: &CString, fd| {
                 by_service(&service, action.op(directory.as_raw_fd(), name.clone(), fd), false)
             })
         }),
         Contender::new("tokio", || {
-            medians(directory, &names, &mut |action: Action, _: &File, name: &CString, fd| {
+            times(directory, &names, &mut |action: Action, _: &File, name: &CString, fd| {
                 let (shared, name) = (Arc::clone(&shared), name.clone());
                 let task = runtime.spawn_blocking(move || plain(action, &shared, &name, fd));
                 runtime.block_on(task).unwrap_or(Err(atta_aio_errno(libc::EIO)))
@@ -171,10 +171,12 @@ fn one_at_a_time(place: &Place, directory: &File, scale: &Scale, case: &mut Case
     ];
     let outcomes = hold(scale.turns, contenders);
     let note = "Microseconds for one operation: the median of a round's operations, and of those the median over the \
-                rounds. An operation through atta-aio includes making it (a copy of the name). Proactor and `service, \
+                rounds; below, the same of the means of the rounds' operations, as the thesis has means. An operation through atta-aio includes making it (a copy of the name). Proactor and `service, \
                 wait` let the waiter carry out what nobody has begun.";
     let mut sheet = Sheet::comparison(format!("Metadata one at a time, us, {}", place.kind), note);
-    sheet.compare(&ACTIONS.map(|action| action.name().to_owned()), &outcomes, "plain calls");
+    let mut what = ACTIONS.map(|action| action.name().to_owned()).to_vec();
+    what.extend(ACTIONS.map(|action| format!("{}, mean", action.name())));
+    sheet.compare(&what, &outcomes, "plain calls");
     case.sheets.push(sheet);
     if place.is_remote() {
         // A server's answers differ by more than what the library takes.
@@ -202,10 +204,10 @@ fn slower_goal(place: &Place, outcomes: &[Run], who: &str, most: f64) -> Option<
     })
 }
 
-/// Does all actions to all names; the median time of each action in microseconds.
-fn medians(directory: &File, names: &[CString], one: &mut impl One) -> Told<Vec<f64>> {
+/// Does all actions to all names; the median time of each action in microseconds, then the mean of each.
+fn times(directory: &File, names: &[CString], one: &mut impl One) -> Told<Vec<f64>> {
     let mut fds = vec![-1; names.len()];
-    let mut medians = Vec::new();
+    let (mut medians, mut means) = (Vec::new(), Vec::new());
     for action in ACTIONS {
         let mut times = Vec::with_capacity(names.len());
         for (name, fd) in names.iter().zip(&mut fds) {
@@ -215,7 +217,9 @@ fn medians(directory: &File, names: &[CString], one: &mut impl One) -> Told<Vec<
             keep(action, outcome, fd)?;
         }
         medians.push(quantile(&times, 0.5));
+        means.push(mean_and_interval(&times).0);
     }
+    medians.append(&mut means);
     Ok(medians)
 }
 
