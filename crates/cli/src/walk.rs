@@ -151,7 +151,10 @@ fn options<'a>(
         memory_bytes: arguments.effort.memory / 2,
         spill_directory: spill_directory(),
         stop: stop.clone(),
-        features: Features { statx_mount_id: !arguments.without.iter().any(|name| name == "statx-mount-id") },
+        features: Features {
+            statx_mount_id: !arguments.without.iter().any(|name| name == "statx-mount-id"),
+            ..Features::default()
+        },
         cores: atta_runtime::available_cores(),
     }
 }

@@ -31,6 +31,7 @@ mod ending;
 mod existing;
 pub(crate) mod file;
 pub(crate) mod handler;
+mod inherited;
 pub(crate) mod keep;
 mod large;
 mod links;

@@ -27,6 +27,7 @@
 //! to [`Visit::failure`] and never stops the walk. No name is ever looked up through a symbolic link that the walk did
 //! not decide to follow (see `link.rs`).
 
+pub(crate) mod at;
 mod begin;
 pub(crate) mod directory;
 mod hard_links;
@@ -37,6 +38,7 @@ pub(crate) mod look;
 pub(crate) mod names;
 pub(crate) mod parts;
 mod profile;
+mod raw;
 mod read;
 mod roots;
 mod rules;

@@ -44,7 +44,8 @@ fn exists(error: rustix::io::Errno) -> Result<(), rustix::io::Errno> {
     if error == rustix::io::Errno::EXIST { Ok(()) } else { Err(error) }
 }
 
-const FEATURES: [Features; 2] = [Features { statx_mount_id: true }, Features { statx_mount_id: false }];
+const FEATURES: [Features; 2] =
+    [Features { statx_mount_id: true, calls_at: true }, Features { statx_mount_id: false, calls_at: false }];
 
 fn is_beyond(root: &Path, path: &[u8]) -> bool {
     ["tmpfs/", "bind/", "plain/tmpfs/", "plain/bind/"]

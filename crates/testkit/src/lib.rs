@@ -12,6 +12,7 @@
 //! | [`oracle`] | the walk that results are compared with |
 //! | [`corrupt`] | bytes of files that become others, and nobody is told |
 //! | [`churn`] | threads that change a tree during a walk |
+//! | [`owner`] | the owner of a directory who wants to read what others put there |
 //! | [`slow`] | file systems with latency and faults, in a process of their own: up to 10^7 files and more, or any directory |
 //! | [`hosts`] | several hosts on one machine |
 //! | [`lock`] | one test at a time, across test programs |
@@ -28,6 +29,7 @@ pub mod lock;
 pub mod mounts;
 pub mod mpi;
 pub mod oracle;
+pub mod owner;
 pub mod random;
 mod removal;
 pub mod scratch;

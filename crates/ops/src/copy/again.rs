@@ -19,7 +19,7 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::attributes::{self, Manner};
+use super::attributes;
 use super::data::Way;
 use super::existing::is_alike;
 use super::file::{Place, is_same, look, open, settled};
@@ -28,8 +28,9 @@ use super::mirror::Mirror;
 use super::names::PREFIX;
 use super::publish::Ready;
 use super::trouble::{Doing, Trouble};
+use crate::walk::at;
 use crate::walk::directory::Directory;
-use crate::walk::kernel::{self, retry};
+use crate::walk::kernel::{self, Features, retry};
 
 impl Copying<'_> {
     /// Makes sure that something is on stable storage although a sync of it failed. Returns which names of it are not to be read
@@ -112,11 +113,10 @@ impl Copying<'_> {
         // Another name of it may be seen already.
         let is_another = found.nlink > 1;
         let file = match is_another {
-            true => self.replace(worker, target, name)?,
-            false => empty(target, name, &found)?,
+            true => self.replace(worker, to)?,
+            false => empty(target, name, &found, self.features)?,
         };
-        let manner = Manner { inherits: is_another && self.inherits(to), ..self.manner(to) };
-        self.bytes_again(worker, &source, &before, &file, manner)?;
+        self.bytes_again(worker, &source, &before, &file)?;
         worker.totals.mended += 1;
         self.syncs
             .timed(|| retry(|| rustix::fs::fsync(&file)))
@@ -125,11 +125,11 @@ impl Copying<'_> {
     }
 
     /// A new file in the place of a name that nobody sees.
-    fn replace(&self, worker: &mut CopyWorker, target: &OwnedFd, name: &CStr) -> Result<OwnedFd, Trouble> {
+    fn replace(&self, worker: &mut CopyWorker, to: &Place<'_>) -> Result<OwnedFd, Trouble> {
         let failed = |errno| Trouble::new(Doing::Create, errno);
-        retry(|| rustix::fs::unlinkat(target, name, AtFlags::empty())).map_err(failed)?;
+        retry(|| rustix::fs::unlinkat(&to.directory, to.name, AtFlags::empty())).map_err(failed)?;
         worker.totals.not_kept.hard_links += 1;
-        self.create_with(worker, target, name, None).map_err(failed)
+        self.create_with(worker, to, to.name, None).map_err(failed)
     }
 
     fn bytes_again(
@@ -138,7 +138,6 @@ impl Copying<'_> {
         source: &OwnedFd,
         metadata: &Metadata,
         file: &OwnedFd,
-        manner: Manner<'_>,
     ) -> Result<(), Trouble> {
         let has_holes = metadata.allocated_bytes() < metadata.size;
         let way = Way { has_holes, hasher: None };
@@ -152,7 +151,7 @@ impl Copying<'_> {
         }
         // Writing takes rights and capabilities away, and sets the time.
         let extended = self.extended(worker, source)?;
-        attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept).map(drop)
+        attributes::give(file, metadata, &extended, self.manner(), &mut worker.totals.not_kept).map(drop)
     }
 
     /// Whether a source is still what its copy was made of, by what is left to tell. It was read only when it had been left alone
@@ -167,14 +166,14 @@ impl Copying<'_> {
 }
 
 /// A copy to be written once more, whatever mode it has been given, without any of the bytes that it has.
-fn empty(directory: &OwnedFd, name: &CStr, found: &Metadata) -> Result<OwnedFd, Trouble> {
+fn empty(directory: &OwnedFd, name: &CStr, found: &Metadata, features: Features) -> Result<OwnedFd, Trouble> {
     let failed = |errno| Trouble::new(Doing::Write, errno);
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let open = || retry(|| rustix::fs::openat(directory, name, flags, Mode::empty()));
     let file = match open() {
         Err(Errno::ACCES) => {
             let named = kernel::open_name_at(directory, name).map_err(failed)?;
-            kernel::set_mode_of_name(&named, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+            at::set_mode(&named, Mode::RUSR | Mode::WUSR, features).map_err(failed)?;
             open()
         }
         opened => opened,

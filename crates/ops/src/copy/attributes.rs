@@ -8,8 +8,10 @@ use atta_entry::{Errno, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
+use super::inherited::remove_list;
 use super::keep::{self, Keep};
 use super::trouble::{Doing, Trouble};
+use crate::walk::at::NameAt;
 use crate::walk::kernel::{self, retry};
 
 /// What a directory is to have when it is complete.
@@ -25,8 +27,6 @@ pub(crate) struct Attributes {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner<'a> {
     pub(crate) keep: &'a Keep,
-    /// Its directory has given it an access list.
-    pub(crate) inherits: bool,
     /// It was there before this job.
     pub(crate) is_old: bool,
 }
@@ -85,29 +85,29 @@ impl NotKept {
 pub(crate) enum Holder<'a> {
     /// An open file.
     Open(BorrowedFd<'a>),
-    /// A path whose last name is not followed, nor opened.
-    Named(&'a CStr),
+    /// A name that is neither followed nor opened.
+    Named(NameAt<'a>),
 }
 
 impl Holder<'_> {
     fn list(self, room: &mut [u8]) -> rustix::io::Result<usize> {
         match self {
             Self::Open(fd) => rustix::fs::flistxattr(fd, room),
-            Self::Named(path) => rustix::fs::llistxattr(path, room),
+            Self::Named(at) => at.list(room),
         }
     }
 
     fn get(self, name: &CStr, value: &mut [u8]) -> rustix::io::Result<usize> {
         match self {
             Self::Open(fd) => rustix::fs::fgetxattr(fd, name, value),
-            Self::Named(path) => rustix::fs::lgetxattr(path, name, value),
+            Self::Named(at) => at.get(name, value),
         }
     }
 
     fn set(self, name: &CStr, value: &[u8]) -> rustix::io::Result<()> {
         match self {
             Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            Self::Named(path) => rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()),
+            Self::Named(at) => at.set(name, value),
         }
     }
 }
@@ -202,7 +202,7 @@ impl Extended {
                 Ok(()) => has_list |= name.as_c_str() == ACCESS_LIST,
                 // Not on this file system, not by this user, or no room: EOPNOTSUPP, EPERM, EACCES, EINVAL, E2BIG, ENOSPC, ERANGE.
                 Err(Errno(95 | 1 | 13 | 22 | 7 | 28 | 34)) => not_kept.extended += 1,
-                // Without /proc no path leads to what this process has just made.
+                // Before Linux 6.13 and without /proc nothing leads to what this process has just made.
                 Err(Errno::NOENT) if matches!(copy, Holder::Named(_)) => not_kept.extended += 1,
                 Err(errno) => return Err(Trouble::new(Doing::SetExtended, errno)),
             }
@@ -239,13 +239,9 @@ pub(crate) fn give(
     not_kept: &mut NotKept,
 ) -> Result<bool, Trouble> {
     let fd = file.as_fd();
-    let Manner { keep, inherits, is_old } = manner;
+    let Manner { keep, is_old } = manner;
     let owned = give_owner(fd, from, keep, not_kept)?;
     let has_list = extended.give(Holder::Open(fd), keep, not_kept)?;
-    if inherits && !has_list {
-        // The directory gave it an access list of its own, which the source does not have.
-        remove_list(fd, ACCESS_LIST)?;
-    }
     if let Some(mut mode) = mode_beside(extended, has_list, from, keep, is_old) {
         if !owned && mode & SET_ID != 0 {
             mode &= !SET_ID;
@@ -335,13 +331,6 @@ pub(crate) fn take_others(
     Ok(differs)
 }
 
-fn remove_list(file: impl AsFd, name: &CStr) -> Result<(), Trouble> {
-    match retry(|| rustix::fs::fremovexattr(&file, name)) {
-        Ok(()) | Err(Errno(NODATA | NOT_SUPPORTED)) => Ok(()),
-        Err(errno) => Err(Trouble::new(Doing::SetExtended, errno)),
-    }
-}
-
 /// Takes away access lists that a directory of the target has and the source has not.
 pub(crate) fn take_lists(directory: impl AsFd, keep: &Keep, extended: &Extended) -> Result<(), Trouble> {
     for name in [ACCESS_LIST, DEFAULT_LIST] {
@@ -351,7 +340,7 @@ pub(crate) fn take_lists(directory: impl AsFd, keep: &Keep, extended: &Extended)
         if name == ACCESS_LIST {
             narrow(directory.as_fd(), keep).map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
         }
-        remove_list(&directory, name)?;
+        remove_list(&directory, name).map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
     }
     Ok(())
 }
@@ -376,12 +365,6 @@ pub(crate) fn mode_without_list(file: impl AsFd, mode: u32) -> u32 {
     // One that has grown meanwhile lets the group do nothing.
     let read = rustix::fs::fgetxattr(&file, ACCESS_LIST, &mut list[..]).unwrap_or_default();
     keep::without_list(mode, &list[..read])
-}
-
-/// Whether what is made in a directory gets an access list from it.
-pub(crate) fn hands_down(directory: impl AsFd) -> bool {
-    let mut nothing = [0_u8; 0];
-    rustix::fs::fgetxattr(directory, DEFAULT_LIST, &mut nothing[..]).is_ok()
 }
 
 /// Whether an owner was refused for who asks, or by a file system that has none.

@@ -10,6 +10,7 @@ use rustix::fs::Mode;
 use super::attributes::{self, Attributes, Extended, Manner};
 use super::file::{Place, Source};
 use super::handler::{CopyWorker, Copying, Where};
+use super::inherited::{admit_owner, disinherit};
 use super::mirror::{Complete, Mirror};
 use super::publish::Ready;
 use super::spelling::refuse_taken;
@@ -50,9 +51,6 @@ impl Copying<'_> {
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
-            Ok(()) if self.inherits(to) => {
-                kernel::open_directory_at(&to.directory, &alias).and_then(disinherit).map_err(failed)
-            }
             // A directory that tells a name twice.
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(failed(errno)),
@@ -94,13 +92,8 @@ impl Copying<'_> {
     pub(crate) fn enter(&self, worker: &mut CopyWorker, here: Here<'_>) -> Result<(), Trouble> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| Trouble::new(Doing::OpenDirectory, errno);
-        let opened = mirror.target.descriptor(&mut worker.held, self.features).map_err(failed)?;
+        let opened = self.open_made(worker, &mirror).map_err(failed)?;
         if mirror.target.alias().is_some() {
-            if !self.is_own(worker, &mirror, &opened).map_err(failed)? {
-                // Where others may make names, they may put a directory of theirs in the place of a new one.
-                mirror.set_foreign();
-                return Err(failed(Errno::STALE));
-            }
             mirror.set_new(self.batch.failures());
             if self.waits() && self.batch.failures() > 0 {
                 // It may have been made before a sync that failed.
@@ -119,9 +112,43 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Whether a directory that should be this job's own belongs to whom this process makes things for, and is where it was made:
-    /// nothing is mounted on a directory that is new.
-    fn is_own(&self, worker: &mut CopyWorker, mirror: &Mirror, opened: &Arc<OwnedFd>) -> Result<bool, Errno> {
+    /// Opens the copy of a directory. One that this job has just made loses what it has inherited, before anything is put into it;
+    /// if it is not the one that was made, or keeps something, nothing will be put into it.
+    pub(crate) fn open_made(
+        &self,
+        worker: &mut CopyWorker,
+        mirror: &Arc<Mirror>,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        let mut opened = mirror.target.descriptor(&mut worker.held, self.features);
+        if matches!(opened, Err(Errno::ACCES))
+            && let (Some(alias), Some(above)) = (mirror.target.alias(), mirror.target.parent())
+        {
+            let above = above.descriptor(&mut worker.held, self.features)?;
+            let own = self.stores.own_uid(kernel::stat_descriptor(&above)?.device);
+            if admit_owner(&above, alias, own, self.features).is_ok() {
+                opened = mirror.target.descriptor(&mut worker.held, self.features);
+            }
+        }
+        let opened = opened?;
+        if mirror.target.alias().is_some() {
+            let settled = self.refuse_foreign(worker, mirror, &opened);
+            let settled = settled.and_then(|is_known| disinherit(&opened).map(|_| is_known));
+            if settled.inspect_err(|_| mirror.set_foreign())? {
+                mirror.seal();
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Refuses a directory that belongs to somebody else, or that is not where this job made one: where others may make names, they may
+    /// put a directory of theirs in the place of a new one, and nothing is mounted on a directory that is new. Whether it is known
+    /// for sure that it belongs to whom this process makes things for.
+    fn refuse_foreign(
+        &self,
+        worker: &mut CopyWorker,
+        mirror: &Mirror,
+        opened: &Arc<OwnedFd>,
+    ) -> Result<bool, Errno> {
         let found = kernel::stat_descriptor(opened)?;
         let above = mirror.target.parent().map(|above| above.descriptor(&mut worker.held, self.features));
         let is_there = match above.transpose()? {
@@ -129,7 +156,8 @@ impl Copying<'_> {
             None => true,
         };
         self.stores.note(opened);
-        Ok(is_there && self.stores.own_uid(found.device).is_none_or(|own| own == found.uid))
+        let own = self.stores.own_uid(found.device);
+        if is_there && own.is_none_or(|own| own == found.uid) { Ok(own.is_some()) } else { Err(Errno::STALE) }
     }
 
     /// Gives a directory its name.
@@ -146,7 +174,7 @@ impl Copying<'_> {
         for Complete { target, attributes } in complete {
             let Attributes { metadata, extended, is_old } = &attributes;
             let keep = &self.options.keep;
-            let manner = Manner { keep, inherits: false, is_old: *is_old };
+            let manner = Manner { keep, is_old: *is_old };
             let opened = target.descriptor(&mut worker.held, self.features);
             let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno));
             let not_kept = &mut worker.totals.not_kept;
@@ -161,16 +189,4 @@ impl Copying<'_> {
             }
         }
     }
-}
-
-/// Takes away the access lists that a directory of this job got from the one it is in.
-pub(crate) fn disinherit(made: impl AsFd) -> Result<(), Errno> {
-    for name in [c"system.posix_acl_access", c"system.posix_acl_default"] {
-        match retry(|| rustix::fs::fremovexattr(&made, name)) {
-            // ENODATA, EOPNOTSUPP
-            Ok(()) | Err(Errno(61 | 95)) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }

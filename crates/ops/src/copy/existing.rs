@@ -105,7 +105,7 @@ impl Copying<'_> {
         let mode = keep.mode_of(from, list, true);
         let has_mode = mode.is_none_or(|mode| mode == there.mode & 0o7777);
         if differs || !is_owned || !has_mode {
-            let manner = Manner { keep, inherits: false, is_old: true };
+            let manner = Manner { keep, is_old: true };
             attributes::give(file, from, extended, manner, &mut totals.not_kept)?;
             if self.syncs_each() {
                 let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));

@@ -8,7 +8,7 @@ use atta_entry::{Errno, Kind, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::attributes::{self, Extended, Manner, hands_down};
+use super::attributes::{self, Extended, Manner};
 use super::data::Way;
 use super::handler::{CopyWorker, Copying};
 use super::large::Version;
@@ -126,7 +126,7 @@ impl Copying<'_> {
                 (file, Made { temporary, since, ..Made::default() })
             }
         };
-        let filled = self.fill(worker, source, metadata, &file, &mut made, to);
+        let filled = self.fill(worker, source, metadata, &file, &mut made);
         if filled.is_ok() && self.options.verify {
             made.version = kernel::stat_descriptor(&file).ok().map(|copy| Version::new(metadata, copy.inode));
         }
@@ -152,7 +152,7 @@ impl Copying<'_> {
         layout: Option<&[u8]>,
     ) -> Result<(OwnedFd, Option<CString>), Trouble> {
         if to.mirror.is_direct() {
-            match self.create_with(worker, &to.directory, to.name, layout) {
+            match self.create_with(worker, to, to.name, layout) {
                 Ok(file) => return Ok((file, None)),
                 // A directory that tells a name twice; not names that are one to the target.
                 Err(Errno::EXIST) => refuse_taken(to, Doing::Create)?,
@@ -171,7 +171,7 @@ impl Copying<'_> {
     ) -> Result<(OwnedFd, CString), Trouble> {
         loop {
             let name = self.shared.namer.of_file(worker.index);
-            match self.create_with(worker, &to.directory, &name, layout) {
+            match self.create_with(worker, to, &name, layout) {
                 Ok(file) => return Ok((file, name)),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
@@ -186,7 +186,6 @@ impl Copying<'_> {
         metadata: &Metadata,
         file: &OwnedFd,
         made: &mut Made,
-        to: &Place<'_>,
     ) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Sync, errno);
         self.fill_bytes(worker, source, metadata, file, made)?;
@@ -198,8 +197,7 @@ impl Copying<'_> {
         }
         let extended = self.extended(worker, source)?;
         let is_old = made.in_place.is_some();
-        // What was there has its list from whoever gave it one.
-        let manner = Manner { is_old, inherits: !is_old && self.inherits(to), keep: &self.options.keep };
+        let manner = Manner { is_old, keep: &self.options.keep };
         let has_list = attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
         if let Some(was) = made.in_place {
             self.settle(worker, file, was, &extended, has_list)?;
@@ -245,14 +243,9 @@ impl Copying<'_> {
         read.map_err(|errno| Trouble::new(Doing::ReadExtended, errno))
     }
 
-    /// How what is made there gets what it is to have.
-    pub(crate) fn manner(&self, to: &Place<'_>) -> Manner<'_> {
-        Manner { keep: &self.options.keep, inherits: self.inherits(to), is_old: false }
-    }
-
-    /// Whether what is made there gets an access list from its directory.
-    pub(crate) fn inherits(&self, to: &Place<'_>) -> bool {
-        !to.mirror.is_new() && *to.mirror.inherits.get_or_init(|| hands_down(&to.directory))
+    /// How what this job makes gets what it is to have.
+    pub(crate) fn manner(&self) -> Manner<'_> {
+        Manner { keep: &self.options.keep, is_old: false }
     }
 }
 

@@ -426,7 +426,11 @@ impl Handler for Copying<'_> {
         if let Ok(metadata) = kernel::stat_at(parent.descriptor, name, false)
             && metadata.kind() == Kind::Directory
         {
-            let opened = mirror.target.descriptor(&mut worker.held, self.features);
+            let opened = self.open_made(worker, &mirror);
+            if mirror.is_foreign() {
+                let at = Where::In(Arc::clone(parent.directory), name.to_owned());
+                return self.fail(worker, &at, Trouble::new(Doing::OpenDirectory, Errno::STALE));
+            }
             let is_old = opened.is_ok() && mirror.target.alias().is_none();
             mirror.will_have(Attributes { metadata, extended: Extended::default(), is_old });
         }

@@ -253,6 +253,8 @@ impl Copying<'_> {
         if !is_cloned && !self.go_direct(source, file, before.size, has_holes) {
             worker.totals.not_direct += 1;
         }
+        // A default ACL of its directory may not let the owner write: other ranks open it by its name.
+        let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));
         if has_holes {
             let cut = retry(|| rustix::fs::ftruncate(file, before.size));
             cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
@@ -387,7 +389,7 @@ impl Copying<'_> {
     /// All chunks are done: looks whether it is a copy, and publishes it.
     fn complete_large(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), Trouble> {
         let to = self.place(worker, &large.mirror, &large.name)?;
-        let complete = self.check_and_give(worker, large, &to);
+        let complete = self.check_and_give(worker, large);
         if let Err(trouble) = complete {
             remove(&to, &Made::temporary(large.temporary.clone()));
             return Err(trouble);
@@ -437,7 +439,7 @@ impl Copying<'_> {
         values.filter_map(check).collect()
     }
 
-    fn check_and_give(&self, worker: &mut CopyWorker, large: &Large, to: &Place<'_>) -> Result<(), Trouble> {
+    fn check_and_give(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), Trouble> {
         if let Some(trouble) = large.chunks.trouble() {
             return Err(trouble);
         }
@@ -446,7 +448,7 @@ impl Copying<'_> {
             return Err(Trouble::Changed);
         }
         let not_kept = &mut worker.totals.not_kept;
-        attributes::give(&large.file, &large.before, &extended, self.manner(to), not_kept)?;
+        attributes::give(&large.file, &large.before, &extended, self.manner(), not_kept)?;
         if self.syncs_each() {
             let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(&large.file)));
             synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;

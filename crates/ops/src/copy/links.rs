@@ -19,10 +19,9 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::attributes::hands_down;
-use super::directories::disinherit;
 use super::file::{Made, Place, Source, remove};
 use super::handler::{CopyWorker, Copying, Where};
+use super::inherited::open_private;
 use super::large::Version;
 use super::mirror::Mirror;
 use super::special::read_link;
@@ -305,7 +304,7 @@ impl Copying<'_> {
             Err(Errno::EXIST) if self.seat.ranks > 1 => {}
             made => made?,
         }
-        open_private(&self.top, &name, self.stores.own_uid(self.top_identity.0))
+        open_private(&self.top, &name, self.stores.own_uid(self.top_identity.0), self.features)
     }
 
     /// Removes the links' directory, whichever rank made it, on so many threads. How many names of copied files were not among what
@@ -339,21 +338,6 @@ impl Copying<'_> {
         retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR))?;
         Ok(elsewhere)
     }
-}
-
-/// Opens a directory that this job has made for itself, and that belongs to nobody else.
-pub(crate) fn open_private(above: &OwnedFd, name: &CStr, own_uid: Option<u32>) -> Result<OwnedFd, Errno> {
-    let opened = kernel::open_directory_at(above, name)?;
-    let found = kernel::stat_descriptor(&opened)?;
-    let is_private = found.mode & 0o777 == 0o700 && own_uid.is_none_or(|own| own == found.uid);
-    if !is_private {
-        return Err(Errno::STALE);
-    }
-    if hands_down(&opened) {
-        // Special files that are made in it would take such a list along.
-        disinherit(&opened)?;
-    }
-    Ok(opened)
 }
 
 /// What came of removing a part of the links' directory.

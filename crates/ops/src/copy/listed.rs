@@ -9,10 +9,10 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
-use super::attributes::{Attributes, hands_down};
-use super::directories::disinherit;
+use super::attributes::Attributes;
 use super::file::Place;
 use super::handler::{CopyWorker, Copying};
+use super::inherited::{disinherit, open_own};
 use super::mirror::Mirror;
 use super::trouble::{Doing, Trouble};
 use crate::walk::directory::Directory;
@@ -30,14 +30,17 @@ impl Copying<'_> {
         // Private until it gets its mode, if it gets one.
         let keep = &self.options.keep;
         let bits = keep.mode_of(metadata, list, false).filter(|_| !keep.mode).unwrap_or_default();
-        match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU | Mode::from_raw_mode(bits))) {
-            Ok(()) if hands_down(above) => {
-                let made = kernel::open_directory_at(above, name)?;
+        match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU)) {
+            Ok(()) => {
+                let own = self.stores.own_uid(kernel::stat_descriptor(above)?.device);
+                let (made, _) = open_own(above, name, own, self.features)?;
                 disinherit(&made)?;
-                retry(|| rustix::fs::fchmod(&made, Mode::RWXU | Mode::from_raw_mode(bits)))?;
-                Ok(true)
+                match retry(|| rustix::fs::fchmod(&made, Mode::RWXU | Mode::from_raw_mode(bits))) {
+                    // EPERM, ENOSYS, EOPNOTSUPP: a file system that takes no modes.
+                    Ok(()) | Err(Errno(1 | 38 | 95)) => Ok(true),
+                    Err(errno) => Err(errno),
+                }
             }
-            Ok(()) => Ok(true),
             // Something else in its place is noticed when it is opened.
             Err(Errno::EXIST) => Ok(false),
             Err(errno) => Err(errno),

@@ -32,8 +32,8 @@ pub(crate) struct Mirror {
     has_left: AtomicBool,
     /// Whether it is on another file system than TARGET; not known before something is put there.
     pub(crate) is_mounted: OnceLock<bool>,
-    /// Whether new files get an access list from it.
-    pub(crate) inherits: OnceLock<bool>,
+    /// What is made in it inherits nothing.
+    is_sealed: AtomicBool,
     /// Whether it takes names that differ in case alone for one.
     pub(crate) folds_case: OnceLock<bool>,
     /// What it is to have; none: it is left as it is.
@@ -68,7 +68,7 @@ impl Mirror {
             parts: Parts::default(),
             has_left: AtomicBool::new(false),
             is_mounted: OnceLock::new(),
-            inherits: OnceLock::new(),
+            is_sealed: AtomicBool::new(false),
             folds_case: OnceLock::new(),
             attributes: OnceLock::new(),
             shared: Arc::clone(shared),
@@ -128,6 +128,16 @@ impl Mirror {
     /// Whether files get their own names there at once, by whoever is one of its parts.
     pub(crate) fn is_direct(&self) -> bool {
         self.parts.are_left() && self.target.alias().is_some()
+    }
+
+    /// Says that this process owns it and has removed its default ACL: until it gets its owner, when nothing more is made in it,
+    /// nobody else can set one.
+    pub(crate) fn seal(&self) {
+        self.is_sealed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.is_sealed.load(Ordering::Acquire)
     }
 
     /// Whether it is known to be on another file system than TARGET.

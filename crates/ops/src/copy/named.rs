@@ -1,11 +1,10 @@
 //! What links and special files have: owner, extended attributes, mode, times. They cannot be opened, so all of that is read and
-//! given by name, extended attributes by `/proc/self/fd/N/NAME` with calls that do not follow the last name: N is the directory that
-//! is open, so no link is gone through. Where copies are made, so that nobody else can be there, `special.rs` says.
+//! given by name, in a directory that is open (`walk/at.rs`), and no link is gone through. Where copies are made, so that nobody
+//! else can be there, `special.rs` says.
 
 use std::ffi::CStr;
 
 use atta_entry::{Errno, Kind, Metadata};
-use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Mode};
 
 use super::attributes::{self, Extended, Holder, NotKept};
@@ -13,6 +12,7 @@ use super::file::Source;
 use super::handler::{CopyWorker, Copying};
 use super::keep::{ExtendedNames, Keep};
 use super::trouble::{Doing, Trouble};
+use crate::walk::at::{self, NameAt};
 use crate::walk::kernel::{self, retry};
 
 impl Copying<'_> {
@@ -27,15 +27,15 @@ impl Copying<'_> {
         if kind == Kind::Symlink && keep.extended == ExtendedNames::None {
             return Ok(Extended::default());
         }
-        let path = kernel::path_at(from.directory, from.name);
+        let at = NameAt { directory: from.directory, name: from.name, features: self.features };
         let CopyWorker { room, totals, .. } = worker;
         let not_kept = &mut totals.not_kept;
         let wanted = |name: &CStr| keep.reads_of(kind, name);
-        match Extended::read_from(Holder::Named(&path), room, wanted, not_kept) {
+        match Extended::read_from(Holder::Named(at), room, wanted, not_kept) {
             Ok(found) if found.is_empty() || is_still_there(from, metadata) => Ok(found),
             // They may be those of something else, and let others do what they must not.
             Ok(_) => Err(Trouble::Changed),
-            // There is no /proc, or it may not be asked: EPERM, EACCES.
+            // Before Linux 6.13 and without /proc; or it may not be asked: EPERM, EACCES.
             Err(Errno::NOENT | Errno(1 | 13)) if is_still_there(from, metadata) => {
                 not_kept.extended += 1;
                 Ok(Extended::default())
@@ -53,42 +53,35 @@ pub(crate) fn is_still_there(from: Source<'_>, metadata: &Metadata) -> bool {
 
 /// Gives a name that this process made, and that is not to be opened, what it is to have of its source.
 pub(crate) fn give(
-    directory: impl AsFd,
-    name: &CStr,
+    at: NameAt<'_>,
     from: &Metadata,
     extended: &Extended,
     keep: &Keep,
     not_kept: &mut NotKept,
 ) -> Result<(), Trouble> {
-    let fd = directory.as_fd();
+    let NameAt { directory, name, features } = at;
     let (owner, group) = keep.owners_of(from);
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     if (owner, group) != (None, None) {
-        match retry(|| rustix::fs::chownat(fd, name, owner, group, flags)) {
+        match retry(|| rustix::fs::chownat(directory, name, owner, group, flags)) {
             Ok(()) => {}
             Err(errno) if attributes::may_not(errno) => not_kept.owners += 1,
             Err(errno) => return Err(Trouble::new(Doing::SetOwner, errno)),
         }
     }
-    let has_list = !extended.is_empty() && {
-        let path = kernel::path_at(fd, name);
-        extended.give(Holder::Named(&path), keep, not_kept)?
-    };
+    let has_list = extended.give(Holder::Named(at), keep, not_kept)?;
     if from.kind() != Kind::Symlink
         && let Some(mode) = attributes::mode_beside(extended, has_list, from, keep, false)
     {
-        not_kept.unless_taken(give_mode(fd, name, mode), Doing::SetMode, false)?;
+        // By a descriptor that opens nothing.
+        let given = kernel::open_name_at(directory, name)
+            .and_then(|opened| at::set_mode(&opened, Mode::from_raw_mode(mode), features));
+        not_kept.unless_taken(given, Doing::SetMode, false)?;
     }
     if !keep.times {
         return Ok(());
     }
     let times = attributes::times(from);
-    let given = retry(|| rustix::fs::utimensat(fd, name, &times, flags));
+    let given = retry(|| rustix::fs::utimensat(directory, name, &times, flags));
     not_kept.unless_taken(given, Doing::SetTimes, false)
-}
-
-/// Sets the mode of a name: by a descriptor that opens nothing.
-fn give_mode(directory: impl AsFd, name: &CStr, mode: u32) -> Result<(), Errno> {
-    let opened = kernel::open_name_at(directory, name)?;
-    kernel::set_mode_of_name(&opened, Mode::from_raw_mode(mode))
 }

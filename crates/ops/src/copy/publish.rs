@@ -205,6 +205,11 @@ impl Copying<'_> {
         if mirror.target.alias().is_none() || mirror.is_foreign() {
             return;
         }
+        // One that nobody has entered so far. What cannot be opened cannot be renamed either.
+        if !mirror.is_new() && self.open_made(worker, &mirror).is_err() && mirror.is_foreign() {
+            let at = Where::Root(self.target.clone());
+            return self.fail(worker, &at, Trouble::new(Doing::OpenDirectory, Errno::STALE));
+        }
         let ready = Ready::directory(Where::Root(self.target.clone()), mirror);
         let is_durable = !self.waits() || self.sync().is_ok();
         // What a sync has failed for is not written again any more.

@@ -334,7 +334,7 @@ impl Copying<'_> {
         let extended = self.extended(worker, &source)?;
         worker.totals.not_kept = not_kept;
         let keep = &self.options.keep;
-        let manner = Manner { keep, inherits: false, is_old: !keep.mode };
+        let manner = Manner { keep, is_old: !keep.mode };
         let has_list = attributes::give(file, &before, &extended, manner, &mut NotKept::default())?;
         if !keep.mode && !has_list {
             retry(|| rustix::fs::fchmod(file, Mode::from_raw_mode(mode))).map_err(failed)?;

@@ -3,16 +3,17 @@
 use std::ffi::CStr;
 
 use atta_entry::{Errno, Kind, Metadata};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode};
 
 use super::attributes::{Extended, NotKept};
 use super::file::{Made, Place, Source};
 use super::handler::{CopyWorker, Copying};
-use super::links::open_private;
+use super::inherited::open_private;
 use super::named;
 use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
+use crate::walk::at::NameAt;
 use crate::walk::kernel::{self, retry};
 
 const XDEV: Errno = Errno(18);
@@ -83,12 +84,13 @@ impl Copying<'_> {
         let complete = |directory: &OwnedFd, name: &CStr, not_kept: &mut NotKept| {
             retry(|| make(directory, name)).map_err(failed)?;
             let Model { metadata, extended, key, .. } = model;
-            named::give(directory, name, metadata, extended, &self.options.keep, not_kept)?;
+            let at = NameAt { directory: directory.as_fd(), name, features: self.features };
+            named::give(at, metadata, extended, &self.options.keep, not_kept)?;
             let is_found = key.is_none_or(|key| self.link_as(directory, name, key).is_ok());
             not_kept.hard_links += u64::from(!is_found);
             Ok(())
         };
-        if to.mirror.is_direct() {
+        if to.mirror.is_direct() && to.mirror.is_sealed() {
             match complete(&to.directory, to.name, &mut worker.totals.not_kept) {
                 Ok(()) => return Ok(Made { since, ..Made::default() }),
                 // A directory that tells a name twice.
@@ -129,7 +131,8 @@ impl Copying<'_> {
         let name = self.shared.namer.of_file(who);
         let device = kernel::stat_descriptor(&to.directory)?.device;
         retry(|| rustix::fs::mkdirat(&to.directory, &name, Mode::RWXU))?;
-        let done = open_private(&to.directory, &name, self.stores.own_uid(device)).map(|own| act(&own));
+        let done = open_private(&to.directory, &name, self.stores.own_uid(device), self.features);
+        let done = done.map(|own| act(&own));
         let _ = rustix::fs::unlinkat(&to.directory, &name, AtFlags::REMOVEDIR);
         done
     }

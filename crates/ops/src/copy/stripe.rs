@@ -10,7 +10,9 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, XattrFlags};
 
+use super::file::Place;
 use super::handler::{CopyWorker, Copying};
+use super::inherited::create_file;
 use super::roots::Refused;
 use crate::walk::kernel::retry;
 
@@ -146,41 +148,34 @@ impl Copying<'_> {
     pub(crate) fn create_with(
         &self,
         worker: &mut CopyWorker,
-        directory: &OwnedFd,
+        to: &Place<'_>,
         name: &CStr,
         layout: Option<&[u8]>,
     ) -> Result<OwnedFd, Errno> {
         let (Some(layouts), Some(layout)) = (self.layouts, layout) else {
-            return create(directory, name, OFlags::WRONLY);
+            return create_file(to, name, OFlags::WRONLY);
         };
-        let (file, has_layout) = create_striped(layouts, directory, name, layout)?;
+        let empty = create_file(to, name, OFlags::RDONLY)?;
+        let striped = striped(layouts, &empty, layout);
+        if striped.is_err() {
+            let _ = rustix::fs::unlinkat(&to.directory, name, rustix::fs::AtFlags::empty());
+        }
+        let (file, has_layout) = striped?;
         worker.totals.not_striped += u64::from(!has_layout);
         Ok(file)
     }
 }
 
-/// Makes a file that has a layout before it can be written to, and whether that worked. Nobody can put another one in its place.
-fn create_striped(
-    layouts: &dyn Layouts,
-    directory: &OwnedFd,
-    name: &CStr,
-    layout: &[u8],
-) -> Result<(OwnedFd, bool), Errno> {
-    let empty = create(directory, name, OFlags::RDONLY)?;
+/// Gives a file that was just made a layout, before it can be written to, and whether that worked. Nobody can put another one in its
+/// place.
+fn striped(layouts: &dyn Layouts, empty: &OwnedFd, layout: &[u8]) -> Result<(OwnedFd, bool), Errno> {
     let has_layout = layouts.set(empty.as_fd(), layout).is_ok();
+    // A default ACL of its directory may not let the owner write.
+    let _ = retry(|| rustix::fs::fchmod(empty, Mode::RUSR | Mode::WUSR));
     let link = format!("/proc/self/fd/{}", empty.as_raw_fd());
-    let opened =
-        retry(|| rustix::fs::openat(CWD, link.as_str(), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()));
-    if opened.is_err() {
-        let _ = rustix::fs::unlinkat(directory, name, rustix::fs::AtFlags::empty());
-    }
-    Ok((opened?, has_layout))
-}
-
-/// Makes a private file, and nothing where something is.
-fn create(directory: &OwnedFd, name: &CStr, access: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    retry(|| rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR))
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let opened = retry(|| rustix::fs::openat(CWD, link.as_str(), flags, Mode::empty()))?;
+    Ok((opened, has_layout))
 }
 
 #[cfg(test)]
@@ -254,18 +249,18 @@ mod tests {
     #[test]
     fn a_file_has_its_layout_before_it_can_be_written() {
         let scratch = atta_testkit::scratch::Scratch::new("stripe").unwrap();
-        let directory =
-            crate::walk::kernel::open_directory_path(scratch.path().as_os_str().as_encoded_bytes(), true);
-        let directory = directory.unwrap();
+        let made = |name| {
+            std::fs::write(scratch.join(name), "").unwrap();
+            OwnedFd::from(std::fs::File::open(scratch.join(name)).unwrap())
+        };
         let lustre = Recorded::default();
         let layout = StripeRule { below: None, count: Some(3), size: None }.layout();
-        let (file, has_layout) = create_striped(&lustre, &directory, c"file", &layout).unwrap();
+        let (file, has_layout) = striped(&lustre, &made("file"), &layout).unwrap();
         assert_eq!((has_layout, lustre.get(file.as_fd())), (true, Some(layout.clone())));
         assert_eq!(rustix::io::write(&file, b"bytes"), Ok(5));
         assert_eq!(std::fs::read(scratch.join("file")).unwrap(), b"bytes");
-        assert_eq!(create_striped(&lustre, &directory, c"file", &layout).unwrap_err(), Errno::EXIST);
         // A layout that is refused costs the layout alone.
-        let (file, has_layout) = create_striped(&lustre, &directory, c"other", b"?").unwrap();
+        let (file, has_layout) = striped(&lustre, &made("other"), b"?").unwrap();
         assert!(!has_layout && rustix::io::write(&file, b"bytes") == Ok(5));
     }
 

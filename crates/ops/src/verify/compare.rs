@@ -13,6 +13,7 @@ use crate::copy::attributes::{Extended, Holder, NotKept, is_copied};
 use crate::copy::file::Source;
 use crate::copy::keep::may_have;
 use crate::copy::special;
+use crate::walk::at::NameAt;
 use crate::walk::kernel;
 
 /// How often entries that change are compared.
@@ -90,9 +91,9 @@ impl Comparing<'_> {
             _ => {}
         }
         if wanted.has(Field::Xattrs) {
-            let paths = [source, target].map(|from| kernel::path_at(from.directory, from.name));
-            let [one, other] = &paths;
-            let holders = [Holder::Named(one), Holder::Named(other)];
+            let features = self.features;
+            let holders = [source, target]
+                .map(|Source { directory, name }| Holder::Named(NameAt { directory, name, features }));
             found.extend(extended(worker, both.source.kind(), holders)?);
         }
         Ok(found)

@@ -1,7 +1,7 @@
 //! The system calls of a walk, relative to a descriptor and never through a link. It decides nothing.
 //!
-//! Everything here exists since Linux 4.18, the oldest kernel that atta runs on. The one newer thing that is used,
-//! the mount's id in `statx` (5.8), has a fallback that [`Features`] switches on for tests.
+//! Everything here exists since Linux 4.18, the oldest kernel that atta runs on. Newer things that are used, here and in `at.rs`,
+//! have a fallback that [`Features`] switches on for tests.
 
 use std::ffi::{CStr, CString};
 
@@ -18,11 +18,14 @@ use crate::descriptors;
 pub struct Features {
     /// `statx` tells the id of the mount (Linux 5.8); else it is read from `/proc/self/fdinfo`.
     pub statx_mount_id: bool,
+    /// There are calls for modes and extended attributes by a descriptor and a name (`fchmodat2`, Linux 6.6; `getxattrat` and its
+    /// like, 6.13); else it is done through `/proc/self/fd`.
+    pub calls_at: bool,
 }
 
 impl Default for Features {
     fn default() -> Self {
-        Self { statx_mount_id: true }
+        Self { statx_mount_id: true, calls_at: true }
     }
 }
 
@@ -95,16 +98,14 @@ pub(crate) fn stat_descriptor(descriptor: impl AsFd) -> Result<Metadata, Errno> 
     retry(|| rustix::fs::fstat(&descriptor)).map(|stat| metadata_of_stat(&stat))
 }
 
-/// Sets the mode of what a descriptor of [`open_name_at`] refers to: the kernel follows its link to just that.
-pub(crate) fn set_mode_of_name(descriptor: impl AsFd, mode: Mode) -> Result<(), Errno> {
-    let link = format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd());
-    retry(|| rustix::fs::chmodat(CWD, link.as_str(), mode, AtFlags::empty()))
-}
-
 /// Gives the file that a descriptor refers to another name.
 pub(crate) fn link_of(file: impl AsFd, directory: impl AsFd, name: &CStr) -> Result<(), Errno> {
     let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    retry(|| rustix::fs::linkat(CWD, link.as_str(), &directory, name, AtFlags::SYMLINK_FOLLOW))
+    match retry(|| rustix::fs::linkat(CWD, link.as_str(), &directory, name, AtFlags::SYMLINK_FOLLOW)) {
+        // Without /proc. Before Linux 6.10 only a process that may read everything is allowed to.
+        Err(Errno::NOENT) => retry(|| rustix::fs::linkat(&file, c"", &directory, name, AtFlags::EMPTY_PATH)),
+        linked => linked,
+    }
 }
 
 /// Opens a directory to look at, as `..` is one that may not be readable.
@@ -170,17 +171,6 @@ pub(crate) fn other_spelling(directory: impl AsFd, name: &CStr) -> Option<CStrin
 pub(crate) fn open_name_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     retry(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))
-}
-
-/// A path that leads to a name in a directory that is open, and through nothing else: the kernel follows the first part to just
-/// that directory. For calls that take no descriptor beside a name, and do not follow the last one. Needs `/proc`.
-pub(crate) fn path_at(directory: impl AsFd, name: &CStr) -> CString {
-    let number = directory.as_fd().as_raw_fd();
-    if number == CWD.as_raw_fd() {
-        return name.to_owned();
-    }
-    let path = [format!("/proc/self/fd/{number}/").as_bytes(), name.to_bytes()].concat();
-    CString::new(path).unwrap_or_default()
 }
 
 /// The target of a link by its name in a directory; with an empty name, of the link that the descriptor refers to.

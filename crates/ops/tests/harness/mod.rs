@@ -305,6 +305,15 @@ pub(crate) fn child(name: &str, argument: &OsStr) -> Command {
     command
 }
 
+/// The same without `/proc`: in a mount namespace of its own, so nobody else misses it.
+pub(crate) fn child_without_proc(name: &str, argument: &OsStr) -> Command {
+    let plain = child(name, argument);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", "mount -t tmpfs none /proc; exec \"$@\"", "sh"]);
+    command.arg(plain.get_program()).args(plain.get_args()).env(CHILD, argument);
+    command
+}
+
 /// What the parent gave to this process; none if it is no child.
 pub(crate) fn child_argument() -> Option<PathBuf> {
     std::env::var_os(CHILD).map(PathBuf::from)

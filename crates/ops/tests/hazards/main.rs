@@ -12,6 +12,7 @@ mod harness;
 mod changes;
 mod crash;
 mod faults;
+mod inherited;
 mod owners;
 mod places;
 mod served;

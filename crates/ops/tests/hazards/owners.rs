@@ -290,3 +290,62 @@ fn row_22_directories_above_what_a_list_names_take_no_list_that_is_handed_down()
         fs::remove_dir_all(target.join("a")).unwrap();
     }
 }
+
+/// Whether the kernel has calls for extended attributes by a descriptor and a name.
+fn has_calls_at() -> bool {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let mut numbers =
+        release.split(|digit: char| !digit.is_ascii_digit()).map(|number| number.parse::<u32>());
+    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (6, 13))
+}
+
+/// Copies links and special files, with the newer calls and without.
+fn copy_with_and_without_calls_at(source: &Path) {
+    for calls_at in [true, false] {
+        let target = source.with_extension(if calls_at { "with" } else { "without" });
+        let mut options = threads(2);
+        options.walk.features.calls_at = calls_at;
+        let totals = copy(&[source], &target, &options).totals;
+        assert_eq!((totals.symlinks, totals.specials), (3, 4));
+        let not_kept = (totals.not_kept.extended, totals.not_kept.modes_and_times);
+        if calls_at && has_calls_at() || Path::new("/proc/self").exists() {
+            assert_eq!(not_kept, (0, 0));
+            assert_same(source, &target);
+        } else {
+            // Each is made; its attributes cannot be read, and its mode stays private.
+            assert_eq!(not_kept, (7, 4));
+            let fifo = fs::symlink_metadata(target.join("fifo")).unwrap();
+            assert_eq!((fifo.mode() & 0o777, fifo.uid()), (0o600, 1000));
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by links_and_special_files_need_newer_calls_or_proc_but_not_both"]
+fn child_copies_special_files_without_proc() {
+    let Some(source) = crate::harness::child_argument() else { return };
+    assert!(!Path::new("/proc/self").exists());
+    copy_with_and_without_calls_at(&source);
+}
+
+// Hazards 8 and 23.
+#[test]
+fn links_and_special_files_need_newer_calls_or_proc_but_not_both() {
+    let test = "links_and_special_files_need_newer_calls_or_proc_but_not_both";
+    if !skip::is_root() {
+        return skip::skipped(test, "it needs root");
+    }
+    let scratch = Scratch::new("newer-calls").unwrap();
+    let (one, other) = (scratch.join("one"), scratch.join("other"));
+    links_and_specials(&one, &scratch.join("outside"));
+    copy_with_and_without_calls_at(&one);
+    links_and_specials(&other, &scratch.join("outside"));
+    let child = "owners::child_copies_special_files_without_proc";
+    let ran = crate::harness::child_without_proc(child, other.as_os_str()).output().unwrap();
+    let (said, complaint) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    if complaint.starts_with("unshare:") {
+        return skip::skipped(test, complaint.trim_end());
+    }
+    assert!(ran.status.success() && said.contains("1 passed"), "{}:\n{said}\n{complaint}", ran.status);
+}
