@@ -197,7 +197,10 @@ impl Extended {
         not_kept: &mut NotKept,
     ) -> Result<bool, Trouble> {
         let mut has_list = false;
-        for (name, value) in self.0.iter().filter(|(name, _)| keep.gives(name)) {
+        let given = self.0.iter().filter(|(name, _)| keep.gives(name));
+        // ACLs come last: they may let not even the owner write, which other attributes need.
+        let (lists, others): (Vec<_>, Vec<_>) = given.partition(|(name, _)| keep::is_list(name.to_bytes()));
+        for (name, value) in others.into_iter().chain(lists) {
             match retry(|| copy.set(name, value)) {
                 Ok(()) => has_list |= name.as_c_str() == ACCESS_LIST,
                 // Not on this file system, not by this user, or no room: EOPNOTSUPP, EPERM, EACCES, EINVAL, E2BIG, ENOSPC, ERANGE.

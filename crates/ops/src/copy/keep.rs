@@ -54,7 +54,7 @@ pub enum ExtendedNames {
 }
 
 /// Whether an attribute is an access control list.
-fn is_list(name: &[u8]) -> bool {
+pub(crate) fn is_list(name: &[u8]) -> bool {
     LISTS.contains(&name)
 }
 

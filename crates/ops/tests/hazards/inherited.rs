@@ -143,11 +143,42 @@ fn a_default_acl_that_limits_the_owner_bars_nothing() {
         }
         for name in ["later", "fifo"] {
             let _ = rustix::fs::lremovexattr(source.join(name), DEFAULT_LIST);
-            let _ = rustix::fs::lremovexattr(source.join(name), "system.posix_acl_access");
+            let _ = rustix::fs::lremovexattr(source.join(name), ACCESS_LIST);
         }
         set_mode(&source.join("later"), 0o755);
         let update = Options { existing: Existing::Update, ..threads(2) };
         copy_as(owner, &source.join("."), &target, &update);
         assert_same(&source, &target);
     }
+}
+
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+// Hazard 23.
+#[test]
+fn attributes_are_kept_beside_an_acl_that_lets_the_owner_only_read() {
+    let test = "attributes_are_kept_beside_an_acl_that_lets_the_owner_only_read";
+    if !skip::is_root() {
+        return skip::skipped(test, "it needs two users");
+    }
+    let scratch = Scratch::new("read-only").unwrap();
+    set_mode(scratch.path(), 0o777);
+    let source = scratch.join("source");
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(source.join("directory")).unwrap();
+    for name in ["short", "long"] {
+        fs::write(source.join(name), name).unwrap();
+    }
+    for (name, bytes) in [("short", 1), ("long", 200), ("directory", 200)] {
+        set_extended(&source.join(name), "user.note", &vec![b'x'; bytes]);
+        set_extended(&source.join(name), ACCESS_LIST, &list_of(4, 0, Some(7)));
+    }
+    set_extended(&source.join("directory"), ACCESS_LIST, &list_of(5, 0, Some(7)));
+    set_extended(&source.join("directory"), DEFAULT_LIST, &list_of(5, 0, Some(7)));
+    for name in ["short", "long", "directory", "."] {
+        chown(source.join(name), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let target = scratch.join("target");
+    copy_as(NOBODY, &source, &target, &threads(2));
+    assert_same(&source, &target);
 }
