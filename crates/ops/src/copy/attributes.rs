@@ -146,10 +146,16 @@ impl Extended {
         wanted: impl Fn(&CStr) -> bool,
         not_kept: &mut NotKept,
     ) -> Result<Self, Errno> {
-        let Some(length) = list(holder, room)? else { return Ok(Self::default()) };
+        let (names, are_all) = match list(holder, room)? {
+            Listed::None => return Ok(Self::default()),
+            Listed::Names(length) => (&room[..length], true),
+            // What says who may do what is asked for by name: else the mode would say too much.
+            Listed::TooLong => (RIGHTS, false),
+        };
+        not_kept.extended += u64::from(!are_all);
         let mut found = Vec::new();
         let mut value = Vec::new();
-        for name in room[..length].split_inclusive(|byte| *byte == 0) {
+        for name in names.split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
             if !wanted(name) {
                 continue;
@@ -160,7 +166,7 @@ impl Extended {
                 // It went away meanwhile.
                 Err(Errno(NODATA)) => {}
                 // Its name may be told, and what it says not: EPERM, EACCES, EOPNOTSUPP.
-                Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += 1,
+                Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += u64::from(are_all),
                 Err(errno) => return Err(errno),
             }
         }
@@ -216,17 +222,32 @@ impl Extended {
 
 const NODATA: i32 = 61;
 const RANGE: i32 = 34;
+const TOO_LONG: i32 = 7;
 const NOT_SUPPORTED: i32 = 95;
+/// Attributes that say who may do what, as a list of names.
+const RIGHTS: &[u8] =
+    b"system.posix_acl_access\0system.posix_acl_default\0system.nfs4_acl\0security.capability\0";
 
-/// The list of names, in `room`; none: there are none, or the file system has no such thing.
-fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Option<usize>, Errno> {
+/// What a list of names is.
+enum Listed {
+    /// There are none, or the file system has no such thing.
+    None,
+    /// So many bytes of names.
+    Names(usize),
+    /// The kernel lists no more than 64 KiB, and then nothing at all.
+    TooLong,
+}
+
+/// The list of names, in `room`.
+fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Listed, Errno> {
     if room.is_empty() {
         room.resize(NAMES_ROOM, 0);
     }
     loop {
         match retry(|| holder.list(room)) {
-            Ok(0) | Err(Errno(NOT_SUPPORTED)) => return Ok(None),
-            Ok(length) => return Ok(Some(length)),
+            Ok(0) | Err(Errno(NOT_SUPPORTED)) => return Ok(Listed::None),
+            Ok(length) => return Ok(Listed::Names(length)),
+            Err(Errno(TOO_LONG)) => return Ok(Listed::TooLong),
             Err(Errno(RANGE)) if room.len() < EXTENDED_MOST => room.resize(EXTENDED_MOST, 0),
             Err(errno) => return Err(errno),
         }

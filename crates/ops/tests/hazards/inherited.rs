@@ -2,17 +2,17 @@
 //! hostile or by nobody in particular. Which rights a copy gets from its source is tested in `owners.rs`.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use atta_ops::copy::{Existing, Fsync, Options};
+use atta_ops::copy::{Existing, Fsync, Keep, Options};
 use atta_testkit::owner::HostileOwner;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::copying::{access_list, as_nobody, assert_same, copy, set_extended, threads, try_copy};
+use crate::copying::{access_list, as_nobody, assert_same, copy, extended, set_extended, threads, try_copy};
 
 const OWNER: u32 = 1000;
 const DEFAULT_LIST: &str = "system.posix_acl_default";
@@ -181,4 +181,48 @@ fn attributes_are_kept_beside_an_acl_that_lets_the_owner_only_read() {
     let target = scratch.join("target");
     copy_as(NOBODY, &source, &target, &threads(2));
     assert_same(&source, &target);
+}
+
+/// A list that gives the group nothing, and somebody else all.
+fn set_many(path: &Path) {
+    for number in 0..300 {
+        set_extended(path, &format!("trusted.{number}-{}", "n".repeat(230)), b"value");
+    }
+    set_extended(path, ACCESS_LIST, &list_of(6, 0, Some(7)));
+}
+
+// Hazard 23.
+#[test]
+fn more_names_of_attributes_than_the_kernel_lists_are_counted_and_the_data_is_copied() {
+    let test = "more_names_of_attributes_than_the_kernel_lists_are_counted_and_the_data_is_copied";
+    if !skip::is_root() {
+        return skip::skipped(test, "trusted attributes need root");
+    }
+    // In memory there is room for so many.
+    let scratch = crate::harness::scratch("many-names");
+    let source = scratch.join("source");
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(source.join("directory")).unwrap();
+    fs::write(source.join("file"), "file").unwrap();
+    mknodat(CWD, source.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let names = ["directory", "file", "fifo"];
+    for name in names {
+        set_many(&source.join(name));
+    }
+    for (existing, lists) in [(Existing::Replace, true), (Existing::Update, true), (Existing::Replace, false)]
+    {
+        let keep = Keep { lists, ..Keep::default() };
+        let target = scratch.join(if lists { "target" } else { "without" });
+        let outcome = copy(&[&source.join(".")], &target, &Options { existing, keep, ..threads(2) });
+        assert!(outcome.totals.not_kept.extended >= 3, "{:?}", outcome.totals.not_kept);
+        assert_eq!(fs::read(target.join("file")).unwrap(), b"file");
+        for name in names {
+            let found = extended(&target.join(name));
+            let list = found.get(ACCESS_LIST.as_bytes());
+            assert_eq!(list, lists.then(|| list_of(6, 0, Some(7))).as_ref(), "{name}: {found:?}");
+            // Without the list the group may not do what its mask lets others do.
+            let mode = fs::symlink_metadata(target.join(name)).unwrap().mode() & 0o777;
+            assert_eq!(mode, if lists { 0o670 } else { 0o600 }, "{name}");
+        }
+    }
 }
