@@ -1,18 +1,22 @@
 //! What a directory hands down to what is made in it: default ACLs, set before the copy or while it runs, by an owner who is
 //! hostile or by nobody in particular. Which rights a copy gets from its source is tested in `owners.rs`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use atta_ops::copy::{Existing, Fsync, Keep, Options};
+use atta_ops::copy::{self, Existing, Fsync, Keep, Options};
+use atta_ops::walk;
 use atta_testkit::owner::HostileOwner;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::copying::{access_list, as_nobody, assert_same, copy, extended, set_extended, threads, try_copy};
+use crate::copying::{
+    Failures, access_list, as_nobody, assert_same, bytes, copy, extended, set_extended, threads, try_copy,
+};
 
 const OWNER: u32 = 1000;
 const DEFAULT_LIST: &str = "system.posix_acl_default";
@@ -56,7 +60,7 @@ fn a_default_acl_that_is_set_during_the_copy_lets_its_owner_read_nothing() {
     let all = fs::read_dir(&source).unwrap().count();
     let patience = Instant::now() + Duration::from_secs(60);
     for round in 0.. {
-        let target = scratch.join(&format!("target-{round}"));
+        let target = scratch.join(format!("target-{round}"));
         fs::create_dir(&target).unwrap();
         chown(&target, Some(OWNER), Some(OWNER)).unwrap();
         let owner = HostileOwner::start(&target, OWNER, access_list(OWNER), 8).unwrap();
@@ -99,6 +103,25 @@ fn kinds(source: &Path, owner: u32) {
     }
 }
 
+/// Copies a file that a list names, with the rights of the user; its directory is not there.
+fn copy_listed_as(owner: u32, source: &Path, target: &Path) {
+    let (failures, options) = (Failures::default(), threads(1));
+    let sources = [bytes(&source.join("."))];
+    let start = walk::Start { root: sources[0].clone(), below: Some("directory/file".into()) };
+    let run = || {
+        let starts = [start].into_iter();
+        copy::run_listed(&sources, starts, &bytes(target), &options, &failures, |_| {}).map(drop)
+    };
+    let ran = if owner == 0 { run() } else { as_nobody(run) };
+    ran.unwrap();
+    assert_eq!(failures.0.into_inner().unwrap(), [], "as {owner}");
+    for name in ["directory", "directory/file"] {
+        assert_eq!(extended(&target.join(name)), BTreeMap::new(), "{name}");
+        let mode = |root: &Path| fs::metadata(root.join(name)).unwrap().mode();
+        assert_eq!(mode(source), mode(target), "{name}");
+    }
+}
+
 /// Copies with the rights of the user, in which nothing fails.
 fn copy_as(owner: u32, source: &Path, target: &Path, options: &Options<'_>) {
     let run = || try_copy(&[source], target, options).unwrap();
@@ -133,6 +156,11 @@ fn a_default_acl_that_limits_the_owner_bars_nothing() {
         fs::rename(target.join("source"), scratch.join("first")).unwrap();
         copy_as(owner, &source.join("."), &target, &threads(2));
         assert_same(&source, &target);
+        let listed = scratch.join("listed");
+        fs::create_dir(&listed).unwrap();
+        chown(&listed, Some(owner), Some(owner)).unwrap();
+        set_extended(&listed, DEFAULT_LIST, &list);
+        copy_listed_as(owner, &source, &listed);
         // The source's own list, which the target has by the time of the second copy.
         set_extended(&source, DEFAULT_LIST, &list);
         copy_as(owner, &source.join("."), &target, &threads(2));

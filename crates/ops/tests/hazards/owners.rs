@@ -295,8 +295,7 @@ fn row_22_directories_above_what_a_list_names_take_no_list_that_is_handed_down()
 fn has_calls_at() -> bool {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();
-    let mut numbers =
-        release.split(|digit: char| !digit.is_ascii_digit()).map(|number| number.parse::<u32>());
+    let mut numbers = release.split(|digit: char| !digit.is_ascii_digit()).map(str::parse::<u32>);
     matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (6, 13))
 }
 
