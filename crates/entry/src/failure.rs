@@ -22,6 +22,8 @@ pub enum Operation {
     ReadUnchanged,
     /// Comparing an entry with another one while nobody changes either.
     CompareUnchanged,
+    /// Replacing an entry by one of another type, with the words for what was tried.
+    Replace(&'static str),
     /// A task that the caller's own operation gave.
     Custom(&'static str),
 }
@@ -38,7 +40,7 @@ impl Operation {
             Self::FollowLink => "follow link",
             Self::ReadUnchanged => "copy",
             Self::CompareUnchanged => "compare",
-            Self::Custom(name) => name,
+            Self::Replace(name) | Self::Custom(name) => name,
         }
     }
 }
@@ -60,6 +62,8 @@ pub enum Class {
     Io,
     /// Descriptors, memory or space ran out here.
     Resource,
+    /// What has the name in the target is of another type, which a copy does not replace.
+    Conflict,
     /// Anything else.
     Other,
 }
@@ -76,6 +80,7 @@ impl Class {
             Self::Name => "name",
             Self::Io => "io",
             Self::Resource => "resource",
+            Self::Conflict => "conflict",
             Self::Other => "other",
         }
     }
@@ -103,6 +108,7 @@ impl Failure<'_> {
         match self.operation {
             Operation::FollowLink => Class::Link,
             Operation::ReadUnchanged | Operation::CompareUnchanged => Class::Changed,
+            Operation::Replace(_) => Class::Conflict,
             _ => self.errno.class(),
         }
     }
@@ -162,6 +168,15 @@ mod tests {
         };
         let told = "cannot create the copy: a/name: file exists (EEXIST), in another spelling: N\\x1bme";
         assert_eq!(failure.to_string(), told);
+    }
+
+    #[test]
+    fn an_entry_of_another_type_is_a_conflict_and_has_not_vanished() {
+        let operation = Operation::Replace("make the directory");
+        let (root, path) = (b"a".into(), b"a/d".into());
+        let failure = Failure { operation, root, path, errno: Errno::NOTDIR, spelled: None };
+        assert_eq!((failure.class(), failure.class().name()), (Class::Conflict, "conflict"));
+        assert_eq!(failure.to_string(), "cannot make the directory: a/d: not a directory (ENOTDIR)");
     }
 
     #[test]

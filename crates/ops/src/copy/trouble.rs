@@ -133,9 +133,22 @@ impl Trouble {
         matches!(self, Self::Failed(_, Errno(17 | 39)))
     }
 
+    /// Whether what is in its place is of another type: a directory and something else.
+    fn is_of_another_type(self) -> bool {
+        const ISDIR: Errno = Errno(21);
+        matches!(
+            self,
+            Self::Failed(Doing::MakeDirectory, Errno::NOTDIR)
+                | Self::Failed(Doing::Rename, ISDIR | Errno::NOTDIR)
+        )
+    }
+
     /// What is told of it.
     pub(crate) fn told(self) -> (Operation, Errno) {
         match self {
+            Self::Failed(doing, errno) if self.is_of_another_type() => {
+                (Operation::Replace(doing.operation().name()), errno)
+            }
             Self::Failed(doing, errno) => (doing.operation(), errno),
             Self::Changed => (Operation::ReadUnchanged, Errno::AGAIN),
         }
