@@ -23,6 +23,7 @@
 
 mod again;
 pub(crate) mod attributes;
+mod changes;
 mod clone;
 pub(crate) mod data;
 mod direct;
@@ -30,6 +31,8 @@ mod directories;
 mod ending;
 mod existing;
 pub(crate) mod file;
+mod grants;
+pub(crate) mod granularity;
 pub(crate) mod handler;
 mod inherited;
 pub(crate) mod keep;
@@ -306,6 +309,7 @@ impl<'a> Copy<'a> {
             top,
             target: path,
             stores,
+            grants: grants::Grants::default(),
             within,
             top_identity,
             features,

@@ -298,9 +298,11 @@ fn ranks_write_into_files_that_are_there() {
     };
     let before = Mutex::new(Vec::new());
     let prepare = |target: &Path| {
-        for path in names(target) {
+        for (path, source) in names(target).iter().zip(names(&tree)) {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "old ".repeat(1000)).unwrap();
+            // Files of other owners are replaced.
+            lchown(path, Some(fs::metadata(source).unwrap().uid()), None).unwrap();
         }
         *before.lock().unwrap() = inodes(target);
     };

@@ -158,7 +158,7 @@ impl Copying<'_> {
     /// for some ticks of the clock.
     fn is_what_was_copied(&self, source: &Metadata, copy: &Metadata) -> bool {
         let is_the_same = match self.options.keep.times {
-            true => is_alike(source, copy),
+            true => is_alike(source, copy, self.stores.granularity(copy.device)),
             false => source.size == copy.size,
         };
         source.kind() == Kind::File && is_the_same && source.ctime <= self.began

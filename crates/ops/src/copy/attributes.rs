@@ -8,7 +8,7 @@ use atta_entry::{Errno, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
-use super::inherited::remove_list;
+use super::changes::is_of_system;
 use super::keep::{self, Keep};
 use super::trouble::{Doing, Trouble};
 use crate::walk::at::NameAt;
@@ -120,13 +120,12 @@ pub(crate) fn is_copied(name: &CStr) -> bool {
 }
 
 /// The bits that give rights of others.
-const SET_ID: u32 = 0o6000;
+pub(crate) const SET_ID: u32 = 0o6000;
 /// Room for the names of extended attributes, mostly enough.
 const NAMES_ROOM: usize = 256;
 /// More than the kernel gives of a list, or of a value.
 const EXTENDED_MOST: usize = 64 << 10;
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
-const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
 
 impl Extended {
     /// What an open file has.
@@ -173,14 +172,15 @@ impl Extended {
         Ok(Self(found))
     }
 
-    /// Names that are not there, or have another value, on the other side; in order.
-    pub(crate) fn differing(&self, other: &Self) -> Vec<Vec<u8>> {
+    /// Names that are not there, or have another value, in a copy; in order. What the system maintains there is its own.
+    pub(crate) fn differing(&self, copy: &Self) -> Vec<Vec<u8>> {
         let alone = |one: &Self, other: &Self| {
             let own = one.0.iter().filter(|pair| !other.0.contains(pair));
-            own.map(|(name, _)| name.as_bytes().to_vec()).collect::<Vec<_>>()
+            own.map(|(name, _)| name.clone()).collect::<Vec<_>>()
         };
-        let mut names = alone(self, other);
-        names.extend(alone(other, self));
+        let mut names: Vec<_> = alone(self, copy).into_iter().map(CString::into_bytes).collect();
+        let extra = alone(copy, self).into_iter().filter(|name| !is_of_system(name));
+        names.extend(extra.map(CString::into_bytes));
         names.sort();
         names.dedup();
         names
@@ -188,6 +188,16 @@ impl Extended {
 
     pub(crate) fn access_list(&self) -> Option<&[u8]> {
         self.0.iter().find(|(name, _)| name.as_c_str() == ACCESS_LIST).map(|(_, value)| value.as_slice())
+    }
+
+    /// Names and values.
+    pub(crate) fn pairs(&self) -> &[(CString, Vec<u8>)] {
+        &self.0
+    }
+
+    /// Some of them.
+    pub(crate) fn select(&self, is_wanted: impl Fn(&(CString, Vec<u8>)) -> bool) -> Self {
+        Self(self.0.iter().filter(|pair| is_wanted(pair)).cloned().collect())
     }
 
     /// Whether there are none.
@@ -218,6 +228,11 @@ impl Extended {
         }
         Ok(has_list)
     }
+}
+
+/// Whether an attribute is the list that says who may do what with a file.
+pub(crate) fn is_access_list(name: &CStr) -> bool {
+    name == ACCESS_LIST
 }
 
 const NODATA: i32 = 61;
@@ -322,55 +337,8 @@ fn give_owner(
     }
 }
 
-/// Takes extended attributes away that a file of the target has and the source has not. Whether there was a difference of any
-/// kind. What the system itself keeps there is left.
-pub(crate) fn take_others(
-    file: impl AsFd,
-    keep: &Keep,
-    extended: &Extended,
-    room: &mut Vec<u8>,
-    not_kept: &mut NotKept,
-) -> Result<bool, Trouble> {
-    let failed = |errno| Trouble::new(Doing::SetExtended, errno);
-    let is_own = |name: &CStr| {
-        let name = name.to_bytes();
-        !name.starts_with(b"security.") || name == b"security.capability"
-    };
-    let fd = file.as_fd();
-    let there =
-        Extended::read(fd, room, |name| keep.gives(name) && is_own(name), not_kept).map_err(failed)?;
-    let wanted = || extended.0.iter().filter(|(name, _)| keep.gives(name));
-    let mut differs = wanted().any(|pair| is_own(&pair.0) && !there.0.contains(pair));
-    for (name, _) in there.0.iter().filter(|(name, _)| wanted().all(|(known, _)| known != name)) {
-        differs = true;
-        if name.as_c_str() == ACCESS_LIST {
-            narrow(fd, keep).map_err(failed)?;
-        }
-        match retry(|| rustix::fs::fremovexattr(fd, name.as_c_str())) {
-            Ok(()) | Err(Errno(NODATA)) => {}
-            Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += 1,
-            Err(errno) => return Err(failed(errno)),
-        }
-    }
-    Ok(differs)
-}
-
-/// Takes away access lists that a directory of the target has and the source has not.
-pub(crate) fn take_lists(directory: impl AsFd, keep: &Keep, extended: &Extended) -> Result<(), Trouble> {
-    for name in [ACCESS_LIST, DEFAULT_LIST] {
-        if extended.0.iter().any(|(known, _)| known.as_c_str() == name) {
-            continue;
-        }
-        if name == ACCESS_LIST {
-            narrow(directory.as_fd(), keep).map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
-        }
-        remove_list(&directory, name).map_err(|errno| Trouble::new(Doing::SetExtended, errno))?;
-    }
-    Ok(())
-}
-
 /// Lets the group of a file that is about to lose its access list do no more than the list did, where the mode is not the source's.
-fn narrow(file: BorrowedFd<'_>, keep: &Keep) -> Result<(), Errno> {
+pub(crate) fn narrow(file: BorrowedFd<'_>, keep: &Keep) -> Result<(), Errno> {
     if keep.mode {
         return Ok(());
     }

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use atta_entry::{Errno, Metadata};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
-use super::attributes::{self, Attributes, Extended, Manner};
+use super::attributes::{Attributes, Extended};
+use super::changes::{Changes, Wanted};
 use super::file::{Place, Source};
 use super::handler::{CopyWorker, Copying, Where};
 use super::inherited::{admit_owner, disinherit};
@@ -172,21 +173,29 @@ impl Copying<'_> {
     /// Gives complete directories their attributes.
     pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
         for Complete { target, attributes } in complete {
-            let Attributes { metadata, extended, is_old } = &attributes;
-            let keep = &self.options.keep;
-            let manner = Manner { keep, is_old: *is_old };
-            let opened = target.descriptor(&mut worker.held, self.features);
-            let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno));
-            let not_kept = &mut worker.totals.not_kept;
-            let given = opened.and_then(|fd| {
-                if keep.lists {
-                    attributes::take_lists(&fd, keep, extended)?;
-                }
-                attributes::give(fd.as_fd(), metadata, extended, manner, not_kept)
-            });
-            if let Err(trouble) = given {
+            if let Err(trouble) = self.close_one(worker, &target, &attributes) {
                 self.fail(worker, &Where::Itself(target), trouble);
             }
         }
+    }
+
+    /// Gives a directory what it has not of its source, and takes away what its source has not.
+    fn close_one(
+        &self,
+        worker: &mut CopyWorker,
+        target: &Arc<Directory>,
+        attributes: &Attributes,
+    ) -> Result<(), Trouble> {
+        let Attributes { metadata, extended, is_old } = attributes;
+        let opened = target.descriptor(&mut worker.held, self.features);
+        let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        let there = kernel::stat_descriptor(&opened);
+        let there = there.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        let others = self.extended_there(worker, &opened)?;
+        let keep = &self.options.keep;
+        let granularity = self.stores.granularity(there.device);
+        let needs_times = keep.times && !granularity.is_kept(metadata.mtime, there.mtime);
+        let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
+        Changes::between(wanted, &there, &others).apply(&opened, &mut worker.totals.not_kept).map(drop)
     }
 }

@@ -116,7 +116,7 @@ impl Copying<'_> {
         was: &mut Option<u32>,
     ) -> Result<Made, Trouble> {
         let since = self.batch.failures();
-        let (file, mut made) = match self.in_place(to, metadata)? {
+        let (file, mut made) = match self.in_place(worker, source, to, metadata)? {
             Some((file, mode)) => {
                 (file, Made { in_place: Some(*was.get_or_insert(mode)), since, ..Made::default() })
             }
@@ -126,7 +126,7 @@ impl Copying<'_> {
                 (file, Made { temporary, since, ..Made::default() })
             }
         };
-        let filled = self.fill(worker, source, metadata, &file, &mut made);
+        let filled = self.fill(worker, source, metadata, &file, &mut made, to);
         if filled.is_ok() && self.options.verify {
             made.version = kernel::stat_descriptor(&file).ok().map(|copy| Version::new(metadata, copy.inode));
         }
@@ -186,6 +186,7 @@ impl Copying<'_> {
         metadata: &Metadata,
         file: &OwnedFd,
         made: &mut Made,
+        to: &Place<'_>,
     ) -> Result<(), Trouble> {
         let failed = |errno| Trouble::new(Doing::Sync, errno);
         self.fill_bytes(worker, source, metadata, file, made)?;
@@ -195,12 +196,13 @@ impl Copying<'_> {
             // Before it has its time, by which a later run would take it for a copy.
             self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
         }
-        let extended = self.extended(worker, source)?;
-        let is_old = made.in_place.is_some();
-        let manner = Manner { is_old, keep: &self.options.keep };
-        let has_list = attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
-        if let Some(was) = made.in_place {
-            self.settle(worker, file, was, &extended, has_list)?;
+        match made.in_place {
+            Some(was) => self.settle(worker, to, (source, metadata), (file, was))?,
+            None => {
+                let extended = self.extended(worker, source)?;
+                let manner = self.manner();
+                attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
+            }
         }
         if self.syncs_each() || syncs_in_place {
             self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)?;

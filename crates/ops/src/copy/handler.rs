@@ -22,6 +22,7 @@ use super::attributes::{Attributes, Extended};
 use super::clone::Unable;
 use super::data::Mover;
 use super::file::{Made, Place, Source};
+use super::grants::Grants;
 use super::large::LargeFiles;
 use super::links::Links;
 use super::mirror::{Mirror, Shared};
@@ -63,6 +64,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) target: Vec<u8>,
     /// The file systems that things are put into.
     pub(crate) stores: Stores,
+    /// What can be given to files there.
+    pub(crate) grants: Grants,
     /// Who can move bytes that nobody needs to see.
     pub(crate) within: Within,
     /// Device and inode of TARGET, which is not to be copied into itself.

@@ -160,7 +160,11 @@ impl Copying<'_> {
         };
         let now = Known::new(metadata, self.batch.failures(), None);
         if metadata.kind() != Kind::File {
+            let is_left = self.is_named_left_as(worker, (from, metadata), to, (known, &key))?;
             keep_known(claim, &now)?;
+            if is_left {
+                return Ok(None);
+            }
             return self.named(worker, from, to, metadata, Some(&key)).map(Some);
         }
         if let Some(file) = self.mended(worker, from, to, metadata)? {

@@ -277,8 +277,8 @@ impl Copying<'_> {
         if self.options.existing == Existing::Ignore {
             let flags = rustix::fs::RenameFlags::NOREPLACE;
             match retry(|| rustix::fs::renameat_with(directory, temporary, directory, name, flags)) {
-                // A file system that knows no flags, or a kernel.
-                Err(Errno(22 | 38)) => {}
+                // A file system that knows no flags, or a kernel: EINVAL, ENOSYS, EOPNOTSUPP.
+                Err(Errno(22 | 38 | 95)) => return link_into_place(directory, temporary, name),
                 other => return other,
             }
         }
@@ -293,5 +293,71 @@ impl Copying<'_> {
             self.batch.failures.fetch_add(1, Ordering::AcqRel);
         }
         synced
+    }
+}
+
+/// Gives a file its name by a link, which never replaces anything.
+fn link_into_place(directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result<(), Errno> {
+    let none = rustix::fs::AtFlags::empty();
+    let identity =
+        |name: &CStr| kernel::stat_at(directory, name, false).ok().map(|found| (found.device, found.inode));
+    match retry(|| rustix::fs::linkat(directory, temporary, directory, name, none)) {
+        // It was made, and the answer was lost.
+        Err(Errno::EXIST) if identity(temporary).is_some() && identity(temporary) == identity(name) => {}
+        linked => linked?,
+    }
+    retry(|| rustix::fs::unlinkat(directory, temporary, none))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::time::Duration;
+
+    use atta_testkit::lock::Lock;
+    use atta_testkit::scratch::Scratch;
+    use atta_testkit::skip;
+    use atta_testkit::slow::SlowFs;
+
+    use super::super::nothing_fails::NothingFails;
+    use super::super::{Copy, Options, Seat};
+    use super::*;
+
+    // Hazard 35.
+    #[test]
+    fn what_turns_up_is_not_replaced_where_the_file_system_has_no_such_rename() {
+        let test = "what_turns_up_is_not_replaced_where_the_file_system_has_no_such_rename";
+        let _lock = Lock::for_mounts().unwrap();
+        let scratch = Scratch::new("no-replace").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        for directory in [&source, &target] {
+            fs::create_dir(directory).unwrap();
+        }
+        for rule in ["rename:*:EINVAL:times=2", "rename:*:ENOSYS:times=2"] {
+            let builder = SlowFs::builder().latency(Duration::ZERO).over(&target).fail(rule);
+            let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+            let sources = [source.join(".").as_os_str().as_bytes().to_vec()];
+            let options = Options { existing: Existing::Ignore, ..Options::default() };
+            let to = shown.path().as_os_str().as_bytes();
+            let Copy { copying, .. } =
+                Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone()).unwrap();
+            for (name, is_there) in [("there", true), ("free", false)] {
+                fs::write(target.join("temporary"), "new").unwrap();
+                if is_there {
+                    fs::write(target.join(name), "old").unwrap();
+                }
+                let new_name = CString::new(name).unwrap();
+                let named = copying.rename_file(&copying.top, c"temporary", &new_name);
+                let found = fs::read_to_string(target.join(name)).unwrap();
+                if is_there {
+                    assert_eq!((named, found.as_str()), (Err(Errno::EXIST), "old"), "{rule}");
+                } else {
+                    assert_eq!((named, found.as_str()), (Ok(()), "new"), "{rule}");
+                    assert!(!target.join("temporary").exists(), "{rule}");
+                }
+                fs::remove_file(target.join(name)).unwrap();
+            }
+        }
     }
 }

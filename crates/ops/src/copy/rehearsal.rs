@@ -5,8 +5,14 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use atta_entry::{Entry, Errno, Failure, Kind, Metadata};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::CWD;
 
-use super::existing::{Existing, is_alike};
+use super::attributes::Extended;
+use super::changes::{Changes, Wanted};
+use super::existing::{Existing, is_alike, is_alike_named};
+use super::file::Source;
+use super::granularity::Granularity;
 use super::handler::CopyWorker;
 use super::mirror::{Mirror, Shared};
 use super::names::Namer;
@@ -100,12 +106,16 @@ impl Rehearsal<'_> {
         worker: &mut CopyWorker,
         mirror: &Mirror,
         name: &CStr,
-    ) -> Result<Option<Metadata>, Trouble> {
+    ) -> Result<Option<(Arc<OwnedFd>, Metadata)>, Trouble> {
         if mirror.is_new() {
             return Ok(None);
         }
         let opened = mirror.target.descriptor(&mut worker.held, self.options.walk.features);
-        match opened.and_then(|directory| kernel::stat_at(&directory, name, false)) {
+        let found = opened.and_then(|directory| {
+            let found = kernel::stat_at(&directory, name, false)?;
+            Ok((directory, found))
+        });
+        match found {
             Ok(found) => Ok(Some(found)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(Trouble::new(Doing::LookAtCopy, errno)),
@@ -118,12 +128,12 @@ impl Rehearsal<'_> {
         worker: &mut CopyWorker,
         mirror: &Mirror,
         name: &CStr,
-        metadata: &Metadata,
+        (from, metadata): (Source<'_>, &Metadata),
     ) -> Result<Option<Planned>, Trouble> {
         let there = self.there(worker, mirror, name)?;
         let is_directory = metadata.kind() == Kind::Directory;
         worker.totals.directories += u64::from(is_directory);
-        let Some(there) = there else {
+        let Some((directory, there)) = there else {
             self.count(worker, metadata);
             return Ok(Some(Planned::New));
         };
@@ -132,7 +142,11 @@ impl Rehearsal<'_> {
         let is_left = match existing {
             Existing::Replace => false,
             Existing::Ignore => !is_directory,
-            Existing::Update => metadata.kind() == Kind::File && is_own && is_alike(metadata, &there),
+            Existing::Update if is_directory || !is_own => false,
+            Existing::Update => {
+                let copy = Source { directory: directory.as_fd(), name };
+                is_up_to_date(self.options, (from, metadata), (copy, &there))?
+            }
         };
         match (is_directory, there.kind() == Kind::Directory) {
             (true, true) => Ok(None),
@@ -178,6 +192,34 @@ impl Rehearsal<'_> {
     }
 }
 
+/// Whether an update would leave what is there, as far as that is known without extended attributes.
+fn is_up_to_date(
+    options: &Options<'_>,
+    (from, metadata): (Source<'_>, &Metadata),
+    (copy, there): (Source<'_>, &Metadata),
+) -> Result<bool, Trouble> {
+    let (keep, extended) = (&options.keep, Extended::default());
+    let wanted = Wanted {
+        from: metadata,
+        extended: &extended,
+        keep,
+        is_old: true,
+        own_mode: None,
+        needs_times: false,
+    };
+    let mut changes = Changes::between(wanted, there, &extended);
+    if !rustix::process::geteuid().is_root() && changes.owner.is_some() {
+        (changes.owner, changes.is_refused) = (None, true);
+    }
+    let granularity = Granularity::shown_by(there, copy.directory);
+    if metadata.kind() == Kind::File {
+        let gives_rights = changes.owner.is_some() || changes.gained_bits() != 0;
+        return Ok(!gives_rights && is_alike(metadata, there, granularity));
+    }
+    let is_same = changes.owner.is_none() && (metadata.kind() == Kind::Symlink || changes.are_none());
+    Ok(is_same && is_alike_named((from, metadata), (copy, there), keep.times.then_some(granularity))?)
+}
+
 impl Handler for Rehearsal<'_> {
     type Worker = CopyWorker;
 
@@ -211,11 +253,17 @@ impl Handler for Rehearsal<'_> {
                 Err(Trouble::new(Doing::MakeDirectory, Errno::LOOP))
             }
             Some(here) => match Mirror::of(here.directory) {
-                Some(mirror) => self.plan(worker, &mirror, &name, &metadata),
+                Some(mirror) => {
+                    let from = Source { directory: here.descriptor.as_fd(), name: &name };
+                    self.plan(worker, &mirror, &name, (from, &metadata))
+                }
                 None => return,
             },
             None => match self.roots.find(entry.name) {
-                Some(root) => self.plan(worker, &root.parent, &root.name, &metadata),
+                Some(root) => {
+                    let from = Source { directory: CWD, name: &name };
+                    self.plan(worker, &root.parent, &root.name, (from, &metadata))
+                }
                 None => return,
             },
         };

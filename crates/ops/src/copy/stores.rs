@@ -9,6 +9,7 @@ use atta_entry::Errno;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::granularity::Granularity;
 use super::mirror::Shared;
 use crate::walk::kernel::{self, retry};
 
@@ -24,6 +25,8 @@ struct Store {
     directory: Option<Arc<OwnedFd>>,
     /// The owner of what this process makes there: on a server not always this user.
     own_uid: Option<u32>,
+    /// How exactly it keeps times.
+    granularity: Granularity,
 }
 
 /// See the head of this file.
@@ -82,7 +85,7 @@ impl Stores {
         if is_one_of(directory, &[FUSE]) {
             self.is_silent.store(true, Ordering::Release);
         }
-        let own_uid = self.owner_in(directory);
+        let (own_uid, granularity) = self.probe(directory);
         let mut all = self.lock();
         if all.iter().any(|store| store.device == device) {
             return;
@@ -91,17 +94,28 @@ impl Stores {
         if !is_volatile && !is_kept {
             self.is_silent.store(true, Ordering::Release);
         }
-        all.push(Store { device, directory: is_kept.then(|| Arc::clone(directory)), own_uid });
+        all.push(Store { device, directory: is_kept.then(|| Arc::clone(directory)), own_uid, granularity });
     }
 
-    /// Whose what this process makes in a directory is, by a file that nobody can replace before it is looked at.
-    fn owner_in(&self, directory: &OwnedFd) -> Option<u32> {
+    /// Whose what this process makes in a directory is, and how exactly its times are kept, by a file that nobody can replace before
+    /// it is looked at.
+    fn probe(&self, directory: &OwnedFd) -> (Option<u32>, Granularity) {
         let name = self.shared.namer.of_file(self.who);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR).ok()?;
+        let Ok(file) = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR) else {
+            return (None, Granularity::EXACT);
+        };
         // What cannot be removed is found by its name.
         let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
-        kernel::stat_descriptor(&file).ok().map(|found| found.uid)
+        let own_uid = kernel::stat_descriptor(&file).ok().map(|found| found.uid);
+        (own_uid, Granularity::probe(&file))
+    }
+
+    /// How exactly the file system with this number keeps times.
+    pub(crate) fn granularity(&self, device: u64) -> Granularity {
+        let all = self.lock();
+        let store = all.iter().find(|store| store.device == device);
+        store.map_or(Granularity::EXACT, |store| store.granularity)
     }
 
     /// The owner of what this process makes in the file system with this number; none: not known.

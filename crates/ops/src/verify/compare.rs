@@ -4,6 +4,7 @@
 use std::ffi::CStr;
 
 use atta_entry::{Detail, Errno, Field, Kind, Operation, Side};
+use rustix::fd::AsFd;
 
 use super::fields;
 use super::handler::{Comparing, VerifyWorker};
@@ -11,6 +12,7 @@ use super::pair::{Both, Opened, Pair, Verdict};
 use super::trouble::{Trouble, failed, on};
 use crate::copy::attributes::{Extended, Holder, NotKept, is_copied};
 use crate::copy::file::Source;
+use crate::copy::granularity::Granularity;
 use crate::copy::keep::may_have;
 use crate::copy::special;
 use crate::walk::at::NameAt;
@@ -72,6 +74,7 @@ impl Comparing<'_> {
         let wanted = self.options.fields;
         let mut found = fields::differing(wanted, self.options.window, &both.source, &both.target);
         let Pair { source, target } = pair;
+        drop_cut_time(&mut found, both, target.directory);
         match both.source.kind() {
             Kind::Symlink if wanted.has(Field::Target) => {
                 let read = |from: Source<'_>| kernel::read_link_at(from.directory, from.name);
@@ -107,6 +110,7 @@ impl Comparing<'_> {
     ) -> Result<Vec<Detail>, Trouble> {
         let (wanted, Both { source, target }) = (self.options.fields, &opened.before);
         let mut found = fields::differing(wanted, self.options.window, source, target);
+        drop_cut_time(&mut found, &opened.before, &opened.target);
         if wanted.has(Field::Xattrs) {
             found.extend(extended(worker, Kind::File, opened.holders())?);
         }
@@ -142,6 +146,14 @@ impl Comparing<'_> {
         let is_told = found.iter().any(|detail| detail.field() == Field::Size);
         !is_told && !self.equal.has(&opened.before)
     }
+}
+
+/// Leaves out a time that is the source's, cut as the file system of the target cuts times. `at`: the target, or where it is.
+fn drop_cut_time(found: &mut Vec<Detail>, Both { source, target }: &Both, at: impl AsFd) {
+    found.retain(|detail| {
+        detail.field() != Field::Mtime
+            || !Granularity::shown_by(target, &at).is_kept(source.mtime, target.mtime)
+    });
 }
 
 /// Compares extended attributes, of those that a copy takes along.

@@ -11,6 +11,7 @@ mod harness;
 
 mod changes;
 mod crash;
+mod existing;
 mod faults;
 mod inherited;
 mod owners;
