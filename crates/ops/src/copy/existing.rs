@@ -224,7 +224,7 @@ impl Copying<'_> {
         (known, key): (&OwnedFd, &CStr),
     ) -> Result<bool, Trouble> {
         let is_asked = self.options.existing == Existing::Update && !to.mirror.is_new();
-        if !is_asked || !there(to)?.is_some_and(|there| there.kind() == metadata.kind()) {
+        if !is_asked || there(to)?.is_none_or(|there| there.kind() != metadata.kind()) {
             return Ok(false);
         }
         let none = AtFlags::empty();
