@@ -28,9 +28,11 @@ mod clone;
 pub(crate) mod data;
 mod direct;
 mod directories;
+mod durable;
 mod ending;
 mod existing;
 pub(crate) mod file;
+mod file_systems;
 mod grants;
 pub(crate) mod granularity;
 pub(crate) mod handler;
@@ -57,6 +59,7 @@ pub(crate) mod special;
 mod spelling;
 mod stores;
 mod stripe;
+mod syncing;
 mod times;
 mod totals;
 pub(crate) mod trouble;
@@ -86,13 +89,15 @@ pub use totals::Totals;
 use crate::descriptors::{Budget, Needs};
 use crate::digest::Signature;
 use crate::walk::{self, Start};
+use file_systems::{CopyBy, is_copied_by};
 use handler::{Copying, Live};
 use mirror::Shared;
 use names::Namer;
 use publish::Batch;
 use reread::Checks;
 use roots::Target;
-use stores::{Stores, is_one_of};
+use stores::Stores;
+use syncing::Syncing;
 use times::{Clock, Syncs};
 
 /// When what was copied is made durable.
@@ -284,16 +289,17 @@ impl<'a> Copy<'a> {
         let roots = target.roots(sources, &shared, features)?;
         let (top, path) = (target.top, target.path);
         let budget = Budget::of_process(Needs::COPY, options.walk.threads.max(options.walk.cores));
-        let stores = Stores::new(&top, &shared, seat.of_worker(u32::MAX as usize)).with_most(budget.stores);
+        let who = seat.of_worker(u32::MAX as usize);
+        let stores = Stores::new(&top, &shared, who, features).with_most(budget.stores);
         let within = match () {
-            () if is_one_of(&top, within::SERVERS_COPY) => within::Within::Servers,
-            () if is_one_of(&top, within::MOVE_PAGES) => within::Within::Kernel(within::Race::default()),
+            () if is_copied_by(&top, CopyBy::Server) => within::Within::Servers,
+            () if is_copied_by(&top, CopyBy::Pages) => within::Within::Kernel(within::Race::default()),
             () => within::Within::Nobody,
         };
         let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
         let (links, large) = (links::Links::default(), large::LargeFiles::new(budget.large));
         let (batch, live) = (Batch::default(), Live::new(budget.threads));
-        let checks = Checks::default();
+        let (checks, syncs) = (Checks::default(), Arc::new(Syncs::default()));
         let copying = Copying {
             options,
             watch,
@@ -315,7 +321,8 @@ impl<'a> Copy<'a> {
             features,
             budget,
             live,
-            syncs: Syncs::default(),
+            syncing: Syncing::new(budget.syncing, Arc::clone(&syncs)),
+            syncs,
             unable: clone::Unable::default(),
             layouts,
             is_listed: false,

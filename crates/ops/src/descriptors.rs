@@ -6,8 +6,8 @@
 //!     = open before the run + PROCESS
 //!     + threads x what one task uses
 //!     + 1/2 of the rest: directories that threads keep open, for each thread and each side
-//!     + 1/8 each: large files under way, directories between two reads and roots, file systems of TARGET, copies read
-//!       back together
+//!     + 1/8 each: large files under way, directories between two reads and roots, copies read back together, file systems
+//!       of TARGET and what is synced by itself
 //! ```
 //!
 //! The number of threads is the largest for which each of them can keep some directories open. Where a call finds no descriptor
@@ -40,6 +40,8 @@ const ROOTS_MOST: u64 = 16;
 const GROUP_MOST: u64 = 16;
 /// File systems that are kept open to be synced, at most.
 const STORES_MOST: u64 = 64;
+/// Files and directories that are synced one by one at the same time, at most.
+const SYNCING_MOST: u64 = 512;
 /// More descriptors than this are of no use.
 const LIMIT_USED: u64 = 1 << 16;
 
@@ -90,6 +92,8 @@ pub struct Budget {
     pub(crate) group: usize,
     /// File systems of the target that are kept open to be synced.
     pub(crate) stores: usize,
+    /// Files and directories that are synced one by one, at the same time.
+    pub(crate) syncing: usize,
 }
 
 impl Budget {
@@ -115,7 +119,8 @@ impl Budget {
             reading: count(part / 2),
             roots: count((part / 2).clamp(1, ROOTS_MOST)),
             group: count((part / threads).clamp(1, GROUP_MOST)),
-            stores: count(part.clamp(1, STORES_MOST)),
+            stores: count((part / 2).clamp(1, STORES_MOST)),
+            syncing: count((part / 2).clamp(1, SYNCING_MOST)),
         }
     }
 }

@@ -175,6 +175,14 @@ impl Overlay {
 /// `PermissionDenied` without root, `InvalidInput` for a path that the mount options cannot carry, else what mounting
 /// said.
 pub fn overlay(lowers: &[&Path], space: &Path) -> io::Result<Overlay> {
+    overlay_with(lowers, space, "")
+}
+
+/// The same with one more option of the mount, unless it is empty.
+///
+/// # Errors
+/// As [`overlay`].
+pub fn overlay_with(lowers: &[&Path], space: &Path, option: &str) -> io::Result<Overlay> {
     require_root()?;
     let scratch = Scratch::below(space, "overlay")?;
     let mut options = b"lowerdir=".to_vec();
@@ -189,6 +197,9 @@ pub fn overlay(lowers: &[&Path], space: &Path) -> io::Result<Overlay> {
         mkdirat(CWD, &path, Mode::RWXU)?;
         options.extend_from_slice(option.as_bytes());
         options.extend_from_slice(option_path(&path)?);
+    }
+    if !option.is_empty() {
+        options.extend([b",", option.as_bytes()].concat());
     }
     let merged = scratch.join("merged");
     mkdirat(CWD, &merged, Mode::RWXU)?;

@@ -22,6 +22,7 @@ mod raw;
 mod server;
 mod service;
 mod tree;
+mod unsynced;
 
 pub use child::{Builder, SlowFs};
 pub use counts::Served;

@@ -98,7 +98,12 @@ impl Copying<'_> {
     }
 
     /// One name; what is no file has no bytes, and is where its directory is. Whether it is another file than before.
-    fn file_again(&self, worker: &mut CopyWorker, at: &Where, to: &Place<'_>) -> Result<bool, Trouble> {
+    pub(crate) fn file_again(
+        &self,
+        worker: &mut CopyWorker,
+        at: &Where,
+        to: &Place<'_>,
+    ) -> Result<bool, Trouble> {
         let failed = |errno| Trouble::new(Doing::LookAtCopy, errno);
         let (target, name) = (&*to.directory, to.name);
         let found = kernel::stat_at(target, name, false).map_err(failed)?;

@@ -96,7 +96,7 @@ impl Copying<'_> {
         let opened = self.open_made(worker, &mirror).map_err(failed)?;
         if mirror.target.alias().is_some() {
             mirror.set_new(self.batch.failures());
-            if self.waits() && self.batch.failures() > 0 {
+            if self.waits_in(&mirror) && self.batch.failures() > 0 {
                 // It may have been made before a sync that failed.
                 retry(|| rustix::fs::fsync(&opened)).map_err(|errno| Trouble::new(Doing::Sync, errno))?;
             }
@@ -156,7 +156,7 @@ impl Copying<'_> {
             Some(above) => kernel::stat_descriptor(&above)?.device == found.device,
             None => true,
         };
-        self.stores.note(opened);
+        mirror.store.get_or_init(|| self.stores.note(opened));
         let own = self.stores.own_uid(found.device);
         if is_there && own.is_none_or(|own| own == found.uid) { Ok(own.is_some()) } else { Err(Errno::STALE) }
     }
@@ -170,11 +170,19 @@ impl Copying<'_> {
         }
     }
 
-    /// Gives complete directories their attributes.
+    /// Gives complete directories their attributes, and lets those be synced that are synced by themselves.
     pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
-        for Complete { target, attributes } in complete {
-            if let Err(trouble) = self.close_one(worker, &target, &attributes) {
-                self.fail(worker, &Where::Itself(target), trouble);
+        for Complete { target, attributes, is_synced } in complete {
+            let opened = target.descriptor(&mut worker.held, self.features);
+            let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno));
+            let given = opened.and_then(|opened| {
+                attributes.map_or(Ok(()), |attributes| self.close_one(worker, &opened, &attributes))?;
+                Ok(opened)
+            });
+            match given {
+                Ok(opened) if is_synced => self.sync_directory(worker, &target, opened),
+                Ok(_) => {}
+                Err(trouble) => self.fail(worker, &Where::Itself(target), trouble),
             }
         }
     }
@@ -183,19 +191,17 @@ impl Copying<'_> {
     fn close_one(
         &self,
         worker: &mut CopyWorker,
-        target: &Arc<Directory>,
+        opened: &OwnedFd,
         attributes: &Attributes,
     ) -> Result<(), Trouble> {
         let Attributes { metadata, extended, is_old } = attributes;
-        let opened = target.descriptor(&mut worker.held, self.features);
-        let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
-        let there = kernel::stat_descriptor(&opened);
+        let there = kernel::stat_descriptor(opened);
         let there = there.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
-        let others = self.extended_there(worker, &opened)?;
+        let others = self.extended_there(worker, opened)?;
         let keep = &self.options.keep;
         let granularity = self.stores.granularity(there.device);
         let needs_times = keep.times && !granularity.is_kept(metadata.mtime, there.mtime);
         let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
-        Changes::between(wanted, &there, &others).apply(&opened, &mut worker.totals.not_kept).map(drop)
+        Changes::between(wanted, &there, &others).apply(opened, &mut worker.totals.not_kept).map(drop)
     }
 }

@@ -89,11 +89,25 @@ impl<'a> Ending<'a> {
             copying.name_directory(worker, &directory);
         }
         clock.end(Phase::Links);
+        self.finish_syncs();
+        let Self { copying, worker, clock, .. } = self;
         copying.publish_rest(worker);
         copying.forget_large(worker);
         clock.end(Phase::Batch);
         self.check_rest();
         self.clock.end(Phase::Verify);
+    }
+
+    /// Waits for what is synced by itself, and does what follows on as many threads as have copied.
+    fn finish_syncs(&mut self) {
+        let Self { copying, walked, worker, .. } = self;
+        let copying = &*copying;
+        std::thread::scope(|scope| {
+            for other in walked.workers.iter_mut().skip(1) {
+                scope.spawn(|| copying.finish_all(other));
+            }
+            copying.finish_all(worker);
+        });
     }
 
     /// Reads back what was not yet, on as many threads as have copied.
@@ -156,7 +170,8 @@ impl<'a> Ending<'a> {
     pub fn end(mut self) -> Outcome {
         let Self { copying, worker, .. } = &mut self;
         let needs_none = copying.stores.are_volatile() || copying.options.fsync == Fsync::None;
-        let synced = if needs_none { Ok(()) } else { copying.sync() };
+        copying.finish_all(worker);
+        let synced = if needs_none { Ok(()) } else { copying.sync_last() };
         if let Err(errno) = synced {
             copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Sync, errno));
         }

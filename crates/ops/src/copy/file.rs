@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::attributes::{self, Extended, Manner};
 use super::data::Way;
+use super::durable::SyncRule;
 use super::handler::{CopyWorker, Copying};
 use super::large::Version;
 use super::mirror::Mirror;
@@ -50,6 +51,8 @@ pub(crate) struct Made {
     pub(crate) file: Option<(OwnedFd, (u64, u64))>,
     /// What its source was, if it is to be read back.
     pub(crate) version: Option<Version>,
+    /// The copy, open, if it is to be synced by itself before it gets its name.
+    pub(crate) unsynced: Option<OwnedFd>,
     /// It is another name of a copy that was made before.
     pub(crate) is_link: bool,
     /// The mode of the file that was written into.
@@ -131,7 +134,9 @@ impl Copying<'_> {
             made.version = kernel::stat_descriptor(&file).ok().map(|copy| Version::new(metadata, copy.inode));
         }
         let closed = match filled {
-            Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => close(file),
+            Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => {
+                self.close_or_keep(file, &mut made, to)
+            }
             filled => {
                 let asked = filled.and_then(|()| ask_close(&file));
                 made.file = Some((file, (metadata.device, metadata.inode)));
@@ -142,6 +147,15 @@ impl Copying<'_> {
             remove(to, &made);
         }
         closed.map(|()| made)
+    }
+
+    /// Closes a complete file, unless it is to be synced by itself while others are copied.
+    fn close_or_keep(&self, file: OwnedFd, made: &mut Made, to: &Place<'_>) -> Result<(), Trouble> {
+        if !self.syncs_each_in(to.mirror) {
+            return close(file);
+        }
+        made.unsynced = Some(file);
+        Ok(())
     }
 
     /// A new file: under its own name, where nobody sees it yet, or under another one, which comes with it.
@@ -191,7 +205,7 @@ impl Copying<'_> {
         let failed = |errno| Trouble::new(Doing::Sync, errno);
         self.fill_bytes(worker, source, metadata, file, made)?;
         // What has its name already cannot wait for a sync of many: nobody would tell if that failed.
-        let syncs_in_place = made.in_place.is_some() && (self.syncs_each() || self.waits());
+        let syncs_in_place = made.in_place.is_some() && self.sync_rule(to.mirror) != SyncRule::Never;
         if syncs_in_place {
             // Before it has its time, by which a later run would take it for a copy.
             self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
@@ -204,7 +218,9 @@ impl Copying<'_> {
                 attributes::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
             }
         }
-        if self.syncs_each() || syncs_in_place {
+        // Other names of it may be given before this one.
+        let syncs_at_once = metadata.nlink > 1 && self.syncs_each_in(to.mirror);
+        if syncs_at_once || syncs_in_place {
             self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)?;
         }
         Ok(())

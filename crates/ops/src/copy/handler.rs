@@ -21,6 +21,7 @@ use rustix::fs::CWD;
 use super::attributes::{Attributes, Extended};
 use super::clone::Unable;
 use super::data::Mover;
+use super::durable::{Pending, PendingFile};
 use super::file::{Made, Place, Source};
 use super::grants::Grants;
 use super::large::LargeFiles;
@@ -33,6 +34,7 @@ use super::room::Room;
 use super::roots::Roots;
 use super::stores::Stores;
 use super::stripe::Layouts;
+use super::syncing::Syncing;
 use super::times::Syncs;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
@@ -74,7 +76,9 @@ pub(crate) struct Copying<'a> {
     /// What it may hold open.
     pub(crate) budget: Budget,
     pub(crate) live: Live,
-    pub(crate) syncs: Syncs,
+    pub(crate) syncs: Arc<Syncs>,
+    /// What is being synced by itself.
+    pub(crate) syncing: Syncing<Pending>,
     pub(crate) unable: Unable,
     /// What stripes copies, if they are to be.
     pub(crate) layouts: Option<&'static dyn Layouts>,
@@ -178,15 +182,11 @@ impl CopyWorker {
 }
 
 impl Copying<'_> {
-    /// Whether nothing gets its name before it is durable.
-    pub(crate) fn waits(&self) -> bool {
-        self.options.fsync == Fsync::Batch && !self.stores.are_volatile()
-    }
-
-    /// Whether each file is synced by itself: where that was asked for, and where a sync of all does not reach the server.
+    /// Whether files are synced by themselves somewhere: where that was asked for, and where a sync of all is not known to reach
+    /// storage.
     pub(crate) fn syncs_each(&self) -> bool {
         let is_wanted = self.options.fsync == Fsync::File;
-        let is_needed = self.stores.are_silent() && self.options.fsync == Fsync::Batch;
+        let is_needed = self.stores.have_each() && self.options.fsync == Fsync::Batch;
         !self.stores.are_volatile() && (is_wanted || is_needed)
     }
 
@@ -221,7 +221,7 @@ impl Copying<'_> {
         if mirror.is_foreign() {
             return Err(Trouble::new(Doing::OpenDirectory, Errno::STALE));
         }
-        mirror.is_mounted.get_or_init(|| self.stores.note(&directory));
+        mirror.store.get_or_init(|| self.stores.note(&directory));
         Ok(Place { mirror, directory, name })
     }
 
@@ -305,19 +305,24 @@ impl Copying<'_> {
         at: &Where,
         to: &Place<'_>,
         kind: Kind,
-        made: Made,
+        mut made: Made,
     ) {
-        self.room.find();
+        let checks = check_of(at, to, &made).into_iter().collect();
         if kind == Kind::File && !made.is_link {
-            worker.totals.files += 1;
-            worker.totals.bytes += made.bytes;
-            worker.report.note(made.bytes, made.elapsed, || at.told().1);
-            self.live.files.fetch_add(1, Ordering::Relaxed);
             self.live.bytes.fetch_add(made.bytes, Ordering::Relaxed);
         }
-        let checks = check_of(at, to, &made).into_iter().collect();
+        if let Some(file) = made.unsynced.take() {
+            let (at, mirror, name) = (at.clone(), Arc::clone(to.mirror), to.name.to_owned());
+            let Made { temporary, bytes, elapsed, .. } = made;
+            let pending = PendingFile { at, mirror, name, temporary, bytes, elapsed, checks };
+            return self.sync_file(worker, file, pending);
+        }
+        self.room.find();
+        if kind == Kind::File && !made.is_link {
+            self.count_file(worker, at, made.bytes, made.elapsed);
+        }
         match made.temporary {
-            None => self.add_bytes(worker, made.bytes, checks),
+            None => self.add_bytes(worker, to.mirror, made.bytes, checks),
             Some(temporary) => {
                 let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
                 let names = Some((temporary, to.name.to_owned()));
@@ -325,6 +330,14 @@ impl Copying<'_> {
                 self.publish(worker, ready, checks);
             }
         }
+    }
+
+    /// Counts a file that is complete.
+    pub(crate) fn count_file(&self, worker: &mut CopyWorker, at: &Where, bytes: u64, elapsed: Duration) {
+        worker.totals.files += 1;
+        worker.totals.bytes += bytes;
+        worker.report.note(bytes, elapsed, || at.told().1);
+        self.live.files.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds what is at a path below its root to the signature. What was not read has the size that it was listed with.
@@ -500,6 +513,7 @@ impl Handler for Copying<'_> {
         for directory in self.shared.take_nameless() {
             self.name_directory(worker, &directory);
         }
+        self.finish_some(worker);
         let complete = self.shared.take_complete();
         self.close(worker, complete);
         self.check_some(worker);

@@ -19,9 +19,9 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::Fsync;
 use super::attributes;
 use super::data::Way;
+use super::durable::{PendingFile, SyncRule};
 use super::file::{Made, Place, Source, is_same, look, open, remove, settled};
 use super::handler::{CopyWorker, Copying, Where, below};
 use super::mirror::Mirror;
@@ -335,7 +335,7 @@ impl Copying<'_> {
         // Whoever planned it has counted it if it cannot.
         let _ = self.go_direct(&source, &file, stretch.version.size, stretch.version.has_holes);
         let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), stretch)?;
-        if self.options.fsync != Fsync::None && !self.stores.are_volatile() {
+        if self.sync_rule(to.mirror) != SyncRule::Never {
             let synced = self.syncs.timed(|| retry(|| rustix::fs::fdatasync(&file)));
             synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
         }
@@ -394,11 +394,6 @@ impl Copying<'_> {
             remove(&to, &Made::temporary(large.temporary.clone()));
             return Err(trouble);
         }
-        self.room.find();
-        worker.totals.files += 1;
-        worker.totals.bytes += large.before.size;
-        worker.report.note(large.before.size, large.began.elapsed(), || large.at.told().1);
-        self.live.files.fetch_add(1, Ordering::Relaxed);
         if self.options.digest {
             let (root, path) = large.at.told();
             let digest = large.chunks.digest().ok_or(Trouble::Changed)?;
@@ -411,10 +406,23 @@ impl Copying<'_> {
             };
             worker.signature.add(&element);
         }
+        let checks = self.checks_of(large);
+        let (bytes, elapsed) = (large.before.size, large.began.elapsed());
+        if self.syncs_each_in(&large.mirror) {
+            let file =
+                retry(|| rustix::io::dup(&large.file)).map_err(|errno| Trouble::new(Doing::Sync, errno));
+            let file = file.inspect_err(|_| remove(&to, &Made::temporary(large.temporary.clone())))?;
+            let (at, mirror, name) = (large.at.clone(), Arc::clone(&large.mirror), large.name.clone());
+            let temporary = Some(large.temporary.clone());
+            let pending = PendingFile { at, mirror, name, temporary, bytes, elapsed, checks };
+            self.sync_file(worker, file, pending);
+            return Ok(());
+        }
+        self.room.find();
+        self.count_file(worker, &large.at, bytes, elapsed);
         let names = Some((large.temporary.clone(), large.name.clone()));
         let (origin, mirror) = (large.at.clone(), Arc::clone(&large.mirror));
-        let checks = self.checks_of(large);
-        let ready = Ready { origin, mirror, names, bytes: large.before.size, since: large.since };
+        let ready = Ready { origin, mirror, names, bytes, since: large.since };
         self.publish(worker, ready, checks);
         Ok(())
     }
@@ -449,11 +457,8 @@ impl Copying<'_> {
         }
         let not_kept = &mut worker.totals.not_kept;
         attributes::give(&large.file, &large.before, &extended, self.manner(), not_kept)?;
-        if self.syncs_each() {
-            let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(&large.file)));
-            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
-        }
-        ask_close(&large.file)
+        // What is synced by itself is closed after that.
+        if self.syncs_each_in(&large.mirror) { Ok(()) } else { ask_close(&large.file) }
     }
 }
 

@@ -174,7 +174,9 @@ impl Copying<'_> {
             return Ok(None);
         }
         let made = self.file(worker, from, to)?;
-        if let Some((file, _)) = made.file.as_ref().filter(|_| self.seat.ranks > 1 && self.waits()) {
+        if let Some((file, _)) =
+            made.file.as_ref().filter(|_| self.seat.ranks > 1 && self.waits_in(to.mirror))
+        {
             // Another rank may give a link of it its name, and its sync would not be of these bytes.
             if let Err(errno) = self.syncs.timed(|| retry(|| rustix::fs::fsync(file))) {
                 remove(to, &made);

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::attributes::Attributes;
+use super::file_systems::Durability;
 use super::names::Namer;
+use super::stores::Noted;
 use crate::walk::directory::Directory;
 use crate::walk::parts::Parts;
 
@@ -30,10 +32,10 @@ pub(crate) struct Mirror {
     pub(crate) parts: Parts,
     /// Something to be done there has become bytes: this process does not know when the last of it is done.
     has_left: AtomicBool,
-    /// Whether it is on another file system than TARGET; not known before something is put there.
-    pub(crate) is_mounted: OnceLock<bool>,
     /// What is made in it inherits nothing.
     is_sealed: AtomicBool,
+    /// The file system that it is on; not known before it is entered or something is put there.
+    pub(crate) store: OnceLock<Noted>,
     /// Whether it takes names that differ in case alone for one.
     pub(crate) folds_case: OnceLock<bool>,
     /// What it is to have; none: it is left as it is.
@@ -55,7 +57,10 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Complete {
     pub(crate) target: Arc<Directory>,
-    pub(crate) attributes: Attributes,
+    /// None: it keeps those that it has.
+    pub(crate) attributes: Option<Attributes>,
+    /// Its names and attributes are durable only when it is synced by itself.
+    pub(crate) is_synced: bool,
 }
 
 impl Mirror {
@@ -67,8 +72,8 @@ impl Mirror {
             is_foreign: AtomicBool::new(false),
             parts: Parts::default(),
             has_left: AtomicBool::new(false),
-            is_mounted: OnceLock::new(),
             is_sealed: AtomicBool::new(false),
+            store: OnceLock::new(),
             folds_case: OnceLock::new(),
             attributes: OnceLock::new(),
             shared: Arc::clone(shared),
@@ -142,7 +147,12 @@ impl Mirror {
 
     /// Whether it is known to be on another file system than TARGET.
     pub(crate) fn is_mounted(&self) -> bool {
-        self.is_mounted.get().is_some_and(|is_mounted| *is_mounted)
+        self.store.get().is_some_and(|store| store.is_mounted)
+    }
+
+    /// How what is put there is made durable, if that is known.
+    pub(crate) fn durability(&self) -> Option<Durability> {
+        self.store.get().map(|store| store.durability)
     }
 
     /// Notes that something to be done there has become bytes.
@@ -153,10 +163,15 @@ impl Mirror {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        let Some(attributes) = self.attributes.take() else { return };
-        let complete = Complete { target: Arc::clone(&self.target), attributes };
+        let attributes = self.attributes.take();
+        let is_synced = self.durability() == Some(Durability::Each) && !self.is_foreign();
+        if attributes.is_none() && !is_synced {
+            return;
+        }
         // Without these rights nobody but root could do anything below it, nor could whoever still has something to do here.
-        let is_restrictive = complete.attributes.metadata.mode & 0o700 != 0o700;
+        let is_restrictive =
+            attributes.as_ref().is_some_and(|attributes| attributes.metadata.mode & 0o700 != 0o700);
+        let complete = Complete { target: Arc::clone(&self.target), attributes, is_synced };
         if is_restrictive || *self.has_left.get_mut() {
             lock(&self.shared.late).push(complete);
         } else {

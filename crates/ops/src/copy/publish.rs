@@ -1,7 +1,8 @@
 //! Gives what is complete its own name: at once, or when it is durable. Then the old content of a name, if there was one, is gone.
 //!
 //! With `--fsync batch` nothing is visible before it is on stable storage: what is complete waits in a batch until one `syncfs`
-//! has made all of it durable. A file system in memory has no stable storage and is not asked.
+//! has made all of it durable, where `syncfs` is known to do that. Elsewhere each file is synced by itself before it comes here
+//! (`durable.rs`). A file system in memory has no stable storage and is not asked.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -126,7 +127,7 @@ impl Batch {
 impl Copying<'_> {
     /// Gives something its name when that may be; then it is read back, as far as that is wanted.
     pub(crate) fn publish(&self, worker: &mut CopyWorker, ready: Ready, checks: Vec<Check>) {
-        if !self.waits() {
+        if !self.waits_in(&ready.mirror) {
             if self.publish_now(worker, &ready) {
                 self.checks.add(checks);
             }
@@ -139,8 +140,8 @@ impl Copying<'_> {
     }
 
     /// Counts bytes that are in a directory that will be published.
-    pub(crate) fn add_bytes(&self, worker: &mut CopyWorker, bytes: u64, checks: Vec<Check>) {
-        if !self.waits() {
+    pub(crate) fn add_bytes(&self, worker: &mut CopyWorker, mirror: &Mirror, bytes: u64, checks: Vec<Check>) {
+        if !self.waits_in(mirror) {
             self.checks.add(checks);
         } else if let Some(full) = self.batch.add(None, bytes, checks) {
             self.publish_durable(worker, full);
@@ -211,7 +212,7 @@ impl Copying<'_> {
             return self.fail(worker, &at, Trouble::new(Doing::OpenDirectory, Errno::STALE));
         }
         let ready = Ready::directory(Where::Root(self.target.clone()), mirror);
-        let is_durable = !self.waits() || self.sync().is_ok();
+        let is_durable = !self.waits_in(&ready.mirror) || self.sync().is_ok();
         // What a sync has failed for is not written again any more.
         if is_durable && (!ready.mirror.is_new() || ready.since == self.batch.failures()) {
             let _ = self.rename(worker, &ready);
@@ -221,7 +222,7 @@ impl Copying<'_> {
     }
 
     /// Whether it has its name now.
-    fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) -> bool {
+    pub(crate) fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) -> bool {
         let renamed = self.rename(worker, ready);
         if let Err(trouble) = renamed {
             self.fail(worker, &ready.origin, trouble);
@@ -283,6 +284,11 @@ impl Copying<'_> {
             }
         }
         retry(|| rustix::fs::renameat(directory, temporary, directory, name))
+    }
+
+    /// The last sync, of all file systems. Nothing waits for it to be named.
+    pub(crate) fn sync_last(&self) -> Result<(), Errno> {
+        self.syncs.timed(|| self.stores.sync_all())
     }
 
     /// Makes durable what has been written to the target. Once that has failed, what was begun before is not to be trusted.

@@ -42,7 +42,7 @@ const GROUP_BYTES: u64 = 4 << 20;
 const RIGHT_MOST: usize = 1 << 20;
 
 /// A copy, or a part of one, that is to be read back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Check {
     pub(crate) at: Where,
     pub(crate) mirror: Arc<Mirror>,

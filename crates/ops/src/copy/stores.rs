@@ -6,21 +6,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Errno;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::file_systems::{Durability, durability_of};
 use super::granularity::Granularity;
 use super::mirror::Shared;
-use crate::walk::kernel::{self, retry};
+use crate::walk::kernel::{self, Features, retry};
 
-const TMPFS: i64 = 0x0102_1994;
-const RAMFS: i64 = 0x8584_58f6;
-const FUSE: i64 = 0x6573_5546;
+/// What a directory's file system is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// Another one than TARGET's.
+    pub(crate) is_mounted: bool,
+    pub(crate) durability: Durability,
+}
 
 /// One file system.
 #[derive(Debug)]
 struct Store {
     device: u64,
+    durability: Durability,
     /// Some directory of it, if it keeps what it is given.
     directory: Option<Arc<OwnedFd>>,
     /// The owner of what this process makes there: on a server not always this user.
@@ -37,23 +43,39 @@ pub(crate) struct Stores {
     top: u64,
     /// So many are kept open to be synced. Of those beyond each file is synced by itself.
     most: usize,
+    top_durability: Durability,
     shared: Arc<Shared>,
     /// Who makes files to see whose they are: no thread.
     who: u64,
     /// One of them keeps what it is given.
     keeps: AtomicBool,
-    /// A sync of everything tells no errors on one of them, or does not reach its server.
-    is_silent: AtomicBool,
+    /// On one of them each file is synced by itself.
+    has_each: AtomicBool,
+    /// The kernel reports no errors of a sync of a whole file system.
+    is_silent: bool,
+    features: Features,
 }
 
 impl Stores {
     /// TARGET's alone.
-    pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, who: u64) -> Self {
+    pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, who: u64, features: Features) -> Self {
         let device = kernel::stat_descriptor(top).map_or(0, |found| found.device);
-        let (keeps, is_silent) = (AtomicBool::new(false), AtomicBool::new(syncfs_is_silent()));
-        let shared = Arc::clone(shared);
-        let stores = Self { all: Mutex::default(), top: device, most: 1, shared, who, keeps, is_silent };
-        stores.add(device, top);
+        let (keeps, has_each) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (shared, is_silent) = (Arc::clone(shared), syncfs_is_silent());
+        let (all, top_durability) = (Mutex::default(), Durability::Each);
+        let mut stores = Self {
+            all,
+            top: device,
+            most: 1,
+            top_durability,
+            shared,
+            who,
+            keeps,
+            has_each,
+            is_silent,
+            features,
+        };
+        stores.top_durability = stores.add(device, top);
         stores
     }
 
@@ -62,39 +84,51 @@ impl Stores {
         Self { most, ..self }
     }
 
-    /// Notes a directory that things are put into. Whether it is on another file system than TARGET.
-    pub(crate) fn note(&self, directory: &Arc<OwnedFd>) -> bool {
-        // Of a directory that cannot be looked at the next call tells.
-        let Ok(found) = kernel::stat_descriptor(directory) else { return false };
+    /// How what is put into TARGET itself is made durable.
+    pub(crate) fn top_durability(&self) -> Durability {
+        self.top_durability
+    }
+
+    /// Notes a directory that things are put into.
+    pub(crate) fn note(&self, directory: &Arc<OwnedFd>) -> Noted {
+        // The next call reports why a directory cannot be looked at.
+        let Ok(found) = kernel::stat_descriptor(directory) else {
+            return Noted { is_mounted: false, durability: self.top_durability };
+        };
         if found.device == self.top {
-            return false;
+            return Noted { is_mounted: false, durability: self.top_durability };
         }
-        self.add(found.device, directory);
-        true
+        Noted { is_mounted: true, durability: self.add(found.device, directory) }
     }
 
     /// Notes one. Where two threads do, the first one counts; nothing that may take long is asked while others wait.
-    fn add(&self, device: u64, directory: &Arc<OwnedFd>) {
-        if self.lock().iter().any(|store| store.device == device) {
-            return;
+    fn add(&self, device: u64, directory: &Arc<OwnedFd>) -> Durability {
+        let known =
+            |all: &[Store]| all.iter().find(|store| store.device == device).map(|store| store.durability);
+        if let Some(durability) = known(&self.lock()) {
+            return durability;
         }
-        let is_volatile = is_one_of(directory, &[TMPFS, RAMFS]);
-        if !is_volatile {
-            self.keeps.store(true, Ordering::Release);
-        }
-        if is_one_of(directory, &[FUSE]) {
-            self.is_silent.store(true, Ordering::Release);
-        }
+        let mut durability = durability_of(directory, self.features);
         let (own_uid, granularity) = self.probe(directory);
         let mut all = self.lock();
-        if all.iter().any(|store| store.device == device) {
-            return;
+        if let Some(durability) = known(&all) {
+            return durability;
         }
-        let is_kept = !is_volatile && all.len() < self.most;
-        if !is_volatile && !is_kept {
-            self.is_silent.store(true, Ordering::Release);
+        let is_kept = durability != Durability::Volatile && all.len() < self.most;
+        if durability == Durability::Whole && (self.is_silent || !is_kept) {
+            durability = Durability::Each;
         }
-        all.push(Store { device, directory: is_kept.then(|| Arc::clone(directory)), own_uid, granularity });
+        match durability {
+            Durability::Volatile => {}
+            Durability::Whole => self.keeps.store(true, Ordering::Release),
+            Durability::Each => {
+                self.keeps.store(true, Ordering::Release);
+                self.has_each.store(true, Ordering::Release);
+            }
+        }
+        let directory = is_kept.then(|| Arc::clone(directory));
+        all.push(Store { device, durability, directory, own_uid, granularity });
+        durability
     }
 
     /// Whose what this process makes in a directory is, and how exactly its times are kept, by a file that nobody can replace before
@@ -132,25 +166,32 @@ impl Stores {
         !self.keeps.load(Ordering::Acquire)
     }
 
-    /// Whether what was synced as a whole is not surely durable.
-    pub(crate) fn are_silent(&self) -> bool {
-        self.is_silent.load(Ordering::Acquire)
+    /// Whether each file is synced by itself on one of them.
+    pub(crate) fn have_each(&self) -> bool {
+        self.has_each.load(Ordering::Acquire)
     }
 
-    /// Makes durable what was written to any of them.
+    /// Makes durable what was written to those where a sync of all does that.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
-        let all: Vec<_> = self.lock().iter().filter_map(|store| store.directory.clone()).collect();
+        self.sync_those(|store| store.durability == Durability::Whole)
+    }
+
+    /// Syncs all of them once more. Where each file was synced by itself nothing is left to do, as far as is known.
+    pub(crate) fn sync_all(&self) -> Result<(), Errno> {
+        self.sync_those(|_| true)
+    }
+
+    fn sync_those(&self, are_those: impl Fn(&Store) -> bool) -> Result<(), Errno> {
+        let all: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|store| are_those(store))
+            .filter_map(|store| store.directory.clone())
+            .collect();
         // Each is asked, whatever the others say.
         let synced: Vec<_> = all.iter().map(|directory| retry(|| rustix::fs::syncfs(directory))).collect();
         synced.into_iter().collect()
     }
-}
-
-/// Whether a file system is one of these.
-pub(crate) fn is_one_of(directory: impl AsFd, magics: &[i64]) -> bool {
-    #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
-    let magic = |found: rustix::fs::StatFs| i64::from(found.f_type);
-    rustix::fs::fstatfs(directory).is_ok_and(|found| magics.contains(&magic(found)))
 }
 
 /// Whether the kernel's `syncfs` tells no errors of writing back: before Linux 5.8.

@@ -11,13 +11,12 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, XattrFlags};
 
 use super::file::Place;
+use super::file_systems::type_of;
 use super::handler::{CopyWorker, Copying};
 use super::inherited::create_file;
 use super::roots::Refused;
 use crate::walk::kernel::retry;
 
-/// What `statfs` says of Lustre.
-const LUSTRE: i64 = 0x0BD0_0BD0;
 const ATTRIBUTE: &CStr = c"lustre.lov";
 /// More than any layout takes.
 const LAYOUT_MOST: usize = 64 << 10;
@@ -127,7 +126,7 @@ pub(crate) fn layouts(
 ) -> Result<Option<&'static dyn Layouts>, Refused> {
     match stripes {
         None => Ok(None),
-        Some(_) if super::is_one_of(top, &[LUSTRE]) => Ok(Some(&Lustre)),
+        Some(_) if type_of(top).is_some_and(|known| known.has_layouts) => Ok(Some(&Lustre)),
         Some(_) => Err(Refused {
             what: "files are to be striped, and TARGET is not on Lustre".to_owned(),
             hint: "leave --stripe out",

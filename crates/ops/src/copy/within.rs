@@ -10,17 +10,13 @@ use atta_aio::{Fd, Op, perform};
 use rustix::fd::{AsRawFd, BorrowedFd};
 
 use super::data::Mover;
-use super::stores::is_one_of;
+use super::file_systems::{CopyBy, is_copied_by};
 use super::trouble::Trouble;
 
 /// Bytes of one call: a server that copies them all the same can be interrupted.
 const SERVER_BLOCK: u64 = 16 << 20;
 /// The same within a local file system, where other threads may wait for the file.
 const LOCAL_BLOCK: u64 = 1 << 20;
-/// File systems whose servers copy: NFS, SMB, CIFS, CephFS.
-pub(crate) const SERVERS_COPY: &[i64] = &[0x6969, 0xfe53_4d42, 0xff53_4d42, 0x00c3_6400];
-/// Local ones whose `copy_file_range` moves pages: tmpfs, ext4. Some others have lost bytes by it.
-pub(crate) const MOVE_PAGES: &[i64] = &[0x0102_1994, 0xef53];
 /// So many bytes are moved by one side, then by the other one.
 const HEAT: u64 = 2 << 20;
 /// After so many of each it is known who is faster.
@@ -79,8 +75,8 @@ impl Mover {
         let may_race = || {
             !self.is_shared
                 && range.end - range.start >= HEAT
-                && is_one_of(from, MOVE_PAGES)
-                && is_one_of(to, MOVE_PAGES)
+                && is_copied_by(from, CopyBy::Pages)
+                && is_copied_by(to, CopyBy::Pages)
         };
         let came = match self.within {
             Within::Servers => self.move_within(from, to, range, SERVER_BLOCK),
@@ -188,7 +184,7 @@ mod tests {
                 let is_open = matches!(mover.within, Within::Kernel(race) if !race.is_over());
                 // None is held where the kernel is not to be asked.
                 assert!(
-                    !is_open || !is_one_of(&from, MOVE_PAGES) || !is_one_of(&to, MOVE_PAGES),
+                    !is_open || !is_copied_by(&from, CopyBy::Pages) || !is_copied_by(&to, CopyBy::Pages),
                     "{within:?}"
                 );
                 // A source that ends before says where.
@@ -209,7 +205,7 @@ mod tests {
             let came = mover.copy(from.as_fd(), from.as_fd(), 0..4 << 20, way(false));
             assert!(came.is_err(), "it is open to be read alone");
             // The kernel was asked first, and is not asked again.
-            let was_asked = within == Within::Kernel(Race::default()) && is_one_of(&from, MOVE_PAGES);
+            let was_asked = within == Within::Kernel(Race::default()) && is_copied_by(&from, CopyBy::Pages);
             assert!(!was_asked || mover.within == Within::Nobody, "{:?}", mover.within);
         }
     }

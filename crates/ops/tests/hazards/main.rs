@@ -11,6 +11,7 @@ mod harness;
 
 mod changes;
 mod crash;
+mod durable;
 mod existing;
 mod faults;
 mod inherited;

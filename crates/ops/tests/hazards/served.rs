@@ -8,7 +8,7 @@ use atta_ops::copy::{Options, Outcome};
 use atta_testkit::lock::Lock;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
-use atta_testkit::slow::SlowFs;
+use atta_testkit::slow::{Builder, SlowFs};
 
 use crate::copying::{Failed, threads, try_copy};
 
@@ -26,6 +26,13 @@ impl Served {
         self.shown.path().join(name)
     }
 
+    /// Unmounts. The directory that was shown, and what keeps it.
+    pub(crate) fn end(self) -> (PathBuf, (Scratch, Lock)) {
+        let Self { shown, directory, scratch, _lock } = self;
+        shown.finish().unwrap();
+        (directory, (scratch, _lock))
+    }
+
     /// The same without them.
     pub(crate) fn beneath(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -34,12 +41,21 @@ impl Served {
 
 /// Shows a directory, which `fill` may fill before, with rules of what goes wrong; none: told why it cannot be had.
 pub(crate) fn serve(test: &str, fill: impl FnOnce(&Path), rules: &[&str]) -> Option<Served> {
+    serve_by(test, SlowFs::builder(), fill, rules)
+}
+
+/// The same, but what was not synced is lost when it ends.
+pub(crate) fn serve_forgetful(test: &str, fill: impl FnOnce(&Path), rules: &[&str]) -> Option<Served> {
+    serve_by(test, SlowFs::builder().lose_unsynced(), fill, rules)
+}
+
+fn serve_by(test: &str, builder: Builder, fill: impl FnOnce(&Path), rules: &[&str]) -> Option<Served> {
     let lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("hazards").unwrap();
     let directory = scratch.join("directory");
     fs::create_dir(&directory).unwrap();
     fill(&directory);
-    let builder = SlowFs::builder().latency(Duration::ZERO).over(&directory);
+    let builder = builder.latency(Duration::ZERO).over(&directory);
     let builder = rules.iter().fold(builder, |builder, rule| builder.fail(rule));
     let shown = skip::unless_available(test, builder.mount())?;
     Some(Served { shown, directory, scratch, _lock: lock })

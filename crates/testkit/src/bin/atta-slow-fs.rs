@@ -45,6 +45,9 @@ fn main() {
     {
         fail(4, &format!("cannot unmount: {error}"));
     }
+    if let Err(error) = service.lose_unsynced() {
+        fail(4, &format!("cannot lose what was not synced: {error}"));
+    }
     say(&mut io::stdout(), &format!("{}\n", service.served()));
     // Not by returning: dropping the session would unmount once more, and meet whatever lies there now.
     exit(0);

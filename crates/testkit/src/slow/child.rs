@@ -86,6 +86,13 @@ impl Builder {
         self
     }
 
+    /// What was written or named in that directory and not synced is lost when it is unmounted.
+    #[must_use]
+    pub const fn lose_unsynced(mut self) -> Self {
+        self.options.loses_unsynced = true;
+        self
+    }
+
     /// Adds a rule such as `stat:f0000007:EIO`; [`USAGE`](super::USAGE) has all that rules can say.
     ///
     /// # Panics

@@ -13,8 +13,12 @@ use super::operation::Operation;
 pub enum Effect {
     /// It fails with this error number and does nothing.
     Error(i32),
+    /// It is served, and then answered with this error number: the first answer was lost, and the request was sent again.
+    Done(i32),
     /// It waits so many milliseconds, then goes on to the next rule.
     Delay(u64),
+    /// It waits until so many requests wait, then goes on to the next rule; it fails (ETIMEDOUT) if they do not come.
+    Together(u64),
     /// A read or a write is of so many bytes at most.
     Short(u32),
     /// One bit of what is read or written is another one, and nobody is told.
@@ -157,21 +161,26 @@ fn effect(text: &str) -> Result<Effect, String> {
     if let Some((_, effect)) = EFFECTS.iter().find(|(name, _)| *name == text) {
         return Ok(*effect);
     }
-    if let Some((_, errno)) = ERRORS.iter().find(|(name, _)| *name == text) {
-        return Ok(Effect::Error(errno.raw_os_error()));
+    if let Some(errno) = error(text) {
+        return Ok(Effect::Error(errno));
     }
     let wrong = || format!("unknown error or effect '{text}'");
     match text.split_once('=') {
         Some(("delay", milliseconds)) => milliseconds.parse().map(Effect::Delay).map_err(|_| wrong()),
+        Some(("together", requests)) => requests.parse().map(Effect::Together).map_err(|_| wrong()),
+        Some(("done", name)) => error(name).map(Effect::Done).ok_or_else(wrong),
         Some(("short", bytes)) => match bytes.parse() {
             Ok(0) | Err(_) => Err(wrong()),
             Ok(bytes) => Ok(Effect::Short(bytes)),
         },
-        _ => match text.parse() {
-            Ok(errno) if (1..4096).contains(&errno) => Ok(Effect::Error(errno)),
-            _ => Err(wrong()),
-        },
+        _ => Err(wrong()),
     }
+}
+
+/// An error by its name or its number.
+fn error(text: &str) -> Option<i32> {
+    let named = ERRORS.iter().find(|(name, _)| *name == text).map(|(_, errno)| errno.raw_os_error());
+    named.or_else(|| text.parse().ok().filter(|errno| (1..4096).contains(errno)))
 }
 
 /// `OPERATION,..:PATTERN:EFFECT:CONDITION..`, as in `opendir:d0001:ESTALE`, `write:*:short=1`, `fsync:a/*:5:skip=2:times=1`.
@@ -199,6 +208,8 @@ impl fmt::Display for Fault {
         write!(f, "{operations}:{}:", self.pattern)?;
         match self.effect {
             Effect::Error(errno) => write!(f, "{errno}")?,
+            Effect::Done(errno) => write!(f, "done={errno}")?,
+            Effect::Together(requests) => write!(f, "together={requests}")?,
             Effect::Delay(milliseconds) => write!(f, "delay={milliseconds}")?,
             Effect::Short(bytes) => write!(f, "short={bytes}")?,
             other => {
@@ -234,6 +245,8 @@ mod tests {
             "fsync:x:delay=5:armed",
             "read:x:kill",
             "read:x:133",
+            "rename:*:done=ENOENT:times=1",
+            "fsync:*:together=8",
         ] {
             let fault: Fault = rule.parse().unwrap();
             assert_eq!(fault.to_string().parse(), Ok(fault), "{rule}");
@@ -259,6 +272,8 @@ mod tests {
             "read:x:flip:times",
             "read:x:EIO:percent=101",
             "open:x=EIO",
+            "open:x:done=E",
+            "open:x:together",
         ] {
             assert!(wrong.parse::<Fault>().is_err(), "{wrong}");
         }

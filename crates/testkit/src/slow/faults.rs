@@ -1,13 +1,17 @@
 //! All rules of a mount, and how often each was met: what is to happen to a request. It serves nothing itself.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::fault::{Effect, Fault};
 use super::glob;
 use super::operation::Operation;
 use crate::random::mix;
+
+/// How long requests wait for each other.
+const TOGETHER: Duration = Duration::from_secs(10);
 
 /// The rules, in the order in which they are asked: the first one that fits counts.
 #[derive(Debug)]
@@ -18,12 +22,16 @@ pub(super) struct Faults {
     written: AtomicU64,
     /// Whether rules count that wait for a word.
     is_armed: Arc<AtomicBool>,
+    /// How many requests have come that wait for each other, by the number of the rule.
+    gathered: Mutex<HashMap<u64, u64>>,
+    more: Condvar,
 }
 
 impl Faults {
     pub(super) fn new(rules: &[Fault], seed: u64, is_armed: &Arc<AtomicBool>) -> Self {
         let rules = rules.iter().map(|rule| (rule.clone(), AtomicU64::new(0))).collect();
-        Self { seed, rules, written: AtomicU64::new(0), is_armed: Arc::clone(is_armed) }
+        let (gathered, more) = (Mutex::default(), Condvar::new());
+        Self { seed, rules, written: AtomicU64::new(0), is_armed: Arc::clone(is_armed), gathered, more }
     }
 
     /// Whether nothing ever goes wrong: then nobody needs to know the path of anything.
@@ -62,10 +70,29 @@ impl Faults {
             }
             match rule.effect {
                 Effect::Delay(milliseconds) => std::thread::sleep(Duration::from_millis(milliseconds)),
+                Effect::Together(wanted) if self.gather(number, wanted) => {}
+                Effect::Together(_) => {
+                    return Some(Effect::Error(rustix::io::Errno::TIMEDOUT.raw_os_error()));
+                }
                 effect => return Some(effect),
             }
         }
         None
+    }
+
+    /// Waits until so many requests have met a rule. Whether they have.
+    fn gather(&self, rule: u64, wanted: u64) -> bool {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        *gathered.entry(rule).or_default() += 1;
+        self.more.notify_all();
+        let are_few =
+            |gathered: &mut HashMap<u64, u64>| gathered.get(&rule).is_some_and(|some| *some < wanted);
+        let waited = self.more.wait_timeout_while(gathered, TOGETHER, are_few);
+        let (mut gathered, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
+        if outcome.timed_out() {
+            *gathered.entry(rule).or_default() -= 1;
+        }
+        !outcome.timed_out()
     }
 
     /// Turns one bit of some bytes, chosen by the seed and by where they are in their file.
@@ -104,6 +131,17 @@ mod tests {
         assert_eq!(faults.meet(Operation::Read, b"x", 0), None);
         word.store(true, Ordering::Release);
         assert_eq!(faults.meet(Operation::Read, b"x", 0), Some(Effect::Error(5)));
+    }
+
+    #[test]
+    fn requests_wait_for_each_other() {
+        let faults = faults(&["fsync:*:together=3"]);
+        let meet = || faults.meet(Operation::Fsync, b"x", 0);
+        std::thread::scope(|scope| {
+            let met = [(); 3].map(|()| scope.spawn(meet));
+            assert!(met.into_iter().all(|met| met.join().unwrap().is_none()));
+        });
+        assert_eq!(meet(), None, "they came");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Options {
     pub over: Option<PathBuf>,
     /// Names of that directory that differ in case alone (ASCII) are one.
     pub folds_case: bool,
+    /// What was written or named there and not synced is lost in the end.
+    pub loses_unsynced: bool,
     /// How long every request waits before it is answered.
     pub latency: Duration,
     /// Directories in every directory that is not on the last level.
@@ -46,6 +48,7 @@ impl Default for Options {
             mountpoint: PathBuf::new(),
             over: None,
             folds_case: false,
+            loses_unsynced: false,
             latency: Duration::from_micros(2000),
             directories: 40,
             depth: 1,
@@ -71,6 +74,8 @@ SIGINT. Then it prints what it served.
 
   --over DIRECTORY    show this directory in place of a synthetic tree
   --fold-case         names in it that differ in case alone are one
+  --lose-unsynced     what was written or named in it and not synced is lost in the end,
+                      as if the machine went down
   --latency-us N      every request waits so long before it is answered (2000)
   --directories N     directories in every directory that is not on the last level (40)
   --depth N           levels of directories below the root (1)
@@ -88,8 +93,10 @@ RULE is OP[,OP]...:NAME:EFFECT[:CONDITION]...
              mkdir link symlink mknod unlink rmdir chmod chown utimes truncate setxattr
              getxattr listxattr removexattr lseek fallocate statfs, or any
   NAME       of the entry, with * and ?; with a slash it is its path; the root is '.'
-  EFFECT     ERRNO (name or number; reading a directory fails part way), delay=MS; and with
-             --over: short=BYTES of a read or a write, flip (one bit of what is read or
+  EFFECT     ERRNO (name or number; reading a directory fails part way), delay=MS,
+             together=N (waits until N such requests wait; ETIMEDOUT after 10 s); and with
+             --over: done=ERRNO (serves what makes, renames, links or removes a name, then
+             answers with an error, as if the first answer was lost); short=BYTES of a read or a write, flip (one bit of what is read or
              written), lose (what is written), kill (the caller); before the request is
              served, on its entry: grow (by a byte), cut (in half), rewrite (the first byte,
              time of change set back), vanish (its name), fifo, directory, link (replaced by
@@ -121,6 +128,7 @@ impl Options {
                 "--unknown-types" => options.has_unknown_types = true,
                 "--readdirplus" => options.has_readdirplus = true,
                 "--fold-case" => options.folds_case = true,
+                "--lose-unsynced" => options.loses_unsynced = true,
                 "--over" => options.over = Some(arguments.next().ok_or("--over wants a directory")?.into()),
                 _ => {
                     let value = arguments.next().and_then(|value| value.into_string().ok());
@@ -193,6 +201,7 @@ impl Options {
             ("--unknown-types", self.has_unknown_types),
             ("--readdirplus", self.has_readdirplus),
             ("--fold-case", self.folds_case),
+            ("--lose-unsynced", self.loses_unsynced),
         ];
         let set = flags.iter().filter(|(_, is_set)| *is_set);
         arguments.extend(set.map(|(name, _)| OsString::from(name)));
@@ -217,7 +226,7 @@ mod tests {
         assert_eq!((options.directories, options.depth, options.files), (2, 3, 4));
         assert_eq!((options.flat, options.faults.len(), options.threads), (Some(6), 2, 9));
         assert_eq!(Options::parse(options.arguments()), Ok(options));
-        let plus = parse("--readdirplus /m --over /d --fold-case").unwrap();
+        let plus = parse("--readdirplus /m --over /d --fold-case --lose-unsynced").unwrap();
         assert_eq!(plus.over.as_deref(), Some(std::path::Path::new("/d")));
         assert_eq!(Options::parse(plus.arguments()), Ok(plus));
     }

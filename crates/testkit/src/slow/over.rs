@@ -22,6 +22,7 @@ use super::fault::Effect;
 use super::nodes::{Nodes, kind_of};
 use super::operation::Operation;
 use super::service::{Gate, told_before_error};
+use super::unsynced::Unsynced;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Over {
     folds_case: bool,
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
+    /// None: nothing is lost.
+    unsynced: Option<Arc<Unsynced>>,
 }
 
 /// What the kernel has open.
@@ -56,9 +59,37 @@ struct Entry {
 }
 
 impl Over {
-    pub(super) fn new(directory: &Path, folds_case: bool, gate: Gate) -> io::Result<Self> {
+    pub(super) fn new(
+        directory: &Path,
+        folds_case: bool,
+        gate: Gate,
+        unsynced: Option<Arc<Unsynced>>,
+    ) -> io::Result<Self> {
         let (open, next) = (Mutex::default(), AtomicU64::new(1));
-        Ok(Self { gate, nodes: Nodes::new(directory)?, folds_case, open, next })
+        Ok(Self { gate, nodes: Nodes::new(directory)?, folds_case, open, next, unsynced })
+    }
+
+    /// Notes that the bytes of a file have changed.
+    fn note_file(&self, inode: INodeNo) -> Result<()> {
+        if let Some(unsynced) = &self.unsynced {
+            unsynced.add_file(inode.0, self.nodes.get(inode)?);
+        }
+        Ok(())
+    }
+
+    /// Notes that a directory has a new name in it.
+    fn note_name(&self, parent: INodeNo, name: &OsStr) -> Result<()> {
+        if let Some(unsynced) = &self.unsynced {
+            unsynced.add_name(parent.0, self.nodes.get(parent)?, name);
+        }
+        Ok(())
+    }
+
+    /// Notes that a directory has lost a name.
+    fn note_removed(&self, parent: INodeNo, name: &OsStr) {
+        if let Some(unsynced) = &self.unsynced {
+            unsynced.remove_name(parent.0, name);
+        }
     }
 
     /// Lets a request on an entry, or on a name in it, pass: what happens to its bytes, or that it fails.
@@ -75,7 +106,10 @@ impl Over {
         match effect {
             Some(Effect::Error(errno)) => return Err(Errno::from_raw_os_error(errno)),
             Some(Effect::Kill) => kill(request.pid()),
-            Some(Effect::Delay(_) | Effect::Short(_) | Effect::Flip | Effect::Lose | Effect::Twice)
+            Some(
+                Effect::Done(_) | Effect::Delay(_) | Effect::Together(_) | Effect::Short(_) | Effect::Flip,
+            )
+            | Some(Effect::Lose | Effect::Twice)
             | None => {}
             Some(_) => self.change(effect, inode, name)?,
         }
@@ -238,7 +272,8 @@ impl Over {
     }
 
     fn set_size(&self, inode: INodeNo, size: u64) -> Result<()> {
-        rustix::fs::ftruncate(self.reopen(inode, OFlags::WRONLY)?, size)
+        rustix::fs::ftruncate(self.reopen(inode, OFlags::WRONLY)?, size)?;
+        self.note_file(inode)
     }
 
     fn set_times(&self, inode: INodeNo, atime: Option<TimeOrNow>, mtime: Option<TimeOrNow>) -> Result<()> {
@@ -249,6 +284,14 @@ impl Over {
     fn set_extended(&self, inode: INodeNo, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
         let flags = XattrFlags::from_bits_retain(flags.cast_unsigned());
         rustix::fs::setxattr(Nodes::path_to(&*self.nodes.get(inode)?), name, value, flags)
+    }
+}
+
+/// What is answered to a request that was served.
+fn answer(effect: Option<Effect>) -> Result<()> {
+    match effect {
+        Some(Effect::Done(errno)) => Err(Errno::from_raw_os_error(errno)),
+        _ => Ok(()),
     }
 }
 

@@ -21,6 +21,7 @@ use super::operation::Operation;
 use super::options::Options;
 use super::over::Over;
 use super::server::Server;
+use super::unsynced::Unsynced;
 
 /// Requests that the kernel sends on its own account (reading ahead); the default of 12 would hide concurrency.
 const BACKGROUND: u16 = 1024;
@@ -32,6 +33,8 @@ pub struct Service {
     is_armed: Arc<AtomicBool>,
     mountpoint: PathBuf,
     session: Option<BackgroundSession>,
+    /// None: nothing is lost.
+    unsynced: Option<Arc<Unsynced>>,
 }
 
 impl Service {
@@ -47,9 +50,11 @@ impl Service {
             counts: Arc::clone(&counts),
         };
         let mountpoint = std::path::absolute(&options.mountpoint)?;
+        let unsynced = options.loses_unsynced.then(|| Arc::new(Unsynced::default()));
         let session = match &options.over {
             Some(directory) => {
-                mount(Over::new(directory, options.folds_case, gate)?, &mountpoint, options)?.spawn()?
+                let over = Over::new(directory, options.folds_case, gate, unsynced.clone())?;
+                mount(over, &mountpoint, options)?.spawn()?
             }
             None => {
                 let device = Arc::new(OnceLock::new());
@@ -59,7 +64,7 @@ impl Service {
                 session.spawn()?
             }
         };
-        Ok(Self { counts, is_armed, mountpoint, session: Some(session) })
+        Ok(Self { counts, is_armed, mountpoint, session: Some(session), unsynced })
     }
 
     /// Takes what [`Session::join`] waits for; ends when somebody else unmounts the file system.
@@ -79,6 +84,14 @@ impl Service {
     #[must_use]
     pub fn served(&self) -> Served {
         self.counts.served()
+    }
+
+    /// Loses what was not synced, if that was asked for. To be called when nothing is served any more.
+    ///
+    /// # Errors
+    /// What losing it said.
+    pub fn lose_unsynced(&self) -> io::Result<()> {
+        self.unsynced.as_deref().map_or(Ok(()), Unsynced::lose)
     }
 
     /// Unmounts although files may be open; who holds them gets errors once this process ends.

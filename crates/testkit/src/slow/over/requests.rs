@@ -18,7 +18,7 @@ use rustix::io::Result;
 use super::super::nodes::Nodes;
 use super::super::operation::Operation;
 use super::super::service::prepare;
-use super::{Open, Over};
+use super::{Open, Over, answer};
 
 /// Names and attributes are valid for no time: whoever asks, asks here.
 const NEVER: Duration = Duration::ZERO;
@@ -63,9 +63,11 @@ impl Over {
         name: &OsStr,
         make: impl FnOnce(&rustix::fd::OwnedFd) -> Result<()>,
     ) -> Result<FileAttr> {
-        self.pass(request, operation, parent, Some(name), 0)?;
+        let effect = self.pass(request, operation, parent, Some(name), 0)?;
         make(&*self.nodes.get(parent)?)?;
         self.give(request, parent, name)?;
+        self.note_name(parent, name)?;
+        answer(effect)?;
         self.nodes.find(parent, name)
     }
 }
@@ -185,16 +187,24 @@ impl Filesystem for Over {
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = &*self.spelled(parent, name);
-        let passed = self.pass(request, Operation::Unlink, parent, Some(name), 0);
-        let directory = passed.and_then(|_| self.nodes.get(parent));
-        empty(reply, directory.and_then(|at| rustix::fs::unlinkat(&at, name, AtFlags::empty())));
+        let unlink = || {
+            let effect = self.pass(request, Operation::Unlink, parent, Some(name), 0)?;
+            rustix::fs::unlinkat(&self.nodes.get(parent)?, name, AtFlags::empty())?;
+            self.note_removed(parent, name);
+            answer(effect)
+        };
+        empty(reply, unlink());
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = &*self.spelled(parent, name);
-        let passed = self.pass(request, Operation::Rmdir, parent, Some(name), 0);
-        let directory = passed.and_then(|_| self.nodes.get(parent));
-        empty(reply, directory.and_then(|at| rustix::fs::unlinkat(&at, name, AtFlags::REMOVEDIR)));
+        let remove = || {
+            let effect = self.pass(request, Operation::Rmdir, parent, Some(name), 0)?;
+            rustix::fs::unlinkat(&self.nodes.get(parent)?, name, AtFlags::REMOVEDIR)?;
+            self.note_removed(parent, name);
+            answer(effect)
+        };
+        empty(reply, remove());
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
@@ -217,15 +227,18 @@ impl Filesystem for Over {
     ) {
         let (name, new_name) = (&*self.spelled(parent, name), &*self.spelled(new_parent, new_name));
         let rename = || {
-            self.pass(request, Operation::Rename, new_parent, Some(new_name), 0)?;
+            let effect = self.pass(request, Operation::Rename, new_parent, Some(new_name), 0)?;
             let (from, to) = (self.nodes.get(parent)?, self.nodes.get(new_parent)?);
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
             rustix::fs::renameat_with(&from, name, &to, new_name, flags)?;
             self.nodes.rename(&to, new_parent, new_name)?;
             if flags.contains(rustix::fs::RenameFlags::EXCHANGE) {
                 self.nodes.rename(&from, parent, name)?;
+            } else {
+                self.note_removed(parent, name);
             }
-            Ok(())
+            self.note_name(new_parent, new_name)?;
+            answer(effect)
         };
         empty(reply, rename());
     }
@@ -233,9 +246,11 @@ impl Filesystem for Over {
     fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = &*self.spelled(parent, name);
         let link = || {
-            self.pass(request, Operation::Link, parent, Some(name), 0)?;
+            let effect = self.pass(request, Operation::Link, parent, Some(name), 0)?;
             let path = Nodes::path_to(&*self.nodes.get(inode)?);
             rustix::fs::linkat(CWD, path, &self.nodes.get(parent)?, name, AtFlags::SYMLINK_FOLLOW)?;
+            self.note_name(parent, name)?;
+            answer(effect)?;
             self.nodes.find(parent, name)
         };
         entry(reply, link());
@@ -263,12 +278,14 @@ impl Filesystem for Over {
     ) {
         let name = &*self.spelled(parent, name);
         let create = || {
-            self.pass(request, Operation::Create, parent, Some(name), 0)?;
+            let effect = self.pass(request, Operation::Create, parent, Some(name), 0)?;
             let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::DIRECT;
             let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mode = Mode::from_raw_mode(mode);
             let file = rustix::fs::openat(&self.nodes.get(parent)?, name, flags, mode)?;
             self.give(request, parent, name)?;
+            self.note_name(parent, name)?;
+            answer(effect)?;
             Ok((file, self.nodes.find(parent, name)?))
         };
         match create() {
@@ -312,7 +329,10 @@ impl Filesystem for Over {
         reply: ReplyWrite,
     ) {
         let passed = self.pass(request, Operation::Write, inode, None, bytes.len());
-        let written = passed.and_then(|effect| self.write_at(&*self.file(handle)?, offset, bytes, effect));
+        let written = passed.and_then(|effect| {
+            self.note_file(inode)?;
+            self.write_at(&*self.file(handle)?, offset, bytes, effect)
+        });
         match written {
             Ok(written) => reply.written(u32::try_from(written).unwrap_or(u32::MAX)),
             Err(errno) => reply.error(code(errno)),
@@ -352,8 +372,13 @@ impl Filesystem for Over {
         _is_data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let passed = self.pass(request, Operation::Fsync, inode, None, 0);
-        empty(reply, passed.and_then(|_| rustix::fs::fsync(&self.file(handle)?)));
+        let sync = || {
+            self.pass(request, Operation::Fsync, inode, None, 0)?;
+            // What is written from here on is not synced.
+            self.unsynced.iter().for_each(|unsynced| unsynced.sync_file(inode.0));
+            rustix::fs::fsync(&self.file(handle)?)
+        };
+        empty(reply, sync());
     }
 
     fn opendir(&self, request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -416,9 +441,12 @@ impl Filesystem for Over {
         _is_data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let passed = self.pass(request, Operation::Fsync, inode, None, 0);
-        let opened = passed.and_then(|_| self.reopen(inode, OFlags::RDONLY | OFlags::DIRECTORY));
-        empty(reply, opened.and_then(rustix::fs::fsync));
+        let sync = || {
+            self.pass(request, Operation::Fsync, inode, None, 0)?;
+            self.unsynced.iter().for_each(|unsynced| unsynced.sync_directory(inode.0));
+            rustix::fs::fsync(self.reopen(inode, OFlags::RDONLY | OFlags::DIRECTORY)?)
+        };
+        empty(reply, sync());
     }
 
     fn statfs(&self, request: &Request, inode: INodeNo, reply: ReplyStatfs) {
@@ -500,7 +528,8 @@ impl Filesystem for Over {
     ) {
         let passed = self.pass(request, Operation::Fallocate, inode, None, 0);
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        empty(reply, passed.and_then(|_| rustix::fs::fallocate(&self.file(handle)?, mode, offset, length)));
+        let allocated = passed.and_then(|_| rustix::fs::fallocate(&self.file(handle)?, mode, offset, length));
+        empty(reply, allocated.and_then(|()| self.note_file(inode)));
     }
 
     fn lseek(
