@@ -132,7 +132,11 @@ impl Copying<'_> {
     /// A new file in the place of a name that nobody sees.
     fn replace(&self, worker: &mut CopyWorker, to: &Place<'_>) -> Result<OwnedFd, Trouble> {
         let failed = |errno| Trouble::new(Doing::Create, errno);
-        retry(|| rustix::fs::unlinkat(&to.directory, to.name, AtFlags::empty())).map_err(failed)?;
+        match retry(|| rustix::fs::unlinkat(&to.directory, to.name, AtFlags::empty())) {
+            // The answer to the first request was lost.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
         worker.totals.not_kept.hard_links += 1;
         self.create_with(worker, to, to.name, None).map_err(failed)
     }

@@ -1,6 +1,7 @@
 //! Directories of the target: made under other names, looked at when they are entered, named when their files are there, and given
 //! what they are to have in the end. When each of that is due `mirror.rs` and `publish.rs` know.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use atta_entry::{Errno, Metadata};
@@ -52,10 +53,28 @@ impl Copying<'_> {
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
-            // A directory that tells a name twice.
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => self.take_alias(from, to, &alias).map_err(failed),
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Takes a directory that is there under the name of a new one, which nobody else could know: the answer to the first request to make
+    /// it was lost, or the source's directory lists its name twice.
+    fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
+        let opened = kernel::open_directory_at(&to.directory, alias)?;
+        let found = kernel::stat_descriptor(&opened)?;
+        let own = self.stores.own_uid(found.device);
+        let is_private = found.mode & 0o777 == 0o700 && own.is_none_or(|own| own == found.uid);
+        if !is_private {
+            return Err(Errno::EXIST);
+        }
+        if kernel::names_of(&opened, 1)?.is_empty() {
+            return Ok(());
+        }
+        let names = kernel::names_of(from.directory, usize::MAX)?;
+        let times = names.iter().filter(|name| name.as_c_str() == from.name).count();
+        if times > 1 { Ok(()) } else { Err(Errno::EXIST) }
     }
 
     /// Refuses a directory of which the copy would be within it, by a mount that no path tells of: there would be no end.
@@ -203,5 +222,50 @@ impl Copying<'_> {
         let needs_times = keep.times && !granularity.is_kept(metadata.mtime, there.mtime);
         let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
         Changes::between(wanted, &there, &others).apply(opened, &mut worker.totals.not_kept).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+
+    use atta_testkit::scratch::Scratch;
+    use rustix::fs::CWD;
+
+    use super::super::nothing_fails::NothingFails;
+    use super::super::{Copy, Options, Seat};
+    use super::*;
+    use crate::walk::visit::Handler;
+
+    // Hazard 32.
+    #[test]
+    fn what_is_there_under_the_name_of_a_new_directory_is_taken_only_if_it_is_private_and_empty() {
+        let scratch = Scratch::new("directories").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&target).unwrap();
+        fs::create_dir(&source).unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let (options, path) = (Options::default(), target.as_os_str().as_bytes());
+        let prepared = Copy::prepare(&sources, path, &options, &NothingFails, Seat::alone());
+        let Copy { copying, .. } = prepared.unwrap();
+        let mut worker = copying.worker(0);
+        let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy" };
+        let from = Source { directory: CWD, name: c"copy" };
+        let alias = target.join(std::ffi::OsStr::from_bytes(mirror.alias(to.name).as_bytes()));
+        let metadata = kernel::stat_path(&sources[0], false).unwrap();
+        for (mode, content, is_taken) in
+            [(0o700, None, true), (0o700, Some("other"), false), (0o770, None, false)]
+        {
+            fs::create_dir(&alias).unwrap();
+            fs::set_permissions(&alias, fs::Permissions::from_mode(mode)).unwrap();
+            content.iter().for_each(|name| fs::write(alias.join(name), "").unwrap());
+            let made = copying.make_directory(&mut worker, from, &to, &metadata);
+            let expected = Err(Trouble::new(Doing::MakeDirectory, Errno::EXIST));
+            assert_eq!(made, if is_taken { Ok(()) } else { expected }, "{mode:o} {content:?}");
+            fs::remove_dir_all(&alias).unwrap();
+        }
     }
 }

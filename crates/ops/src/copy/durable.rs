@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fd::OwnedFd;
 
 use super::Fsync;
-use super::file::{Made, Place, remove};
+use super::file::{Identity, Made, Place, remove};
 use super::file_systems::Durability;
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
@@ -57,6 +57,8 @@ pub(crate) struct PendingFile {
     pub(crate) bytes: u64,
     pub(crate) elapsed: Duration,
     pub(crate) checks: Vec<Check>,
+    /// Which file it is, if it has another name than its own.
+    pub(crate) identity: Option<Identity>,
 }
 
 impl Copying<'_> {
@@ -150,7 +152,7 @@ impl Copying<'_> {
             Err(trouble) if trouble.is_worth_another_copy() => self.write_file_again(worker, pending),
             outcome => outcome,
         };
-        let PendingFile { at, mirror, name, temporary, bytes, elapsed, checks } = pending;
+        let PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity } = pending;
         if let Err(trouble) = outcome {
             if let Ok(to) = self.place(worker, mirror, name) {
                 remove(&to, &Made { temporary: temporary.clone(), ..Made::default() });
@@ -164,7 +166,8 @@ impl Copying<'_> {
             Some(temporary) => {
                 let names = Some((temporary, name.clone()));
                 let (origin, mirror, since) = (at.clone(), Arc::clone(mirror), self.batch.failures());
-                self.publish_now(worker, &Ready { origin, mirror, names, bytes: *bytes, since })
+                let (bytes, identity) = (*bytes, *identity);
+                self.publish_now(worker, &Ready { origin, mirror, names, bytes, since, identity })
             }
         };
         if is_named {

@@ -55,6 +55,8 @@ pub(crate) struct Made {
     pub(crate) unsynced: Option<OwnedFd>,
     /// It is another name of a copy that was made before.
     pub(crate) is_link: bool,
+    /// Which file it is, if it has another name than its own: a lost reply to a rename is recognised by it.
+    pub(crate) identity: Option<Identity>,
     /// The mode of the file that was written into.
     pub(crate) in_place: Option<u32>,
     /// How many syncs had failed when it was begun; of a link of what was made before, none.
@@ -67,10 +69,20 @@ impl Made {
     }
 }
 
+/// Device and inode.
+pub(crate) type Identity = (u64, u64);
+
+/// What identifies an entry.
+pub(crate) fn identity_of(found: &Metadata) -> Identity {
+    (found.device, found.inode)
+}
+
 /// Longer than the clock of file times stands still.
 const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
 /// How often a source is looked at that is being written all the time.
 const LOOKS: u32 = 10;
+/// How many new names are tried where a server reports each of them as taken.
+pub(crate) const NAMES_TRIED: u32 = 4;
 /// How often a source is read that changes, or whose copy may be lost.
 pub(crate) const TRIES: u32 = 2;
 
@@ -130,8 +142,11 @@ impl Copying<'_> {
             }
         };
         let filled = self.fill(worker, source, metadata, &file, &mut made, to);
-        if filled.is_ok() && self.options.verify {
-            made.version = kernel::stat_descriptor(&file).ok().map(|copy| Version::new(metadata, copy.inode));
+        if filled.is_ok() && (self.options.verify || made.temporary.is_some()) {
+            let copy = kernel::stat_descriptor(&file).ok();
+            made.identity = copy.as_ref().map(identity_of);
+            made.version =
+                copy.filter(|_| self.options.verify).map(|copy| Version::new(metadata, copy.inode));
         }
         let closed = match filled {
             Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => {
@@ -183,14 +198,20 @@ impl Copying<'_> {
         to: &Place<'_>,
         layout: Option<&[u8]>,
     ) -> Result<(OwnedFd, CString), Trouble> {
-        loop {
+        let mut last = Errno::EXIST;
+        for _ in 0..NAMES_TRIED {
             let name = self.shared.namer.of_file(worker.index);
             match self.create_with(worker, to, &name, layout) {
                 Ok(file) => return Ok((file, name)),
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(Trouble::new(Doing::Create, errno)),
+                Err(errno) => last = errno,
             }
+            if last != Errno::EXIST {
+                break;
+            }
+            // Nobody else knows the name: the answer to the first request was lost. What has it is not opened.
+            let _ = rustix::fs::unlinkat(&to.directory, &name, AtFlags::empty());
         }
+        Err(Trouble::new(Doing::Create, last))
     }
 
     fn fill(

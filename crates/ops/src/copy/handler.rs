@@ -313,8 +313,8 @@ impl Copying<'_> {
         }
         if let Some(file) = made.unsynced.take() {
             let (at, mirror, name) = (at.clone(), Arc::clone(to.mirror), to.name.to_owned());
-            let Made { temporary, bytes, elapsed, .. } = made;
-            let pending = PendingFile { at, mirror, name, temporary, bytes, elapsed, checks };
+            let Made { temporary, bytes, elapsed, identity, .. } = made;
+            let pending = PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity };
             return self.sync_file(worker, file, pending);
         }
         self.room.find();
@@ -326,7 +326,8 @@ impl Copying<'_> {
             Some(temporary) => {
                 let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
                 let names = Some((temporary, to.name.to_owned()));
-                let ready = Ready { origin, mirror, names, bytes: made.bytes, since: made.since };
+                let Made { bytes, since, identity, .. } = made;
+                let ready = Ready { origin, mirror, names, bytes, since, identity };
                 self.publish(worker, ready, checks);
             }
         }

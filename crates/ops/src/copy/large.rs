@@ -22,7 +22,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use super::attributes;
 use super::data::Way;
 use super::durable::{PendingFile, SyncRule};
-use super::file::{Made, Place, Source, is_same, look, open, remove, settled};
+use super::file::{Identity, Made, Place, Source, identity_of, is_same, look, open, remove, settled};
 use super::handler::{CopyWorker, Copying, Where, below};
 use super::mirror::Mirror;
 use super::patience::{ask_close, close};
@@ -51,6 +51,7 @@ pub(crate) struct Large {
     file: OwnedFd,
     before: Metadata,
     version: Version,
+    identity: Identity,
     chunks: Chunks,
     began: std::time::Instant,
     /// How many threads are at it.
@@ -63,7 +64,7 @@ pub(crate) struct Large {
 
 /// A copy that is there, under another name.
 struct Begun {
-    inode: u64,
+    identity: Identity,
     /// It shares the bytes of its source.
     is_cloned: bool,
 }
@@ -158,11 +159,11 @@ impl Copying<'_> {
         let since = self.batch.failures();
         let (file, temporary) = self.create_temporary(worker, &to, layout.as_deref())?;
         let begun = self.begin(worker, &source, &file, &before);
-        let Begun { inode, is_cloned } =
+        let Begun { identity, is_cloned } =
             begun.inspect_err(|_| remove(&to, &Made::temporary(temporary.clone())))?;
         // What is there already is one chunk, of which nothing is left to do.
         let chunks = Chunks::new(before.size, if is_cloned { before.size } else { chunk });
-        let version = Version::new(&before, inode);
+        let version = Version::new(&before, identity.1);
         let mut all = Stretch {
             rank: self.seat.rank,
             file: 0,
@@ -184,6 +185,7 @@ impl Copying<'_> {
             file,
             before,
             version,
+            identity,
             chunks,
             began,
             busy: AtomicUsize::new(0),
@@ -260,7 +262,7 @@ impl Copying<'_> {
             cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
         }
         let found = kernel::stat_descriptor(file).map_err(|errno| Trouble::new(Doing::Create, errno))?;
-        Ok(Begun { inode: found.inode, is_cloned })
+        Ok(Begun { identity: identity_of(&found), is_cloned })
     }
 
     /// A file's source, where its copy goes, and the name that it gets there.
@@ -414,7 +416,8 @@ impl Copying<'_> {
             let file = file.inspect_err(|_| remove(&to, &Made::temporary(large.temporary.clone())))?;
             let (at, mirror, name) = (large.at.clone(), Arc::clone(&large.mirror), large.name.clone());
             let temporary = Some(large.temporary.clone());
-            let pending = PendingFile { at, mirror, name, temporary, bytes, elapsed, checks };
+            let identity = Some(large.identity);
+            let pending = PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity };
             self.sync_file(worker, file, pending);
             return Ok(());
         }
@@ -422,7 +425,8 @@ impl Copying<'_> {
         self.count_file(worker, &large.at, bytes, elapsed);
         let names = Some((large.temporary.clone(), large.name.clone()));
         let (origin, mirror) = (large.at.clone(), Arc::clone(&large.mirror));
-        let ready = Ready { origin, mirror, names, bytes, since: large.since };
+        let ready =
+            Ready { origin, mirror, names, bytes, since: large.since, identity: Some(large.identity) };
         self.publish(worker, ready, checks);
         Ok(())
     }

@@ -19,7 +19,7 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::file::{Made, Place, Source, remove};
+use super::file::{Made, Place, Source, identity_of, remove};
 use super::handler::{CopyWorker, Copying, Where};
 use super::inherited::open_private;
 use super::large::Version;
@@ -170,7 +170,7 @@ impl Copying<'_> {
         if let Some(file) = self.mended(worker, from, to, metadata)? {
             keep_known(claim, &now)?;
             // Names that cannot be linked to it are copied.
-            let _ = kernel::link_of(&file, known, &key);
+            let _ = link_key(&file, known, &key);
             return Ok(None);
         }
         let made = self.file(worker, from, to)?;
@@ -191,7 +191,7 @@ impl Copying<'_> {
         // By descriptor: the name may be another file's by now. And not if the source's name was.
         let linked = match &made.file {
             Some((file, source)) if *source == (metadata.device, metadata.inode) => {
-                kernel::link_of(file, known, &key)
+                link_key(file, known, &key)
             }
             _ => Err(Errno::STALE),
         };
@@ -238,8 +238,10 @@ impl Copying<'_> {
             // It is there already where a directory tells a name twice.
             Ok(()) | Err(Errno::EXIST) => {
                 worker.totals.hard_links += 1;
-                let made =
-                    Made { temporary, digest, since, target, version, is_link: true, ..Made::default() };
+                let copy = temporary.as_ref().and_then(|_| kernel::stat_at(known, key, false).ok());
+                let identity = copy.as_ref().map(identity_of);
+                let made = Made { temporary, digest, since, target, version, identity, ..Made::default() };
+                let made = Made { is_link: true, ..made };
                 Ok(Linked::Made(made))
             }
             Err(Errno::NOENT) => Ok(Linked::NotYet),
@@ -305,12 +307,18 @@ impl Copying<'_> {
 
     fn links_directory(&self) -> Result<OwnedFd, Errno> {
         let name = self.shared.namer.of_directory(c"");
-        match retry(|| rustix::fs::mkdirat(&self.top, &name, Mode::RWXU)) {
-            // Another rank was quicker.
-            Err(Errno::EXIST) if self.seat.ranks > 1 => {}
-            made => made?,
+        let made = retry(|| rustix::fs::mkdirat(&self.top, &name, Mode::RWXU));
+        let opened = match made {
+            Ok(()) | Err(Errno::EXIST) => {
+                open_private(&self.top, &name, self.stores.own_uid(self.top_identity.0), self.features)?
+            }
+            Err(errno) => return Err(errno),
+        };
+        // Another rank was quicker; or the answer to the first request was lost.
+        if made.is_err() && self.seat.ranks == 1 && !kernel::names_of(&opened, 1)?.is_empty() {
+            return Err(Errno::EXIST);
         }
-        open_private(&self.top, &name, self.stores.own_uid(self.top_identity.0), self.features)
+        Ok(opened)
     }
 
     /// Removes the links' directory, whichever rank made it, on so many threads. How many names of copied files were not among what
@@ -341,8 +349,11 @@ impl Copying<'_> {
             }
         }
         let name = self.shared.namer.of_directory(c"");
-        retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR))?;
-        Ok(elsewhere)
+        match retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR)) {
+            // The answer to the first request was lost.
+            Ok(()) | Err(Errno::NOENT) => Ok(elsewhere),
+            Err(errno) => Err(errno),
+        }
     }
 }
 
@@ -393,6 +404,18 @@ fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Gone, Errno> {
     let missing = |(claimed, copy): (Known, Metadata)| (claimed.names + 1).saturating_sub(copy.nlink.into());
     gone.elsewhere = claimed.zip(copy).map_or(0, missing);
     Ok(gone)
+}
+
+/// Lets others find a file that is open by its key. One that has the key is taken only if it is this file: the answer to the first
+/// request was lost.
+fn link_key(file: &OwnedFd, known: &OwnedFd, key: &CStr) -> Result<(), Errno> {
+    match kernel::link_of(file, known, key) {
+        Err(Errno::EXIST) => {
+            let (own, there) = (kernel::stat_descriptor(file)?, kernel::stat_at(known, key, false)?);
+            if identity_of(&own) == identity_of(&there) { Ok(()) } else { Err(Errno::EXIST) }
+        }
+        linked => linked,
+    }
 }
 
 /// Writes what others are to know of a copy before they can find it.

@@ -13,7 +13,7 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
 use super::existing::Existing;
-use super::file::Place;
+use super::file::{Identity, Place, identity_of};
 use super::handler::{CopyWorker, Copying, Where};
 use super::mirror::Mirror;
 use super::reread::Check;
@@ -36,6 +36,8 @@ pub(crate) struct Ready {
     pub(crate) bytes: u64,
     /// How many syncs had failed when the first byte of it was written.
     pub(crate) since: u64,
+    /// Which file it is, if that is known.
+    pub(crate) identity: Option<Identity>,
 }
 
 /// What is not to be read back any more.
@@ -73,7 +75,7 @@ impl Ready {
     /// A directory that has all its files.
     pub(crate) fn directory(origin: Where, mirror: Arc<Mirror>) -> Self {
         let since = mirror.since();
-        Self { origin, mirror, names: None, bytes: 0, since }
+        Self { origin, mirror, names: None, bytes: 0, since, identity: None }
     }
 }
 
@@ -243,9 +245,11 @@ impl Copying<'_> {
             Some((temporary, name)) => {
                 let directory = open(target)?;
                 let to = Place { mirror: &ready.mirror, directory: Arc::clone(&directory), name };
-                let renamed = self
-                    .refuse_respelled(&to, temporary)
-                    .and_then(|()| self.rename_file(&directory, temporary, name).map_err(failed));
+                let renamed = self.refuse_respelled(&to, temporary).and_then(|()| {
+                    self.rename_file(&directory, temporary, name).or_else(|errno| {
+                        if was_renamed(&to, ready.identity, errno) { Ok(()) } else { Err(failed(errno)) }
+                    })
+                });
                 // To rename a name to another one of the same file does nothing: where a directory tells a name twice.
                 if renamed.is_err() || self.links.are_used() {
                     let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
@@ -300,6 +304,14 @@ impl Copying<'_> {
         }
         synced
     }
+}
+
+/// Whether a rename that failed was carried out: a server whose answer was lost finds, when the request is sent again, nothing under the
+/// old name, or something under the new one. Only the very file that was to be renamed counts.
+fn was_renamed(to: &Place<'_>, identity: Option<Identity>, errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::EXIST)
+        && identity.is_some()
+        && kernel::stat_at(&to.directory, to.name, false).ok().as_ref().map(identity_of) == identity
 }
 
 /// Gives a file its name by a link, which never replaces anything.

@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode};
 
 use super::attributes::{Extended, NotKept};
-use super::file::{Made, Place, Source};
+use super::file::{Made, NAMES_TRIED, Place, Source, identity_of};
 use super::handler::{CopyWorker, Copying};
 use super::inherited::open_private;
 use super::named;
@@ -98,41 +98,59 @@ impl Copying<'_> {
                 Err(trouble) => return Err(trouble),
             }
         }
-        let name = self.shared.namer.of_file(worker.index);
         let make_in = |private: &OwnedFd, not_kept: &mut NotKept| {
-            let made = complete(private, &name, not_kept).and_then(|()| {
-                // It replaces nothing: the name is of this job alone.
-                retry(|| rustix::fs::renameat(private, &name, &to.directory, &name)).map_err(failed)
-            });
-            if made.is_err() {
-                let _ = rustix::fs::unlinkat(private, &name, AtFlags::empty());
+            let mut tried = 1;
+            loop {
+                let name = self.shared.namer.of_file(worker.index);
+                let made = complete(private, &name, not_kept)
+                    .and_then(|()| move_out(private, &to.directory, &name).map_err(failed));
+                if made.is_err() {
+                    let _ = rustix::fs::unlinkat(private, &name, AtFlags::empty());
+                }
+                match made {
+                    // The answer to the first request was lost. What has the name is not used.
+                    Err(Trouble::Failed(doing, Errno::EXIST))
+                        if doing == model.doing && tried < NAMES_TRIED =>
+                    {
+                        tried += 1;
+                    }
+                    made => return made.map(|()| name),
+                }
             }
-            made
         };
         let mut not_kept = NotKept::default();
         let made = match to.mirror.is_mounted() {
             true => Err(failed(XDEV)),
             false => make_in(self.private().map_err(failed)?, &mut not_kept),
         };
-        match made {
+        let name = match made {
             // Nothing can be moved there from the job's own directory: another file system, or another project of the same one.
             Err(Trouble::Failed(_, XDEV)) => {
                 not_kept = NotKept::default();
-                self.beside(worker.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??;
+                self.beside(worker.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??
             }
             made => made?,
-        }
+        };
         worker.totals.not_kept += not_kept;
-        Ok(Made { since, ..Made::temporary(name) })
+        let identity = kernel::stat_at(&to.directory, &name, false).ok().as_ref().map(identity_of);
+        Ok(Made { since, identity, ..Made::temporary(name) })
     }
 
     /// Lends a directory that nobody else can do anything in, in the one where something is to be.
     fn beside<T>(&self, who: u64, to: &Place<'_>, act: impl FnOnce(&OwnedFd) -> T) -> Result<T, Errno> {
         let name = self.shared.namer.of_file(who);
         let device = kernel::stat_descriptor(&to.directory)?.device;
-        retry(|| rustix::fs::mkdirat(&to.directory, &name, Mode::RWXU))?;
-        let done = open_private(&to.directory, &name, self.stores.own_uid(device), self.features);
-        let done = done.map(|own| act(&own));
+        let made = retry(|| rustix::fs::mkdirat(&to.directory, &name, Mode::RWXU));
+        if matches!(made, Err(errno) if errno != Errno::EXIST) {
+            made?;
+        }
+        let opened =
+            open_private(&to.directory, &name, self.stores.own_uid(device), self.features).and_then(|own| {
+                // It is there if the answer to the first request was lost, and then it is empty.
+                let is_own = made.is_ok() || kernel::names_of(&own, 1)?.is_empty();
+                if is_own { Ok(own) } else { Err(Errno::EXIST) }
+            });
+        let done = opened.map(|own| act(&own));
         let _ = rustix::fs::unlinkat(&to.directory, &name, AtFlags::REMOVEDIR);
         done
     }
@@ -140,7 +158,24 @@ impl Copying<'_> {
     /// Lets others find what was just made under a name, where nobody else can be.
     fn link_as(&self, directory: &OwnedFd, name: &CStr, key: &CStr) -> Result<(), Errno> {
         let private = self.private()?;
-        retry(|| rustix::fs::linkat(directory, name, private, key, AtFlags::empty()))
+        match retry(|| rustix::fs::linkat(directory, name, private, key, AtFlags::empty())) {
+            Err(Errno::EXIST) => {
+                // The answer to the first request was lost, if it is the same.
+                let [own, there] =
+                    [(directory, name), (private, key)].map(|(at, name)| kernel::stat_at(at, name, false));
+                if identity_of(&own?) == identity_of(&there?) { Ok(()) } else { Err(Errno::EXIST) }
+            }
+            linked => linked,
+        }
+    }
+}
+
+/// Moves something out of a private directory, under a name that nobody else could know there. It replaces nothing.
+fn move_out(private: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match retry(|| rustix::fs::renameat(private, name, to, name)) {
+        // The answer to the first request was lost, if it is there.
+        Err(Errno::NOENT) => kernel::stat_at(to, name, false).map(drop),
+        moved => moved,
     }
 }
 

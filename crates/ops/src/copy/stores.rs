@@ -9,6 +9,7 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::file::NAMES_TRIED;
 use super::file_systems::{Durability, durability_of};
 use super::granularity::Granularity;
 use super::mirror::Shared;
@@ -134,15 +135,22 @@ impl Stores {
     /// Whose what this process makes in a directory is, and how exactly its times are kept, by a file that nobody can replace before
     /// it is looked at.
     fn probe(&self, directory: &OwnedFd) -> (Option<u32>, Granularity) {
-        let name = self.shared.namer.of_file(self.who);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR) else {
-            return (None, Granularity::EXACT);
-        };
-        // What cannot be removed is found by its name.
-        let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
-        let own_uid = kernel::stat_descriptor(&file).ok().map(|found| found.uid);
-        (own_uid, Granularity::probe(&file))
+        for _ in 0..NAMES_TRIED {
+            let name = self.shared.namer.of_file(self.who);
+            let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR);
+            if matches!(file, Err(errno) if errno != rustix::io::Errno::EXIST) {
+                break;
+            }
+            // What cannot be removed is found by its name. Where the answer to the first request was lost it is this process's, too, but
+            // it is not opened.
+            let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
+            if let Ok(file) = file {
+                let own_uid = kernel::stat_descriptor(&file).ok().map(|found| found.uid);
+                return (own_uid, Granularity::probe(&file));
+            }
+        }
+        (None, Granularity::EXACT)
     }
 
     /// How exactly the file system with this number keeps times.

@@ -15,6 +15,7 @@ mod durable;
 mod existing;
 mod faults;
 mod inherited;
+mod lost_replies;
 mod owners;
 mod places;
 mod served;

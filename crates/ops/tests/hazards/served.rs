@@ -26,6 +26,11 @@ impl Served {
         self.shown.path().join(name)
     }
 
+    /// Unmounts. What was asked.
+    pub(crate) fn served(self) -> atta_testkit::slow::Served {
+        self.shown.finish().unwrap()
+    }
+
     /// Unmounts. The directory that was shown, and what keeps it.
     pub(crate) fn end(self) -> (PathBuf, (Scratch, Lock)) {
         let Self { shown, directory, scratch, _lock } = self;
