@@ -134,6 +134,7 @@ impl<'a> Setting<'a> {
             digest: arguments.digest == DigestKind::Blake3,
             verify: arguments.verify,
             chunk: arguments.chunk.bytes(),
+            hole_bytes_max: Some(arguments.max_holes),
             keep: self.keep.clone(),
             existing: arguments.existing(),
             in_place: arguments.in_place,
@@ -236,5 +237,7 @@ fn conclude(
     if let Some(fatal) = fatal {
         return fatal.tell();
     }
-    interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
+    // What was to be read back and was not is not done.
+    let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0;
+    interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE })
 }

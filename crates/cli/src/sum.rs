@@ -108,7 +108,8 @@ fn hash(
     };
     // As in `atta sum . > sums`: it would change all the time.
     let output = if arguments.prints() { sum::regular_file_of(io::stdout()) } else { None };
-    let options = Options { walk, chunk: arguments.chunk.bytes(), enters, output };
+    let (chunk, hole_bytes_max) = (arguments.chunk.bytes(), Some(arguments.max_holes));
+    let options = Options { walk, chunk, hole_bytes_max, enters, output };
     let mut display = Display::new(&arguments.tell, arguments.prints());
     let outcome = sum::run(sink, starts, &options, |progress| {
         display.tick(progress.walk.elapsed, || line(progress));

@@ -56,7 +56,7 @@ impl Cut {
 
     /// Whether a file of so many bytes is worth it.
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
-        bytes >= 2 * self.chunk.unwrap_or(CHUNK_LEAST)
+        bytes >= self.chunk.unwrap_or(CHUNK_LEAST).saturating_mul(2)
     }
 
     /// Bytes in a chunk of a file: a power of two.
@@ -71,8 +71,14 @@ impl Cut {
         let least = self.rate.map_or(CHUNK_LEAST, |rate| worth(rate, TIME_LEAST[which]));
         let most = self.rate.map_or(CHUNK_MOST, |rate| worth(rate, TIME_MOST));
         let chunk = self.chunk.unwrap_or(auto.clamp(least, most));
-        // A file may have any size, and hardly any bytes.
         chunk.max((bytes >> 20).next_power_of_two())
+    }
+
+    /// The same for a file with so many holes that they are not hashed: `data` of its bytes are to be moved. It takes no more chunks
+    /// than a file of that size would: each costs a task, and there may be very many such files.
+    pub(crate) fn chunk_of_sparse(&self, bytes: u64, data: u64) -> u64 {
+        let chunks = data / self.chunk_of(data);
+        bytes.div_ceil(chunks.max(1)).next_power_of_two().max(self.chunk_of(bytes))
     }
 }
 
@@ -201,7 +207,7 @@ impl<T: Copy> Chunks<T> {
     /// The bytes of one.
     pub(crate) fn range(&self, index: u64) -> Range<u64> {
         let start = index * self.chunk;
-        start..(start + self.chunk).min(self.bytes)
+        start..start.saturating_add(self.chunk).min(self.bytes)
     }
 
     /// How many bytes one has. Beyond the last there are none.
@@ -285,6 +291,22 @@ mod tests {
         }
         let asked = Cut { chunk: Some(1 << 20), threads: 1, has_ranks: false, rate: None };
         assert_eq!(asked.at_rate(Some(u64::MAX)).chunk_of(5 << 20), 1 << 20);
+        // A chunk that no file is larger than.
+        let whole = Cut { chunk: Some(1 << 63), ..asked };
+        assert!(!whole.is_large(i64::MAX as u64));
+        assert_eq!(whole.chunk_of(i64::MAX as u64), 1 << 63);
+    }
+
+    #[test]
+    fn a_file_of_holes_is_cut_by_its_data() {
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
+        let size = i64::MAX as u64;
+        assert_eq!(cut.chunk_of_sparse(size, 0), 1 << 63);
+        assert_eq!(cut.chunk_of_sparse(size, 4 << 30), 1 << 55);
+        for data in [0, 1 << 20, 1 << 34, 1 << 50, size] {
+            let (chunk, like) = (cut.chunk_of_sparse(size, data), data.div_ceil(cut.chunk_of(data)));
+            assert!(chunk.is_power_of_two() && size.div_ceil(chunk) <= like.max(1), "{data}");
+        }
     }
 
     #[test]

@@ -36,9 +36,11 @@ mod file_systems;
 mod grants;
 pub(crate) mod granularity;
 pub(crate) mod handler;
+pub(crate) mod holes;
 mod inherited;
 pub(crate) mod keep;
 mod large;
+pub(crate) mod length;
 mod links;
 mod listed;
 mod mirror;
@@ -125,6 +127,8 @@ pub struct Options<'a> {
     pub verify: bool,
     /// Bytes that one thread copies of a large file at a time, a power of two; none: by its size and the number of threads.
     pub chunk: Option<u64>,
+    /// A file with more bytes of holes is copied without a digest; none: [`HOLE_BYTES_MAX`](crate::digest::HOLE_BYTES_MAX).
+    pub hole_bytes_max: Option<u64>,
     /// What is kept beside the bytes.
     pub keep: Keep,
     /// What is done where something is there already.
@@ -181,7 +185,7 @@ pub struct Outcome {
     pub report: Report,
     /// What this rank did, and where its time went.
     pub rank: RankReport,
-    /// Of what was copied, if files got digests, and nothing failed or was left as it is.
+    /// Of what was copied, if all files got digests, and nothing failed or was left as it is.
     pub signature: Option<Signature>,
     /// What the walk of the sources did.
     pub threads: Vec<walk::ThreadReport>,

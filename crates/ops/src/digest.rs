@@ -17,6 +17,9 @@ use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 pub use blake3::Hash;
 pub use pieces::{PIECE_LEAST, Piece, PieceValue, merge};
 
+/// A file with more bytes of holes gets no digest, unless somebody says otherwise: hashing so many zeros takes a core some minutes, the
+/// first time; and a file of 2^63 bytes takes anybody no space, and would take a century.
+pub const HOLE_BYTES_MAX: u64 = 1 << 40;
 /// Numbers of a signature.
 const LANES: usize = 1024;
 /// What tells an entry of a signature from anything else that is hashed.

@@ -61,6 +61,8 @@ pub struct Options<'a> {
     /// Bytes that one thread hashes of a large file at a time, a power of two and at least 1,024; none: by its size and the number of
     /// threads.
     pub chunk: Option<u64>,
+    /// A file with more bytes of holes fails; none: [`HOLE_BYTES_MAX`](crate::digest::HOLE_BYTES_MAX).
+    pub hole_bytes_max: Option<u64>,
     /// Whether directories are entered; else only what starts name is summed up.
     pub enters: bool,
     /// A file that is left out, by its device and inode: the one that is being written.
@@ -69,7 +71,7 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { walk: walk::Options::default(), chunk: None, enters: true, output: None }
+        Self { walk: walk::Options::default(), chunk: None, hole_bytes_max: None, enters: true, output: None }
     }
 }
 

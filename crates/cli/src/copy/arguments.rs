@@ -139,6 +139,11 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "How to copy")]
     pub(crate) chunk: Chunk,
 
+    /// Hash at most so many bytes of holes of a file. A file with more is copied without a digest and counted; then there is no
+    /// signature
+    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size, help_heading = "How to copy")]
+    pub(crate) max_holes: u64,
+
     #[command(flatten, next_help_heading = "How to copy")]
     pub(crate) effort: EffortArguments,
 

@@ -268,7 +268,7 @@ impl Reduce for Going {
 struct Part {
     /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, not striped, changed; bytes
     /// verified, parts mended, names elsewhere, copies not verified.
-    counts: [u64; 15],
+    counts: [u64; 16],
     not_kept: [u64; 5],
     /// Files and bytes of each class of sizes.
     sizes: Vec<(u64, u64)>,
@@ -303,6 +303,7 @@ impl Part {
             mended,
             elsewhere,
             not_verified,
+            not_hashed,
             ..
         } = totals;
         let mut part = Self {
@@ -322,6 +323,7 @@ impl Part {
                 mended,
                 elsewhere,
                 not_verified,
+                not_hashed,
             ],
             not_kept: [owners, set_id_bits, extended, links, modes_and_times],
             by_rank: vec![(rank.rank, by_rank::numbers(&rank))],
@@ -411,6 +413,7 @@ impl Part {
             mended,
             elsewhere,
             not_verified,
+            not_hashed,
         ] = rest;
         let [owners, set_id_bits, extended, links, modes_and_times] = self.not_kept;
         let not_kept = NotKept { owners, set_id_bits, modes_and_times, extended, hard_links: links };
@@ -431,6 +434,7 @@ impl Part {
             mended,
             elsewhere,
             not_verified,
+            not_hashed,
             not_kept,
             failures,
         };

@@ -68,6 +68,11 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
         let left = counted(totals.not_verified, "copy", "copies");
         let _ = writeln!(text, "not read back: {left}, or parts of large ones");
     }
+    if totals.not_hashed > 0 {
+        let files = counted(totals.not_hashed, "file", "files");
+        let _ =
+            writeln!(text, "no digest: {files} with more holes than --max-holes; so there is no signature");
+    }
     if totals.mended > 0 {
         let _ =
             writeln!(text, "{} written once more", counted(totals.mended, "file or part", "files or parts"));
@@ -162,6 +167,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "changed": totals.changed,
         "verified_bytes": totals.verified_bytes,
         "not_verified": totals.not_verified,
+        "not_hashed": totals.not_hashed,
         "mended": totals.mended,
         "errors": errors,
         "not_kept": {

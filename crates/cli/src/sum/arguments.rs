@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::size::parse_size;
 
 /// How entries are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,6 +72,10 @@ pub(crate) struct SumArguments {
     /// number of threads
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "How to sum up")]
     pub(crate) chunk: Chunk,
+
+    /// Hash at most so many bytes of holes of a file. A file with more fails
+    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size, help_heading = "How to sum up")]
+    pub(crate) max_holes: u64,
 
     #[command(flatten, next_help_heading = "How to sum up")]
     pub(crate) effort: EffortArguments,

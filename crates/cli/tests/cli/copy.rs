@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{atta, make_directory, scratch};
+use crate::support::{self, atta, make_directory, scratch};
 
 /// `atta copy` with these arguments.
 fn copy(arguments: &[&Path]) -> std::process::Command {
@@ -380,4 +380,21 @@ fn another_copy_into_the_same_target_is_told_of() {
     assert_eq!(told(&["--quiet"]), "");
     drop(other);
     assert!(!told(&[]).contains("note"));
+}
+
+#[test]
+fn chunks_larger_than_any_file_are_taken() {
+    let scratch = scratch("huge-chunks");
+    let (tree, target) = (make_directory(scratch.join("tree")), scratch.join("target"));
+    fs::write(tree.join("file"), vec![b'x'; 17 << 20]).unwrap();
+    for size in ["1P", "4E", "8E"] {
+        let one = ["sum", "--signature", "--chunk", size];
+        let signature = support::run(atta().args(one).arg(&tree)).expect_code(0).out();
+        let copied =
+            support::run(atta().args(["copy", "--chunk", size]).args([&tree, &target])).expect_code(0);
+        assert!(copied.out().contains(signature.trim()), "{}", copied.out());
+        support::run(atta().args(["verify", "--content", "--chunk", size]).args([&tree, &target]))
+            .expect_code(0);
+        fs::remove_dir_all(&target).unwrap();
+    }
 }

@@ -24,6 +24,7 @@ use super::data::Way;
 use super::existing::is_alike;
 use super::file::{Place, is_same, look, open, settled};
 use super::handler::{CopyWorker, Copying, Where};
+use super::holes::may_have_holes;
 use super::mirror::Mirror;
 use super::names::PREFIX;
 use super::publish::Ready;
@@ -148,8 +149,8 @@ impl Copying<'_> {
         metadata: &Metadata,
         file: &OwnedFd,
     ) -> Result<(), Trouble> {
-        let has_holes = metadata.allocated_bytes() < metadata.size;
-        let way = Way { has_holes, hasher: None };
+        let has_holes = may_have_holes(metadata);
+        let way = Way { has_holes, size: metadata.size, hasher: None };
         let came = worker.mover.copy(source.as_fd(), file.as_fd(), 0..metadata.size, way)?;
         if came < metadata.size {
             return Err(Trouble::Changed);

@@ -365,6 +365,13 @@ pub(crate) fn may_not(errno: Errno) -> bool {
     matches!(errno, Errno(1 | 22 | 95))
 }
 
+/// Sets the time of access of an open file, and no other time.
+pub(crate) fn set_atime(file: impl AsFd, atime: Timestamp) -> Result<(), Errno> {
+    let last_access = Timespec { tv_sec: atime.seconds, tv_nsec: atime.nanoseconds.into() };
+    let last_modification = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    retry(|| rustix::fs::futimens(&file, &Timestamps { last_access, last_modification }))
+}
+
 pub(crate) fn times(from: &Metadata) -> Timestamps {
     let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
     Timestamps { last_access: time(from.atime), last_modification: time(from.mtime) }

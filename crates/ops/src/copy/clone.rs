@@ -46,6 +46,8 @@ impl Copying<'_> {
         }
         match retry(|| rustix::fs::ioctl_ficlone(&copy, &source)) {
             Ok(()) => {
+                // Nobody has read it.
+                worker.mover.check_end(source.as_fd(), metadata.size)?;
                 worker.totals.cloned += 1;
                 Ok(true)
             }

@@ -1,5 +1,8 @@
 //! Moves the bytes of one file, or only reads them, range by range, and keeps its holes. What a file is called and
 //! what else it has, is not known here.
+//!
+//! A file that has more bytes than its size says has changed, or its size lies. To see that costs no system call of its own: the read
+//! that comes to the end of the file asks for one byte more.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,15 +10,16 @@ use std::sync::Arc;
 use atta_aio::{At, Buffer, Fd, Op, perform};
 use atta_entry::Errno;
 use atta_runtime::{Rate, Stop};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::SeekFrom;
 
 use super::Options;
+use super::holes::seek;
+use super::length::{SizeKnowledge, UNKNOWN_SIZE_MOST};
 use super::patience::{patiently, read_patiently};
 use super::trouble::{Doing, Trouble};
 use super::within::Within;
 use crate::digest::Piece;
-use crate::walk::kernel::retry;
 
 /// Bytes that are moved at a time. More would push each other out of the caches; and the kernel looks for as much memory in one piece for
 /// what is written by one call (folios), which on a virtual machine is memory that its host has taken back first of all.
@@ -27,6 +31,10 @@ pub(crate) struct Mover {
     buffer: Buffer,
     /// No more bytes a second than that, until all is to end.
     pace: Option<(Arc<Rate>, Stop)>,
+    /// What takes long without reading or writing ends when it is set.
+    stop: Stop,
+    /// Which sizes are to be believed.
+    pub(crate) sizes: SizeKnowledge,
     /// Some files may go past the cache.
     may_be_direct: bool,
     /// Who is asked to move bytes that nobody looks at.
@@ -41,6 +49,8 @@ pub(crate) struct Mover {
 pub(crate) struct Way<'a> {
     /// The file has fewer blocks than bytes: holes are looked for.
     pub(crate) has_holes: bool,
+    /// Bytes of the whole file. A range that ends there is read one byte further: there must be none.
+    pub(crate) size: u64,
     /// Takes each byte, also those of holes.
     pub(crate) hasher: Option<&'a mut Piece>,
 }
@@ -48,8 +58,11 @@ pub(crate) struct Way<'a> {
 impl Default for Mover {
     fn default() -> Self {
         Self {
-            buffer: Buffer::zeroed(BLOCK),
+            // With room for the byte that must not be there.
+            buffer: Buffer::zeroed(BLOCK + 1),
             pace: None,
+            stop: Stop::new(),
+            sizes: SizeKnowledge::default(),
             may_be_direct: false,
             within: Within::Nobody,
             is_shared: false,
@@ -65,7 +78,13 @@ impl Mover {
         // Who waits for others does not see who is faster.
         let is_paced = pace.is_some() && within != Within::Servers;
         let within = if is_paced { Within::Nobody } else { within };
-        Self { pace, may_be_direct: options.direct, within, ..Self::default() }
+        let stop = options.walk.stop.clone();
+        Self { pace, stop, may_be_direct: options.direct, within, ..Self::default() }
+    }
+
+    /// Reads as fast as it can, until a run is to end.
+    pub(crate) fn reading(stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..Self::default() }
     }
 
     /// That asks those.
@@ -102,6 +121,69 @@ impl Mover {
         self.pass(from, None, range, way)
     }
 
+    /// Reads a file whose size says nothing, from its beginning to its end; writes it, if there is a copy. Returns how many bytes it
+    /// has. Past [`UNKNOWN_SIZE_MOST`] it fails.
+    pub(crate) fn pass_to_end(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: Option<BorrowedFd<'_>>,
+        mut hasher: Option<&mut Piece>,
+    ) -> Result<u64, Trouble> {
+        let mut at = 0;
+        loop {
+            let read = self.read_on(from)?;
+            if read == 0 {
+                return Ok(at);
+            }
+            self.wait_for(read);
+            if at + read as u64 > UNKNOWN_SIZE_MOST {
+                return Err(Trouble::new(Doing::ReadToEnd, Errno(TOO_LARGE)));
+            }
+            if let Some(hasher) = &mut hasher {
+                hasher.update(self.buffer.as_slice());
+            }
+            if let Some(to) = to {
+                self.write(to, at, read)?;
+            }
+            at += read as u64;
+        }
+    }
+
+    /// Whether a file whose size says nothing has the bytes of another one, from its beginning to its end.
+    pub(crate) fn is_same_to_end(
+        &mut self,
+        from: BorrowedFd<'_>,
+        other: BorrowedFd<'_>,
+    ) -> Result<bool, Trouble> {
+        let mut at = 0;
+        while at <= UNKNOWN_SIZE_MOST {
+            let read = self.read_on(from)?;
+            let bytes = self.buffer.as_slice().to_vec();
+            // At the end of one there must be nothing in the other one either.
+            let mut found = 0;
+            while found < read.max(1) {
+                match self.read(other, at + found as u64, read.max(1) - found)? {
+                    0 => break,
+                    more if bytes.get(found..found + more) == Some(self.buffer.as_slice()) => found += more,
+                    _ => return Ok(false),
+                }
+            }
+            if read == 0 || found < read {
+                return Ok(found == read);
+            }
+            at += read as u64;
+        }
+        Err(Trouble::new(Doing::ReadToEnd, Errno(TOO_LARGE)))
+    }
+
+    /// Fails if a file has more bytes than its size says: for what was moved without being read here.
+    pub(crate) fn check_end(&mut self, from: BorrowedFd<'_>, size: u64) -> Result<(), Trouble> {
+        if size < OFFSET_MOST && self.read(from, size, 1)? > 0 {
+            return Err(Trouble::Changed);
+        }
+        Ok(())
+    }
+
     /// Writes each block of a range that differs from the source's, or cannot be read. `has_written`: whether it came to that.
     pub(crate) fn mend(
         &mut self,
@@ -118,6 +200,7 @@ impl Mover {
             if read == 0 {
                 return Err(Trouble::Changed);
             }
+            self.go_on()?;
             if !there.is_ok_and(|there| there.get(..read) == Some(self.buffer.as_slice())) {
                 *has_written = true;
                 self.write(to, at, read)?;
@@ -146,8 +229,14 @@ impl Mover {
         let mut at = range.start;
         while at < range.end {
             let Some(data) = seek(from, SeekFrom::Data(at))? else { break };
-            let data = data.min(range.end);
-            way.hash_zeros(data - at);
+            if data >= range.end {
+                if range.end == way.size {
+                    // Behind the end of the file.
+                    return Err(Trouble::Changed);
+                }
+                break;
+            }
+            self.hash_zeros(&mut way, data - at)?;
             at = data;
             let hole = seek(from, SeekFrom::Hole(at))?.unwrap_or(at).min(range.end);
             if hole <= at && at < range.end {
@@ -160,8 +249,21 @@ impl Mover {
             }
             at = end;
         }
-        way.hash_zeros(range.end - at);
+        self.hash_zeros(&mut way, range.end - at)?;
         Ok(range.end)
+    }
+
+    /// Holes take no reading, but hashing them takes long: it ends soon if the run is to end.
+    fn hash_zeros(&self, way: &mut Way<'_>, bytes: u64) -> Result<(), Trouble> {
+        let Some(hasher) = &mut way.hasher else { return Ok(()) };
+        match hasher.zeros_while(bytes, || !self.stop.is_set()) {
+            true => Ok(()),
+            false => Err(Trouble::Stopped),
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Trouble> {
+        if self.stop.is_set() { Err(Trouble::Stopped) } else { Ok(()) }
     }
 
     fn pass_data(
@@ -172,7 +274,7 @@ impl Mover {
         way: &mut Way<'_>,
     ) -> Result<u64, Trouble> {
         match (to, &way.hasher) {
-            (Some(to), None) => self.pass_unseen(from, to, &range),
+            (Some(to), None) => self.pass_unseen(from, to, &range, way.size),
             _ => self.pass_through(from, to, range, way),
         }
     }
@@ -183,8 +285,9 @@ impl Mover {
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         range: &Range<u64>,
+        size: u64,
     ) -> Result<u64, Trouble> {
-        self.pass_through(from, Some(to), range.clone(), &mut Way { has_holes: false, hasher: None })
+        self.pass_through(from, Some(to), range.clone(), &mut Way { has_holes: false, size, hasher: None })
     }
 
     /// Reads a range, and does with it what is wanted.
@@ -199,9 +302,12 @@ impl Mover {
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
             self.wait_for(wanted);
-            let read = self.read(from, at, wanted)?;
+            let read = self.read(from, at, wanted + way.bytes_past(at + wanted as u64))?;
             if read == 0 {
                 break;
+            }
+            if read > wanted {
+                return Err(Trouble::Changed);
             }
             if let Some(hasher) = &mut way.hasher {
                 hasher.update(self.buffer.as_slice());
@@ -217,6 +323,17 @@ impl Mover {
     /// Reads so many bytes, or fewer; the buffer shows them.
     fn read(&mut self, from: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<usize, Trouble> {
         let read = self.read_into(from, offset, 0..bytes)?;
+        self.show(0..read);
+        Ok(read)
+    }
+
+    /// Reads what comes next of a file whose size says nothing; 0: it has come to its end.
+    fn read_on(&mut self, from: BorrowedFd<'_>) -> Result<usize, Trouble> {
+        self.go_on()?;
+        self.show(0..BLOCK);
+        let at = At::Position;
+        let read = read_patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
+        let read = read.map_err(|errno| Trouble::new(Doing::Read, errno))?;
         self.show(0..read);
         Ok(read)
     }
@@ -289,23 +406,17 @@ impl Mover {
 }
 
 impl Way<'_> {
-    fn hash_zeros(&mut self, bytes: u64) {
-        if let Some(hasher) = &mut self.hasher {
-            hasher.zeros(bytes);
-        }
+    /// How many bytes are asked for past an offset: one at the end of the file.
+    pub(crate) fn bytes_past(&self, offset: u64) -> usize {
+        usize::from(offset == self.size && offset < OFFSET_MOST)
     }
 }
+
+/// The largest offset at which a file can have a byte.
+pub(crate) const OFFSET_MOST: u64 = i64::MAX as u64 - 1;
+/// EFBIG
+pub(crate) const TOO_LARGE: i32 = 27;
 
 fn raw(fd: BorrowedFd<'_>) -> Fd {
     Fd::Raw(fd.as_raw_fd())
-}
-
-/// Where the next data or hole begins; none: there is no more data.
-pub(crate) fn seek(fd: impl AsFd, to: SeekFrom) -> Result<Option<u64>, Trouble> {
-    match retry(|| rustix::fs::seek(&fd, to)) {
-        Ok(at) => Ok(Some(at)),
-        // ENXIO
-        Err(Errno(6)) => Ok(None),
-        Err(errno) => Err(Trouble::new(Doing::Read, errno)),
-    }
 }

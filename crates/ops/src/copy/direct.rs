@@ -56,9 +56,14 @@ impl Mover {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
             self.wait_for(wanted);
             let place = |bytes: usize| room..room + bytes;
-            let mut read = self.read_into(from, at, place(wanted.next_multiple_of(ALIGNMENT)));
+            // At the end of the file, with the byte that must not be there.
+            let bytes = wanted + way.bytes_past(at + wanted as u64);
+            let mut read = self.read_into(from, at, place(bytes.next_multiple_of(ALIGNMENT)));
             if matches!(read, Err(Trouble::Failed(_, Errno::INVAL))) && self.give_up([from, to]) {
-                read = self.read_into(from, at, place(wanted));
+                read = self.read_into(from, at, place(bytes));
+            }
+            if bytes > wanted && *read.as_ref().unwrap_or(&0) > wanted {
+                return Err(Trouble::Changed);
             }
             let read = read?.min(wanted);
             if read == 0 {
@@ -121,8 +126,9 @@ impl Mover {
     fn pages(&mut self) -> usize {
         self.with_buffer(|buffer| {
             buffer.show_all();
-            if buffer.len() < BLOCK + ALIGNMENT {
-                *buffer = Buffer::zeroed(BLOCK + ALIGNMENT);
+            // A page to begin at one, and one behind the end of the file.
+            if buffer.len() < BLOCK + 2 * ALIGNMENT {
+                *buffer = Buffer::zeroed(BLOCK + 2 * ALIGNMENT);
             }
             // Memory that cannot be told where it begins would be refused by the kernel, and then goes through the cache.
             buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT)

@@ -187,7 +187,8 @@ impl<'a> Ending<'a> {
             signature.merge(&worker.signature);
         }
         // It would be that of a whole copy.
-        let is_whole = totals.failed() == 0 && totals.skipped == 0 && !walked.stopped && !copying.is_listed;
+        let is_read = totals.skipped == 0 && totals.not_hashed == 0;
+        let is_whole = totals.failed() == 0 && is_read && !walked.stopped && !copying.is_listed;
         let signature = (copying.options.digest && is_whole).then_some(signature);
         let rank = RankReport { files: totals.files, ..rank };
         let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
@@ -225,7 +226,7 @@ impl Copying<'_> {
         if self.options.digest {
             let (root, path) = deferred.at.told();
             let path = below(&path, root.len());
-            self.sign(worker, path, kind, deferred.metadata.size, &made);
+            self.sign(worker, path, kind, &made);
         }
         let name = deferred.name();
         let to = self.place(worker, &deferred.mirror, &name);

@@ -13,6 +13,7 @@ use super::file::{Place, Source, look, open};
 use super::grants::Grant;
 use super::granularity::Granularity;
 use super::handler::{CopyWorker, Copying};
+use super::holes::may_have_holes;
 use super::special::{device, read_link};
 use super::trouble::{Doing, Trouble};
 use crate::walk::kernel::{self, retry};
@@ -74,7 +75,12 @@ impl Copying<'_> {
         let is_asked = self.options.existing == Existing::Update && !to.mirror.is_new();
         let is_alike =
             |from: &Metadata, there: &Metadata| is_alike(from, there, self.stores.granularity(there.device));
-        if !is_asked || !there(to)?.is_some_and(|there| is_alike(metadata, &there)) {
+        // One that says that it is empty may have bytes: only reading it shows.
+        let may_be = |there: Metadata| match metadata.size {
+            0 => is_alike(metadata, &Metadata { size: 0, ..there }),
+            _ => is_alike(metadata, &there),
+        };
+        if !is_asked || !there(to)?.is_some_and(may_be) {
             return Ok(None);
         }
         let source = open(from)?;
@@ -86,7 +92,7 @@ impl Copying<'_> {
         let (before, there) = (look(&source)?, look(&file)?);
         // A file of its own must be no other one's.
         let is_own = there.nlink == 1 || before.nlink > 1 && self.options.keep.links;
-        if !is_alike(&before, &there) || !is_own {
+        if !self.has_the_bytes(worker, (&source, &before), (&file, &there))? || !is_own {
             return Ok(None);
         }
         let counted = worker.totals.not_kept;
@@ -98,6 +104,21 @@ impl Copying<'_> {
         }
         worker.totals.skipped += 1;
         Ok(Some(file))
+    }
+
+    /// Whether a file may be taken for a copy: by size and time, and by its bytes where the size of the source says nothing.
+    fn has_the_bytes(
+        &self,
+        worker: &mut CopyWorker,
+        (source, before): (&OwnedFd, &Metadata),
+        (file, there): (&OwnedFd, &Metadata),
+    ) -> Result<bool, Trouble> {
+        let granularity = self.stores.granularity(there.device);
+        if worker.mover.sizes.is_stated(source, before) {
+            return Ok(is_alike(before, there, granularity));
+        }
+        let is_as_old = is_alike(before, &Metadata { size: before.size, ..*there }, granularity);
+        Ok(is_as_old && worker.mover.is_same_to_end(source.as_fd(), file.as_fd())?)
     }
 
     /// Gives a file that was there what it has not of its source. Whether it may have that: else it is to be copied anew.
@@ -320,7 +341,7 @@ impl Copying<'_> {
             return Ok(None);
         }
         // Where the source has a hole there must be nothing.
-        let has_holes = metadata.allocated_bytes() < metadata.size;
+        let has_holes = may_have_holes(metadata);
         let length = if has_holes { 0 } else { there.size.min(metadata.size) };
         if length < there.size {
             let cut = retry(|| rustix::fs::ftruncate(&file, length));

@@ -12,12 +12,13 @@ use super::attributes::{self, Extended, Manner};
 use super::data::Way;
 use super::durable::SyncRule;
 use super::handler::{CopyWorker, Copying};
+use super::holes::{self, may_have_holes};
 use super::large::Version;
 use super::mirror::Mirror;
 use super::patience::{ask_close, close, patiently};
 use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
-use crate::digest::{Hash, Piece};
+use crate::digest::{HOLE_BYTES_MAX, Hash, Piece};
 use crate::walk::kernel::{self, retry};
 
 /// A name on the source's side.
@@ -53,6 +54,8 @@ pub(crate) struct Made {
     pub(crate) version: Option<Version>,
     /// The copy, open, if it is to be synced by itself before it gets its name.
     pub(crate) unsynced: Option<OwnedFd>,
+    /// The time of access that it was given, if it is to be read back.
+    pub(crate) atime: Option<Timestamp>,
     /// It is another name of a copy that was made before.
     pub(crate) is_link: bool,
     /// Which file it is, if it has another name than its own: a lost reply to a rename is recognised by it.
@@ -109,7 +112,7 @@ impl Copying<'_> {
                 Ok(mut made) => {
                     made.elapsed = began.elapsed();
                     let now = look(&source);
-                    if now.as_ref().is_ok_and(|now| is_same(&before, now)) && made.bytes == before.size {
+                    if now.as_ref().is_ok_and(|now| is_same(&before, now)) {
                         return Ok(made);
                     }
                     remove(to, &made);
@@ -145,8 +148,9 @@ impl Copying<'_> {
         if filled.is_ok() && (self.options.verify || made.temporary.is_some()) {
             let copy = kernel::stat_descriptor(&file).ok();
             made.identity = copy.as_ref().map(identity_of);
-            made.version =
-                copy.filter(|_| self.options.verify).map(|copy| Version::new(metadata, copy.inode));
+            let copy = copy.filter(|_| self.options.verify);
+            made.version = copy.map(|copy| Version::new(metadata, copy.inode));
+            made.atime = copy.map(|copy| copy.atime);
         }
         let closed = match filled {
             Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => {
@@ -255,23 +259,38 @@ impl Copying<'_> {
         file: &OwnedFd,
         made: &mut Made,
     ) -> Result<(), Trouble> {
+        if !worker.mover.sizes.is_stated(source, metadata) {
+            let mut hasher = self.options.digest.then(|| Piece::at(0));
+            made.bytes = worker.mover.pass_to_end(source, Some(file.as_fd()), hasher.as_mut())?;
+            made.digest = hasher.map(|hasher| hasher.digest());
+            return Ok(());
+        }
         if self.clone_bytes(worker, source, file, metadata)? {
             made.bytes = metadata.size;
             return Ok(());
         }
-        let has_holes = metadata.allocated_bytes() < metadata.size;
+        let has_holes = may_have_holes(metadata);
         if !self.go_direct(source, file, metadata.size, has_holes) {
             worker.totals.not_direct += 1;
         }
-        let mut hasher = self.options.digest.then(|| Piece::at(0));
-        let way = Way { has_holes, hasher: hasher.as_mut() };
+        let mut hasher = self.is_hashed(source, metadata)?.then(|| Piece::at(0));
+        let way = Way { has_holes, size: metadata.size, hasher: hasher.as_mut() };
         made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
+        if made.bytes < metadata.size {
+            return Err(Trouble::Changed);
+        }
         made.digest = hasher.map(|hasher| hasher.digest());
         if has_holes {
             let cut = retry(|| rustix::fs::ftruncate(file, made.bytes));
             cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
         }
         Ok(())
+    }
+
+    /// Whether a file gets a digest: if any does, and it has not too many holes.
+    pub(crate) fn is_hashed(&self, source: impl AsFd, metadata: &Metadata) -> Result<bool, Trouble> {
+        let most = self.options.hole_bytes_max.unwrap_or(HOLE_BYTES_MAX);
+        Ok(self.options.digest && !holes::exceed(source, metadata, most, &self.options.walk.stop)?)
     }
 
     /// What extended attributes the source has.

@@ -1,5 +1,5 @@
 //! What is known of file systems by the type that `statfs` reports: how data on them is made durable, who can copy bytes within
-//! them, and which have layouts. One table, with a source for each line. It mounts nothing and measures nothing.
+//! them, which have layouts, and on which sizes say nothing. One table, with a source for each line. It mounts nothing and measures nothing.
 //!
 //! A type that is not in the table is one of which nothing is known: each file on it is synced by itself.
 
@@ -150,6 +150,37 @@ pub(crate) const KNOWN: &[FileSystem] = &[
     ),
     known(0x0102_1997, "9p", Durability::Each, "fs/9p/vfs_super.c: no sync_fs"),
 ];
+
+/// File systems whose contents the kernel makes while they are read: `linux/magic.h`, and where that lacks them, the source of each.
+const PSEUDO: &[u32] = &[
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0xf97c_ff8c, // selinuxfs
+    0x4341_5d53, // smackfs
+    0x5a3c_69f0, // apparmorfs
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+    0xcafe_4a11, // bpf
+    0x4249_4e4d, // binfmt_misc
+    0x6265_6570, // configfs: fs/configfs/mount.c
+    0x6573_5543, // fusectl: fs/fuse/control.c
+    0x1980_0202, // mqueue: ipc/mqueue.c
+    0x0765_5821, // resctrl
+    0x9fa1,      // openpromfs
+    0xabba_1974, // xenfs
+];
+
+/// Whether the kernel makes the contents of the file system that something is on while they are read, so that sizes say nothing.
+pub(crate) fn is_pseudo(descriptor: impl AsFd) -> bool {
+    #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
+    let magic = |found: StatFs| low(i64::from(found.f_type));
+    rustix::fs::fstatfs(descriptor).is_ok_and(|found| PSEUDO.contains(&magic(found)))
+}
 
 /// What is known of the type that a `statfs` reported.
 pub(crate) fn known_type(found: &StatFs) -> Option<&'static FileSystem> {

@@ -191,6 +191,9 @@ impl Copying<'_> {
     }
 
     pub(crate) fn fail(&self, worker: &mut CopyWorker, at: &Where, trouble: Trouble) {
+        if trouble == Trouble::Stopped {
+            return;
+        }
         let (operation, errno) = trouble.told();
         let (root, path) = at.told();
         if trouble == Trouble::Changed {
@@ -265,7 +268,7 @@ impl Copying<'_> {
                 if self.options.digest {
                     let path = entry.path();
                     let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
-                    self.sign(worker, below(&path, root), entry.kind, 0, &Made::default());
+                    self.sign(worker, below(&path, root), entry.kind, &Made::default());
                 }
                 return Ok(());
             }
@@ -278,7 +281,7 @@ impl Copying<'_> {
         if self.options.digest {
             let path = entry.path();
             let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
-            self.sign(worker, below(&path, root), entry.kind, entry.size(), &made);
+            self.sign(worker, below(&path, root), entry.kind, &made);
         }
         self.complete(worker, at, to, metadata.kind(), made);
         Ok(())
@@ -310,6 +313,9 @@ impl Copying<'_> {
         let checks = check_of(at, to, &made).into_iter().collect();
         if kind == Kind::File && !made.is_link {
             self.live.bytes.fetch_add(made.bytes, Ordering::Relaxed);
+            if self.options.digest && made.digest.is_none() {
+                self.count_not_hashed(worker);
+            }
         }
         if let Some(file) = made.unsynced.take() {
             let (at, mirror, name) = (at.clone(), Arc::clone(to.mirror), to.name.to_owned());
@@ -321,13 +327,14 @@ impl Copying<'_> {
         if kind == Kind::File && !made.is_link {
             self.count_file(worker, at, made.bytes, made.elapsed);
         }
+        let written = if made.is_link { 0 } else { made.bytes };
         match made.temporary {
-            None => self.add_bytes(worker, to.mirror, made.bytes, checks),
+            None => self.add_bytes(worker, to.mirror, written, checks),
             Some(temporary) => {
                 let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
                 let names = Some((temporary, to.name.to_owned()));
-                let Made { bytes, since, identity, .. } = made;
-                let ready = Ready { origin, mirror, names, bytes, since, identity };
+                let Made { since, identity, .. } = made;
+                let ready = Ready { origin, mirror, names, bytes: written, since, identity };
                 self.publish(worker, ready, checks);
             }
         }
@@ -336,25 +343,21 @@ impl Copying<'_> {
     /// Counts a file that is complete.
     pub(crate) fn count_file(&self, worker: &mut CopyWorker, at: &Where, bytes: u64, elapsed: Duration) {
         worker.totals.files += 1;
-        worker.totals.bytes += bytes;
+        worker.totals.bytes = worker.totals.bytes.saturating_add(bytes);
         worker.report.note(bytes, elapsed, || at.told().1);
         self.live.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds what is at a path below its root to the signature. What was not read has the size that it was listed with.
-    pub(crate) fn sign(
-        &self,
-        worker: &mut CopyWorker,
-        path: &[u8],
-        kind: Kind,
-        listed_size: u64,
-        made: &Made,
-    ) {
-        let size = match (kind, made.is_link) {
-            (Kind::File, false) => made.bytes,
-            (Kind::File, true) => listed_size,
-            _ => 0,
-        };
+    /// Counts a file that was copied without a digest: it has too many holes.
+    pub(crate) fn count_not_hashed(&self, worker: &mut CopyWorker) {
+        worker.totals.not_hashed += 1;
+        // Without a digest there is nothing to compare it with.
+        worker.totals.not_verified += u64::from(self.options.verify);
+    }
+
+    /// Adds what is at a path below its root to the signature.
+    pub(crate) fn sign(&self, worker: &mut CopyWorker, path: &[u8], kind: Kind, made: &Made) {
+        let size = if kind == Kind::File { made.bytes } else { 0 };
         let (digest, target) = (made.digest.as_ref(), made.target.as_deref());
         worker.signature.add(&Element { path, kind, size, digest, target });
     }
@@ -404,11 +407,12 @@ fn check_of(at: &Where, to: &Place<'_>, made: &Made) -> Option<Check> {
         mirror: Arc::clone(to.mirror),
         name: to.name.to_owned(),
         version,
-        range: 0..version.size,
+        range: 0..made.bytes,
         expected: Expected::Whole(digest),
         // Those that are in the same file system as TARGET: others have no links.
         has_names: !to.mirror.is_mounted()
             && (made.is_link || made.file.is_some() && made.in_place.is_none()),
+        atime: made.atime,
     })
 }
 

@@ -24,13 +24,14 @@ use super::data::Way;
 use super::durable::{PendingFile, SyncRule};
 use super::file::{Identity, Made, Place, Source, identity_of, is_same, look, open, remove, settled};
 use super::handler::{CopyWorker, Copying, Where, below};
+use super::holes::{self, may_have_holes};
 use super::mirror::Mirror;
 use super::patience::{ask_close, close};
 use super::publish::Ready;
 use super::reread::{Check, Expected};
 use super::trouble::{Doing, Trouble};
 use crate::chunks::{Chunks, Cut, UnderWay};
-use crate::digest::{Element, Piece, PieceValue};
+use crate::digest::{Element, HOLE_BYTES_MAX, Piece, PieceValue};
 use crate::walk::directory::Directory;
 use crate::walk::kernel::{self, retry};
 use crate::walk::visit::{Here, Tasks};
@@ -52,6 +53,8 @@ pub(crate) struct Large {
     before: Metadata,
     version: Version,
     identity: Identity,
+    /// Whether it gets a digest.
+    is_hashed: bool,
     chunks: Chunks,
     began: std::time::Instant,
     /// How many threads are at it.
@@ -151,9 +154,12 @@ impl Copying<'_> {
         if self.is_left(worker, from, &to, &before)? {
             return Ok(());
         }
-        let chunk = self.cut().chunk_of(before.size);
+        // Of a file whose size says nothing nobody knows where a chunk would end.
+        let is_stated = worker.mover.sizes.is_stated(&source, &before);
+        let is_hashed = is_stated && self.is_hashed(&source, &before)?;
+        let chunk = if is_stated { self.chunk_of(&source, &before, is_hashed)? } else { before.size };
         if before.size <= chunk || !self.large.has_room() {
-            return self.plan_none(worker, at, from, &to, before.size);
+            return self.plan_none(worker, at, from, &to);
         }
         let layout = self.layout_of(&source, &before);
         let since = self.batch.failures();
@@ -170,6 +176,7 @@ impl Copying<'_> {
             first: 0,
             count: chunks.count(),
             bytes: chunk,
+            is_hashed,
             version,
             name: name.clone(),
             temporary: temporary.clone(),
@@ -186,6 +193,7 @@ impl Copying<'_> {
             before,
             version,
             identity,
+            is_hashed,
             chunks,
             began,
             busy: AtomicUsize::new(0),
@@ -203,6 +211,15 @@ impl Copying<'_> {
         Ok(())
     }
 
+    /// Bytes of a chunk of an open file. Holes that are not hashed are no work.
+    fn chunk_of(&self, source: &OwnedFd, before: &Metadata, is_hashed: bool) -> Result<u64, Trouble> {
+        let (cut, stop) = (self.cut(), &self.options.walk.stop);
+        Ok(match is_hashed || !holes::exceed(source, before, HOLE_BYTES_MAX, stop)? {
+            true => cut.chunk_of(before.size),
+            false => cut.chunk_of_sparse(before.size, before.allocated_bytes()),
+        })
+    }
+
     /// Copies a file that is not large any more, or not large enough for how fast it goes, or that is one too many. Where files have their own names at once,
     /// its directory must not get its own before.
     fn plan_none(
@@ -211,10 +228,9 @@ impl Copying<'_> {
         at: &Where,
         from: Source<'_>,
         to: &Place<'_>,
-        bytes: u64,
     ) -> Result<(), Trouble> {
         let is_part = to.mirror.parts.add();
-        let copied = self.copy_whole(worker, at, from, to, bytes);
+        let copied = self.copy_whole(worker, at, from, to);
         if is_part
             && to.mirror.parts.end()
             && let Where::In(directory, _) = at
@@ -230,13 +246,12 @@ impl Copying<'_> {
         at: &Where,
         from: Source<'_>,
         to: &Place<'_>,
-        bytes: u64,
     ) -> Result<(), Trouble> {
         let made = self.file(worker, from, to)?;
         if self.options.digest {
             let (root, path) = at.told();
             let path = below(&path, root.len());
-            self.sign(worker, path, atta_entry::Kind::File, bytes, &made);
+            self.sign(worker, path, atta_entry::Kind::File, &made);
         }
         self.complete(worker, at, to, atta_entry::Kind::File, made);
         Ok(())
@@ -251,7 +266,7 @@ impl Copying<'_> {
         before: &Metadata,
     ) -> Result<Begun, Trouble> {
         let is_cloned = self.clone_bytes(worker, source, file, before)?;
-        let has_holes = before.allocated_bytes() < before.size;
+        let has_holes = may_have_holes(before);
         if !is_cloned && !self.go_direct(source, file, before.size, has_holes) {
             worker.totals.not_direct += 1;
         }
@@ -354,8 +369,9 @@ impl Copying<'_> {
     ) -> Came {
         let range = stretch.range();
         let (start, end) = (range.start, range.end);
-        let mut piece = self.options.digest.then(|| Piece::at(start));
-        let way = Way { has_holes: stretch.version.has_holes, hasher: piece.as_mut() };
+        let mut piece = stretch.is_hashed.then(|| Piece::at(start));
+        let Version { has_holes, size, .. } = stretch.version;
+        let way = Way { has_holes, size, hasher: piece.as_mut() };
         let came = worker.mover.copy(source, file, range, way)?;
         self.live.bytes.fetch_add(came - start, Ordering::Relaxed);
         if came < end {
@@ -396,7 +412,10 @@ impl Copying<'_> {
             remove(&to, &Made::temporary(large.temporary.clone()));
             return Err(trouble);
         }
-        if self.options.digest {
+        if self.options.digest && !large.is_hashed {
+            self.count_not_hashed(worker);
+        }
+        if large.is_hashed {
             let (root, path) = large.at.told();
             let digest = large.chunks.digest().ok_or(Trouble::Changed)?;
             let element = Element {
@@ -437,6 +456,7 @@ impl Copying<'_> {
             return Vec::new();
         }
         let values = large.chunks.values().into_iter().enumerate();
+        let atime = kernel::stat_descriptor(&large.file).ok().map(|copy| copy.atime);
         let check = |(index, value): (usize, Option<PieceValue>)| {
             Some(Check {
                 at: large.at.clone(),
@@ -446,6 +466,7 @@ impl Copying<'_> {
                 range: large.chunks.range(index as u64),
                 expected: Expected::Piece(value?),
                 has_names: false,
+                atime,
             })
         };
         values.filter_map(check).collect()

@@ -71,7 +71,7 @@ impl Links {
 
 /// What came of a try to link.
 enum Linked {
-    Made(Made),
+    Made(Box<Made>),
     /// There is no copy yet.
     NotYet,
     /// It cannot be linked there.
@@ -145,7 +145,7 @@ impl Copying<'_> {
         };
         let key = key(metadata);
         match self.link(worker, known, metadata, to)? {
-            Linked::Made(made) => return Ok(Some(made)),
+            Linked::Made(made) => return Ok(Some(*made)),
             Linked::Never => {
                 worker.totals.not_kept.hard_links += 1;
                 return self.single(worker, from, to, metadata).map(Some);
@@ -225,9 +225,12 @@ impl Copying<'_> {
         };
         if self.is_linked(known, key, to)? {
             worker.totals.skipped += 1;
-            return Ok(Linked::Made(Made { is_link: true, target, ..Made::default() }));
+            return Ok(Linked::Made(Box::new(Made { is_link: true, target, ..Made::default() })));
         }
-        let version = self.version_of(known, key, metadata);
+        let copy = self.linked_copy(known, key, metadata);
+        let bytes = copy.map_or(metadata.size, |copy| copy.size);
+        let atime = copy.map(|copy| copy.atime);
+        let version = copy.filter(|_| self.options.verify).map(|copy| Version::new(metadata, copy.inode));
         // What a failed sync left in doubt is not to be seen with its directory.
         let is_sure = since == self.batch.failures();
         let is_direct = to.mirror.is_direct() && is_sure;
@@ -240,9 +243,9 @@ impl Copying<'_> {
                 worker.totals.hard_links += 1;
                 let copy = temporary.as_ref().and_then(|_| kernel::stat_at(known, key, false).ok());
                 let identity = copy.as_ref().map(identity_of);
-                let made = Made { temporary, digest, since, target, version, identity, ..Made::default() };
-                let made = Made { is_link: true, ..made };
-                Ok(Linked::Made(made))
+                let made = Made { temporary, bytes, digest, since, target, identity, ..Made::default() };
+                let made = Made { version, atime, is_link: true, ..made };
+                Ok(Linked::Made(Box::new(made)))
             }
             Err(Errno::NOENT) => Ok(Linked::NotYet),
             // EMLINK, EXDEV, EPERM, EOPNOTSUPP
@@ -251,12 +254,11 @@ impl Copying<'_> {
         }
     }
 
-    /// What a link is to be found to be when it is read back, if it is.
-    fn version_of(&self, known: &OwnedFd, key: &CStr, metadata: &Metadata) -> Option<Version> {
-        if !self.options.verify || metadata.kind() != Kind::File {
-            return None;
-        }
-        kernel::stat_at(known, key, false).ok().map(|copy| Version::new(metadata, copy.inode))
+    /// The copy of a file that is linked, where more must be known of it than its source says: it is read back, or its source says that
+    /// it is empty, which it may not be.
+    fn linked_copy(&self, known: &OwnedFd, key: &CStr, metadata: &Metadata) -> Option<Metadata> {
+        let is_wanted = metadata.kind() == Kind::File && (self.options.verify || metadata.size == 0);
+        if is_wanted { kernel::stat_at(known, key, false).ok() } else { None }
     }
 
     /// What is known of a copy that is complete. None: it is not.
@@ -294,7 +296,7 @@ impl Copying<'_> {
         if let Some(Ok(known)) = self.links.directory.get()
             && let Linked::Made(made) = self.link(worker, known, metadata, &to)?
         {
-            return Ok(made);
+            return Ok(*made);
         }
         worker.totals.not_kept.hard_links += 1;
         self.with_source(worker, at, |worker, from| self.single(worker, from, &to, metadata))

@@ -101,7 +101,7 @@ impl Batch {
     /// Adds something; gives all of them if there are enough.
     fn add(&self, ready: Option<Ready>, bytes: u64, checks: Vec<Check>) -> Option<Waiting> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.bytes += bytes;
+        waiting.bytes = waiting.bytes.saturating_add(bytes);
         waiting.ready.extend(ready);
         waiting.checks.extend(checks);
         let items = waiting.ready.len().max(waiting.checks.len());

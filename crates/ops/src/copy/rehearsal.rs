@@ -89,7 +89,7 @@ pub(crate) fn run(
         })?;
         // Names that were put off were counted as links, and one of each inode is none.
         *[&mut totals.files, &mut totals.symlinks, &mut totals.specials][index] += settled.inodes;
-        totals.bytes += settled.apparent_bytes;
+        totals.bytes = totals.bytes.saturating_add(settled.apparent_bytes);
         totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
     }
     clock.end(Phase::Copying);
@@ -178,7 +178,7 @@ impl Rehearsal<'_> {
             return;
         }
         *[&mut totals.files, &mut totals.symlinks, &mut totals.specials][index] += 1;
-        totals.bytes += size;
+        totals.bytes = totals.bytes.saturating_add(size);
     }
 
     fn fail(&self, worker: &mut CopyWorker, entry: &Entry<'_>, trouble: Trouble) {

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::Errno;
+use atta_entry::{Errno, Timestamp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags};
 
@@ -28,6 +28,7 @@ use super::attributes::{self, Manner, NotKept};
 use super::data::Way;
 use super::file::{Made, Place, look, open, remove};
 use super::handler::{CopyWorker, Copying, Where};
+use super::holes::may_have_holes;
 use super::large::Version;
 use super::mirror::Mirror;
 use super::trouble::{Doing, Trouble};
@@ -53,6 +54,8 @@ pub(crate) struct Check {
     pub(crate) expected: Expected,
     /// The copy may have other names.
     pub(crate) has_names: bool,
+    /// The time of access that it was given: reading it back is no access.
+    pub(crate) atime: Option<Timestamp>,
 }
 
 /// What it must come to.
@@ -99,7 +102,7 @@ impl Checks {
         let mut waiting = self.lock();
         while group.len() < most && bytes < GROUP_BYTES {
             let Some(next) = waiting.pop_front() else { break };
-            bytes += next.range.end - next.range.start;
+            bytes = bytes.saturating_add(next.range.end - next.range.start);
             group.push(next);
         }
         self.count.store(waiting.len(), Ordering::Relaxed);
@@ -193,11 +196,20 @@ impl Copying<'_> {
         // The others of its group may have been too many.
         let opened = opened.or_else(|_| self.open_afresh(worker, check));
         let unread = |trouble| Wrong { trouble, is_known: false };
-        match opened.map_err(unread).and_then(|file| self.verify(worker, check, &file)) {
+        let verified = opened.map_err(unread).and_then(|file| {
+            let verified = self.verify(worker, check, &file);
+            give_back_atime(worker, &file, check.atime);
+            verified
+        });
+        match verified {
+            // It was not read back; whoever asked it to end has the count.
+            Err(Wrong { trouble: Trouble::Stopped, .. }) => worker.totals.not_verified += 1,
             Ok(()) => {
                 // Two threads may have met two of its names.
                 if self.checks.note_right(check) {
-                    worker.totals.verified_bytes += check.range.end - check.range.start;
+                    let verified = check.range.end - check.range.start;
+                    let totals = &mut worker.totals;
+                    totals.verified_bytes = totals.verified_bytes.saturating_add(verified);
                 }
             }
             Err(Wrong { trouble, is_known }) => {
@@ -227,8 +239,10 @@ impl Copying<'_> {
 
     fn verify(&self, worker: &mut CopyWorker, check: &Check, file: &OwnedFd) -> Result<(), Wrong> {
         let read = self.is_as_expected(worker, file, check);
-        if matches!(read, Ok(true)) {
-            return Ok(());
+        match read {
+            Ok(true) => return Ok(()),
+            Err(Trouble::Stopped) => return Err(Wrong { trouble: Trouble::Stopped, is_known: false }),
+            Ok(false) | Err(_) => {}
         }
         // What cannot be read may be right, and may be readable once it is written again.
         let mut is_known = read.is_ok();
@@ -270,7 +284,12 @@ impl Copying<'_> {
     fn open_copy(&self, to: &Place<'_>, check: &Check, how: OFlags) -> Result<OwnedFd, Trouble> {
         let failed = |errno| Trouble::new(Doing::Verify, errno);
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = retry(|| rustix::fs::openat(&to.directory, &check.name, flags, Mode::empty()));
+        let open = |flags| retry(|| rustix::fs::openat(&to.directory, &check.name, flags, Mode::empty()));
+        let file = match open(flags | OFlags::NOATIME) {
+            // Only the owner of a file, and who may do what owners may, reads it without that showing.
+            Err(Errno(NOT_PERMITTED)) => open(flags),
+            opened => opened,
+        };
         let file = file.map_err(failed)?;
         let found = kernel::stat_descriptor(&file).map_err(failed)?;
         if found.inode == check.version.inode { Ok(file) } else { Err(failed(Errno::STALE)) }
@@ -300,9 +319,8 @@ impl Copying<'_> {
         let Range { start, end } = check.range;
         let mut piece = Piece::at(start);
         let found = kernel::stat_descriptor(file).map_err(failed)?;
-        let has_holes = found.allocated_bytes() < found.size;
-        let came =
-            worker.mover.hash(file.as_fd(), start..end, Way { has_holes, hasher: Some(&mut piece) })?;
+        let way = Way { has_holes: may_have_holes(&found), size: found.size, hasher: Some(&mut piece) };
+        let came = worker.mover.hash(file.as_fd(), start..end, way)?;
         Ok(came == end
             && match check.expected {
                 Expected::Whole(digest) => found.size == end && piece.digest() == digest,
@@ -350,5 +368,21 @@ impl Copying<'_> {
         {
             remove(&to, &Made::default());
         }
+    }
+}
+
+/// EPERM
+const NOT_PERMITTED: i32 = 1;
+
+/// Sets the time of access back, where reading a copy has changed it all the same: this process does not own it, or a server keeps the
+/// time. Who may not set it either counts it as not kept.
+fn give_back_atime(worker: &mut CopyWorker, file: &OwnedFd, given: Option<Timestamp>) {
+    let Some(given) = given else { return };
+    // What cannot be looked at any more is another one's to report.
+    if kernel::stat_descriptor(file).map_or(given, |found| found.atime) == given {
+        return;
+    }
+    if attributes::set_atime(file, given).is_err() {
+        worker.totals.not_kept.modes_and_times += 1;
     }
 }

@@ -26,6 +26,8 @@ pub struct Totals {
     pub elsewhere: u64,
     /// What was left as it is, since it is there already.
     pub skipped: u64,
+    /// Files that were copied without a digest although digests are wanted: they have too many holes.
+    pub not_hashed: u64,
     /// Files that share the bytes of their sources.
     pub cloned: u64,
     /// Large files that went through the page cache although they should not.
@@ -39,7 +41,8 @@ pub struct Totals {
     /// Bytes that were read back from the target and found to be those of the source; of what has several names, once on each rank
     /// that met one.
     pub verified_bytes: u64,
-    /// Copies, and chunks of large ones, that were to be read back and were not, since the run was to end.
+    /// Copies, and chunks of large ones, that were to be read back and were not, since the run was to end, or since they have no
+    /// digest ([`not_hashed`](Self::not_hashed)).
     pub not_verified: u64,
     /// Files, and chunks of large ones, that were written once more: they were not what they must be when they were read back, or a
     /// sync of them failed.
@@ -59,19 +62,20 @@ impl Totals {
 impl std::ops::AddAssign<&Self> for Totals {
     fn add_assign(&mut self, other: &Self) {
         self.files += other.files;
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.directories += other.directories;
         self.symlinks += other.symlinks;
         self.specials += other.specials;
         self.hard_links += other.hard_links;
         self.elsewhere += other.elsewhere;
         self.skipped += other.skipped;
+        self.not_hashed += other.not_hashed;
         self.cloned += other.cloned;
         self.not_direct += other.not_direct;
         self.not_striped += other.not_striped;
         self.not_kept += other.not_kept;
         self.changed += other.changed;
-        self.verified_bytes += other.verified_bytes;
+        self.verified_bytes = self.verified_bytes.saturating_add(other.verified_bytes);
         self.not_verified += other.not_verified;
         self.mended += other.mended;
         for (errno, count) in &other.failures {

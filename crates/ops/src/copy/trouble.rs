@@ -7,6 +7,8 @@ use atta_entry::{Errno, Operation};
 pub(crate) enum Doing {
     Open,
     Read,
+    ReadToEnd,
+    HashHoles,
     ReadExtended,
     ReadLink,
     Create,
@@ -30,9 +32,11 @@ pub(crate) enum Doing {
 }
 
 /// All of them: their places here are their numbers.
-const ALL: [Doing; 22] = [
+const ALL: [Doing; 24] = [
     Doing::Open,
     Doing::Read,
+    Doing::ReadToEnd,
+    Doing::HashHoles,
     Doing::ReadExtended,
     Doing::ReadLink,
     Doing::Create,
@@ -72,6 +76,8 @@ impl Doing {
         Operation::Custom(match self {
             Self::Open => "open",
             Self::Read => "read",
+            Self::ReadToEnd => "read to the end within 64 MiB",
+            Self::HashHoles => "hash all holes (see --max-holes)",
             Self::ReadExtended => "read extended attributes",
             Self::ReadLink => return Operation::ReadLink,
             Self::Create => "create the copy",
@@ -103,6 +109,8 @@ pub(crate) enum Trouble {
     Failed(Doing, Errno),
     /// The source was another one after it was read than before.
     Changed,
+    /// The run is to end, and this entry would have taken long. It is no failure of the entry, and is not reported.
+    Stopped,
 }
 
 impl Trouble {
@@ -115,6 +123,7 @@ impl Trouble {
     pub(crate) fn is_worth_another_copy(self) -> bool {
         match self {
             Self::Changed => true,
+            Self::Stopped => false,
             Self::Failed(doing, errno) => {
                 // There would be no more room.
                 matches!(doing, Doing::Sync | Doing::Close) && !is_want_of_room(errno)
@@ -151,9 +160,13 @@ impl Trouble {
             }
             Self::Failed(doing, errno) => (doing.operation(), errno),
             Self::Changed => (Operation::ReadUnchanged, Errno::AGAIN),
+            Self::Stopped => (Doing::Read.operation(), Errno(INTERRUPTED)),
         }
     }
 }
+
+/// EINTR
+const INTERRUPTED: i32 = 4;
 
 /// Of a file system, or of a user: ENOSPC, EDQUOT.
 fn is_want_of_room(errno: Errno) -> bool {

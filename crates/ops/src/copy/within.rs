@@ -70,6 +70,7 @@ impl Mover {
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         range: &Range<u64>,
+        size: u64,
     ) -> Result<u64, Trouble> {
         // Of less nothing was measured. What is mounted below TARGET, or below a source, may be anything.
         let may_race = || {
@@ -80,21 +81,36 @@ impl Mover {
         };
         let came = match self.within {
             Within::Servers => self.move_within(from, to, range, SERVER_BLOCK),
-            Within::Kernel(race) if !race.is_over() && may_race() => return self.race(race, from, to, range),
+            Within::Kernel(race) if !race.is_over() && may_race() => {
+                return self.race(race, (from, to), range, size);
+            }
             Within::Kernel(race) if race.is_over() && race.is_kernels() && may_race() => {
                 self.move_within(from, to, range, LOCAL_BLOCK)
             }
             Within::Kernel(_) | Within::Nobody => range.start,
         };
-        self.pass_plainly(from, to, &(came..range.end))
+        self.pass_rest((from, to), &(came..range.end), size)
+    }
+
+    /// Reads and writes what the kernel has not moved of a range. If that is nothing, nobody has looked past the end of the file.
+    fn pass_rest(
+        &mut self,
+        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
+        rest: &Range<u64>,
+        size: u64,
+    ) -> Result<u64, Trouble> {
+        if rest.is_empty() && rest.end == size {
+            self.check_end(from, size)?;
+        }
+        self.pass_plainly(from, to, rest, size)
     }
 
     fn race(
         &mut self,
         mut race: Race,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
+        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
         range: &Range<u64>,
+        size: u64,
     ) -> Result<u64, Trouble> {
         let mut at = range.start;
         // What is less than a heat tells nothing.
@@ -103,19 +119,19 @@ impl Mover {
             let (is_kernel, began) = (race.is_kernels(), Instant::now());
             at = match is_kernel {
                 true => self.move_within(from, to, &heat, LOCAL_BLOCK),
-                false => self.pass_plainly(from, to, &heat)?,
+                false => self.pass_plainly(from, to, &heat, size)?,
             };
             if at < heat.end {
                 if is_kernel {
                     // It cannot, or something is wrong: reading and writing says what.
                     self.within = Within::Nobody;
                 }
-                return self.pass_plainly(from, to, &(at..range.end));
+                return self.pass_plainly(from, to, &(at..range.end), size);
             }
             race.note(is_kernel, began.elapsed());
         }
         self.within = Within::Kernel(race);
-        self.pass_plainly(from, to, &(at..range.end))
+        self.pass_rest((from, to), &(at..range.end), size)
     }
 
     /// How far the kernel came with a range, in calls of so many bytes.
@@ -154,8 +170,8 @@ mod tests {
         Within::Kernel(Race { took, slowest: [Duration::ZERO; 2], heats: [HEATS; 2] })
     }
 
-    fn way(has_holes: bool) -> Way<'static> {
-        Way { has_holes, hasher: None }
+    fn way(size: u64) -> Way<'static> {
+        Way { has_holes: false, size, hasher: None }
     }
 
     #[test]
@@ -178,7 +194,7 @@ mod tests {
                 // Until a race is over, and after it.
                 for _ in 0..=HEATS {
                     to.set_len(0).unwrap();
-                    assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end, way(false)), Ok(end));
+                    assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end, way(end)), Ok(end));
                     assert!(std::fs::read(&place).unwrap() == bytes, "{}", place.display());
                 }
                 let is_open = matches!(mover.within, Within::Kernel(race) if !race.is_over());
@@ -187,8 +203,11 @@ mod tests {
                     !is_open || !is_copied_by(&from, CopyBy::Pages) || !is_copied_by(&to, CopyBy::Pages),
                     "{within:?}"
                 );
+                // One with more bytes than it was said to have is noticed, whoever moves them.
+                let short = mover.copy(from.as_fd(), to.as_fd(), 0..end - 1, way(end - 1));
+                assert_eq!(short, Err(Trouble::Changed), "{within:?}");
                 // A source that ends before says where.
-                assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end + 9, way(false)), Ok(end));
+                assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end + 9, way(end)), Ok(end));
             }
             std::fs::remove_file(&place).unwrap();
         }
@@ -202,7 +221,7 @@ mod tests {
         let from = std::fs::File::open(scratch.join("from")).unwrap();
         for within in [Within::Servers, Within::Kernel(Race::default()), won_by(0)] {
             let mut mover = Mover::within(within);
-            let came = mover.copy(from.as_fd(), from.as_fd(), 0..4 << 20, way(false));
+            let came = mover.copy(from.as_fd(), from.as_fd(), 0..4 << 20, way(4 << 20));
             assert!(came.is_err(), "it is open to be read alone");
             // The kernel was asked first, and is not asked again.
             let was_asked = within == Within::Kernel(Race::default()) && is_copied_by(&from, CopyBy::Pages);

@@ -61,9 +61,18 @@ impl Piece {
     }
 
     /// Takes so many zeros.
-    pub fn zeros(&mut self, mut count: u64) {
+    pub fn zeros(&mut self, count: u64) {
+        self.zeros_while(count, || true);
+    }
+
+    /// Takes so many zeros, as long as `goes_on`, which is asked some hundred times a second and more. Whether it took all of them:
+    /// else it is of no use any more.
+    pub fn zeros_while(&mut self, mut count: u64, goes_on: impl Fn() -> bool) -> bool {
         static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
         while count > 0 {
+            if !goes_on() {
+                return false;
+            }
             let room = self.room();
             // The last block stays at hand: it may be all there is, and then it is hashed in another way.
             let taken = if room == BLOCK && count > BLOCK {
@@ -76,6 +85,7 @@ impl Piece {
             };
             count -= taken;
         }
+        true
     }
 
     /// What it comes to, as one of several. None: it has no bytes, and a file of several pieces has none such.

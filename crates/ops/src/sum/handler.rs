@@ -13,12 +13,13 @@ use super::large::Large;
 use super::names::Names;
 use super::{Options, Totals, Watch};
 use crate::chunks::{Cut, LargeTask, UnderWay};
-use crate::copy::data::{Mover, Way};
+use crate::copy::data::{Mover, TOO_LARGE, Way};
 use crate::copy::file::{Source, TRIES, is_same, look, open, settled};
 use crate::copy::handler::{Live, Where, below};
+use crate::copy::holes::{self, may_have_holes};
 use crate::copy::trouble::{Doing, Trouble};
 use crate::descriptors::{Budget, Needs};
-use crate::digest::{Element, Hash, Piece, Signature};
+use crate::digest::{Element, HOLE_BYTES_MAX, Hash, Piece, Signature};
 use crate::walk::kernel;
 use crate::walk::visit::{Handler, Here, Tasks};
 
@@ -65,24 +66,47 @@ impl<'a, W: Watch> Summing<'a, W> {
     /// Hashes a file as a whole: its bytes as they were at one time.
     pub(super) fn read(&self, worker: &mut SumWorker<W::Worker>, from: Source<'_>) -> Result<Read, Trouble> {
         for _ in 0..TRIES {
-            let source = open(from)?;
-            let before = settled(&source)?;
-            if before.kind() != Kind::File {
-                // It was one when it was listed.
-                continue;
-            }
-            let mut piece = Piece::at(0);
-            let way = Way { has_holes: before.allocated_bytes() < before.size, hasher: Some(&mut piece) };
-            match worker.mover.hash(source.as_fd(), 0..before.size, way) {
-                Ok(bytes) if bytes == before.size => {}
-                Ok(_) | Err(Trouble::Changed) => continue,
-                Err(trouble) => return Err(trouble),
-            }
-            if is_same(&before, &look(&source)?) {
-                return Ok(Read { metadata: before, digest: piece.digest() });
+            match self.read_once(worker, from) {
+                Err(Trouble::Changed) => {}
+                read => return read,
             }
         }
         Err(Trouble::Changed)
+    }
+
+    fn read_once(&self, worker: &mut SumWorker<W::Worker>, from: Source<'_>) -> Result<Read, Trouble> {
+        let source = open(from)?;
+        let before = settled(&source)?;
+        if before.kind() != Kind::File {
+            // It was one when it was listed.
+            return Err(Trouble::Changed);
+        }
+        let mut piece = Piece::at(0);
+        let bytes = if worker.mover.sizes.is_stated(&source, &before) {
+            self.refuse_holes(&source, &before)?;
+            let (has_holes, size) = (may_have_holes(&before), before.size);
+            let way = Way { has_holes, size, hasher: Some(&mut piece) };
+            let bytes = worker.mover.hash(source.as_fd(), 0..size, way)?;
+            if bytes < size {
+                return Err(Trouble::Changed);
+            }
+            bytes
+        } else {
+            worker.mover.pass_to_end(source.as_fd(), None, Some(&mut piece))?
+        };
+        if !is_same(&before, &look(&source)?) {
+            return Err(Trouble::Changed);
+        }
+        Ok(Read { metadata: Metadata { size: bytes, ..before }, digest: piece.digest() })
+    }
+
+    /// Refuses a file with more holes than are to be hashed.
+    pub(super) fn refuse_holes(&self, source: impl AsFd, before: &Metadata) -> Result<(), Trouble> {
+        let most = self.options.hole_bytes_max.unwrap_or(HOLE_BYTES_MAX);
+        match holes::exceed(source, before, most, &self.options.walk.stop)? {
+            true => Err(Trouble::new(Doing::HashHoles, Errno(TOO_LARGE))),
+            false => Ok(()),
+        }
     }
 
     /// Counts a file that was read, and hands it on.
@@ -103,7 +127,7 @@ impl<'a, W: Watch> Summing<'a, W> {
 
     fn count(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, digest: &Hash) {
         worker.totals.files += 1;
-        worker.totals.bytes += entry.size();
+        worker.totals.bytes = worker.totals.bytes.saturating_add(entry.size());
         self.live.files.fetch_add(1, Ordering::Relaxed);
         self.add(worker, entry, Some(digest));
     }
@@ -157,6 +181,9 @@ impl<'a, W: Watch> Summing<'a, W> {
     }
 
     pub(super) fn fail(&self, worker: &mut SumWorker<W::Worker>, at: &Where, trouble: Trouble) {
+        if trouble == Trouble::Stopped {
+            return;
+        }
         let (operation, errno) = trouble.told();
         let (root, path) = at.told();
         if trouble == Trouble::Changed {
@@ -199,7 +226,7 @@ impl<W: Watch> Handler for Summing<'_, W> {
 
     fn worker(&self, index: usize) -> Self::Worker {
         SumWorker {
-            mover: Mover::default(),
+            mover: Mover::reading(&self.options.walk.stop),
             totals: Totals::default(),
             signature: Signature::default(),
             watch: self.watch.worker(index),

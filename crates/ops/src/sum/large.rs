@@ -13,6 +13,7 @@ use crate::chunks::{Chunks, LargeTask};
 use crate::copy::data::Way;
 use crate::copy::file::{Source, is_same, look, open, settled};
 use crate::copy::handler::Where;
+use crate::copy::holes::may_have_holes;
 use crate::copy::trouble::{Doing, Trouble};
 use crate::digest::Piece;
 use crate::walk::kernel;
@@ -72,13 +73,15 @@ impl<W: Watch> Summing<'_, W> {
             return Err(Trouble::Changed);
         }
         let chunk = self.cut.chunk_of(before.size);
-        if before.size <= chunk || !self.large.has_room() {
-            // It is not large any more, or one too many.
+        let is_stated = worker.mover.sizes.is_stated(&source, &before);
+        if before.size <= chunk || !is_stated || !self.large.has_room() {
+            // It is not large any more, or its size says nothing, or it is one too many.
             let read = self.read(worker, from)?;
             self.live.bytes.fetch_add(read.metadata.size, Ordering::Relaxed);
             self.add_at(worker, &at, &read);
             return Ok(());
         }
+        self.refuse_holes(&source, &before)?;
         if self.options.walk.birth_time {
             before.btime = kernel::stat_of(&source).ok().and_then(|found| found.btime);
         }
@@ -123,8 +126,8 @@ impl<W: Watch> Summing<'_, W> {
     ) -> Result<(), Trouble> {
         let range = large.chunks.range(index);
         let mut piece = Piece::at(range.start);
-        let has_holes = large.before.allocated_bytes() < large.before.size;
-        let way = Way { has_holes, hasher: Some(&mut piece) };
+        let (has_holes, size) = (may_have_holes(&large.before), large.before.size);
+        let way = Way { has_holes, size, hasher: Some(&mut piece) };
         let came = worker.mover.hash(large.source.as_fd(), range.clone(), way)?;
         self.live.bytes.fetch_add(came - range.start, Ordering::Relaxed);
         if came < range.end {

@@ -44,7 +44,7 @@ impl Totals {
 impl std::ops::AddAssign<&Self> for Totals {
     fn add_assign(&mut self, other: &Self) {
         self.files += other.files;
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.directories += other.directories;
         self.symlinks += other.symlinks;
         self.specials += other.specials;

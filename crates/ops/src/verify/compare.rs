@@ -3,8 +3,8 @@
 
 use std::ffi::CStr;
 
-use atta_entry::{Detail, Errno, Field, Kind, Operation, Side};
-use rustix::fd::AsFd;
+use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
+use rustix::fd::{AsFd, OwnedFd};
 
 use super::fields;
 use super::handler::{Comparing, VerifyWorker};
@@ -50,9 +50,13 @@ impl Comparing<'_> {
         let found = match both.kinds() {
             (one, other) if one != other => vec![Detail::Type(one, other)],
             (Kind::File, _) if self.options.fields.has(Field::Content) => {
-                return self.compare_files(worker, &pair.open()?).map(Verdict::Compared);
+                let opened = self.open_files(worker, pair)?;
+                return self.compare_files(worker, &opened).map(Verdict::Compared);
             }
-            _ => self.attributes(worker, pair, both)?,
+            _ => {
+                let both = self.with_sizes(worker, pair, both)?;
+                self.attributes(worker, pair, &both)?
+            }
         };
         if found.is_empty() {
             return Ok(Verdict::Compared(found));
@@ -61,6 +65,38 @@ impl Comparing<'_> {
             Some(after) if both.stood_still(&after) => Ok(Verdict::Compared(found)),
             Some(_) => Err(Trouble::Changed),
             None => Ok(Verdict::Missing),
+        }
+    }
+
+    /// Opens two files, and reads those whose size says nothing, to know it.
+    pub(crate) fn open_files(&self, worker: &mut VerifyWorker, pair: Pair<'_>) -> Result<Opened, Trouble> {
+        let mut opened = pair.open()?;
+        let Opened { source, target, before, read } = &mut opened;
+        let mut measure =
+            |side, file: &OwnedFd, stated: &Metadata| match worker.mover.sizes.is_stated(file, stated) {
+                true => Ok(stated.size),
+                false => {
+                    worker.mover.pass_to_end(file.as_fd(), None, None).map_err(|trouble| on(side, trouble))
+                }
+            };
+        read.source.size = measure(Side::Source, source, &before.source)?;
+        read.target.size = measure(Side::Target, target, &before.target)?;
+        Ok(opened)
+    }
+
+    /// What two entries are, with sizes as reading shows them: only where those that they report differ, and one of them takes no space,
+    /// as what the kernel makes while it is read, and what is empty. What cannot be read is believed.
+    fn with_sizes(&self, worker: &mut VerifyWorker, pair: Pair<'_>, both: &Both) -> Result<Both, Trouble> {
+        let is_asked = both.kinds() == (Kind::File, Kind::File) && self.options.fields.has(Field::Size);
+        let takes_none = |metadata: &Metadata| metadata.size == 0 || metadata.blocks == 0;
+        let says_nothing = takes_none(&both.source) || takes_none(&both.target);
+        if !is_asked || both.source.size == both.target.size || !says_nothing {
+            return Ok(*both);
+        }
+        match self.open_files(worker, pair) {
+            Ok(opened) => Ok(opened.read),
+            Err(Trouble::Failed(..)) => Ok(*both),
+            Err(trouble) => Err(trouble),
         }
     }
 
@@ -108,7 +144,7 @@ impl Comparing<'_> {
         worker: &mut VerifyWorker,
         opened: &Opened,
     ) -> Result<Vec<Detail>, Trouble> {
-        let (wanted, Both { source, target }) = (self.options.fields, &opened.before);
+        let (wanted, Both { source, target }) = (self.options.fields, &opened.read);
         let mut found = fields::differing(wanted, self.options.window, source, target);
         drop_cut_time(&mut found, &opened.before, &opened.target);
         if wanted.has(Field::Xattrs) {
@@ -125,12 +161,16 @@ impl Comparing<'_> {
     ) -> Result<Vec<Detail>, Trouble> {
         let mut found = self.attributes_of_open(worker, opened)?;
         if self.needs_bytes(opened, &found) {
-            let common = opened.before.common_bytes();
-            let first = worker.blocks.compare(opened.two(), 0..common, &mut |_| true)?;
+            let common = opened.read.common_bytes();
+            let stop = &self.options.walk.stop;
+            let first = worker.blocks.compare(opened.two(), 0..common, &mut |_| !stop.is_set())?;
+            if first.is_none() && stop.is_set() {
+                return Err(Trouble::Stopped);
+            }
             opened.check()?;
             self.count_bytes(worker, first.unwrap_or(common));
             worker.totals.files += 1;
-            found.extend(opened.before.content(first));
+            found.extend(opened.read.content(first));
             if found.is_empty() {
                 self.equal.add(&opened.before);
             }

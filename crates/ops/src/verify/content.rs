@@ -7,7 +7,8 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
 
 use super::trouble::{Trouble, on};
-use crate::copy::data::seek;
+use crate::copy::data::OFFSET_MOST;
+use crate::copy::holes::seek;
 use crate::copy::patience::patiently;
 use crate::copy::trouble::{Doing, Trouble as SideTrouble};
 use crate::walk::kernel::retry;
@@ -20,6 +21,8 @@ const BLOCK: usize = 256 << 10;
 pub(crate) struct Two<'a> {
     pub(crate) source: BorrowedFd<'a>,
     pub(crate) target: BorrowedFd<'a>,
+    /// Bytes of each: there must be none behind them.
+    pub(crate) sizes: [u64; 2],
     /// Both have fewer blocks than bytes: holes are looked for.
     pub(crate) have_holes: bool,
 }
@@ -41,7 +44,7 @@ impl Blocks {
         wanted: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<u64>, Trouble> {
         let mut at = range.start;
-        while at < range.end {
+        while at < range.end && (!two.have_holes || wanted(at)) {
             let data = if two.have_holes { data_of_either(two, at..range.end)? } else { at..range.end };
             at = data.end;
             if let Some(found) = self.compare_data(two, data, wanted)? {
@@ -60,10 +63,11 @@ impl Blocks {
         let mut at = range.start;
         while at < range.end && wanted(at) {
             let bytes = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
-            let one =
-                fill(two.source, &mut self.source, at, bytes).map_err(|error| on(Side::Source, error))?;
-            let other =
-                fill(two.target, &mut self.target, at, bytes).map_err(|error| on(Side::Target, error))?;
+            let past = two.sizes.map(|size| usize::from(at + bytes as u64 == size && size < OFFSET_MOST));
+            let one = fill(two.source, &mut self.source, at, [bytes, past[0]]);
+            let one = one.map_err(|error| on(Side::Source, error))?;
+            let other = fill(two.target, &mut self.target, at, [bytes, past[1]]);
+            let other = other.map_err(|error| on(Side::Target, error))?;
             if one != other {
                 let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
                 return Ok(Some(at + same as u64));
@@ -74,17 +78,17 @@ impl Blocks {
     }
 }
 
-/// Reads so many bytes, all of them.
+/// Reads so many bytes, all of them; and asks for so many more that must not be there.
 fn fill<'b>(
     from: BorrowedFd<'_>,
     block: &'b mut Vec<u8>,
     offset: u64,
-    bytes: usize,
+    [bytes, past]: [usize; 2],
 ) -> Result<&'b [u8], SideTrouble> {
     if block.is_empty() {
-        block.resize(BLOCK, 0);
+        block.resize(BLOCK + 1, 0);
     }
-    let room = &mut block[..bytes];
+    let room = &mut block[..bytes + past];
     let mut done = 0;
     while done < bytes {
         let read = patiently(|| retry(|| rustix::io::pread(from, &mut room[done..], offset + done as u64)));
@@ -94,7 +98,8 @@ fn fill<'b>(
             read => done += read,
         }
     }
-    Ok(room)
+    // It is longer than it was, or than its size says.
+    if done > bytes { Err(SideTrouble::Changed) } else { Ok(&room[..bytes]) }
 }
 
 /// The first stretch of a range in which either file has data all along, or holes all along; empty at the end: both have holes
@@ -147,8 +152,13 @@ mod tests {
         bytes
     }
 
+    fn two<'a>(one: &'a File, other: &'a File, have_holes: bool) -> Two<'a> {
+        let sizes = [one, other].map(|file| file.metadata().unwrap().len());
+        Two { source: one.as_fd(), target: other.as_fd(), sizes, have_holes }
+    }
+
     fn first(one: &File, other: &File, range: Range<u64>, have_holes: bool) -> Option<u64> {
-        let two = Two { source: one.as_fd(), target: other.as_fd(), have_holes };
+        let two = two(one, other, have_holes);
         Blocks::default().compare(two, range, &mut |_| true).unwrap()
     }
 
@@ -191,14 +201,17 @@ mod tests {
     #[test]
     fn a_file_that_is_shorter_than_it_was_has_changed() {
         let (one, other) = (file(1000, &[]), file(999, &[]));
-        let two = Two { source: one.as_fd(), target: other.as_fd(), have_holes: false };
-        assert_eq!(Blocks::default().compare(two, 0..1000, &mut |_| true), Err(Trouble::Changed));
+        let shorter = two(&one, &other, false);
+        assert_eq!(Blocks::default().compare(shorter, 0..1000, &mut |_| true), Err(Trouble::Changed));
+        let longer = Two { sizes: [999, 999], ..shorter };
+        assert_eq!(Blocks::default().compare(longer, 0..999, &mut |_| true), Err(Trouble::Changed));
+        assert_eq!(Blocks::default().compare(shorter, 0..999, &mut |_| true), Ok(None));
     }
 
     #[test]
     fn nothing_is_read_that_nobody_wants_to_know() {
         let (one, other) = (file(1 << 20, &[]), file(1 << 20, &[((1 << 20) - 1, vec![1])]));
-        let two = Two { source: one.as_fd(), target: other.as_fd(), have_holes: false };
+        let two = two(&one, &other, false);
         let mut asked = Vec::new();
         let mut wanted = |at| {
             asked.push(at);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use atta_entry::{Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
-use atta_runtime::Rate;
+use atta_runtime::{Rate, Stop};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
@@ -30,6 +30,7 @@ use super::totals::Totals;
 use super::trouble::failed;
 use super::{Options, Watch};
 use crate::chunks::LargeTask;
+use crate::copy::data::Mover;
 use crate::copy::file::Source;
 use crate::descriptors::Needs;
 use crate::walk::directory::{CurrentPath, Directory, Held};
@@ -70,6 +71,8 @@ pub(crate) struct Live {
 pub(crate) struct VerifyWorker {
     pub(crate) held: Held,
     pub(crate) blocks: Blocks,
+    /// For files whose size says nothing.
+    pub(crate) mover: Mover,
     /// For names of extended attributes.
     pub(crate) room: Vec<u8>,
     /// For names of a directory.
@@ -80,10 +83,11 @@ pub(crate) struct VerifyWorker {
 }
 
 impl VerifyWorker {
-    fn new(held: usize) -> Self {
+    fn new(held: usize, stop: &Stop) -> Self {
         Self {
             held: Held::new(held),
             blocks: Blocks::default(),
+            mover: Mover::reading(stop),
             room: Vec::new(),
             buffer: Vec::new(),
             current: CurrentPath::default(),
@@ -101,7 +105,7 @@ impl Comparing<'_> {
     }
 
     pub(crate) fn count_bytes(&self, worker: &mut VerifyWorker, bytes: u64) {
-        worker.totals.bytes += bytes;
+        worker.totals.bytes = worker.totals.bytes.saturating_add(bytes);
         self.live.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -206,7 +210,7 @@ impl Handler for Comparing<'_> {
     const NEEDS: Needs = Needs::VERIFY;
 
     fn worker(&self, _index: usize) -> VerifyWorker {
-        VerifyWorker::new(self.held)
+        VerifyWorker::new(self.held, &self.options.walk.stop)
     }
 
     fn root(&self, directory: &Arc<Directory>) {
@@ -349,7 +353,7 @@ mod tests {
             pending: Mutex::default(),
             live: Live::default(),
         };
-        let mut worker = VerifyWorker::new(4);
+        let mut worker = VerifyWorker::new(4, &options.walk.stop);
         let pending = || comparing.pending.lock().unwrap().len();
         let source = root(c"/from");
         comparing.root(&source);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
 
 use super::handler::{Comparing, VerifyWorker};
-use super::pair::{At, Opened, Pair, Verdict};
+use super::pair::{At, Both, Opened, Pair, Verdict};
 use super::trouble::{Trouble, failed};
 use crate::chunks::{Chunks, Cut, LargeTask, UnderWay};
 use crate::walk::directory::Directory;
@@ -93,9 +93,16 @@ impl Comparing<'_> {
         if both.kinds() != (Kind::File, Kind::File) {
             return self.compare(worker, pair, both).map(Some);
         }
-        let opened = pair.open()?;
-        let common = opened.before.common_bytes();
-        let chunk = self.cut().chunk_of(common);
+        let opened = self.open_files(worker, pair)?;
+        let common = opened.read.common_bytes();
+        let Both { source, target } = &opened.read;
+        let chunk = match opened.are_sparse(&self.options.walk.stop)? {
+            true => {
+                let data = source.allocated_bytes().max(target.allocated_bytes());
+                self.cut().chunk_of_sparse(common, data)
+            }
+            false => self.cut().chunk_of(common),
+        };
         if common <= chunk || !self.large.has_room() {
             return self.compare_files(worker, &opened).map(Verdict::Compared).map(Some);
         }
@@ -167,7 +174,7 @@ impl Comparing<'_> {
         large.opened.check()?;
         worker.totals.files += 1;
         let first = Some(large.first.load(Ordering::Acquire)).filter(|first| *first != NONE);
-        let content = large.opened.before.content(first);
+        let content = large.opened.read.content(first);
         let found: Vec<_> = large.found.iter().cloned().chain(content).collect();
         if found.is_empty() {
             self.equal.add(&large.opened.before);

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use atta_entry::{Detail, Errno, Kind, Metadata, Operation, Side};
+use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 
 use super::content::Two;
@@ -12,6 +13,8 @@ use super::trouble::{Trouble, failed, on};
 use crate::copy::attributes::Holder;
 use crate::copy::file::{Source, is_fresh, is_same, look, open, settled};
 use crate::copy::handler::below;
+use crate::copy::holes::{self, may_have_holes};
+use crate::digest::HOLE_BYTES_MAX;
 use crate::walk::directory::Directory;
 use crate::walk::kernel;
 use crate::walk::look::join;
@@ -34,7 +37,7 @@ pub(crate) struct Pair<'a> {
 }
 
 /// What both sides said when they were asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Both {
     pub(crate) source: Metadata,
     pub(crate) target: Metadata,
@@ -55,6 +58,8 @@ pub(crate) struct Opened {
     pub(crate) source: OwnedFd,
     pub(crate) target: OwnedFd,
     pub(crate) before: Both,
+    /// The same, with sizes as reading shows them where those before say nothing.
+    pub(crate) read: Both,
 }
 
 impl At<'_> {
@@ -114,7 +119,7 @@ impl Pair<'_> {
         {
             return Err(Trouble::Changed);
         }
-        Ok(Opened { source, target, before })
+        Ok(Opened { source, target, before, read: before })
     }
 }
 
@@ -153,12 +158,25 @@ impl Opened {
     }
 
     pub(crate) fn two(&self) -> Two<'_> {
-        let has_holes = |metadata: &Metadata| metadata.allocated_bytes() < metadata.size;
+        let Both { source, target } = &self.read;
         Two {
             source: self.source.as_fd(),
             target: self.target.as_fd(),
-            have_holes: has_holes(&self.before.source) && has_holes(&self.before.target),
+            sizes: [source.size, target.size],
+            // Sizes that say nothing have no holes either.
+            have_holes: self.read == self.before && may_have_holes(source) && may_have_holes(target),
         }
+    }
+
+    /// Whether there are so many holes on both sides that chunks of the usual size would be too many.
+    pub(crate) fn are_sparse(&self, stop: &Stop) -> Result<bool, Trouble> {
+        let Both { source, target } = &self.read;
+        let exceed = |side, file: &OwnedFd, metadata| {
+            holes::exceed(file, metadata, HOLE_BYTES_MAX, stop).map_err(|trouble| on(side, trouble))
+        };
+        Ok(self.two().have_holes
+            && exceed(Side::Source, &self.source, source)?
+            && exceed(Side::Target, &self.target, target)?)
     }
 
     pub(crate) fn holders(&self) -> [Holder<'_>; 2] {

@@ -29,6 +29,7 @@ impl Comparing<'_> {
                 worker.totals.changed += 1;
                 (Side::Source, Operation::CompareUnchanged, Errno::AGAIN)
             }
+            Trouble::Stopped => return,
         };
         let (root, path) = at.told(side, &self.target);
         let failure = Failure { operation, root: root.into(), path: path.into(), errno, spelled: None };

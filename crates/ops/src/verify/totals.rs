@@ -63,7 +63,7 @@ impl std::ops::AddAssign<&Self> for Totals {
     fn add_assign(&mut self, other: &Self) {
         self.compared += other.compared;
         self.files += other.files;
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.missing += other.missing;
         self.extra += other.extra;
         self.different += other.different;

@@ -11,12 +11,15 @@ pub(crate) enum Trouble {
     Failed(Side, Operation, Errno),
     /// One side was another one afterwards than before.
     Changed,
+    /// The run is to end: nothing is known, and nothing is to be reported.
+    Stopped,
 }
 
 /// What went wrong on one side.
 pub(crate) fn on(side: Side, trouble: SideTrouble) -> Trouble {
     match (trouble, trouble.told()) {
         (SideTrouble::Changed, _) => Trouble::Changed,
+        (SideTrouble::Stopped, _) => Trouble::Stopped,
         (SideTrouble::Failed(..), (operation, errno)) => Trouble::Failed(side, operation, errno),
     }
 }

@@ -20,6 +20,7 @@ mod owners;
 mod places;
 mod served;
 mod shapes;
+mod sizes;
 mod space;
 mod spelling;
 mod verify;

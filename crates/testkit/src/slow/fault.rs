@@ -21,6 +21,10 @@ pub enum Effect {
     Together(u64),
     /// A read or a write is of so many bytes at most.
     Short(u32),
+    /// Its size is said to be so many bytes, whatever it has.
+    Size(u64),
+    /// A read gets as many bytes as it asks for: the file has no end.
+    Endless,
     /// One bit of what is read or written is another one, and nobody is told.
     Flip,
     /// What is written is said to be, and is not.
@@ -45,7 +49,8 @@ pub enum Effect {
     Kill,
 }
 
-const EFFECTS: [(&str, Effect); 11] = [
+const EFFECTS: [(&str, Effect); 12] = [
+    ("endless", Effect::Endless),
     ("flip", Effect::Flip),
     ("lose", Effect::Lose),
     ("grow", Effect::Grow),
@@ -169,6 +174,7 @@ fn effect(text: &str) -> Result<Effect, String> {
         Some(("delay", milliseconds)) => milliseconds.parse().map(Effect::Delay).map_err(|_| wrong()),
         Some(("together", requests)) => requests.parse().map(Effect::Together).map_err(|_| wrong()),
         Some(("done", name)) => error(name).map(Effect::Done).ok_or_else(wrong),
+        Some(("size", bytes)) => bytes.parse().map(Effect::Size).map_err(|_| wrong()),
         Some(("short", bytes)) => match bytes.parse() {
             Ok(0) | Err(_) => Err(wrong()),
             Ok(bytes) => Ok(Effect::Short(bytes)),
@@ -212,6 +218,7 @@ impl fmt::Display for Fault {
             Effect::Together(requests) => write!(f, "together={requests}")?,
             Effect::Delay(milliseconds) => write!(f, "delay={milliseconds}")?,
             Effect::Short(bytes) => write!(f, "short={bytes}")?,
+            Effect::Size(bytes) => write!(f, "size={bytes}")?,
             other => {
                 let found = EFFECTS.iter().find(|(_, effect)| *effect == other);
                 write!(f, "{}", found.map_or("?", |(name, _)| *name))?;
@@ -244,6 +251,8 @@ mod tests {
             "write:*:ENOSPC:after=1048576",
             "fsync:x:delay=5:armed",
             "read:x:kill",
+            "lookup,stat:x:size=0",
+            "read:x:endless",
             "read:x:133",
             "rename:*:done=ENOENT:times=1",
             "fsync:*:together=8",

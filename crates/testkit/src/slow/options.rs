@@ -97,7 +97,8 @@ RULE is OP[,OP]...:NAME:EFFECT[:CONDITION]...
              together=N (waits until N such requests wait; ETIMEDOUT after 10 s); and with
              --over: done=ERRNO (serves what makes, renames, links or removes a name, then
              answers with an error, as if the first answer was lost); short=BYTES of a read or a write, flip (one bit of what is read or
-             written), lose (what is written), kill (the caller); before the request is
+             written), lose (what is written), endless (reads have no end), size=BYTES (of
+             lookup and stat), kill (the caller); before the request is
              served, on its entry: grow (by a byte), cut (in half), rewrite (the first byte,
              time of change set back), vanish (its name), fifo, directory, link (replaced by
              one); twice (each name of a directory)

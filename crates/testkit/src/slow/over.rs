@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fuser::{FileHandle, FileType, INodeNo, Request, TimeOrNow};
+use fuser::{FileAttr, FileHandle, FileType, INodeNo, Request, TimeOrNow};
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags, openat,
 };
@@ -109,7 +109,7 @@ impl Over {
             Some(
                 Effect::Done(_) | Effect::Delay(_) | Effect::Together(_) | Effect::Short(_) | Effect::Flip,
             )
-            | Some(Effect::Lose | Effect::Twice)
+            | Some(Effect::Lose | Effect::Twice | Effect::Size(_) | Effect::Endless)
             | None => {}
             Some(_) => self.change(effect, inode, name)?,
         }
@@ -226,6 +226,7 @@ impl Over {
         let mut read = 0;
         while read < bytes.len() {
             match pread(file, &mut bytes[read..], offset + read as u64)? {
+                0 if effect == Some(Effect::Endless) => read = bytes.len(),
                 0 => break,
                 more => read += more,
             }
@@ -249,6 +250,14 @@ impl Over {
         let written = pwrite(file, &bytes, offset)?;
         self.gate.faults().add_written(written as u64);
         Ok(written)
+    }
+
+    /// Attributes as a rule has them.
+    fn say(attributes: FileAttr, effect: Option<Effect>) -> FileAttr {
+        match effect {
+            Some(Effect::Size(size)) => FileAttr { size, ..attributes },
+            _ => attributes,
+        }
     }
 
     /// Gives what was made to who asked for it.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! P  plan a file: whether it changed once: u8, its size: u64, name
-//! C  copy chunks: rank, file, first, count, bytes of each: u64 each; what the file is: 6 x u64; length of the name: u32,
-//!    name, temporary name
+//! C  copy chunks: rank, file, first, count, bytes of each, whether they are hashed: u64 each; what the file is: 6 x u64; length of the
+//!    name: u32, name, temporary name
 //! E  a chunk has ended, for the rank that planned its file: file, chunk: u64 each; value: 32 bytes, or nothing, or trouble
 //! ```
 //!
@@ -13,6 +13,7 @@ use std::ffi::CString;
 
 use atta_entry::{Errno, Metadata, Timestamp};
 
+use super::super::holes::may_have_holes;
 use super::super::names::PREFIX;
 use super::super::trouble::{Doing, Trouble};
 use crate::digest::PieceValue;
@@ -47,6 +48,8 @@ pub(crate) struct Stretch {
     pub(crate) count: u64,
     /// Bytes of each, but for the last of the file.
     pub(crate) bytes: u64,
+    /// Whether the file gets a digest.
+    pub(crate) is_hashed: bool,
     pub(crate) version: Version,
     pub(crate) name: CString,
     pub(crate) temporary: CString,
@@ -73,7 +76,7 @@ impl Version {
             mtime: time(source.mtime),
             ctime: time(source.ctime),
             mode: source.mode,
-            has_holes: source.allocated_bytes() < source.size,
+            has_holes: may_have_holes(source),
             inode: copy_inode,
         }
     }
@@ -131,8 +134,9 @@ impl Task {
             }
             Self::Stretch(stretch) => {
                 out.push(b'C');
-                let Stretch { rank, file, first, count, bytes, version, name, temporary } = stretch;
-                let numbers = [u64::from(*rank), *file, *first, *count, *bytes];
+                let Stretch { rank, file, first, count, bytes, is_hashed, version, name, temporary } =
+                    stretch;
+                let numbers = [u64::from(*rank), *file, *first, *count, *bytes, u64::from(*is_hashed)];
                 numbers.iter().chain(&version.numbers()).for_each(|number| out.extend(number.to_le_bytes()));
                 out.extend(u32::try_from(name.as_bytes().len()).unwrap_or(u32::MAX).to_le_bytes());
                 out.extend_from_slice(name.as_bytes());
@@ -164,20 +168,21 @@ impl Task {
                 Some(Self::Plan { name: CString::new(name).ok()?, is_again, bytes })
             }
             b'C' => {
-                let (head, rest) = rest.split_at_checked(11 * 8)?;
-                let mut numbers = [0; 11];
+                let (head, rest) = rest.split_at_checked(12 * 8)?;
+                let mut numbers = [0; 12];
                 for (number, bytes) in numbers.iter_mut().zip(head.as_chunks().0) {
                     *number = u64::from_le_bytes(*bytes);
                 }
                 let (length, rest) = rest.split_first_chunk()?;
                 let (name, temporary) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-                let ([rank, file, first, count, bytes], version) = numbers.split_first_chunk()?;
+                let ([rank, file, first, count, bytes, is_hashed], version) = numbers.split_first_chunk()?;
                 Some(Self::Stretch(Stretch {
                     rank: u32::try_from(*rank).ok()?,
                     file: *file,
                     first: *first,
                     count: *count,
                     bytes: *bytes,
+                    is_hashed: (*is_hashed < 2).then_some(*is_hashed == 1)?,
                     version: Version::of(version.first_chunk()?)?,
                     name: CString::new(name).ok()?,
                     temporary: own_name(temporary)?,
@@ -203,6 +208,7 @@ fn own_name(bytes: &[u8]) -> Option<CString> {
 fn encode_trouble(trouble: Trouble, out: &mut Vec<u8>) {
     let (doing, errno) = match trouble {
         Trouble::Changed => (u8::MAX, 0),
+        Trouble::Stopped => (u8::MAX, 1),
         Trouble::Failed(doing, errno) => (doing.number(), errno.0),
     };
     out.push(doing);
@@ -216,6 +222,7 @@ fn decode_came(bytes: &[u8]) -> Option<Came> {
     match bytes {
         [] => Some(Ok(None)),
         [u8::MAX, 0, 0, 0, 0] => Some(Err(Trouble::Changed)),
+        [u8::MAX, 1, 0, 0, 0] => Some(Err(Trouble::Stopped)),
         [doing, errno @ ..] => {
             let errno = i32::from_le_bytes(errno.try_into().ok()?);
             Some(Err(Trouble::new(Doing::of_number(*doing)?, Errno(errno))))
@@ -242,7 +249,8 @@ mod tests {
     fn stretch() -> Stretch {
         let version = Version::new(&metadata(), u64::MAX);
         let (name, temporary) = (c"a\n\xffb".into(), c".atta.0123456789ab".into());
-        Stretch { rank: 70_000, file: 3, first: 8, count: 5, bytes: 1 << 30, version, name, temporary }
+        let (first, count, is_hashed) = (8, 5, true);
+        Stretch { rank: 70_000, file: 3, first, count, bytes: 1 << 30, is_hashed, version, name, temporary }
     }
 
     fn tasks() -> Vec<Task> {
@@ -253,6 +261,7 @@ mod tests {
             ended(Ok(None)),
             ended(Ok(Some(PieceValue::from([7; 32])))),
             ended(Err(Trouble::Changed)),
+            ended(Err(Trouble::Stopped)),
             ended(Err(Trouble::new(Doing::Write, Errno(28)))),
             ended(Err(Trouble::new(Doing::Open, Errno(2)))),
         ]

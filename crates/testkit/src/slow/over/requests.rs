@@ -80,7 +80,8 @@ impl Filesystem for Over {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = &*self.spelled(parent, name);
         let passed = self.pass(request, Operation::Lookup, parent, Some(name), 0);
-        entry(reply, passed.and_then(|_| self.nodes.find(parent, name)));
+        let found = passed.and_then(|effect| Ok(Self::say(self.nodes.find(parent, name)?, effect)));
+        entry(reply, found);
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
@@ -89,7 +90,7 @@ impl Filesystem for Over {
 
     fn getattr(&self, request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
         let passed = self.pass(request, Operation::Stat, inode, None, 0);
-        match passed.and_then(|_| self.nodes.attributes(inode)) {
+        match passed.and_then(|effect| Ok(Self::say(self.nodes.attributes(inode)?, effect))) {
             Ok(attributes) => reply.attr(&NEVER, &attributes),
             Err(errno) => reply.error(code(errno)),
         }
