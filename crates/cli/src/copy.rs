@@ -1,5 +1,6 @@
 //! `atta copy`: sets a copy up, lets it run, and says what was copied and what was not.
 
+mod advice;
 mod arguments;
 mod by_rank;
 mod keep;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use atta_entry::Failure;
 use atta_mpi_loader::Launcher;
-use atta_ops::copy::{self, Keep, Options, Planned, Progress, Watch};
+use atta_ops::copy::{self, Copy, DryRun, Keep, Options, Planned, Progress, Seat, Watch};
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
 
@@ -32,7 +33,7 @@ use crate::fatal::Fatal;
 use crate::file::print;
 use crate::signals::Signals;
 use crate::walk::{Failures, Refused, Starts, compile, spill_directory, take};
-use crate::{complain, exit};
+use crate::{complain, exit, hint};
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
@@ -136,9 +137,9 @@ impl<'a> Setting<'a> {
             chunk: arguments.chunk.bytes(),
             hole_bytes_max: Some(arguments.max_holes),
             keep: self.keep.clone(),
+            no_target_directory: arguments.no_target_directory,
             existing: arguments.existing(),
             in_place: arguments.in_place,
-            is_rehearsal: arguments.dry_run,
             direct: arguments.direct,
             reflink: arguments.reflink.into(),
             stripes: arguments.stripes(),
@@ -159,6 +160,13 @@ impl<'a> Run<'a> {
         if arguments.paths.iter().any(|path| path.is_empty()) {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
+        }
+        if arguments.no_target_directory && arguments.paths.len() > 2 {
+            let what = "-T, and several SOURCEs".to_owned();
+            return Err(Refused::usage(
+                what,
+                "TARGET is the name of one copy; leave -T out to put several into it",
+            ));
         }
         if arguments.verify && arguments.digest == DigestKind::None {
             let what = "--verify compares digests, and there are none".to_owned();
@@ -187,16 +195,29 @@ impl<'a> Run<'a> {
         let observe = |progress: &Progress| teller.tick(progress);
         let (sources, target) = (&setting.sources, &setting.target);
         let list_error = starts.as_ref().map(Starts::error);
-        let outcome = match starts {
-            None => copy::run(sources, target, &options, &told, observe),
-            Some(starts) => copy::run_listed(sources, starts, target, &options, &told, observe),
+        let outcome = match arguments.dry_run {
+            true => DryRun::prepare(sources, target, &options, &told).and_then(|dry_run| {
+                let dry_run = match starts {
+                    None => dry_run,
+                    Some(starts) => dry_run.listed(starts),
+                };
+                dry_run.run(observe).map(Whole::from)
+            }),
+            false => Copy::prepare(sources, target, &options, &told, Seat::alone()).map(|copy| {
+                let target_is_name = copy.target_is_name();
+                let copy = match starts {
+                    None => copy,
+                    Some(starts) => copy.listed(starts),
+                };
+                Whole { target_is_name, ..copy.run(observe).into() }
+            }),
         };
         teller.clear();
         let fatal = list_error.and_then(|error| take(&error));
         let fatal = fatal.or_else(|| told.plans.as_ref().and_then(|plans| plans.finish().err()));
         match outcome {
-            Ok(outcome) => {
-                let (whole, interrupted) = (outcome.into(), signals.code());
+            Ok(whole) => {
+                let interrupted = signals.code();
                 let told = || summary(arguments, &whole, interrupted.is_some());
                 let fatal = fatal.or_else(|| teller.events.finish(told).err());
                 conclude(arguments, &failures, &whole, interrupted, fatal)
@@ -208,7 +229,7 @@ impl<'a> Run<'a> {
 
 /// Says why nothing is copied.
 fn tell(copy::Refused { what, hint, is_usage }: &copy::Refused) -> u8 {
-    complain(what, Some(hint));
+    complain(what, Some(hint.as_ref()));
     if *is_usage { exit::USAGE } else { exit::FATAL }
 }
 
@@ -233,6 +254,11 @@ fn conclude(
         let _ = std::io::stderr().write_all(text.as_bytes());
     } else {
         fatal = fatal.or_else(|| print(&text).err());
+    }
+    if let Some(advice) =
+        advice::advice(arguments, outcome, interrupted.is_some()).filter(|_| !arguments.tell.quiet)
+    {
+        hint(&advice);
     }
     if let Some(fatal) = fatal {
         return fatal.tell();

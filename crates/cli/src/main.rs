@@ -173,3 +173,9 @@ pub(crate) fn complain(what: &str, hint: Option<&str>) {
     // Nothing can be said of an error of standard error.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
+
+/// Writes a hint of its own to standard error.
+pub(crate) fn hint(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("hint: {text}\n").as_bytes());
+}

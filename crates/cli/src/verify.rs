@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
             Err(verify::Refused { what, hint, is_usage }) => {
                 // What was begun of a table is no table.
                 let _ = rows.finish(false);
-                complain(&what, Some(hint));
+                complain(&what, Some(hint.as_ref()));
                 if is_usage { exit::USAGE } else { exit::FATAL }
             }
         }

@@ -99,6 +99,8 @@ pub struct Failure<'a> {
     pub errno: Errno,
     /// What has its place in a copy, if that is another name and the target takes both for one.
     pub spelled: Option<Cow<'a, [u8]>>,
+    /// The path of what was to be made for it, if that is where it failed: messages name it instead of the entry's own path.
+    pub at: Option<Cow<'a, [u8]>>,
 }
 
 impl Failure<'_> {
@@ -132,7 +134,8 @@ impl Failure<'_> {
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (reason, label) = (self.reason(), self.errno.label());
-        write!(f, "cannot {}: {}: {reason} ({label})", self.operation.name(), escape(&self.path))?;
+        let path = self.at.as_ref().unwrap_or(&self.path);
+        write!(f, "cannot {}: {}: {reason} ({label})", self.operation.name(), escape(path))?;
         match &self.spelled {
             Some(spelled) => write!(f, ", in another spelling: {}", escape(spelled)),
             None => Ok(()),
@@ -152,6 +155,7 @@ mod tests {
             path: b"a/\x1b[31mb".into(),
             errno: Errno(13),
             spelled: None,
+            at: None,
         };
         assert_eq!(failure.to_string(), "cannot open directory: a/\\x1b[31mb: permission denied (EACCES)");
         assert_eq!(failure.class(), Class::Permission);
@@ -165,6 +169,7 @@ mod tests {
             path: b"a/name".into(),
             errno: Errno::EXIST,
             spelled: Some(b"N\x1bme".into()),
+            at: None,
         };
         let told = "cannot create the copy: a/name: file exists (EEXIST), in another spelling: N\\x1bme";
         assert_eq!(failure.to_string(), told);
@@ -174,9 +179,22 @@ mod tests {
     fn an_entry_of_another_type_is_a_conflict_and_has_not_vanished() {
         let operation = Operation::Replace("make the directory");
         let (root, path) = (b"a".into(), b"a/d".into());
-        let failure = Failure { operation, root, path, errno: Errno::NOTDIR, spelled: None };
+        let failure = Failure { operation, root, path, errno: Errno::NOTDIR, spelled: None, at: None };
         assert_eq!((failure.class(), failure.class().name()), (Class::Conflict, "conflict"));
         assert_eq!(failure.to_string(), "cannot make the directory: a/d: not a directory (ENOTDIR)");
+    }
+
+    #[test]
+    fn what_could_not_be_made_is_named_by_its_own_path() {
+        let failure = Failure {
+            operation: Operation::Custom("make the directory"),
+            root: b"a".into(),
+            path: b"a/d".into(),
+            errno: Errno(13),
+            spelled: None,
+            at: Some(b"copy/d".into()),
+        };
+        assert_eq!(failure.to_string(), "cannot make the directory: copy/d: permission denied (EACCES)");
     }
 
     #[test]
@@ -187,6 +205,7 @@ mod tests {
             path: b"a/l".into(),
             errno: Errno(18),
             spelled: None,
+            at: None,
         };
         assert_eq!(failure.class(), Class::Link);
         assert_eq!(failure.to_string(), "cannot follow link: a/l: it leads out of the tree (EXDEV)");

@@ -14,6 +14,7 @@ mod escape;
 mod failure;
 mod kind;
 mod metadata;
+mod quote;
 
 pub use difference::{Change, Detail, Difference, Field, Side};
 pub use entry::Entry;
@@ -22,3 +23,4 @@ pub use escape::{escape, escape_into, needs_escape};
 pub use failure::{Class, Failure, Operation};
 pub use kind::Kind;
 pub use metadata::{Metadata, Timestamp};
+pub use quote::shell_quote;

@@ -81,7 +81,7 @@ pub use clone::Reflink;
 pub use ending::Ending;
 pub use existing::Existing;
 pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
-pub use rehearsal::Planned;
+pub use rehearsal::{DryRun, Planned};
 pub use report::{Report, SizeClass, SlowFile};
 pub use roots::Refused;
 pub use stripe::{StripeRule, Stripes};
@@ -131,12 +131,12 @@ pub struct Options<'a> {
     pub hole_bytes_max: Option<u64>,
     /// What is kept beside the bytes.
     pub keep: Keep,
+    /// TARGET is the name of the copy of one SOURCE, also where it is a directory already, which the copy is merged into.
+    pub no_target_directory: bool,
     /// What is done where something is there already.
     pub existing: Existing,
     /// Whether a file that is there is written into, where that can be, instead of a new one that replaces it.
     pub in_place: bool,
-    /// Whether it is only looked what would be made; nothing is written, and files are not opened.
-    pub is_rehearsal: bool,
     /// A cap on the bytes a second that are read and written, over all threads.
     pub bandwidth: Option<Arc<Rate>>,
     /// Whether large files go past the page cache, where they can.
@@ -152,7 +152,7 @@ pub trait Watch: Sync {
     /// An entry was not copied. Its path is the source's.
     fn failure(&self, failure: &Failure<'_>);
 
-    /// What would become of an entry, if it is only asked for that; directories that are there are not told. Its path is the
+    /// What a copy would do with an entry: reported by a [`DryRun`] alone, and not for directories that exist. The path is the
     /// source's.
     fn planned(&self, _planned: Planned, _path: &[u8]) {}
 
@@ -235,9 +235,6 @@ pub fn run(
     watch: &dyn Watch,
     observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
-    if options.is_rehearsal {
-        return rehearsal::run(sources, starts_of(sources), target, (options, watch), observe);
-    }
     Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.run(observe))
 }
 
@@ -254,9 +251,6 @@ pub fn run_listed(
     watch: &dyn Watch,
     observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
-    if options.is_rehearsal {
-        return rehearsal::run(sources, starts, target, (options, watch), observe);
-    }
     Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.listed(starts).run(observe))
 }
 
@@ -264,11 +258,12 @@ fn starts_of(sources: &[Vec<u8>]) -> impl Iterator<Item = Start> + Send {
     sources.iter().map(|source| Start::new(source.clone()))
 }
 
-/// A copy that is set up: it is known where everything goes, and nothing has been copied.
+/// A copy that is set up: it is known where everything goes, and nothing has been copied. What only looks is a [`DryRun`].
 pub struct Copy<'a> {
     copying: Copying<'a>,
     /// Of the first rank alone.
     starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
+    target_is_name: bool,
 }
 
 impl<'a> Copy<'a> {
@@ -284,13 +279,14 @@ impl<'a> Copy<'a> {
         seat: Seat,
     ) -> Result<Self, Refused> {
         let features = options.walk.features;
-        let target = Target::open(target)?;
+        let target = Target::open(target, options.no_target_directory)?;
         let layouts = stripe::layouts(options.stripes.as_ref(), &target.top)?;
         if seat.rank == 0 && target.is_taken() {
             watch.crowded();
         }
         let shared = Shared::new(Namer::new(seat.job));
         let roots = target.roots(sources, &shared, features)?;
+        let target_is_name = target.is_name();
         let (top, path) = (target.top, target.path);
         let budget = Budget::of_process(Needs::COPY, options.walk.threads.max(options.walk.cores));
         let who = seat.of_worker(u32::MAX as usize);
@@ -332,7 +328,14 @@ impl<'a> Copy<'a> {
             is_listed: false,
             namings: AtomicU64::new(0),
         };
-        Ok(Self { copying, starts: Box::new(starts_of(sources)) })
+        Ok(Self { copying, starts: Box::new(starts_of(sources)), target_is_name })
+    }
+
+    /// Whether TARGET is the name of the copy. The same arguments mean something else once it exists: to go on, a later copy takes
+    /// [`Options::no_target_directory`].
+    #[must_use]
+    pub fn target_is_name(&self) -> bool {
+        self.target_is_name
     }
 
     /// Copies what a list names instead: see [`run_listed`]. On several ranks that is said on each of them, and the list is that
@@ -351,7 +354,7 @@ impl<'a> Copy<'a> {
 
     /// Runs it on this rank alone: see [`run`](fn@run).
     pub fn run(self, mut observe: impl FnMut(&Progress)) -> Outcome {
-        let Self { copying, starts } = self;
+        let Self { copying, starts, .. } = self;
         let clock = Clock::start();
         let walked = walk::run_handler(&copying, starts, &copying.options.walk, |progress| {
             observe(&copying.progress(progress));
@@ -377,7 +380,7 @@ impl<'a> Copy<'a> {
         totals: impl Fn(&Progress) -> R,
         mut observe: impl FnMut(&Progress, Option<R>),
     ) -> Result<Ending<'a>, RankError> {
-        let Self { copying, starts } = self;
+        let Self { copying, starts, .. } = self;
         let options = &copying.options.walk;
         let clock = Clock::start();
         let so_far = |profile: &walk::Profile| {

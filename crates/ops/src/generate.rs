@@ -102,7 +102,7 @@ pub fn generate(
         Ok(_) => Ok(report),
         Err(trouble) => {
             let failure = failure(target, &plan, &trouble);
-            Err(GenerateError::Failed { failure, made: Box::new(report) })
+            Err(GenerateError::Failed { failure: Box::new(failure), made: Box::new(report) })
         }
     }
 }
@@ -174,8 +174,9 @@ fn target_failed(target: &Path, operation: &'static str, errno: Errno) -> Genera
         path: path.into(),
         errno: EntryErrno(errno.raw_os_error()),
         spelled: None,
+        at: None,
     };
-    GenerateError::Failed { failure, made: Box::default() }
+    GenerateError::Failed { failure: Box::new(failure), made: Box::default() }
 }
 
 fn failure(target: &Path, plan: &Plan, trouble: &Trouble) -> Failure<'static> {
@@ -188,6 +189,7 @@ fn failure(target: &Path, plan: &Plan, trouble: &Trouble) -> Failure<'static> {
         path: path.into(),
         errno: trouble.errno,
         spelled: None,
+        at: None,
     }
 }
 

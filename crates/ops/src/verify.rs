@@ -176,7 +176,7 @@ fn open(source: &[u8], target: &[u8], features: Features) -> Result<Option<Arc<D
             let what = format!("SOURCE is a {} and TARGET a {}: {from}, {to}", one.name(), other.name());
             let hint =
                 "name two directories, or two entries that are none; a slash at the end follows a link";
-            return Err(Refused { what, hint, is_usage: false });
+            return Err(Refused { what, hint: hint.into(), is_usage: false });
         }
         _ => return Ok(None),
     }

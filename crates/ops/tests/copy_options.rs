@@ -358,7 +358,7 @@ fn state(root: &Path) -> String {
 }
 
 #[test]
-fn a_rehearsal_says_what_a_copy_does_and_writes_nothing() {
+fn a_dry_run_reports_what_a_copy_does_and_writes_nothing() {
     let scratch = Scratch::new("copy-dry").unwrap();
     let tree = furnished(&scratch);
     fs::create_dir_all(tree.join("new/deeper")).unwrap();
@@ -368,9 +368,10 @@ fn a_rehearsal_says_what_a_copy_does_and_writes_nothing() {
     set_time(&tree.join("merged/same"), OLD);
     let plan = |target: &Path, existing: Existing| {
         let plans = Plans::default();
-        let options = Options { is_rehearsal: true, existing, ..threads(2) };
+        let options = Options { existing, ..threads(2) };
         let source = [bytes(&tree.join("."))];
-        let outcome = copy::run(&source, &bytes(target), &options, &plans, |_| {}).unwrap();
+        let looks = copy::DryRun::prepare(&source, &bytes(target), &options, &plans).unwrap();
+        let outcome = looks.run(|_| {}).unwrap();
         (outcome.totals, plans.0.into_inner().unwrap(), plans.1.0.into_inner().unwrap())
     };
     let target = scratch.join("target");

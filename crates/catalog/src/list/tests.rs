@@ -124,6 +124,7 @@ proptest! {
                 path: path.as_slice().into(),
                 errno: Errno::ACCES,
                 spelled: None,
+                at: None,
             };
             failure_row(&failure, &mut list);
             expected.push(Listed { root: Some(root), path });

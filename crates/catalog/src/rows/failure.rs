@@ -5,7 +5,8 @@ use atta_entry::Failure;
 use super::ndjson::{bytes_field, key, number_field, text_field};
 
 /// Appends `{"path":...,"root":...,"operation":...,"class":...,"errno":13,"error":"EACCES","message":...}` and a
-/// line end, with `path_raw` and `root_raw` where the names are not UTF-8, and `spelled` where a copy's place is another name's.
+/// line end, with `path_raw` and `root_raw` where the names are not UTF-8, `spelled` where a copy's
+/// place is another name's, and `at` where it failed at what was to be made.
 pub fn failure_row(failure: &Failure<'_>, out: &mut Vec<u8>) {
     out.push(b'{');
     bytes_field("\"path\":", key!("path_raw"), &failure.path, out);
@@ -17,6 +18,9 @@ pub fn failure_row(failure: &Failure<'_>, out: &mut Vec<u8>) {
     text_field(key!("message"), failure.reason(), out);
     if let Some(spelled) = &failure.spelled {
         bytes_field(key!("spelled"), key!("spelled_raw"), spelled, out);
+    }
+    if let Some(at) = &failure.at {
+        bytes_field(key!("at"), key!("at_raw"), at, out);
     }
     out.extend_from_slice(b"}\n");
 }
@@ -34,6 +38,7 @@ mod tests {
             path: b"a\xff/b\n".into(),
             errno: Errno(13),
             spelled: Some(b"A/B".into()),
+            at: None,
         };
         let mut out = Vec::new();
         failure_row(&failure, &mut out);

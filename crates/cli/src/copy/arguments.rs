@@ -68,7 +68,7 @@ pub(crate) enum DigestKind {
 #[command(
     override_usage = "atta copy [OPTIONS] SOURCE... TARGET",
     after_help = "SOURCEs go where 'cp -a' would put them: into TARGET if that is a directory, else one SOURCE becomes \
-    TARGET. 'SOURCE/.' copies what is in SOURCE. Contents, holes, modes, owners, times, links, hard links, extended \
+    TARGET; with -T it always does. 'SOURCE/.' copies what is in SOURCE. Contents, holes, modes, owners, times, links, hard links, extended \
     attributes and ACLs are kept; what cannot be kept is counted. Whoever looks at TARGET meanwhile sees old files, new \
     ones or none, never parts of one.\n\n\
     Exit codes: 0 all done; 2 wrong usage; 3 done, but some entries failed or changed; 4 could not go on; 130 and 143 \
@@ -101,6 +101,11 @@ pub(crate) struct CopyArguments {
     /// Only say what would be made: totals, and with -v each name. Nothing is written, and files are not opened
     #[arg(short = 'n', long, help_heading = "What to copy")]
     pub(crate) dry_run: bool,
+
+    /// TARGET is the name of the copy of one SOURCE, also if it is a directory already: the copy is merged into it, and does not go
+    /// to TARGET/NAME
+    #[arg(short = 'T', long, help_heading = "What to copy")]
+    pub(crate) no_target_directory: bool,
 
     /// Leave files as they are that have the size and the time of change of their source, but for modes, owners and
     /// attributes; replace all others, newer ones too. What is left is not read: there is no signature

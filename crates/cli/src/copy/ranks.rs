@@ -78,6 +78,7 @@ fn on_ranks(
         Ok(copy) => copy,
         Err(code) => return Ok(code),
     };
+    let target_is_name = copy.target_is_name();
     let starts = starts.flatten();
     let list_error = starts.as_ref().map(Starts::error);
     let copy = match arguments.from_list {
@@ -92,7 +93,7 @@ fn on_ranks(
             let fatal = list_error.and_then(|error| take(&error));
             run.failures.receive(&part.late);
             let interrupted = (part.interrupted > 0).then_some(part.interrupted);
-            let whole = part.whole();
+            let whole = Whole { target_is_name, ..part.whole() };
             let told = || summary(arguments, &whole, interrupted.is_some());
             let fatal = fatal.or_else(|| teller.and_then(|teller| teller.events.finish(told).err()));
             Ok(conclude(arguments, &run.failures, &whole, interrupted, fatal))
@@ -447,6 +448,7 @@ impl Part {
             threads: self.threads,
             ranks: self.by_rank.iter().map(|(rank, numbers)| by_rank::report(*rank, numbers)).collect(),
             parked: self.parked,
+            target_is_name: false,
         }
     }
 }

@@ -22,12 +22,15 @@ pub(super) struct Whole {
     /// Each rank; without others this one.
     pub(super) ranks: Vec<RankReport>,
     pub(super) parked: bool,
+    /// TARGET is the name of the copy, not a directory that it was put into.
+    pub(super) target_is_name: bool,
 }
 
 impl From<Outcome> for Whole {
     fn from(outcome: Outcome) -> Self {
         let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
-        Self { totals, report, signature, elapsed, threads: threads.len(), ranks: vec![rank], parked }
+        let (threads, ranks, target_is_name) = (threads.len(), vec![rank], false);
+        Self { totals, report, signature, elapsed, threads, ranks, parked, target_is_name }
     }
 }
 
@@ -36,12 +39,10 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     let totals = &outcome.totals;
     let mut text = String::new();
     if was_interrupted {
-        text.push_str("interrupted: this is not all\n");
+        text.push_str("interrupted: results are incomplete\n");
     }
     if outcome.parked {
-        text.push_str(
-            "parked: TARGET has no room, this is not all; make room and run it again with --update\n",
-        );
+        text.push_str("parked: TARGET is out of space; results are incomplete\n");
     }
     let kinds = [
         (totals.files, "file", "files"),

@@ -140,7 +140,7 @@ fn an_interrupted_copy_says_so() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let ran = child.wait_with_output().unwrap();
     assert_eq!(ran.status.code(), Some(130));
-    assert!(String::from_utf8(ran.stdout).unwrap().starts_with("interrupted: this is not all\n"));
+    assert!(String::from_utf8(ran.stdout).unwrap().starts_with("interrupted: results are incomplete\n"));
     whole_files(&scratch.join("target"));
 }
 

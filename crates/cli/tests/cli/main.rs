@@ -12,6 +12,7 @@ mod support;
 
 mod catalog;
 mod copy;
+mod copy_target;
 mod descriptors;
 mod errors;
 mod hostile;

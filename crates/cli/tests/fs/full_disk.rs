@@ -1,10 +1,11 @@
 //! A disk that runs full under a catalog: a clear error, and nothing that could be taken for a catalog.
 
 use atta_testkit::lock::Lock;
+use atta_testkit::mounts::Mount;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
 
-use crate::support::{names_in, run, scratch, walk};
+use crate::support::{atta, make_directory, names_in, run, scratch, walk};
 
 #[test]
 fn a_full_disk_leaves_no_catalog() {
@@ -41,4 +42,31 @@ fn a_full_disk_under_the_list_of_errors_is_told() {
     let ran = run(walk(["--errors"]).arg(&errors).args(&missing).current_dir(disk.path())).expect_code(4);
     let said = format!("atta: cannot write errors: {}: no space left on device (ENOSPC)\n", errors.display());
     assert!(ran.err().ends_with(&said), "{}", ran.err());
+}
+
+/// What it advises is followed to the letter.
+#[test]
+fn what_a_copy_that_is_out_of_space_advises_completes_the_same_tree() {
+    let Some(_lock) = skip::unless_available("out of space", Lock::for_mounts()) else { return };
+    let scratch = scratch("copy-parked");
+    let here = scratch.path();
+    let tree = make_directory(here.join("tree"));
+    for file in 0..400 {
+        std::fs::write(tree.join(file.to_string()), vec![b'x'; 16 << 10]).unwrap();
+    }
+    let space = make_directory(here.join("space"));
+    let Some(space) = skip::unless_available("out of space", Mount::tmpfs(&space, 1 << 20)) else { return };
+    let parked = atta().args(["copy", "-j", "1", "tree", "space/new"]).current_dir(here).output().unwrap();
+    let told = String::from_utf8_lossy(&parked.stderr).into_owned();
+    assert_eq!(parked.status.code(), Some(3), "{told}");
+    let hint = told
+        .lines()
+        .find_map(|line| line.strip_prefix("hint: make room in TARGET, then copy the rest with: "));
+    space.resize(64 << 20).unwrap();
+    let followed =
+        std::process::Command::new("bash").args(["-c", hint.unwrap()]).current_dir(here).output().unwrap();
+    assert!(followed.status.success(), "{}", String::from_utf8_lossy(&followed.stderr));
+    assert!(!here.join("space/new/tree").exists(), "the tree was copied into itself");
+    let words = ["verify", "--content", "tree", "space/new"];
+    assert!(atta().args(words).current_dir(here).output().unwrap().status.success());
 }

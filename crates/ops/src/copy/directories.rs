@@ -22,7 +22,7 @@ use crate::walk::kernel::{self, retry};
 use crate::walk::visit::Here;
 
 impl Copying<'_> {
-    /// Makes a directory, under another name, unless it is there.
+    /// Makes a directory, under another name, unless it is there; counts it.
     pub(crate) fn make_directory(
         &self,
         worker: &mut CopyWorker,
@@ -30,11 +30,21 @@ impl Copying<'_> {
         to: &Place<'_>,
         metadata: &Metadata,
     ) -> Result<(), Trouble> {
-        let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
-        worker.totals.directories += 1;
-        if to.name == c"." {
-            return Ok(());
+        if to.name != c"." {
+            self.make_named_directory(worker, from, to, metadata)?;
         }
+        worker.totals.directories += 1;
+        Ok(())
+    }
+
+    fn make_named_directory(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<(), Trouble> {
+        let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
         // In a directory of this job's own, too: the source's may tell a name twice.
         match kernel::open_directory_at(&to.directory, to.name) {
             Ok(_) if to.mirror.is_new() => return refuse_taken(to, Doing::MakeDirectory),

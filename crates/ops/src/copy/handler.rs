@@ -204,7 +204,18 @@ impl Copying<'_> {
         }
         let other = if trouble.is_taken() { self.other_spelling(worker, at) } else { None };
         let spelled = other.as_ref().map(|name| name.as_bytes().into());
-        self.tell(worker, &Failure { operation, root: root.into(), path: path.into(), errno, spelled });
+        let at = if trouble.is_of_target() { self.target_path(at) } else { None };
+        let (root, path, at) = (root.into(), path.into(), at.map(Into::into));
+        self.tell(worker, &Failure { operation, root, path, errno, spelled, at });
+    }
+
+    /// The path of the copy of what was found there.
+    fn target_path(&self, at: &Where) -> Option<Vec<u8>> {
+        match at {
+            Where::Root(path) => self.roots.find(path).map(|root| root.parent.path_of(&root.name)),
+            Where::In(directory, name) => Mirror::of(directory).map(|mirror| mirror.path_of(name)),
+            Where::Itself(_) => None,
+        }
     }
 
     fn tell(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {

@@ -92,6 +92,16 @@ impl Mirror {
         directory.attached_or_made(|above: &Arc<Self>, name| above.below(name))
     }
 
+    /// The path of a name in it.
+    pub(crate) fn path_of(&self, name: &std::ffi::CStr) -> Vec<u8> {
+        let mut path = Vec::new();
+        self.target.path_into(&mut path);
+        if name != c"." {
+            crate::walk::look::join(&mut path, name.to_bytes());
+        }
+        path
+    }
+
     /// The name that it has until it gets its own.
     pub(crate) fn alias(&self, name: &std::ffi::CStr) -> CString {
         self.shared.namer.of_directory(name)

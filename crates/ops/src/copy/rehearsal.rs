@@ -1,10 +1,11 @@
-//! What a copy would make, found out by looking at names on both sides. It opens directories and nothing else, and writes nothing;
-//! what a copy would meet when it opens files is not known here.
+//! A plan that only looks: what a copy would make, found by looking at names on both sides. It opens directories and nothing else,
+//! and writes nothing; what a copy would meet when it opens files is not known here.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use atta_entry::{Entry, Errno, Failure, Kind, Metadata};
+use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
@@ -22,7 +23,7 @@ use super::stripe;
 use super::times::{Clock, Phase, RankReport};
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
-use super::{Options, Outcome, Progress, Refused, Seat, Watch};
+use super::{Options, Outcome, Progress, Refused, Seat, Watch, starts_of};
 use crate::descriptors::{Budget, Needs};
 use crate::walk::directory::Directory;
 use crate::walk::kernel;
@@ -42,7 +43,13 @@ pub enum Planned {
     Skipped,
 }
 
-/// See the head of this file.
+/// A plan that only looks: it cannot copy. The plan that copies is [`Copy`](super::Copy).
+pub struct DryRun<'a> {
+    rehearsal: Rehearsal<'a>,
+    starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
+}
+
+/// What looks at the entries.
 struct Rehearsal<'a> {
     options: &'a Options<'a>,
     watch: &'a dyn Watch,
@@ -53,50 +60,82 @@ struct Rehearsal<'a> {
     held: usize,
 }
 
-/// Looks what a copy would do.
-pub(crate) fn run(
-    sources: &[Vec<u8>],
-    starts: impl Iterator<Item = Start> + Send,
-    target: &[u8],
-    (options, watch): (&Options<'_>, &dyn Watch),
-    mut observe: impl FnMut(&Progress),
-) -> Result<Outcome, Refused> {
-    let mut clock = Clock::start();
-    let walk = &options.walk;
-    let target = Target::open(target)?;
-    // It may be that copies cannot be striped there.
-    stripe::layouts(options.stripes.as_ref(), &target.top)?;
-    let shared = Shared::new(Namer::new(Seat::alone().job));
-    let rehearsal = Rehearsal {
-        options,
-        watch,
-        roots: target.roots(sources, &shared, walk.features)?,
-        links: [4, 16, 16].map(|part| HardLinks::new(walk.memory_bytes / part, walk.spill_directory.clone())),
-        top_identity: kernel::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
-        held: Budget::of_process(Needs::COPY, walk.threads.max(walk.cores)).held_in_target,
-    };
-    let walked = walk::run_handler(&rehearsal, starts, walk, |progress| {
-        let walk = progress.clone();
-        observe(&Progress { walk, files: 0, bytes: 0, large_found: 0, large_done: 0 });
-    });
-    let mut totals = Totals::default();
-    walked.workers.iter().for_each(|worker| totals += &worker.totals);
-    for (index, links) in rehearsal.links.into_iter().enumerate() {
-        let settled = links.settle(&options.walk.stop).map_err(|error| Refused {
+impl<'a> DryRun<'a> {
+    /// Looks at SOURCE... and TARGET.
+    ///
+    /// # Errors
+    /// As [`run`](fn@super::run).
+    pub fn prepare(
+        sources: &'a [Vec<u8>],
+        target: &[u8],
+        options: &'a Options<'a>,
+        watch: &'a dyn Watch,
+    ) -> Result<Self, Refused> {
+        let walk = &options.walk;
+        let target = Target::open(target, options.no_target_directory)?;
+        // It may be that copies cannot be striped there.
+        stripe::layouts(options.stripes.as_ref(), &target.top)?;
+        let shared = Shared::new(Namer::new(Seat::alone().job));
+        let spill = |part| HardLinks::new(walk.memory_bytes / part, walk.spill_directory.clone());
+        let rehearsal = Rehearsal {
+            options,
+            watch,
+            roots: target.roots(sources, &shared, walk.features)?,
+            links: [4, 16, 16].map(spill),
+            top_identity: kernel::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
+            held: Budget::of_process(Needs::COPY, walk.threads.max(walk.cores)).held_in_target,
+        };
+        Ok(Self { rehearsal, starts: Box::new(starts_of(sources)) })
+    }
+
+    /// Looks at what a list names instead: see [`run_listed`](super::run_listed).
+    #[must_use]
+    pub fn listed(self, starts: impl Iterator<Item = Start> + Send + 'a) -> Self {
+        Self { starts: Box::new(starts), ..self }
+    }
+
+    /// Counts what a copy would make, and reports each name to [`Watch::planned`]. Returns when all is looked at, or
+    /// `options.walk.stop` was set.
+    ///
+    /// # Errors
+    /// The memory for hard links is used up, and their temporary file fails.
+    pub fn run(self, mut observe: impl FnMut(&Progress)) -> Result<Outcome, Refused> {
+        let Self { rehearsal, starts } = self;
+        let mut clock = Clock::start();
+        let walked = walk::run_handler(&rehearsal, starts, &rehearsal.options.walk, |progress| {
+            let walk = progress.clone();
+            observe(&Progress { walk, files: 0, bytes: 0, large_found: 0, large_done: 0 });
+        });
+        let mut totals = Totals::default();
+        walked.workers.iter().for_each(|worker| totals += &worker.totals);
+        count_links(rehearsal.links, &rehearsal.options.walk.stop, &mut totals)?;
+        clock.end(Phase::Copying);
+        let rank = RankReport { phases: clock.phases(), ..RankReport::default() };
+        let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
+        let report = Report::default();
+        Ok(Outcome { totals, report, rank, signature: None, threads, elapsed, stopped, parked: false })
+    }
+}
+
+impl std::fmt::Debug for DryRun<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DryRun").finish_non_exhaustive()
+    }
+}
+
+/// Counts the first name of each inode as a copy: until now all of its names were counted as links.
+fn count_links(links: [HardLinks; 3], stop: &Stop, totals: &mut Totals) -> Result<(), Refused> {
+    for (index, links) in links.into_iter().enumerate() {
+        let settled = links.settle(stop).map_err(|error| Refused {
             what: format!("cannot count hard links: {error}"),
-            hint: "give it more --memory, or another $TMPDIR",
+            hint: "give it more --memory, or another $TMPDIR".into(),
             is_usage: false,
         })?;
-        // Names that were put off were counted as links, and one of each inode is none.
         *[&mut totals.files, &mut totals.symlinks, &mut totals.specials][index] += settled.inodes;
         totals.bytes = totals.bytes.saturating_add(settled.apparent_bytes);
         totals.hard_links = totals.hard_links.saturating_sub(settled.inodes);
     }
-    clock.end(Phase::Copying);
-    let rank = RankReport { phases: clock.phases(), ..RankReport::default() };
-    let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
-    let report = Report::default();
-    Ok(Outcome { totals, report, rank, signature: None, threads, elapsed, stopped, parked: false })
+    Ok(())
 }
 
 impl Rehearsal<'_> {
@@ -132,8 +171,8 @@ impl Rehearsal<'_> {
     ) -> Result<Option<Planned>, Trouble> {
         let there = self.there(worker, mirror, name)?;
         let is_directory = metadata.kind() == Kind::Directory;
-        worker.totals.directories += u64::from(is_directory);
         let Some((directory, there)) = there else {
+            worker.totals.directories += u64::from(is_directory);
             self.count(worker, metadata);
             return Ok(Some(Planned::New));
         };
@@ -149,7 +188,10 @@ impl Rehearsal<'_> {
             }
         };
         match (is_directory, there.kind() == Kind::Directory) {
-            (true, true) => Ok(None),
+            (true, true) => {
+                worker.totals.directories += 1;
+                Ok(None)
+            }
             _ if is_left => {
                 worker.totals.skipped += 1;
                 Ok(Some(Planned::Skipped))
@@ -181,14 +223,26 @@ impl Rehearsal<'_> {
         totals.bytes = totals.bytes.saturating_add(size);
     }
 
-    fn fail(&self, worker: &mut CopyWorker, entry: &Entry<'_>, trouble: Trouble) {
+    /// The directory that gets a copy, and its name there; none: it is below nothing that is copied.
+    fn place(
+        &self,
+        here: Option<Here<'_>>,
+        name: &CString,
+        entry: &Entry<'_>,
+    ) -> Option<(Arc<Mirror>, CString)> {
+        match here {
+            Some(here) => Some((Mirror::of(here.directory)?, name.clone())),
+            None => self.roots.find(entry.name).map(|root| (Arc::clone(&root.parent), root.name.clone())),
+        }
+    }
+
+    fn fail(&self, worker: &mut CopyWorker, entry: &Entry<'_>, at: Vec<u8>, trouble: Trouble) {
         let (operation, errno) = trouble.told();
         let path = entry.path();
         let root = if entry.depth > 0 { path[..entry.root_bytes].to_vec() } else { path.to_vec() };
-        self.failure(
-            worker,
-            &Failure { operation, root: root.into(), path: path.into(), errno, spelled: None },
-        );
+        let at = trouble.is_of_target().then(|| at.into());
+        let (root, path) = (root.into(), path.into());
+        self.failure(worker, &Failure { operation, root, path, errno, spelled: None, at });
     }
 }
 
@@ -248,30 +302,19 @@ impl Handler for Rehearsal<'_> {
         let metadata = entry.metadata.copied().unwrap_or_default();
         let name = CString::new(entry.name).unwrap_or_default();
         let identity = (metadata.device, metadata.inode);
-        let planned = match here {
-            Some(_) if entry.kind == Kind::Directory && identity == self.top_identity => {
-                Err(Trouble::new(Doing::MakeDirectory, Errno::LOOP))
-            }
-            Some(here) => match Mirror::of(here.directory) {
-                Some(mirror) => {
-                    let from = Source { directory: here.descriptor.as_fd(), name: &name };
-                    self.plan(worker, &mirror, &name, (from, &metadata))
-                }
-                None => return,
-            },
-            None => match self.roots.find(entry.name) {
-                Some(root) => {
-                    let from = Source { directory: CWD, name: &name };
-                    self.plan(worker, &root.parent, &root.name, (from, &metadata))
-                }
-                None => return,
-            },
+        let from = here.map_or(CWD, |here| here.descriptor.as_fd());
+        let from = Source { directory: from, name: &name };
+        let Some((mirror, name)) = self.place(here, &name, entry) else { return };
+        let is_endless = here.is_some() && entry.kind == Kind::Directory && identity == self.top_identity;
+        let planned = match is_endless {
+            true => Err(Trouble::new(Doing::MakeDirectory, Errno::LOOP)),
+            false => self.plan(worker, &mirror, &name, (from, &metadata)),
         };
         match planned {
             Ok(None) => {}
             Ok(Some(planned)) => self.watch.planned(planned, &entry.path()),
             Err(trouble) => {
-                self.fail(worker, entry, trouble);
+                self.fail(worker, entry, mirror.path_of(&name), trouble);
                 tasks.prune();
             }
         }

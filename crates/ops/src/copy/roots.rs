@@ -5,15 +5,18 @@
 //! | --- | --- | --- | --- |
 //! | one SOURCE | TARGET/NAME | TARGET | TARGET, replaced; not by a directory |
 //! | several | TARGET/NAME each | refused | refused |
+//! | one SOURCE, `-T` | TARGET, merged into | TARGET | as without |
 //!
 //! NAME is the last name of SOURCE; that of `SOURCE/.`, of `.` and of `/` is none: what is below goes to TARGET itself. A slash
-//! behind SOURCE means what it means to the kernel: a link is followed.
+//! behind SOURCE means what it means to the kernel: a link is followed. A slash behind a TARGET that does not exist asks for a
+//! directory: only a directory is copied there.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use atta_entry::{Errno, Kind, Metadata, escape};
+use atta_entry::{Errno, Kind, Metadata, escape, shell_quote};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FlockOperation;
 
@@ -42,18 +45,22 @@ pub struct Refused {
     /// What is wrong.
     pub what: String,
     /// What to do about it.
-    pub hint: &'static str,
+    pub hint: Cow<'static, str>,
     /// The arguments are wrong, whatever there is; else it is what there is.
     pub is_usage: bool,
 }
 
 impl Refused {
-    pub(crate) fn usage(what: String, hint: &'static str) -> Self {
-        Self { what, hint, is_usage: true }
+    pub(crate) fn usage(what: String, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self { what, hint: hint.into(), is_usage: true }
     }
 
-    pub(crate) fn failed(doing: &str, path: &[u8], errno: Errno, hint: &'static str) -> Self {
-        Self { what: format!("cannot {doing}: {}: {errno}", escape(path)), hint, is_usage: false }
+    pub(crate) fn failed(doing: &str, path: &[u8], errno: Errno, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            what: format!("cannot {doing}: {}: {errno}", escape(path)),
+            hint: hint.into(),
+            is_usage: false,
+        }
     }
 }
 
@@ -78,30 +85,45 @@ impl Roots {
 pub(crate) struct Target {
     pub(crate) top: Arc<OwnedFd>,
     pub(crate) path: Vec<u8>,
+    /// TARGET's own name, which one SOURCE gets; `.`: what is below it goes to TARGET itself. None: each has its own.
     name: Option<CString>,
+    /// TARGET does not exist, and has a slash at its end: it is to be a directory.
+    wants_directory: bool,
 }
 
 impl Target {
-    /// Looks at TARGET.
-    pub(crate) fn open(path: &[u8]) -> Result<Self, Refused> {
+    /// Looks at TARGET. `is_name`: TARGET is the name of the copy even if it is a directory (`-T`).
+    pub(crate) fn open(path: &[u8], is_name: bool) -> Result<Self, Refused> {
         let hint = "TARGET must be a directory, or a new name in one";
         let opened = |path: &[u8]| kernel::open_directory_path(path, true).map(Arc::new);
-        match opened(path) {
-            Ok(top) => return Ok(Self { top, path: path.to_vec(), name: None }),
-            Err(Errno::NOENT | Errno::NOTDIR) => {}
-            Err(errno) => return Err(Refused::failed("open TARGET", path, errno, hint)),
+        // With a slash at its end, or `.` or `..`, it is a directory and nothing else.
+        if !is_name || split(path).1.is_none() {
+            let name = is_name.then(|| c".".to_owned());
+            match opened(path) {
+                Ok(top) => return Ok(Self { top, path: path.to_vec(), name, wants_directory: false }),
+                Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(errno) => return Err(Refused::failed("open TARGET", path, errno, hint)),
+            }
         }
         let bare = trimmed(path);
-        if bare.len() < path.len() && kernel::stat_path(bare, true).is_ok() {
+        let wants_directory = bare.len() < path.len();
+        if wants_directory && kernel::stat_path(bare, true).is_ok() {
             return Err(Refused::failed("open TARGET", path, Errno::NOTDIR, hint));
         }
         let (parent, name) = split(bare);
         let Some(name) = name.and_then(|name| CString::new(name).ok()) else {
             return Err(Refused::failed("open TARGET", path, Errno::NOENT, hint));
         };
-        let top = opened(parent)
-            .map_err(|errno| Refused::failed("open the directory of TARGET", path, errno, "make it first"))?;
-        Ok(Self { top, path: parent.to_vec(), name: Some(name) })
+        let top = opened(parent).map_err(|errno| {
+            let hint = format!("make it first: mkdir -p -- {}", shell_quote(parent));
+            Refused::failed("open the directory of TARGET", path, errno, hint)
+        })?;
+        Ok(Self { top, path: parent.to_vec(), name: Some(name), wants_directory })
+    }
+
+    /// Whether TARGET is the name of the copy, and not a directory that the copy is put into.
+    pub(crate) fn is_name(&self) -> bool {
+        self.name.is_some()
     }
 
     /// Whether another copy is putting things into the directory that TARGET is, as far as the file system tells. Each has a lock of
@@ -118,9 +140,11 @@ impl Target {
         shared: &Arc<Shared>,
         features: Features,
     ) -> Result<Roots, Refused> {
-        if self.name.is_some() && sources.len() > 1 {
-            let what = "several SOURCEs, and TARGET is no directory".to_owned();
-            return Err(Refused::usage(what, "make the directory first"));
+        if let Some(name) = self.name.as_ref().filter(|_| sources.len() > 1) {
+            let what = "several SOURCEs, and TARGET is not a directory that they are put into".to_owned();
+            let path = shell_quote(&[self.path.as_slice(), name.as_bytes()].join(&b'/'));
+            let hint = format!("make the directory first: mkdir -- {path}");
+            return Err(Refused::usage(what, hint));
         }
         let cannot = |errno| Refused::failed("open TARGET", &self.path, errno, "see the error above");
         let place = kernel::place_of(&self.top, features).map_err(cannot)?;
@@ -151,6 +175,11 @@ impl Target {
             (None, Some(name)) => name,
             (None, None) => c".".to_owned(),
         };
+        if self.wants_directory && found.kind() != Kind::Directory {
+            let path = [self.path.as_slice(), name.as_bytes(), b""].join(&b'/');
+            let hint = "SOURCE is not a directory: leave out the slash at the end of TARGET, or make the directory first";
+            return Err(Refused::failed("make TARGET", &path, Errno::NOTDIR, hint));
+        }
         self.refuse(source, &found, &name, features)?;
         let mirror = if name.as_c_str() == c"." { Arc::clone(top) } else { top.below(&name) };
         Ok(Root { parent: Arc::clone(top), name, mirror })

@@ -129,7 +129,7 @@ pub(crate) fn layouts(
         Some(_) if type_of(top).is_some_and(|known| known.has_layouts) => Ok(Some(&Lustre)),
         Some(_) => Err(Refused {
             what: "files are to be striped, and TARGET is not on Lustre".to_owned(),
-            hint: "leave --stripe out",
+            hint: "leave --stripe out".into(),
             is_usage: true,
         }),
     }

@@ -71,7 +71,7 @@ impl Doing {
         ALL.get(usize::from(number)).copied()
     }
 
-    /// The words for it, as in `cannot WORDS: PATH`: the path is the source's.
+    /// The words for it, as in `cannot WORDS: PATH`: the path is the source's, but that of a directory that is made is its own.
     pub(crate) const fn operation(self) -> Operation {
         Operation::Custom(match self {
             Self::Open => "open",
@@ -150,6 +150,11 @@ impl Trouble {
             Self::Failed(Doing::MakeDirectory, Errno::NOTDIR)
                 | Self::Failed(Doing::Rename, ISDIR | Errno::NOTDIR)
         )
+    }
+
+    /// Whether its message names the path that was to be made, not that of the source.
+    pub(crate) fn is_of_target(self) -> bool {
+        matches!(self, Self::Failed(Doing::MakeDirectory, _))
     }
 
     /// What is told of it.

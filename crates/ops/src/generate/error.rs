@@ -57,7 +57,7 @@ pub enum GenerateError {
     /// A system call failed.
     Failed {
         /// What, where and why.
-        failure: Failure<'static>,
+        failure: Box<Failure<'static>>,
         /// What was made until then.
         made: Box<Report>,
     },

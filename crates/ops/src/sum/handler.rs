@@ -201,7 +201,8 @@ impl<'a, W: Watch> Summing<'a, W> {
         errno: Errno,
     ) {
         *worker.totals.failures.entry(errno).or_default() += 1;
-        let failure = Failure { operation, root: root.into(), path: path.into(), errno, spelled: None };
+        let failure =
+            Failure { operation, root: root.into(), path: path.into(), errno, spelled: None, at: None };
         self.watch.failure(&mut worker.watch, &failure);
     }
 }

@@ -32,7 +32,8 @@ impl Comparing<'_> {
             Trouble::Stopped => return,
         };
         let (root, path) = at.told(side, &self.target);
-        let failure = Failure { operation, root: root.into(), path: path.into(), errno, spelled: None };
+        let failure =
+            Failure { operation, root: root.into(), path: path.into(), errno, spelled: None, at: None };
         self.count_failure(worker, &failure);
     }
 

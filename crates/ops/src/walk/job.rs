@@ -123,7 +123,8 @@ impl<'a, V: Handler> WalkJob<'a, V> {
         errno: Errno,
     ) {
         self.counters[worker.index].failure();
-        let failure = Failure { operation, root: root.into(), path: path.into(), errno, spelled: None };
+        let failure =
+            Failure { operation, root: root.into(), path: path.into(), errno, spelled: None, at: None };
         self.visit.failure(&mut worker.visit, &failure);
     }
 

@@ -234,6 +234,7 @@ where
             path: failure.path.clone().into_owned().into(),
             errno: failure.errno,
             spelled: failure.spelled.clone().map(|name| name.into_owned().into()),
+            at: failure.at.clone().map(|path| path.into_owned().into()),
         });
     }
 }

@@ -153,6 +153,7 @@ impl<P: Fn(&Entry<'_>) -> bool + Sync> Visit for Collect<P> {
             path: failure.path.clone().into_owned().into(),
             errno: failure.errno,
             spelled: failure.spelled.clone().map(|name| name.into_owned().into()),
+            at: failure.at.clone().map(|path| path.into_owned().into()),
         });
     }
 }

@@ -1,0 +1,76 @@
+//! The commands that messages of `atta copy` advise, quoted for a shell. Followed literally, each does what its message says. No I/O.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use atta_entry::shell_quote;
+
+use super::arguments::CopyArguments;
+use super::summary::Whole;
+
+/// What to do about a copy that ended early; none: it did not.
+pub(super) fn advice(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Option<String> {
+    if arguments.dry_run || !(was_interrupted || outcome.parked) {
+        return None;
+    }
+    let mut text = match outcome.parked {
+        true => "make room in TARGET, then copy the rest with: ".to_owned(),
+        false => "copy the rest with: ".to_owned(),
+    };
+    let words: Vec<_> = std::env::args_os().collect();
+    text.push_str(&continuation(&words, arguments, outcome.target_is_name));
+    if outcome.ranks.len() > 1 {
+        text.push_str(" (with the same launcher)");
+    }
+    if arguments.from_list.as_deref() == Some(Path::new("-")) {
+        text.push_str(" (with the same list)");
+    }
+    Some(text)
+}
+
+/// The command that goes on where the one made of `words` was ended: the same one, which leaves what was copied, and which means the same
+/// TARGET now that this exists.
+fn continuation(words: &[OsString], arguments: &CopyArguments, target_is_name: bool) -> String {
+    let leaves = arguments.update || arguments.ignore_existing;
+    let mut added = Vec::new();
+    if !leaves {
+        added.push("--update");
+    }
+    if target_is_name && !arguments.no_target_directory {
+        added.push("-T");
+    }
+    // Behind the program and the word `copy`.
+    let (command, rest) = words.split_at(words.len().min(2));
+    let quoted = |words: &[OsString]| words.iter().map(|word| shell_quote(word.as_bytes())).collect();
+    let parts: [Vec<String>; 3] =
+        [quoted(command), added.into_iter().map(str::to_owned).collect(), quoted(rest)];
+    parts.concat().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    fn continued(words: &[&str], target_is_name: bool) -> String {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let command = CopyArguments::augment_args(clap::Command::new("copy"));
+        let matches = command.get_matches_from(&words[1..]);
+        let arguments = CopyArguments::from_arg_matches(&matches).unwrap();
+        continuation(&words, &arguments, target_is_name)
+    }
+
+    #[test]
+    fn the_advised_command_leaves_what_was_copied_and_means_the_same_target() {
+        assert_eq!(continued(&["atta", "copy", "big", "new"], true), "atta copy --update -T big new");
+        assert_eq!(continued(&["atta", "copy", "a b", "it's"], false), r"atta copy --update 'a b' 'it'\''s'");
+        assert_eq!(
+            continued(&["atta", "copy", "--update", "-T", "a", "b"], true),
+            "atta copy --update -T a b"
+        );
+        let kept = continued(&["./atta", "copy", "--ignore-existing", "--", "-a", "b"], true);
+        assert_eq!(kept, "./atta copy -T --ignore-existing -- -a b");
+    }
+}
