@@ -4,6 +4,7 @@ mod advice;
 mod arguments;
 mod by_rank;
 mod keep;
+mod notices;
 mod owners;
 mod pace;
 mod plans;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 use atta_entry::Failure;
 use atta_mpi_loader::Launcher;
-use atta_ops::copy::{self, Copy, DryRun, Keep, Options, Planned, Progress, Seat, Watch};
+use atta_ops::copy::{self, Copy, DryRun, Keep, Notice, Options, Planned, Progress, Seat, Watch};
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
 
@@ -81,17 +82,8 @@ impl Watch for Told<'_> {
         }
     }
 
-    fn crowded(&self) {
-        crowded(self.is_quiet);
-    }
-}
-
-/// Says that another copy writes there, too.
-fn crowded(is_quiet: bool) {
-    if !is_quiet {
-        let hint =
-            "with two copies files stay whole, of either; where both have one name, the last one counts";
-        complain("note: TARGET is locked, as a copy does it that is running", Some(hint));
+    fn notice(&self, notice: &Notice) {
+        notices::report(notice, self.is_quiet);
     }
 }
 
@@ -138,6 +130,7 @@ impl<'a> Setting<'a> {
             hole_bytes_max: Some(arguments.max_holes),
             keep: self.keep.clone(),
             no_target_directory: arguments.no_target_directory,
+            exclusive: arguments.exclusive,
             existing: arguments.existing(),
             in_place: arguments.in_place,
             direct: arguments.direct,
@@ -255,10 +248,9 @@ fn conclude(
     } else {
         fatal = fatal.or_else(|| print(&text).err());
     }
-    if let Some(advice) =
-        advice::advice(arguments, outcome, interrupted.is_some()).filter(|_| !arguments.tell.quiet)
-    {
-        hint(&advice);
+    if !arguments.tell.quiet {
+        let advice = advice::advice(arguments, outcome, interrupted.is_some());
+        advice.iter().for_each(|advice| hint(advice));
     }
     if let Some(fatal) = fatal {
         return fatal.tell();

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod catalog;
+mod clean;
 mod copy;
 mod descriptors;
 mod display;
@@ -44,6 +45,8 @@ enum Command {
     Walk(Box<walk::WalkArguments>),
     /// Copy file trees
     Copy(Box<copy::CopyArguments>),
+    /// Remove what interrupted copies have left
+    Clean(Box<clean::CleanArguments>),
     /// Print digests of files, check them, sign whole trees
     Sum(Box<sum::SumArguments>),
     /// Compare two file trees
@@ -101,6 +104,12 @@ fn main() -> ExitCode {
             }
             copy::run(&copy, &signals, launcher.as_ref())
         }
+        Command::Clean(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun";
+            once(launcher.as_ref(), || complain("atta clean runs on one rank", Some(hint)));
+            exit::USAGE
+        }
+        Command::Clean(clean) => clean::run(&clean, &signals),
         Command::Sum(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";
             once(launcher.as_ref(), || complain("atta sum runs on one rank", Some(hint)));

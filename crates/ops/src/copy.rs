@@ -23,6 +23,7 @@
 
 mod again;
 pub(crate) mod attributes;
+mod beside;
 mod changes;
 mod clone;
 pub(crate) mod data;
@@ -37,7 +38,7 @@ mod grants;
 pub(crate) mod granularity;
 pub(crate) mod handler;
 pub(crate) mod holes;
-mod inherited;
+pub(crate) mod inherited;
 pub(crate) mod keep;
 mod large;
 pub(crate) mod length;
@@ -45,7 +46,7 @@ mod links;
 mod listed;
 mod mirror;
 mod named;
-mod names;
+pub(crate) mod names;
 #[cfg(test)]
 mod nothing_fails;
 mod owners;
@@ -65,11 +66,12 @@ mod syncing;
 mod times;
 mod totals;
 pub(crate) mod trouble;
+mod unfinished;
 mod within;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atta_engine::Reduce;
@@ -77,6 +79,7 @@ use atta_entry::Failure;
 use atta_runtime::{Member, RankError, Rate};
 
 pub use attributes::NotKept;
+pub use beside::{Leftovers, Notice, clean_command};
 pub use clone::Reflink;
 pub use ending::Ending;
 pub use existing::Existing;
@@ -133,6 +136,8 @@ pub struct Options<'a> {
     pub keep: Keep,
     /// TARGET is the name of the copy of one SOURCE, also where it is a directory already, which the copy is merged into.
     pub no_target_directory: bool,
+    /// Whether the copy does not start where another one is writing to TARGET, or where nobody knows.
+    pub exclusive: bool,
     /// What is done where something is there already.
     pub existing: Existing,
     /// Whether a file that is there is written into, where that can be, instead of a new one that replaces it.
@@ -156,9 +161,8 @@ pub trait Watch: Sync {
     /// source's.
     fn planned(&self, _planned: Planned, _path: &[u8]) {}
 
-    /// Somebody holds a lock of TARGET (`flock`), as a copy does while it runs: files stay whole, and of those with one name the last
-    /// one counts. Told before anything is written, where the file system shares locks of directories; rank 0 is told.
-    fn crowded(&self) {}
+    /// Something about other runs in the place where the copy makes things, before it begins; on rank 0 alone.
+    fn notice(&self, _notice: &Notice) {}
 }
 
 /// How a copy stands.
@@ -195,6 +199,8 @@ pub struct Outcome {
     pub stopped: bool,
     /// Whether it ended early because there is no room in TARGET: nothing new was begun then.
     pub parked: bool,
+    /// What is left under names of its own, if anything is; on rank 0 alone.
+    pub leftovers: Option<Leftovers>,
 }
 
 /// A rank's place in a copy.
@@ -264,6 +270,7 @@ pub struct Copy<'a> {
     /// Of the first rank alone.
     starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
     target_is_name: bool,
+    refused: Option<Refused>,
 }
 
 impl<'a> Copy<'a> {
@@ -281,16 +288,21 @@ impl<'a> Copy<'a> {
         let features = options.walk.features;
         let target = Target::open(target, options.no_target_directory)?;
         let layouts = stripe::layouts(options.stripes.as_ref(), &target.top)?;
-        if seat.rank == 0 && target.is_taken() {
-            watch.crowded();
-        }
         let shared = Shared::new(Namer::new(seat.job));
         let roots = target.roots(sources, &shared, features)?;
         let target_is_name = target.is_name();
-        let (top, path) = (target.top, target.path);
         let budget = Budget::of_process(Needs::COPY, options.walk.threads.max(options.walk.cores));
         let who = seat.of_worker(u32::MAX as usize);
-        let stores = Stores::new(&top, &shared, who, features).with_most(budget.stores);
+        let stores = Stores::new(&target.top, &shared, who, features).with_most(budget.stores);
+        let place = beside::Place { target: &target, roots: &roots, shared: &shared, stores: &stores };
+        let begin = || beside::begin(&place, sources, options, watch);
+        let (job, refused) = match (seat.rank == 0).then(begin).transpose() {
+            Ok(job) => (job.flatten(), None),
+            // The others do not know of it, and must hear of it first.
+            Err(refused) if seat.ranks > 1 => (None, Some(refused)),
+            Err(refused) => return Err(refused),
+        };
+        let (top, path) = (target.top, target.path);
         let within = match () {
             () if is_copied_by(&top, CopyBy::Server) => within::Within::Servers,
             () if is_copied_by(&top, CopyBy::Pages) => within::Within::Kernel(within::Race::default()),
@@ -327,8 +339,16 @@ impl<'a> Copy<'a> {
             layouts,
             is_listed: false,
             namings: AtomicU64::new(0),
+            job: Mutex::new(job),
+            left_over: AtomicU64::new(0),
         };
-        Ok(Self { copying, starts: Box::new(starts_of(sources)), target_is_name })
+        Ok(Self { copying, starts: Box::new(starts_of(sources)), target_is_name, refused })
+    }
+
+    /// Why the copy must not run although every rank sees the same; on the first of several ranks alone.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref()
     }
 
     /// Whether TARGET is the name of the copy. The same arguments mean something else once it exists: to go on, a later copy takes
@@ -361,7 +381,8 @@ impl<'a> Copy<'a> {
         });
         let mut ending = Ending::new(copying, walked, clock);
         ending.link_rest();
-        ending.clean();
+        let left = ending.sweep();
+        ending.clean(left);
         while let Some(depth) = ending.deepest() {
             ending.close(depth);
         }

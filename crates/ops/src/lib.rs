@@ -5,10 +5,12 @@
 //! finds goes to a callback; what fails on one entry is data for the report and never stops the run.
 
 mod chunks;
+pub mod clean;
 pub mod copy;
 pub mod descriptors;
 pub mod digest;
 pub mod generate;
+mod jobs;
 pub mod sorted;
 pub mod sum;
 pub mod verify;

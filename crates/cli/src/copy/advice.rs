@@ -9,8 +9,15 @@ use atta_entry::shell_quote;
 use super::arguments::CopyArguments;
 use super::summary::Whole;
 
-/// What to do about a copy that ended early; none: it did not.
-pub(super) fn advice(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Option<String> {
+/// What to do about a copy that ended early, and about what it has left.
+pub(super) fn advice(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Vec<String> {
+    let rest = rest(arguments, outcome, was_interrupted);
+    let left = outcome.leftovers.as_ref();
+    let left = left.map(|left| format!("remove what is left with: {}", left.command()));
+    rest.into_iter().chain(left).collect()
+}
+
+fn rest(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Option<String> {
     if arguments.dry_run || !(was_interrupted || outcome.parked) {
         return None;
     }

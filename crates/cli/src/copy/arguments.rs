@@ -117,6 +117,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, conflicts_with = "update", help_heading = "What is there already")]
     pub(crate) ignore_existing: bool,
 
+    /// Do not start while another copy is writing to TARGET, nor where the file system does not say
+    #[arg(long, help_heading = "What is there already")]
+    pub(crate) exclusive: bool,
+
     /// Write into files that are there instead of replacing them. Whoever has one open sees old and new bytes mixed;
     /// after a failure or a kill the old content is gone and the new one not whole. Files with several names, and
     /// those that are not this user's to write and to change, are replaced all the same

@@ -17,13 +17,16 @@ use atta_engine::Reduce;
 use atta_entry::{Errno, Failure};
 use atta_fabric::Endpoint;
 use atta_mpi_loader::Launcher;
-use atta_ops::copy::{Copy, NotKept, Outcome, Progress, Refused, Report, Seat, SlowFile, Totals, Watch};
+use atta_ops::copy::{
+    Copy, Leftovers, NotKept, Notice, Outcome, Progress, Refused, Report, Seat, SlowFile, Totals, Watch,
+};
 use atta_ops::digest::Signature;
 use atta_runtime::{Meeting, Member, Outbox, RankError};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::CopyArguments;
 use super::by_rank::{self, Numbers};
+use super::notices;
 use super::teller::Teller;
 use super::{Run, Setting, Whole, conclude, owners, run_alone, summary, tell};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
@@ -89,11 +92,11 @@ fn on_ranks(
     let part = Here { arguments, signals, watch: &watch };
     let part = part.copy(copy, meeting, teller.as_mut())?;
     match (run, part) {
-        (Ok(Some(run)), Some(part)) => {
+        (Ok(Some(run)), Some((part, leftovers))) => {
             let fatal = list_error.and_then(|error| take(&error));
             run.failures.receive(&part.late);
             let interrupted = (part.interrupted > 0).then_some(part.interrupted);
-            let whole = Whole { target_is_name, ..part.whole() };
+            let whole = Whole { target_is_name, leftovers, ..part.whole() };
             let told = || summary(arguments, &whole, interrupted.is_some());
             let fatal = fatal.or_else(|| teller.and_then(|teller| teller.events.finish(told).err()));
             Ok(conclude(arguments, &run.failures, &whole, interrupted, fatal))
@@ -123,7 +126,7 @@ fn may_go<'a>(
             exit::FATAL
         }
         (None, Err(refused), None) => tell(refused),
-        (None, Ok(_), None) => exit::DONE,
+        (None, Ok(copy), None) => copy.refused().map_or(exit::DONE, tell),
     });
     let said = meeting.tell(code.map(|code| vec![code]))?;
     Ok(match prepared {
@@ -146,7 +149,7 @@ impl Here<'_> {
         copy: Copy<'_>,
         meeting: Meeting<'_>,
         mut teller: Option<&mut Teller>,
-    ) -> Result<Option<Part>, RankError> {
+    ) -> Result<Option<(Part, Option<Leftovers>)>, RankError> {
         let mut member = Member::after(meeting, self.arguments.ranks.config());
         self.watch.set_outbox(member.outbox());
         if let Some(failures) = self.watch.root {
@@ -167,14 +170,16 @@ impl Here<'_> {
         member.close(Going::default())?;
         let mut meeting = member.into_meeting();
         ending.settle(&mut meeting)?;
-        let own = Part::new(ending.end(), self.signals.code(), self.watch.take());
+        let outcome = ending.end();
+        let leftovers = outcome.leftovers.clone();
+        let own = Part::new(outcome, self.signals.code(), self.watch.take());
         let sum = meeting.gather(own.encode(), Part::merge)?;
         // Nobody leaves before the first has heard of all.
         meeting.tell(sum.as_ref().map(|_| Vec::new()))?;
         if let Some(teller) = &mut teller {
             teller.clear();
         }
-        Ok(sum.map(|sum| Part::decode(&sum)))
+        Ok(sum.map(|sum| (Part::decode(&sum), leftovers)))
     }
 }
 
@@ -218,8 +223,8 @@ impl Watch for RankWatch<'_> {
         }
     }
 
-    fn crowded(&self) {
-        super::crowded(self.is_quiet);
+    fn notice(&self, notice: &Notice) {
+        notices::report(notice, self.is_quiet);
     }
 }
 
@@ -305,6 +310,7 @@ impl Part {
             elsewhere,
             not_verified,
             not_hashed,
+            unfinished,
             ..
         } = totals;
         let mut part = Self {
@@ -325,6 +331,7 @@ impl Part {
                 elsewhere,
                 not_verified,
                 not_hashed,
+                unfinished,
             ],
             not_kept: [owners, set_id_bits, extended, links, modes_and_times],
             by_rank: vec![(rank.rank, by_rank::numbers(&rank))],
@@ -415,6 +422,7 @@ impl Part {
             elsewhere,
             not_verified,
             not_hashed,
+            unfinished,
         ] = rest;
         let [owners, set_id_bits, extended, links, modes_and_times] = self.not_kept;
         let not_kept = NotKept { owners, set_id_bits, modes_and_times, extended, hard_links: links };
@@ -436,6 +444,7 @@ impl Part {
             elsewhere,
             not_verified,
             not_hashed,
+            unfinished,
             not_kept,
             failures,
         };
@@ -449,6 +458,7 @@ impl Part {
             ranks: self.by_rank.iter().map(|(rank, numbers)| by_rank::report(*rank, numbers)).collect(),
             parked: self.parked,
             target_is_name: false,
+            leftovers: None,
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use atta_ops::copy::{NotKept, Outcome, Progress, RankReport, Report, SizeClass, SlowFile, Totals};
+use atta_ops::copy::{
+    Leftovers, NotKept, Outcome, Progress, RankReport, Report, SizeClass, SlowFile, Totals,
+};
 use atta_ops::digest::Signature;
 use serde_json::{Value, json};
 
@@ -11,6 +13,9 @@ use super::arguments::CopyArguments;
 use super::by_rank;
 use super::pace::{self, Outlook};
 use crate::size::{binary, counted, grouped, listed, per_second};
+
+/// Leftovers that are shown; all of them are counted.
+const LEFTOVERS_SHOWN: usize = 10;
 
 /// What was copied, by all ranks.
 pub(super) struct Whole {
@@ -24,13 +29,14 @@ pub(super) struct Whole {
     pub(super) parked: bool,
     /// TARGET is the name of the copy, not a directory that it was put into.
     pub(super) target_is_name: bool,
+    pub(super) leftovers: Option<Leftovers>,
 }
 
 impl From<Outcome> for Whole {
     fn from(outcome: Outcome) -> Self {
-        let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
+        let Outcome { totals, report, rank, signature, threads, elapsed, parked, leftovers, .. } = outcome;
         let (threads, ranks, target_is_name) = (threads.len(), vec![rank], false);
-        Self { totals, report, signature, elapsed, threads, ranks, parked, target_is_name }
+        Self { totals, report, signature, elapsed, threads, ranks, parked, target_is_name, leftovers }
     }
 }
 
@@ -83,6 +89,10 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
         let why = if arguments.dry_run { "" } else { "; not read, so there is no signature" };
         let _ = writeln!(text, "skipped: {left} already there{why}");
     }
+    if totals.unfinished > 0 {
+        let names = counted(totals.unfinished, "name", "names");
+        let _ = writeln!(text, "left out: {names} in SOURCE of what another copy has not completed");
+    }
     let notes = [
         (totals.cloned, "share their bytes with their sources"),
         (totals.not_striped, "not striped as asked for"),
@@ -103,6 +113,14 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
             table(&outcome.report, &mut text);
         }
         by_rank::table(&outcome.ranks, &mut text);
+    }
+    if let Some(left) = &outcome.leftovers {
+        let (entries, bytes) = (counted(left.entries, "entry", "entries"), binary(left.bytes));
+        let place = atta_entry::escape(&left.directory);
+        let _ = writeln!(text, "left under temporary names: {entries}, {bytes}, in {place}");
+        for left in left.some.iter().take(LEFTOVERS_SHOWN) {
+            let _ = writeln!(text, "  {:>12}  {}", binary(left.bytes), atta_entry::escape(&left.path));
+        }
     }
     if totals.failed() > 0 {
         let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
@@ -161,6 +179,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "names_elsewhere": totals.elsewhere,
         "special_files": totals.specials,
         "skipped": totals.skipped,
+        "unfinished_left_out": totals.unfinished,
         "cloned": totals.cloned,
         "not_striped": totals.not_striped,
         "not_direct": totals.not_direct,
@@ -181,10 +200,16 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
         "sizes": sizes,
         "slowest": slowest,
+        "leftovers": outcome.leftovers.as_ref().map(leftovers),
         "threads": outcome.threads,
         "ranks": outcome.ranks.len(),
         "by_rank": by_rank::rows(&outcome.ranks),
     })
+}
+
+fn leftovers(left: &Leftovers) -> Value {
+    let directory = String::from_utf8_lossy(&left.directory);
+    json!({"directory": directory, "entries": left.entries, "bytes": left.bytes})
 }
 
 fn totals_by_size(report: &Report) -> Vec<Value> {

@@ -17,6 +17,7 @@ mod descriptors;
 mod errors;
 mod hostile;
 mod interrupts;
+mod leftovers;
 mod lists;
 mod output;
 mod paths;

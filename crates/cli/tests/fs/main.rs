@@ -12,6 +12,7 @@ mod support;
 
 mod full_disk;
 mod glusterfs;
+mod leftovers;
 mod mounts;
 mod signals;
 mod slow;

@@ -14,6 +14,7 @@ use super::file::{Place, Source};
 use super::handler::{CopyWorker, Copying, Where};
 use super::inherited::{admit_owner, disinherit};
 use super::mirror::{Complete, Mirror};
+use super::names::PREFIX;
 use super::publish::Ready;
 use super::spelling::refuse_taken;
 use super::trouble::{Doing, Trouble};
@@ -47,6 +48,7 @@ impl Copying<'_> {
         let failed = |errno| Trouble::new(Doing::MakeDirectory, errno);
         // In a directory of this job's own, too: the source's may tell a name twice.
         match kernel::open_directory_at(&to.directory, to.name) {
+            Ok(opened) if self.is_own_home(to, &opened) => return Err(failed(Errno::EXIST)),
             Ok(_) if to.mirror.is_new() => return refuse_taken(to, Doing::MakeDirectory),
             Ok(_) => return Ok(()),
             Err(Errno::NOENT) => {}
@@ -85,6 +87,14 @@ impl Copying<'_> {
         let names = kernel::names_of(from.directory, usize::MAX)?;
         let times = names.iter().filter(|name| name.as_c_str() == from.name).count();
         if times > 1 { Ok(()) } else { Err(Errno::EXIST) }
+    }
+
+    /// Whether a directory that is there is that of this copy and of others beside it.
+    fn is_own_home(&self, to: &Place<'_>, opened: &OwnedFd) -> bool {
+        let namer = &self.shared.namer;
+        to.name.to_bytes().starts_with(PREFIX)
+            && *to.name == *namer.home()
+            && kernel::stat_at(opened, &namer.tag(), false).is_ok()
     }
 
     /// Refuses a directory of which the copy would be within it, by a mount that no path tells of: there would be no end.
@@ -201,7 +211,7 @@ impl Copying<'_> {
 
     /// Gives complete directories their attributes, and lets those be synced that are synced by themselves.
     pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
-        for Complete { target, attributes, is_synced } in complete {
+        for Complete { target, attributes, is_synced, .. } in complete {
             let opened = target.descriptor(&mut worker.held, self.features);
             let opened = opened.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno));
             let given = opened.and_then(|opened| {

@@ -2,22 +2,31 @@
 //! sync. It copies nothing by itself.
 //!
 //! ```text
-//!   all ranks: links that waited, what waits to be durable ─▶ the first: the job's directory goes, roots get their names
+//!   all ranks: links that waited, what waits to be durable; interrupted: directories get their names
+//!     ─▶ all, interrupted: what is not complete is removed ─▶ the first: roots get their names, the job's directory goes
 //!     ─▶ all: directories that come late, the deepest of all ranks first ─▶ all: the last sync ─▶ the first: totals
 //! ```
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use atta_entry::Errno;
 use atta_runtime::{Meeting, RankError};
+use rustix::fs::AtFlags;
 
+use super::beside::{Leftovers, left_by};
 use super::existing::Existing;
 use super::handler::{CopyWorker, Copying, Where, below};
 use super::links::Deferred;
+use super::mirror::{Complete, Mirror};
+use super::publish::Ready;
 use super::times::{Clock, Phase, RankReport};
 use super::trouble::{Doing, Trouble};
 use super::{Fsync, Outcome};
 use crate::walk;
+use crate::walk::directory::Directory;
+use crate::walk::kernel::{self, retry};
 use crate::walk::visit::Handler;
 
 /// A copy on one rank whose tasks are done.
@@ -27,6 +36,9 @@ pub struct Ending<'a> {
     /// What is done from here on.
     worker: CopyWorker,
     clock: Clock,
+    /// Directories of an interrupted copy that are to get their attributes when all of them are swept.
+    unnamed: Vec<Complete>,
+    leftovers: Option<Leftovers>,
 }
 
 impl std::fmt::Debug for Ending<'_> {
@@ -39,7 +51,7 @@ impl<'a> Ending<'a> {
     pub(super) fn new(copying: Copying<'a>, walked: walk::Outcome<CopyWorker>, mut clock: Clock) -> Self {
         clock.end(Phase::Copying);
         let worker = copying.worker(walked.workers.len());
-        Self { copying, walked, worker, clock }
+        Self { copying, walked, worker, clock, unnamed: Vec::new(), leftovers: None }
     }
 
     /// Does all of it together with the other ranks, up to [`end`](Self::end).
@@ -50,11 +62,13 @@ impl<'a> Ending<'a> {
         // That all ranks have ended.
         self.clock.end(Phase::Others);
         self.link_rest();
-        self.meet(meeting)?;
+        self.meet(meeting, 0)?;
+        let left = self.sweep();
+        let left = self.meet(meeting, left)?;
         if self.copying.seat.rank == 0 {
-            self.clean();
+            self.clean(left);
         }
-        self.meet(meeting)?;
+        self.meet(meeting, 0)?;
         loop {
             let own = self.deepest().map_or(0, |depth| depth + 1);
             let deeper = |one: &[u8], other: &[u8]| one.max(other).to_vec();
@@ -67,17 +81,19 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Returns when all ranks have come so far.
-    fn meet(&mut self, meeting: &mut Meeting<'_>) -> Result<(), RankError> {
-        let there = meeting.gather(Vec::new(), |_, _| Vec::new())?;
-        meeting.tell(there)?;
+    /// Returns when all ranks have come so far: the sum of what each has counted.
+    fn meet(&mut self, meeting: &mut Meeting<'_>, counted: u64) -> Result<u64, RankError> {
+        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
+        let add = |one: &[u8], other: &[u8]| number(one).saturating_add(number(other)).to_be_bytes().to_vec();
+        let sum = meeting.gather(counted.to_be_bytes().to_vec(), add)?;
+        let sum = number(&meeting.tell(sum)?);
         self.clock.end(Phase::Others);
-        Ok(())
+        Ok(sum)
     }
 
     /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
     pub(super) fn link_rest(&mut self) {
-        let Self { copying, walked, worker, clock } = self;
+        let Self { copying, walked, worker, clock, .. } = self;
         for deferred in copying.links.take_deferred() {
             walked.stopped |= copying.options.walk.stop.is_set();
             if !walked.stopped {
@@ -96,6 +112,47 @@ impl<'a> Ending<'a> {
         clock.end(Phase::Batch);
         self.check_rest();
         self.clock.end(Phase::Verify);
+        if self.walked.stopped {
+            self.name_unfinished();
+        }
+    }
+
+    /// Gives the directories of an interrupted copy their names, with those files in them that are complete.
+    fn name_unfinished(&mut self) {
+        let Self { copying, worker, unnamed, .. } = self;
+        unnamed.extend(copying.shared.take_complete());
+        let is_durable = copying.options.fsync != Fsync::Batch || copying.sync().is_ok();
+        let named = unnamed.iter().map(|complete| (Arc::clone(&complete.target), complete.since));
+        for (target, since) in named.chain(copying.shared.late()) {
+            if target.alias().is_none() {
+                continue;
+            }
+            match since {
+                Some(since) if is_durable && since == copying.batch.failures() => {
+                    let mirror = Mirror::new(Arc::clone(&target), &copying.shared);
+                    copying.publish_now(worker, &Ready::directory(Where::Itself(target), mirror));
+                }
+                _ => {
+                    copying.left_over.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Removes what an interrupted copy has not completed, when every rank has named what is: files, and directories that nobody has
+    /// entered. How much of it is left.
+    pub(super) fn sweep(&mut self) -> u64 {
+        let Self { copying, walked, worker, unnamed, .. } = self;
+        if walked.stopped {
+            let roots = copying.roots.mirrors();
+            let roots = roots.iter().map(|mirror| Arc::clone(&mirror.target));
+            let late = copying.shared.late().into_iter().map(|(target, _)| target);
+            let named = unnamed.iter().map(|complete| Arc::clone(&complete.target));
+            let swept: Vec<_> = roots.chain(late).chain(named).collect();
+            swept.iter().for_each(|target| copying.sweep_directory(worker, target));
+            copying.close(worker, std::mem::take(unnamed));
+        }
+        copying.left_over.load(Ordering::Relaxed)
     }
 
     /// Waits for what is synced by itself, and does what follows on as many threads as have copied.
@@ -128,8 +185,9 @@ impl<'a> Ending<'a> {
         walked.stopped |= left > 0;
     }
 
-    /// Removes what the job has made for itself, before the directory that it is in gets its times.
-    pub(super) fn clean(&mut self) {
+    /// Removes what the job has made for itself, before the directory that it is in gets its times. `left`: so much of it has to stay,
+    /// on all ranks.
+    pub(super) fn clean(&mut self, left: u64) {
         let Self { copying, walked, worker, .. } = self;
         match copying.forget_links(walked.workers.len()) {
             // Else names were not met, or were there.
@@ -138,12 +196,21 @@ impl<'a> Ending<'a> {
             }
             Ok(_) => {}
             Err(errno) => {
+                copying.left_over.fetch_add(1, Ordering::Relaxed);
                 copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
             }
         }
         for mirror in copying.roots.mirrors() {
             // A directory that could not be read has its name all the same.
             copying.name_root(worker, mirror);
+        }
+        let is_left = left + copying.left_over.load(Ordering::Relaxed) > 0;
+        let ended = copying.end_job(is_left);
+        match ended {
+            Ok(leftovers) => self.leftovers = leftovers,
+            Err(errno) => {
+                copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
+            }
         }
         self.clock.end(Phase::Directories);
     }
@@ -179,7 +246,7 @@ impl<'a> Ending<'a> {
         let parked = self.copying.room.is_gone();
         self.clock.end(Phase::Sync);
         let rank = self.report();
-        let Self { copying, walked, worker, .. } = self;
+        let Self { copying, walked, worker, leftovers, .. } = self;
         let (mut totals, mut signature, mut report) = (worker.totals, worker.signature, worker.report);
         for worker in &walked.workers {
             totals += &worker.totals;
@@ -192,7 +259,7 @@ impl<'a> Ending<'a> {
         let signature = (copying.options.digest && is_whole).then_some(signature);
         let rank = RankReport { files: totals.files, ..rank };
         let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
-        Outcome { totals, report, rank, signature, threads, elapsed, stopped, parked }
+        Outcome { totals, report, rank, signature, threads, elapsed, stopped, parked, leftovers }
     }
 
     /// What this rank did, but for what its threads have counted for themselves.
@@ -216,6 +283,36 @@ impl<'a> Ending<'a> {
 }
 
 impl Copying<'_> {
+    /// Removes what this job has not completed in a directory.
+    fn sweep_directory(&self, worker: &mut CopyWorker, target: &Arc<Directory>) {
+        let opened = target.descriptor(&mut worker.held, self.features);
+        // A directory that is not there has nothing in it.
+        let Ok(opened) = opened else { return };
+        let names = kernel::names_of(&opened, usize::MAX).unwrap_or_default();
+        for name in names.iter().filter(|name| self.shared.namer.gave(name.to_bytes())) {
+            let remove = |flags| retry(|| rustix::fs::unlinkat(&opened, name, flags));
+            let removed = match remove(AtFlags::empty()) {
+                // EISDIR, EPERM
+                Err(Errno(21 | 1)) => remove(AtFlags::REMOVEDIR),
+                removed => removed,
+            };
+            if removed.is_err_and(|errno| errno != Errno::NOENT) {
+                self.left_over.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Removes the job's own directory, or leaves it with the record if something is left that it proves: what that is.
+    fn end_job(&self, is_left: bool) -> Result<Option<Leftovers>, Errno> {
+        let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(job) = job.as_mut() else { return Ok(None) };
+        if !is_left {
+            return job.end().map(|()| None);
+        }
+        job.keep();
+        Ok(Some(left_by((&self.top, self.target.as_slice()), &self.shared.namer, job.record(), self.options)))
+    }
+
     /// Makes a name whose file somebody else was copying.
     fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();

@@ -9,8 +9,8 @@
 //! ```
 
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Timestamp};
@@ -38,10 +38,12 @@ use super::syncing::Syncing;
 use super::times::Syncs;
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
+use super::unfinished::is_unfinished;
 use super::within::Within;
 use super::{Fsync, Options, Seat, Watch};
 use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, Signature};
+use crate::jobs::Job;
 use crate::walk::directory::{Directory, Held};
 use crate::walk::kernel::{self, Features};
 use crate::walk::visit::{Handler, Here, Tasks};
@@ -86,6 +88,10 @@ pub(crate) struct Copying<'a> {
     pub(crate) is_listed: bool,
     /// How often it was asked what is in the way of a name.
     pub(crate) namings: AtomicU64,
+    /// The private directory of the copy, on the first rank, if there can be one.
+    pub(crate) job: Mutex<Option<Job>>,
+    /// Directories that keep their temporary names.
+    pub(crate) left_over: AtomicU64,
 }
 
 /// What is counted while it runs, for who watches, and to learn how fast it goes.
@@ -500,6 +506,10 @@ impl Handler for Copying<'_> {
     }
 
     fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+        if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.held, self.features)) {
+            worker.totals.unfinished += 1;
+            return tasks.prune();
+        }
         if entry.kind == Kind::File && entry.metadata.is_some_and(|metadata| self.is_large(metadata)) {
             return self.plan_later(here, entry.name, entry.size(), tasks);
         }
@@ -530,8 +540,11 @@ impl Handler for Copying<'_> {
             self.name_directory(worker, &directory);
         }
         self.finish_some(worker);
-        let complete = self.shared.take_complete();
-        self.close(worker, complete);
+        // Tasks that an interrupted copy drops leave directories that have not got their names: the end gives them.
+        if !self.options.walk.stop.is_set() {
+            let complete = self.shared.take_complete();
+            self.close(worker, complete);
+        }
         self.check_some(worker);
     }
 

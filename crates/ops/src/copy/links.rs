@@ -5,8 +5,8 @@
 //! still there when the job was killed. It is removed in the end.
 //!
 //! ```text
-//!   TARGET/.atta.JOB/DEVICE-INODE     the copy, as soon as it is complete
-//!   TARGET/.atta.JOB/DEVICE-INODE.c   somebody makes it; when it is complete: how many syncs had failed before, how many names
+//!   links/DEVICE-INODE     the copy, as soon as it is complete; in the job's private directory
+//!   links/DEVICE-INODE.c   somebody makes it; when it is complete: how many syncs had failed before, how many names
 //!                                     the source has, and its digest
 //! ```
 
@@ -27,10 +27,13 @@ use super::mirror::Mirror;
 use super::special::read_link;
 use super::trouble::{Doing, Trouble};
 use crate::digest::Hash;
+use crate::jobs;
 use crate::walk::kernel::{self, retry};
 
 /// Names of links that are in memory when they are removed.
 const NAMES_AT_ONCE: usize = 4096;
+/// Their directory in the job's own.
+const LINKS: &CStr = c"links";
 /// What the name of a claim ends with.
 const CLAIM: &[u8] = b".c";
 
@@ -308,27 +311,37 @@ impl Copying<'_> {
     }
 
     fn links_directory(&self) -> Result<OwnedFd, Errno> {
-        let name = self.shared.namer.of_directory(c"");
-        let made = retry(|| rustix::fs::mkdirat(&self.top, &name, Mode::RWXU));
-        let opened = match made {
-            Ok(()) | Err(Errno::EXIST) => {
-                open_private(&self.top, &name, self.stores.own_uid(self.top_identity.0), self.features)?
+        let own_uid = self.stores.own_uid(self.top_identity.0);
+        self.with_own_directory(|own| {
+            let made = retry(|| rustix::fs::mkdirat(own, LINKS, Mode::RWXU));
+            let opened = match made {
+                Ok(()) | Err(Errno::EXIST) => open_private(own, LINKS, own_uid, self.features)?,
+                Err(errno) => return Err(errno),
+            };
+            // Another rank was quicker; or the answer to the first request was lost.
+            if made.is_err() && self.seat.ranks == 1 && !kernel::names_of(&opened, 1)?.is_empty() {
+                return Err(Errno::EXIST);
             }
-            Err(errno) => return Err(errno),
-        };
-        // Another rank was quicker; or the answer to the first request was lost.
-        if made.is_err() && self.seat.ranks == 1 && !kernel::names_of(&opened, 1)?.is_empty() {
-            return Err(Errno::EXIST);
+            Ok(opened)
+        })
+    }
+
+    /// Lends the job's private directory.
+    fn with_own_directory<T>(&self, act: impl FnOnce(&OwnedFd) -> Result<T, Errno>) -> Result<T, Errno> {
+        if self.seat.rank > 0 {
+            let own_uid = self.stores.own_uid(self.top_identity.0);
+            return act(&jobs::open_of_another_rank(&self.top, &self.shared.namer, own_uid)?);
         }
-        Ok(opened)
+        let job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+        act(job.as_ref().and_then(jobs::Job::directory).ok_or(Errno::ACCES)?)
     }
 
     /// Removes the links' directory, whichever rank made it, on so many threads. How many names of copied files were not among what
     /// was copied.
     pub(crate) fn forget_links(&self, threads: usize) -> Result<u64, Errno> {
         let others = || {
-            let name = self.shared.namer.of_directory(c"");
-            kernel::open_directory_at(&self.top, &name).ok().filter(|_| self.seat.ranks > 1)
+            let opened = || self.with_own_directory(|own| kernel::open_directory_at(own, LINKS)).ok();
+            (self.seat.ranks > 1).then(opened).flatten()
         };
         let found = match self.links.directory.get() {
             Some(Ok(_)) => None,
@@ -350,8 +363,8 @@ impl Copying<'_> {
                 break;
             }
         }
-        let name = self.shared.namer.of_directory(c"");
-        match retry(|| rustix::fs::unlinkat(&self.top, &name, AtFlags::REMOVEDIR)) {
+        let removed = |own: &OwnedFd| retry(|| rustix::fs::unlinkat(own, LINKS, AtFlags::REMOVEDIR));
+        match self.with_own_directory(removed) {
             // The answer to the first request was lost.
             Ok(()) | Err(Errno::NOENT) => Ok(elsewhere),
             Err(errno) => Err(errno),

@@ -61,6 +61,8 @@ pub(crate) struct Complete {
     pub(crate) attributes: Option<Attributes>,
     /// Its names and attributes are durable only when it is synced by itself.
     pub(crate) is_synced: bool,
+    /// This job made it, and nobody has put another one in its place: how many syncs had failed before.
+    pub(crate) since: Option<u64>,
 }
 
 impl Mirror {
@@ -181,7 +183,8 @@ impl Drop for Mirror {
         // Without these rights nobody but root could do anything below it, nor could whoever still has something to do here.
         let is_restrictive =
             attributes.as_ref().is_some_and(|attributes| attributes.metadata.mode & 0o700 != 0o700);
-        let complete = Complete { target: Arc::clone(&self.target), attributes, is_synced };
+        let since = self.since.get().copied().filter(|_| !self.is_foreign());
+        let complete = Complete { target: Arc::clone(&self.target), attributes, is_synced, since };
         if is_restrictive || *self.has_left.get_mut() {
             lock(&self.shared.late).push(complete);
         } else {
@@ -220,6 +223,11 @@ impl Shared {
     /// Of those that are complete only when all is done, how deep the deepest is.
     pub(crate) fn deepest_late(&self) -> Option<u32> {
         lock(&self.late).iter().map(|complete| complete.target.depth()).max()
+    }
+
+    /// Those of them that this job made, and how many syncs had failed before.
+    pub(crate) fn late(&self) -> Vec<(Arc<Directory>, Option<u64>)> {
+        lock(&self.late).iter().map(|complete| (Arc::clone(&complete.target), complete.since)).collect()
     }
 
     /// Takes those that are so deep or deeper. One without rights bars what is below it: so the deepest are to come first.

@@ -1,49 +1,147 @@
-//! Names for what is being made and has not its own name yet: short, whatever the name is, and of this job alone. No I/O.
+//! Names for what is being made and does not have its own name yet: short, whatever the name is, of this job alone, and provably so.
+//! No I/O.
+//!
+//! ```text
+//!   .atta.UID                          what the jobs of a user keep in one place: see jobs.rs
+//!   .atta.UID.TAG                      the same of one job, where that name is taken
+//!   .atta.UID.TAG.SERIALCHECK          something that a job makes
+//! ```
+//!
+//! TAG follows from the job's number, which its record keeps to itself; CHECK follows from that number and SERIAL. So whoever reads the
+//! record knows which names the job may have given, and nobody else can make up one.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What all of them begin with.
 pub(crate) const PREFIX: &[u8] = b".atta.";
-/// Digits behind it, of 5 bits each.
-const DIGITS: usize = 12;
+/// Digits of the parts, of 5 bits each.
+const TAG: usize = 8;
+const SERIAL: usize = 12;
+const CHECK: usize = 6;
 /// No letter that looks like another one, and none that differs only in case: a target may not tell those apart.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Makes them.
+/// Makes them, and recognizes them.
 #[derive(Debug)]
 pub(crate) struct Namer {
     /// Of the job: the same on all ranks.
     job: u64,
+    /// `.atta.UID.TAG`
+    own: Vec<u8>,
     next: AtomicU64,
 }
 
+/// A name of that form, whoever gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Parsed<'a> {
+    pub(crate) uid: &'a [u8],
+    /// Of the job; none: it is of all jobs of a user.
+    pub(crate) tag: Option<&'a [u8]>,
+    /// None: the job's own directory.
+    pub(crate) serial: Option<&'a [u8]>,
+}
+
 impl Namer {
+    /// Of a job of this user.
     pub(crate) fn new(job: u64) -> Self {
-        Self { job, next: AtomicU64::new(0) }
+        Self::of(job, rustix::process::geteuid().as_raw().to_string().as_bytes())
+    }
+
+    /// Of a job of the user with that number, in decimal digits.
+    pub(crate) fn of(job: u64, uid: &[u8]) -> Self {
+        let mut own = [PREFIX, uid, b"."].concat();
+        own.extend(spell::<TAG>(&hasher(job, b"job")));
+        Self { job, own, next: AtomicU64::new(0) }
+    }
+
+    /// The number that all names follow from.
+    pub(crate) fn job(&self) -> u64 {
+        self.job
+    }
+
+    /// The name of the directory of all jobs of the user.
+    pub(crate) fn home(&self) -> CString {
+        c_string(self.own[..self.own.len() - TAG - 1].to_vec())
+    }
+
+    /// The name of the job's directory in it.
+    pub(crate) fn tag(&self) -> CString {
+        c_string(self.own[self.own.len() - TAG..].to_vec())
+    }
+
+    /// The name of the job's directory where there cannot be one of all jobs.
+    pub(crate) fn alone(&self) -> CString {
+        c_string(self.own.clone())
     }
 
     /// For a directory, which any rank is to find by its own name.
     pub(crate) fn of_directory(&self, name: &CStr) -> CString {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.job.to_le_bytes()).update(b"directory").update(name.to_bytes());
-        spell(&hasher)
+        let mut hasher = hasher(self.job, b"directory");
+        self.spell(hasher.update(name.to_bytes()))
     }
 
     /// For a file that `who` makes; each time another one.
     pub(crate) fn of_file(&self, who: u64) -> CString {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.job.to_le_bytes()).update(b"file").update(&who.to_le_bytes());
-        spell(hasher.update(&next.to_le_bytes()))
+        let mut hasher = hasher(self.job, b"file");
+        self.spell(hasher.update(&who.to_le_bytes()).update(&next.to_le_bytes()))
+    }
+
+    /// Whether this job has given that name, or could have.
+    pub(crate) fn gave(&self, name: &[u8]) -> bool {
+        let rest = name.strip_prefix(self.own.as_slice()).and_then(|rest| rest.strip_prefix(b"."));
+        let parts = rest.filter(|rest| rest.len() == SERIAL + CHECK).map(|rest| rest.split_at(SERIAL));
+        parts.is_some_and(|(serial, check)| self.check(serial) == check)
+    }
+
+    fn spell(&self, hasher: &blake3::Hasher) -> CString {
+        let serial = spell::<SERIAL>(hasher);
+        let mut name = self.own.clone();
+        name.push(b'.');
+        name.extend(serial);
+        name.extend(self.check(&serial));
+        c_string(name)
+    }
+
+    fn check(&self, serial: &[u8]) -> [u8; CHECK] {
+        spell(hasher(self.job, b"check").update(serial))
     }
 }
 
-fn spell(hasher: &blake3::Hasher) -> CString {
+/// The parts of a name of that form; none: it is another name.
+pub(crate) fn parse(name: &[u8]) -> Option<Parsed<'_>> {
+    let mut parts = name.strip_prefix(PREFIX)?.split(|byte| *byte == b'.');
+    let uid = parts.next().filter(|uid| is_number(uid))?;
+    let is_spelled =
+        |part: &&[u8], digits| part.len() == digits && part.iter().all(|byte| ALPHABET.contains(byte));
+    let tag = parts.next();
+    let serial = parts.next();
+    let is_whole = parts.next().is_none()
+        && tag.is_none_or(|tag| is_spelled(&tag, TAG))
+        && serial.is_none_or(|serial| is_spelled(&serial, SERIAL + CHECK));
+    is_whole.then_some(Parsed { uid, tag, serial })
+}
+
+/// As the kernel's numbers of users are written.
+fn is_number(text: &[u8]) -> bool {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u32>().ok());
+    number.is_some_and(|number| number.to_string().as_bytes() == text)
+}
+
+fn hasher(job: u64, what: &[u8]) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&job.to_le_bytes()).update(what);
+    hasher
+}
+
+fn spell<const DIGITS: usize>(hasher: &blake3::Hasher) -> [u8; DIGITS] {
     let hash = hasher.finalize();
-    let mut name = PREFIX.to_vec();
-    name.extend(hash.as_bytes()[..DIGITS].iter().map(|byte| ALPHABET[usize::from(byte & 31)]));
-    // There is no NUL in it.
+    std::array::from_fn(|at| ALPHABET[usize::from(hash.as_bytes()[at] & 31)])
+}
+
+/// There is no NUL in it.
+fn c_string(name: Vec<u8>) -> CString {
     CString::new(name).unwrap_or_default()
 }
 
@@ -60,6 +158,50 @@ mod tests {
         let names: std::collections::HashSet<_> =
             (0..1000).flat_map(|who| [one.of_file(who % 3), other.of_file(who % 3)]).collect();
         assert_eq!(names.len(), 2000);
-        assert!(names.iter().all(|name| name.as_bytes().len() == 18 && name.as_bytes().starts_with(PREFIX)));
+        assert!(names.iter().all(|name| name.as_bytes().len() < 48 && name.as_bytes().starts_with(PREFIX)));
+    }
+
+    #[test]
+    fn a_job_recognizes_the_names_that_it_gave_and_no_others() {
+        let (one, other) = (Namer::of(1, b"1000"), Namer::of(2, b"1000"));
+        for name in [one.of_directory(c"a"), one.of_file(7)] {
+            assert!(one.gave(name.as_bytes()) && !other.gave(name.as_bytes()));
+            assert!(!Namer::of(1, b"0").gave(name.as_bytes()), "another user's");
+            let parsed = parse(name.as_bytes()).unwrap();
+            assert_eq!((parsed.uid, parsed.tag), (&b"1000"[..], Some(one.tag().as_bytes())));
+            let mut bytes = name.as_bytes().to_vec();
+            for at in 0..bytes.len() {
+                let was = std::mem::replace(&mut bytes[at], b'0');
+                assert!(was == b'0' || !one.gave(&bytes), "{}", String::from_utf8_lossy(&bytes));
+                bytes[at] = was;
+            }
+        }
+        assert_eq!(one.home().as_bytes(), b".atta.1000");
+        assert!(!one.gave(one.home().as_bytes()) && !one.gave(one.alone().as_bytes()));
+    }
+
+    #[test]
+    fn names_of_another_form_are_not_parsed() {
+        let whole = Namer::of(1, b"0").of_file(1);
+        assert!(parse(whole.as_bytes()).is_some_and(|parsed| parsed.serial.is_some()));
+        assert!(parse(b".atta.0").is_some_and(|parsed| parsed.tag.is_none()));
+        assert!(parse(Namer::of(1, b"0").alone().as_bytes()).is_some_and(|parsed| parsed.serial.is_none()));
+        for name in [
+            &b".atta."[..],
+            b".atta",
+            b".atta.mine",
+            b".atta.0123456789ab",
+            b".atta.00",
+            b".atta.-1",
+            b".atta.4294967296",
+            b".atta.0.",
+            b".atta.0.0123456",
+            b".atta.0.0123456O",
+            b".atta.0.01234567.",
+            b".atta.0.01234567.0123",
+        ] {
+            assert_eq!(parse(name), None, "{}", String::from_utf8_lossy(name));
+        }
+        assert_eq!(parse(&[whole.as_bytes(), b".x"].concat()), None);
     }
 }

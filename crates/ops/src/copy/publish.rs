@@ -194,6 +194,7 @@ impl Copying<'_> {
     /// Removes a file that will not get its name. Directories are left, under names that nobody looks for.
     fn take_back(&self, worker: &mut CopyWorker, ready: &Ready) {
         if ready.names.is_none() {
+            self.left_over.fetch_add(1, Ordering::Relaxed);
             ready.mirror.set_foreign();
         }
         if let Some((temporary, _)) = &ready.names
@@ -219,6 +220,7 @@ impl Copying<'_> {
         if is_durable && (!ready.mirror.is_new() || ready.since == self.batch.failures()) {
             let _ = self.rename(worker, &ready);
         } else {
+            self.left_over.fetch_add(1, Ordering::Relaxed);
             self.fail(worker, &ready.origin, Trouble::new(Doing::Sync, Errno::IO));
         }
     }
@@ -227,6 +229,7 @@ impl Copying<'_> {
     pub(crate) fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) -> bool {
         let renamed = self.rename(worker, ready);
         if let Err(trouble) = renamed {
+            self.left_over.fetch_add(u64::from(ready.names.is_none()), Ordering::Relaxed);
             self.fail(worker, &ready.origin, trouble);
         }
         renamed.is_ok()

@@ -23,6 +23,7 @@ use super::stripe;
 use super::times::{Clock, Phase, RankReport};
 use super::totals::Totals;
 use super::trouble::{Doing, Trouble};
+use super::unfinished::is_unfinished;
 use super::{Options, Outcome, Progress, Refused, Seat, Watch, starts_of};
 use crate::descriptors::{Budget, Needs};
 use crate::walk::directory::Directory;
@@ -113,7 +114,8 @@ impl<'a> DryRun<'a> {
         let rank = RankReport { phases: clock.phases(), ..RankReport::default() };
         let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
         let report = Report::default();
-        Ok(Outcome { totals, report, rank, signature: None, threads, elapsed, stopped, parked: false })
+        let (signature, parked, leftovers) = (None, false, None);
+        Ok(Outcome { totals, report, rank, signature, threads, elapsed, stopped, parked, leftovers })
     }
 }
 
@@ -299,6 +301,11 @@ impl Handler for Rehearsal<'_> {
     }
 
     fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+        let features = self.options.walk.features;
+        if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.held, features)) {
+            worker.totals.unfinished += 1;
+            return tasks.prune();
+        }
         let metadata = entry.metadata.copied().unwrap_or_default();
         let name = CString::new(entry.name).unwrap_or_default();
         let identity = (metadata.device, metadata.inode);

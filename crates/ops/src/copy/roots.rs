@@ -70,6 +70,11 @@ impl Roots {
         self.0.values().map(|root| Arc::clone(&root.mirror)).collect()
     }
 
+    /// The names that they get in TOP.
+    pub(crate) fn names(&self) -> Vec<CString> {
+        self.0.values().map(|root| root.name.clone()).collect()
+    }
+
     /// Forgets all: nothing will be made any more.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
@@ -124,6 +129,11 @@ impl Target {
     /// Whether TARGET is the name of the copy, and not a directory that the copy is put into.
     pub(crate) fn is_name(&self) -> bool {
         self.name.is_some()
+    }
+
+    /// Whether things are put into TARGET.
+    pub(crate) fn is_into(&self) -> bool {
+        self.name.is_none()
     }
 
     /// Whether another copy is putting things into the directory that TARGET is, as far as the file system tells. Each has a lock of

@@ -28,6 +28,8 @@ pub struct Totals {
     pub skipped: u64,
     /// Files that were copied without a digest although digests are wanted: they have too many holes.
     pub not_hashed: u64,
+    /// Names in the sources of what another run has not completed, which are no data and were left out.
+    pub unfinished: u64,
     /// Files that share the bytes of their sources.
     pub cloned: u64,
     /// Large files that went through the page cache although they should not.
@@ -70,6 +72,7 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.elsewhere += other.elsewhere;
         self.skipped += other.skipped;
         self.not_hashed += other.not_hashed;
+        self.unfinished += other.unfinished;
         self.cloned += other.cloned;
         self.not_direct += other.not_direct;
         self.not_striped += other.not_striped;

@@ -45,7 +45,7 @@ fn row_15_one_file_that_finds_no_room_fails_alone_and_leaves_nothing() {
         // In one that was there it has another one until it is whole: the first that is made so.
         // Whose files are in TARGET, a file tells that is made there before all others, and closed.
         let skip = if matches!(operation, "create" | "flush") { 1 } else { 0 };
-        let rule = format!("{operation}:old/.atta.*:{error}:skip={skip}:times=1");
+        let rule = format!("{operation}:old/.atta.*.*.*:{error}:skip={skip}:times=1");
         let Some(served) = serve(test, |directory| small_and_old(&directory.join("old")), &[&rule]) else {
             return;
         };

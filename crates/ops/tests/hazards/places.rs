@@ -211,7 +211,8 @@ impl Watch for Crowded {
         panic!("{failure}");
     }
 
-    fn crowded(&self) {
+    fn notice(&self, notice: &copy::Notice) {
+        assert!(matches!(notice, copy::Notice::Crowded(_)), "{notice:?}");
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,148 @@
+//! `atta clean`: lists what copies that ended early have left in a directory, and removes it if that is asked for.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+
+use atta_entry::escape;
+use atta_ops::clean::{self, Leftover, Life, Options, Outcome, Run};
+use atta_ops::copy::clean_command;
+use atta_ops::walk;
+use atta_runtime::Threads;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::file::print;
+use crate::signals::Signals;
+use crate::size::{binary, counted};
+use crate::threads::parse_threads;
+use crate::walk::spill_directory;
+use crate::{complain, exit, hint};
+
+/// Remove what interrupted copies have left
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A copy that is killed leaves unfinished files and directories, called .atta.* until they are complete, in the directory \
+    that it copies to, or below it. This lists them; with --yes it removes them. Only names that the record of such a copy \
+    proves are listed: other names are data, whatever they look like. What a running copy makes is left alone. Links are \
+    not followed, and other file systems are not entered.\n\n\
+    Exit codes: 0 all done; 2 wrong usage; 3 done, but something could not be read or removed; 4 could not go on; 130 and 143 \
+    interrupted.\n\n\
+    Examples:\n  \
+    atta clean /backup            what is left in /backup, and how large it is\n  \
+    atta clean --yes /backup      remove it"
+)]
+pub(crate) struct CleanArguments {
+    /// The directory that was copied to; where the copy was to get a new name, the directory of that name
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: OsString,
+
+    /// Remove what is listed
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+
+    /// Write the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Threads: a number, or auto
+    #[arg(short = 'j', long, value_name = "N|auto", default_value = "auto", value_parser = parse_threads)]
+    pub(crate) threads: Threads,
+}
+
+/// Runs the command; returns its exit code.
+pub(crate) fn run(arguments: &CleanArguments, signals: &Signals) -> u8 {
+    let directory = arguments.directory.as_bytes();
+    if directory.is_empty() {
+        complain("DIR is empty", Some("the working directory is '.'"));
+        return exit::USAGE;
+    }
+    let walk = walk::Options {
+        threads: arguments.threads,
+        spill_directory: spill_directory(),
+        stop: signals.stop(),
+        ..walk::Options::default()
+    };
+    let options = Options { walk, removes: arguments.yes };
+    let outcome = match clean::run(directory, &options) {
+        Ok(outcome) => outcome,
+        Err(clean::Refused { what, hint, .. }) => {
+            complain(&what, Some(hint.as_ref()));
+            return exit::FATAL;
+        }
+    };
+    outcome.failures.iter().for_each(|failure| complain(&failure.to_string(), None));
+    let text = match arguments.json {
+        true => format!("{:#}\n", summary(arguments, &outcome)),
+        false => words(arguments, &outcome),
+    };
+    if let Err(fatal) = print(&text) {
+        return fatal.tell();
+    }
+    if outcome.names > 0 && !arguments.yes {
+        hint(&format!("remove them with: {}", clean_command(directory)));
+    }
+    signals.code().unwrap_or(if outcome.failed > 0 { exit::PARTIAL } else { exit::DONE })
+}
+
+fn life(run: &Run) -> &'static str {
+    match run.life {
+        Life::Runs => "running",
+        Life::Ended => "ended",
+        Life::Unknown => "unknown",
+    }
+}
+
+/// For people.
+fn words(arguments: &CleanArguments, outcome: &Outcome) -> String {
+    let mut text = String::new();
+    if outcome.stopped {
+        text.push_str("interrupted: results are incomplete\n");
+    }
+    for run in &outcome.runs {
+        let note = match run.life {
+            Life::Runs => ": left alone",
+            Life::Ended => "",
+            Life::Unknown => ": of another host or boot, and TARGET has no locks",
+        };
+        let _ = writeln!(text, "{:<8} {}{note}", life(run), run.holder);
+    }
+    for Leftover { path, entries, bytes } in &outcome.leftovers {
+        let entries = counted(*entries, "entry", "entries");
+        let _ = writeln!(text, "  {:>12} {entries:>15}  {}", binary(*bytes), escape(path));
+    }
+    let more = outcome.names.saturating_sub(outcome.leftovers.len() as u64);
+    if more > 0 {
+        let _ = writeln!(text, "  and {}", counted(more, "more name", "more names"));
+    }
+    let done = if arguments.yes { "removed" } else { "would be removed" };
+    let entries = counted(outcome.entries, "entry", "entries");
+    let _ = match outcome.entries {
+        0 => writeln!(text, "nothing to remove"),
+        _ => writeln!(text, "{entries}, {} {done}", binary(outcome.bytes)),
+    };
+    text
+}
+
+/// For machines.
+fn summary(arguments: &CleanArguments, outcome: &Outcome) -> Value {
+    let run = |run: &Run| {
+        let holder = &run.holder;
+        json!({"host": holder.host, "pid": holder.pid, "started": holder.started, "state": life(run)})
+    };
+    let leftover = |leftover: &Leftover| {
+        let Leftover { path, entries, bytes } = leftover;
+        json!({"path": String::from_utf8_lossy(path), "entries": entries, "bytes": bytes})
+    };
+    json!({
+        "schema_version": 1,
+        "interrupted": outcome.stopped,
+        "removed": arguments.yes,
+        "runs": outcome.runs.iter().map(run).collect::<Vec<_>>(),
+        "leftovers": outcome.leftovers.iter().map(leftover).collect::<Vec<_>>(),
+        "names": outcome.names,
+        "entries": outcome.entries,
+        "bytes": outcome.bytes,
+        "failed": outcome.failed,
+    })
+}

@@ -1,0 +1,499 @@
+//! The private directory of a run that makes things: it is beside what the run makes, holds a record of who runs, and is locked while
+//! the run lives. So what a run that was killed has left is known by the record, and a second run sees the first one.
+//!
+//! ```text
+//!   TOP/.atta.UID/             of one user, 0700; gone when no run of that user is left
+//!   TOP/.atta.UID/TAG/record   of one run; locked (flock) while it runs
+//!   TOP/.atta.UID/TAG/links/   see copy/links.rs
+//! ```
+//!
+//! Somebody else who owns TOP may have taken that name: then the run's directory is `TOP/.atta.UID.TAG`, which the record proves as
+//! well, but which no later run looks for. It decides nothing: what is done about other runs, `copy/beside.rs` and `clean.rs` know.
+
+pub(crate) mod record;
+pub(crate) mod sweep;
+pub(crate) mod tree;
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use atta_entry::{Errno, Kind};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+
+use crate::copy::inherited;
+use crate::copy::names::{self, Namer};
+use crate::walk::kernel::{self, Features, retry};
+use record::{BYTES_MAX, Record};
+
+const RECORD: &CStr = c"record";
+/// Runs of one user in one place that are looked at.
+const RUNS_MAX: usize = 4096;
+/// How often a directory is made that others remove at the same time.
+const TRIES: u32 = 16;
+/// How long another run may take to look at the directory of all runs.
+const TURN: Duration = Duration::from_secs(5);
+
+/// Whether the run that a record is of still runs.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// Somebody holds its lock.
+    Runs,
+    /// Nobody does; this process does now, for as long as it holds this.
+    Ended { _lock: OwnedFd },
+    /// The file system says nothing of locks.
+    Unknown,
+}
+
+/// Another run, by its record.
+#[derive(Debug)]
+pub(crate) struct Other {
+    pub(crate) record: Record,
+    pub(crate) namer: Namer,
+    pub(crate) state: State,
+    /// Where its private directory is, and its name there.
+    pub(crate) above: Arc<OwnedFd>,
+    pub(crate) name: CString,
+}
+
+/// The directory of this run, which goes with it unless it is kept.
+#[derive(Debug)]
+pub(crate) struct Job {
+    top: Arc<OwnedFd>,
+    /// The directory of all runs of the user, and its name; none: the run's own is in TOP itself.
+    home: Option<(OwnedFd, CString)>,
+    name: CString,
+    directory: Option<OwnedFd>,
+    /// The file of its record, whose lock goes with it.
+    file: OwnedFd,
+    record: Record,
+}
+
+/// What came of beginning one.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) job: Job,
+    /// Other runs of this user in this place.
+    pub(crate) others: Vec<Other>,
+    /// Why the file system has no locks, if it has none.
+    pub(crate) lockless: Option<Errno>,
+}
+
+/// Where a run's directory is to be.
+#[derive(Debug)]
+pub(crate) struct Setting<'a> {
+    pub(crate) top: &'a Arc<OwnedFd>,
+    pub(crate) namer: &'a Namer,
+    /// The owner of what this process makes there, if that is known.
+    pub(crate) own_uid: Option<u32>,
+    /// The name of the directory of all runs is wanted for something else.
+    pub(crate) is_alone: bool,
+    /// Whether the record is to outlive a power cut.
+    pub(crate) is_durable: bool,
+    pub(crate) features: Features,
+}
+
+/// Makes the private directory of a run. `refuses` sees the other runs first, and no other begins meanwhile.
+///
+/// # Errors
+/// What `refuses` says; within that, why no directory could be made.
+pub(crate) fn begin<E>(
+    setting: &Setting<'_>,
+    record: &Record,
+    refuses: impl FnOnce(&[Other]) -> Result<(), E>,
+) -> Result<Result<Begun, Errno>, E> {
+    let mut refuses = Some(refuses);
+    for _ in 0..TRIES {
+        let home = match setting.is_alone {
+            true => Ok(None),
+            false => open_home(setting),
+        };
+        let home = match home {
+            Ok(home) => home,
+            Err(errno) => return Ok(Err(errno)),
+        };
+        let (others, lockless) = match &home {
+            None => (Vec::new(), None),
+            Some(home) => {
+                let lockless = take_turn(home).err();
+                if !is_there(setting, home) {
+                    continue;
+                }
+                (others_in(home), lockless)
+            }
+        };
+        if let Some(refuses) = refuses.take() {
+            refuses(&others)?;
+        }
+        let job = make(setting, home.as_ref(), record);
+        return Ok(job.map(|(job, missing)| Begun { job, others, lockless: lockless.or(missing) }));
+    }
+    Ok(Err(Errno::NOENT))
+}
+
+/// The directory of all runs of this user, made if it is not there. None: somebody else has taken its name.
+fn open_home(setting: &Setting<'_>) -> Result<Option<Arc<OwnedFd>>, Errno> {
+    let name = setting.namer.home();
+    for _ in 0..TRIES {
+        match retry(|| rustix::fs::mkdirat(setting.top, &name, Mode::RWXU)) {
+            Ok(()) => settle(setting, setting.top, &name)?,
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        match open_private(setting.top, &name, setting.own_uid) {
+            // The last run that was in it has removed it.
+            Err(Errno::NOENT) => {}
+            opened => return Ok(opened.ok().map(Arc::new)),
+        }
+    }
+    Err(Errno::NOENT)
+}
+
+/// Takes from a directory that was just made what it has inherited. One that is gone again, or that somebody else has put in its place,
+/// is met when it is opened.
+fn settle(setting: &Setting<'_>, above: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match inherited::open_private(above, name, setting.own_uid, setting.features) {
+        Ok(_) | Err(Errno::NOENT | Errno::STALE | Errno::NOTDIR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Opens a directory that belongs to this user, or to the one with that number, and in which nobody else can do anything.
+pub(crate) fn open_private(above: impl AsFd, name: &CStr, own_uid: Option<u32>) -> Result<OwnedFd, Errno> {
+    let opened = kernel::open_directory_at(above.as_fd(), name)?;
+    let (found, over) = (kernel::stat_descriptor(&opened)?, kernel::stat_descriptor(above.as_fd())?);
+    let is_private = found.mode & 0o777 == 0o700
+        && found.device == over.device
+        && own_uid.is_none_or(|own| own == found.uid);
+    if is_private { Ok(opened) } else { Err(Errno::STALE) }
+}
+
+/// Waits until no other run looks at the directory of all runs, but not for ever.
+fn take_turn(home: &OwnedFd) -> Result<(), Errno> {
+    let began = Instant::now();
+    loop {
+        match retry(|| rustix::fs::flock(home, FlockOperation::NonBlockingLockExclusive)) {
+            Err(Errno::AGAIN) if began.elapsed() < TURN => std::thread::sleep(Duration::from_millis(5)),
+            Err(Errno::AGAIN) => return Ok(()),
+            taken => return taken,
+        }
+    }
+}
+
+/// Whether it is still the directory of all runs: another run may have removed it before its lock was taken.
+fn is_there(setting: &Setting<'_>, home: &OwnedFd) -> bool {
+    let named = kernel::stat_at(setting.top, &setting.namer.home(), false);
+    let opened = kernel::stat_descriptor(home);
+    named.is_ok_and(|named| {
+        opened.is_ok_and(|opened| (named.device, named.inode) == (opened.device, opened.inode))
+    })
+}
+
+/// The runs whose directories are in that of all runs.
+pub(crate) fn others_in(home: &Arc<OwnedFd>) -> Vec<Other> {
+    let names = kernel::names_of(home, RUNS_MAX).unwrap_or_default();
+    names.iter().filter_map(|name| other(home, name).ok().flatten()).collect()
+}
+
+/// The run whose private directory has that name. None: there is no record that proves it.
+pub(crate) fn other(above: &Arc<OwnedFd>, name: &CStr) -> Result<Option<Other>, Errno> {
+    let directory = open_private(above, name, None)?;
+    let Some((opened, record)) = read_record(&directory)? else { return Ok(None) };
+    let namer = Namer::of(record.job, record.uid.to_string().as_bytes());
+    if name != namer.tag().as_c_str() && name != namer.alone().as_c_str() {
+        return Ok(None);
+    }
+    let state = match retry(|| rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => State::Ended { _lock: opened },
+        Err(Errno::AGAIN) => State::Runs,
+        Err(_) => State::Unknown,
+    };
+    Ok(Some(Other { record, namer, state, above: Arc::clone(above), name: name.to_owned() }))
+}
+
+/// The record in a private directory, and its file. None: there is none that can be believed.
+pub(crate) fn read_record(directory: &OwnedFd) -> Result<Option<(OwnedFd, Record)>, Errno> {
+    let open = |access: OFlags| {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        retry(|| rustix::fs::openat(directory, RECORD, flags, Mode::empty()))
+    };
+    // A lock over NFS takes the right to write.
+    let file = match open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)) {
+        Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+        file => file?,
+    };
+    let (found, over) = (kernel::stat_descriptor(&file)?, kernel::stat_descriptor(directory)?);
+    let is_plain = found.kind() == Kind::File && found.nlink == 1 && found.uid == over.uid;
+    if !is_plain || found.size > BYTES_MAX as u64 {
+        return Ok(None);
+    }
+    let mut text = vec![0; usize::try_from(found.size).unwrap_or_default()];
+    let mut filled = 0;
+    while filled < text.len() {
+        match retry(|| rustix::io::pread(&file, &mut text[filled..], filled as u64))? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(Record::from_text(&text[..filled]).map(|record| (file, record)))
+}
+
+/// Makes the run's own directory and its record. With it: why there are no locks, if there are none.
+fn make(
+    setting: &Setting<'_>,
+    home: Option<&Arc<OwnedFd>>,
+    record: &Record,
+) -> Result<(Job, Option<Errno>), Errno> {
+    let Setting { top, namer, own_uid, is_durable, .. } = *setting;
+    let name = if home.is_some() { namer.tag() } else { namer.alone() };
+    let above = home.unwrap_or(top);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let begun = retry(|| rustix::fs::mkdirat(above, &name, Mode::RWXU))
+        .and_then(|()| settle(setting, above, &name))
+        .and_then(|()| open_private(above, &name, own_uid))
+        .and_then(|directory| {
+            let file = retry(|| rustix::fs::openat(&directory, RECORD, flags, Mode::RUSR | Mode::WUSR));
+            Ok((directory, file?))
+        });
+    let (directory, file) = begun.inspect_err(|_| {
+        let _ = rustix::fs::unlinkat(above, &name, AtFlags::REMOVEDIR);
+        let _ = rustix::fs::unlinkat(top, namer.home(), AtFlags::REMOVEDIR);
+    })?;
+    let lockless = retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)).err();
+    let home = home.map(|home| rustix::io::dup(home).map(|home| (home, namer.home())));
+    let home = home.transpose().map_err(|error| Errno(error.raw_os_error()))?;
+    // From here on what was made goes with it.
+    let job =
+        Job { top: Arc::clone(top), home, name, directory: Some(directory), file, record: record.clone() };
+    let text = record.to_text();
+    let mut written = 0;
+    while written < text.len() {
+        written += retry(|| rustix::io::pwrite(&job.file, &text.as_bytes()[written..], written as u64))?;
+    }
+    if is_durable {
+        retry(|| rustix::fs::fsync(&job.file))?;
+    }
+    if let Some((home, _)) = &job.home {
+        // Other runs may look now.
+        let _ = rustix::fs::flock(home, FlockOperation::Unlock);
+    }
+    Ok((job, lockless))
+}
+
+impl Job {
+    /// The private directory.
+    pub(crate) fn directory(&self) -> Option<&OwnedFd> {
+        self.directory.as_ref()
+    }
+
+    /// What it says of itself.
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Removes it, if nothing but the record is left in it.
+    ///
+    /// # Errors
+    /// Something is left.
+    pub(crate) fn end(&mut self) -> Result<(), Errno> {
+        let Some(directory) = self.directory.take() else { return Ok(()) };
+        let above = self.home.as_ref().map_or(&*self.top, |(home, _)| home);
+        let ended = remove_own(above, &directory, &self.name);
+        if let Some((_, name)) = &self.home {
+            // Other runs may be in it.
+            let _ = rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR);
+        }
+        ended
+    }
+
+    /// Leaves it to later runs: something is left that the record is needed for.
+    pub(crate) fn keep(&mut self) {
+        self.directory = None;
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Removes the private directory of another run, with all that is in it, and that of all runs if it was the last one. What it holds
+/// beside: names in the runs' own directories alone.
+pub(crate) fn remove_other(
+    other: &Other,
+    top: &OwnedFd,
+    manner: &tree::Manner,
+) -> Result<tree::Tally, Errno> {
+    let mut tally = tree::Tally::default();
+    tree::dispose(other.above.as_fd(), &other.name, manner, &mut tally)?;
+    if manner.removes {
+        // Other runs may be in it.
+        let _ = rustix::fs::unlinkat(top, other.namer.home(), AtFlags::REMOVEDIR);
+    }
+    Ok(tally)
+}
+
+/// Removes the private directory of a run, which has nothing in it but the record.
+pub(crate) fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    let names = kernel::names_of(directory, 2)?;
+    if names.iter().any(|name| name.as_c_str() != RECORD) {
+        return Err(Errno(39));
+    }
+    retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty()))?;
+    retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR))
+}
+
+/// Opens the private directory of a run that another rank has made.
+pub(crate) fn open_of_another_rank(
+    top: &OwnedFd,
+    namer: &Namer,
+    own_uid: Option<u32>,
+) -> Result<OwnedFd, Errno> {
+    let home = open_private(top, &namer.home(), own_uid);
+    match home.and_then(|home| open_private(&home, &namer.tag(), own_uid)) {
+        Err(Errno::NOENT | Errno::STALE | Errno::NOTDIR) => open_private(top, &namer.alone(), own_uid),
+        opened => opened,
+    }
+}
+
+/// Whether a name is that of a run's private directory, or of that of all runs of a user, and records prove it: all that is in there is
+/// of such runs.
+pub(crate) fn is_private_directory(above: &Arc<OwnedFd>, name: &CStr) -> bool {
+    let is_of_run = |above: &OwnedFd, name: &CStr, parsed: Option<names::Parsed<'_>>| {
+        let directory = open_private(above, name, None).ok();
+        let record = directory.and_then(|directory| read_record(&directory).ok().flatten());
+        record.is_some_and(|(_, record)| {
+            let namer = Namer::of(record.job, record.uid.to_string().as_bytes());
+            match parsed {
+                Some(_) => namer.alone().as_c_str() == name,
+                None => namer.tag().as_c_str() == name,
+            }
+        })
+    };
+    match names::parse(name.to_bytes()) {
+        Some(names::Parsed { serial: Some(_), .. }) | None => false,
+        parsed @ Some(names::Parsed { tag: Some(_), .. }) => is_of_run(above, name, parsed),
+        Some(names::Parsed { tag: None, .. }) => {
+            let Ok(home) = open_private(above, name, None) else { return false };
+            let names = kernel::names_of(&home, RUNS_MAX).unwrap_or_default();
+            !names.is_empty() && names.iter().all(|name| is_of_run(&home, name, None))
+        }
+    }
+}
+
+/// The names that a run gave, if its record is in that directory: `parsed` is of one of them.
+pub(crate) fn namer_in(directory: impl AsFd, parsed: names::Parsed<'_>) -> Option<Namer> {
+    let tag = CString::new(parsed.tag?).ok()?;
+    let home = CString::new([names::PREFIX, parsed.uid].concat()).ok()?;
+    let alone = CString::new([home.as_bytes(), b".", tag.as_bytes()].concat()).ok()?;
+    let in_home =
+        open_private(directory.as_fd(), &home, None).and_then(|home| open_private(&home, &tag, None));
+    let own = in_home.or_else(|_| open_private(directory.as_fd(), &alone, None)).ok()?;
+    let (_, record) = read_record(&own).ok().flatten()?;
+    let namer = Namer::of(record.job, parsed.uid);
+    (namer.tag() == tag).then_some(namer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{DirBuilderExt, symlink};
+
+    use atta_testkit::scratch::Scratch;
+
+    use super::record::Makes;
+    use super::*;
+
+    fn top(scratch: &Scratch) -> Arc<OwnedFd> {
+        Arc::new(kernel::open_directory_path(scratch.path().as_os_str().as_bytes(), false).unwrap())
+    }
+
+    fn begun(top: &Arc<OwnedFd>, namer: &Namer) -> Begun {
+        let features = Features::default();
+        let setting = Setting { top, namer, own_uid: None, is_alone: false, is_durable: true, features };
+        let makes = vec![Makes { name: c"new".to_owned(), is_new: true }];
+        let record = Record::of_this_process(namer.job(), (1, 2), false, makes);
+        begin(&setting, &record, |_| Ok::<(), ()>(())).unwrap().unwrap()
+    }
+
+    fn names(scratch: &Scratch) -> Vec<CString> {
+        kernel::names_of(top(scratch), 100).unwrap()
+    }
+
+    #[test]
+    fn runs_see_each_other_while_they_live_and_the_last_one_removes_their_directory() {
+        let scratch = Scratch::new("jobs").unwrap();
+        let (top, one, other) = (top(&scratch), Namer::new(1), Namer::new(2));
+        let mut first = begun(&top, &one);
+        assert!(first.others.is_empty() && first.lockless.is_none());
+        let second = begun(&top, &other);
+        assert_eq!(second.others.len(), 1);
+        assert!(matches!(second.others[0].state, State::Runs), "{second:?}");
+        assert_eq!(second.others[0].record, *first.job.record());
+        assert!(is_private_directory(&top, &one.home()));
+        let name = one.of_file(0);
+        let found = namer_in(&top, names::parse(name.to_bytes()).unwrap()).unwrap();
+        assert!(found.gave(name.to_bytes()));
+        // One that was killed leaves its record, whose lock is free.
+        first.job.keep();
+        drop(first);
+        let third = begun(&top, &Namer::new(3));
+        let states: Vec<_> =
+            third.others.iter().map(|other| matches!(other.state, State::Ended { .. })).collect();
+        assert_eq!(states.iter().filter(|ended| **ended).count(), 1);
+        assert_eq!(states.len(), 2);
+        let ended = third.others.iter().find(|other| matches!(other.state, State::Ended { .. })).unwrap();
+        let (stop, features) = (atta_runtime::Stop::new(), kernel::Features::default());
+        let manner = tree::Manner { removes: true, stop, features };
+        remove_other(ended, &top, &manner).unwrap();
+        drop((second, third));
+        assert!(names(&scratch).is_empty(), "{:?}", names(&scratch));
+    }
+
+    #[test]
+    fn a_directory_of_all_runs_that_is_not_private_is_not_used() {
+        let namer = Namer::new(1);
+        for what in ["open", "link", "file"] {
+            let scratch = Scratch::new("jobs-taken").unwrap();
+            let (top, home) = (top(&scratch), scratch.join(namer.home().to_str().unwrap()));
+            match what {
+                "open" => fs::DirBuilder::new().mode(0o755).create(&home).unwrap(),
+                "link" => symlink("/tmp", &home).unwrap(),
+                _ => fs::write(&home, "data").unwrap(),
+            }
+            let run = begun(&top, &namer);
+            assert_eq!(names(&scratch).len(), 2, "{what}");
+            assert!(is_private_directory(&top, &namer.alone()) && !is_private_directory(&top, &namer.home()));
+            let name = namer.of_directory(c"a");
+            assert!(namer_in(&top, names::parse(name.to_bytes()).unwrap()).is_some());
+            assert!(open_of_another_rank(&top, &namer, None).is_ok());
+            drop(run);
+            assert_eq!(names(&scratch).len(), 1, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_record_with_another_name_a_link_or_too_much_in_it_is_not_believed() {
+        let scratch = Scratch::new("jobs-record").unwrap();
+        let (top, namer) = (top(&scratch), Namer::new(1));
+        let run = begun(&top, &namer);
+        let directory = run.job.directory().unwrap();
+        let path =
+            scratch.join(namer.home().to_str().unwrap()).join(namer.tag().to_str().unwrap()).join("record");
+        assert!(read_record(directory).unwrap().is_some());
+        fs::hard_link(&path, scratch.join("second")).unwrap();
+        assert!(read_record(directory).unwrap().is_none(), "it has another name");
+        fs::remove_file(scratch.join("second")).unwrap();
+        let text = fs::read(&path).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(BYTES_MAX as u64 + 1).unwrap();
+        assert!(read_record(directory).unwrap().is_none(), "it is too long");
+        fs::remove_file(&path).unwrap();
+        fs::write(scratch.join("elsewhere"), &text).unwrap();
+        symlink(scratch.join("elsewhere"), &path).unwrap();
+        assert!(read_record(directory).unwrap().is_none(), "it is a link");
+    }
+}

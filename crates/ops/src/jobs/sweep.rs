@@ -1,0 +1,165 @@
+//! Finds what ended runs have left under names of their own, below the directory that they ran in: counts it, or removes it. It
+//! looks only where the records say that something was made. What it removes goes by `tree.rs`.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use atta_entry::{Entry, Errno, Failure, Kind, Operation};
+use rustix::fd::{AsFd, OwnedFd};
+
+use super::record::Record;
+use super::tree::{Manner, Tally, dispose};
+use crate::copy::names::{Namer, PREFIX};
+use crate::walk::visit::{Handler, Here, Tasks};
+use crate::walk::{self, Start, kernel};
+
+/// What is remembered of what was found; all of it is counted.
+const FOUND_MAX: usize = 1000;
+
+/// A name that an ended run has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its path.
+    pub path: Vec<u8>,
+    /// Entries at it and below it.
+    pub entries: u64,
+    /// Bytes on the disk that have no other name.
+    pub bytes: u64,
+}
+
+/// What came of looking.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    pub(crate) found: Vec<Leftover>,
+    pub(crate) names: u64,
+    pub(crate) tally: Tally,
+    pub(crate) failures: Vec<Failure<'static>>,
+    /// Directories that could not be read, and names that could not be removed.
+    pub(crate) failed: u64,
+    pub(crate) stopped: bool,
+}
+
+/// The handler of the walk.
+struct Sweep<'a> {
+    namers: &'a [&'a Namer],
+    /// Names in the directory of the runs below which they made something; none: anywhere.
+    below: Option<HashSet<CString>>,
+    manner: Manner,
+    swept: Mutex<Swept>,
+}
+
+/// Looks below the directory `top`, whose path is `path`, for what these runs have left; removes it, if `manner` says so.
+pub(crate) fn sweep(
+    (top, path): (&OwnedFd, &[u8]),
+    runs: &[(&Namer, &Record)],
+    options: &walk::Options<'_>,
+    manner: Manner,
+) -> Swept {
+    let makes = || runs.iter().flat_map(|(_, record)| &record.makes).map(|makes| makes.name.clone());
+    let below = (!makes().any(|name| name.as_c_str() == c".")).then(|| makes().collect());
+    let namers: Vec<_> = runs.iter().map(|(namer, _)| *namer).collect();
+    let handler = Sweep { namers: &namers, below, manner, swept: Mutex::default() };
+    // With a slash: the path may end in a link.
+    let path = [path, b"/"].concat();
+    let is_it = || -> Result<bool, Errno> {
+        let (named, opened) = (kernel::stat_path(&path, true)?, kernel::stat_of(top)?);
+        Ok((named.device, named.inode) == (opened.device, opened.inode))
+    };
+    if is_it() != Ok(true) {
+        handler.fail(Operation::OpenDirectory, &path, is_it().err().unwrap_or(Errno::STALE));
+        return handler.swept.into_inner().unwrap_or_else(PoisonError::into_inner);
+    }
+    let options = walk::Options {
+        one_file_system: true,
+        lite: true,
+        threads: options.threads,
+        memory_bytes: options.memory_bytes,
+        spill_directory: options.spill_directory.clone(),
+        stop: options.stop.clone(),
+        features: options.features,
+        cores: options.cores,
+        ..walk::Options::default()
+    };
+    let walked = walk::run_handler(&handler, [Start::new(path)], &options, |_| {});
+    let mut swept = handler.swept.into_inner().unwrap_or_else(PoisonError::into_inner);
+    swept.stopped = walked.stopped;
+    swept.found.sort_by(|one, other| one.path.cmp(&other.path));
+    swept
+}
+
+impl Sweep<'_> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Swept> {
+        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, operation: Operation, path: &[u8], errno: Errno) {
+        self.add_failure(Failure {
+            operation,
+            root: path.to_vec().into(),
+            path: path.to_vec().into(),
+            errno,
+            spelled: None,
+            at: None,
+        });
+    }
+
+    fn add_failure(&self, failure: Failure<'static>) {
+        let mut swept = self.lock();
+        swept.failed += 1;
+        if swept.failures.len() < FOUND_MAX {
+            swept.failures.push(failure);
+        }
+    }
+
+    /// Does one name that a run has left.
+    fn dispose(&self, descriptor: &Arc<OwnedFd>, entry: &Entry<'_>) {
+        let name = CString::new(entry.name).unwrap_or_default();
+        let mut tally = Tally::default();
+        let done = dispose(descriptor.as_fd(), &name, &self.manner, &mut tally);
+        let path = entry.path();
+        let mut swept = self.lock();
+        swept.names += 1;
+        swept.tally.entries += tally.entries;
+        swept.tally.bytes += tally.bytes;
+        if swept.found.len() < FOUND_MAX {
+            let Tally { entries, bytes } = tally;
+            swept.found.push(Leftover { path: path.to_vec(), entries, bytes });
+        }
+        drop(swept);
+        if let Err(errno) = done {
+            self.fail(Operation::Custom("remove"), &path, errno);
+        }
+    }
+}
+
+impl Handler for Sweep<'_> {
+    type Worker = ();
+
+    fn worker(&self, _index: usize) {}
+
+    fn entry(&self, (): &mut (), here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+        let Some(here) = here else { return };
+        if entry.name.starts_with(PREFIX) && self.namers.iter().any(|namer| namer.gave(entry.name)) {
+            self.dispose(here.descriptor, entry);
+            return tasks.prune();
+        }
+        let is_elsewhere = |below: &HashSet<CString>| {
+            here.directory.parent().is_none() && !below.iter().any(|name| name.as_bytes() == entry.name)
+        };
+        if entry.kind == Kind::Directory && self.below.as_ref().is_some_and(is_elsewhere) {
+            tasks.prune();
+        }
+    }
+
+    fn task(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+
+    fn failure(&self, (): &mut (), failure: &Failure<'_>) {
+        // What is gone is not left.
+        if failure.errno != Errno::NOENT {
+            self.fail(failure.operation, &failure.path, failure.errno);
+        }
+    }
+
+    fn finish(&self, (): &mut ()) {}
+}
