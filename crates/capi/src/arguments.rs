@@ -161,7 +161,8 @@ pub struct Data(pub(crate) *mut c_void);
 // SAFETY: it is handed through and never looked at; the header says that another thread gets it.
 unsafe impl Send for Data {}
 
-/// A continuation: `pxfs_cb`.
+/// A continuation: `pxfs_continuation`, which holds a `pxfs_cb` or a `pxfs_void_cb`. One type stands for both: the calling conventions of
+/// C on Linux (x86-64, AArch64) pass the arguments of both alike, and the register of the result is the caller's to lose and is not read.
 pub type Callback = Option<extern "C" fn(*mut c_void, c_int) -> c_int>;
 
 /// An open file by its number. A negative one is no file, whatever else it may mean to the kernel.

@@ -157,12 +157,32 @@ fn futures_of_hpx_as_far_as_a_stand_in_goes() {
 }
 
 #[test]
+fn continuations_that_return_int_or_nothing_compile_in_c_and_cpp_and_run() {
+    let test = "continuations_that_return_int_or_nothing_compile_in_c_and_cpp_and_run";
+    for source in ["forms.c", "forms.cpp"] {
+        everywhere(test, source);
+        let scratch = Scratch::new("capi-forms").unwrap();
+        compile(test, source, Link::Static, &["-Wpedantic"], scratch.path());
+    }
+}
+
+#[test]
 fn coroutines_and_futures() {
     everywhere("coroutines_and_futures", "coroutines.cpp");
 }
 
-const PROGRAMS: [&str; 8] =
-    ["chain.c", "every.c", "nulls.c", "reads.c", "forks.c", "waits.c", "coroutines.cpp", STANDS_IN];
+const PROGRAMS: [&str; 10] = [
+    "chain.c",
+    "every.c",
+    "nulls.c",
+    "reads.c",
+    "forks.c",
+    "waits.c",
+    "forms.c",
+    "forms.cpp",
+    "coroutines.cpp",
+    STANDS_IN,
+];
 
 /// What finds the stand-in for HPX of `tests/c/hpx`. No other program does.
 const STANDS_IN: &str = "futures.cpp";

@@ -1,7 +1,7 @@
 //! A name changed, also from one file system to another.
 //!
-//! Within one file system it is one call. From one to another it is the walk of states that the thesis on the Solaris cluster's
-//! file system PXFS draws for its `rename` (figures 3.5 and 3.6): look up the old directory, look up the new one, rename, and the
+//! Within one file system it is one call. From one to another it is the walk of states that the thesis on PXFS, the ParalleX file
+//! system (Snyder, 2013), draws for `rename` (figures 3.5 and 3.6): look up the old directory, look up the new one, rename, and the
 //! error of each step decides where it goes. Here the kernel's `renameat2` stands first, and what the two directories then have to
 //! agree on is a copy.
 //!
