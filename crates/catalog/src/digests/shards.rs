@@ -1,9 +1,10 @@
 //! Digests of a catalog: its manifest, and the shards that it names, row by row.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use atta_entry::Kind;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -95,11 +96,28 @@ impl Iterator for CatalogDigests {
     }
 }
 
-/// The Parquet crate's readers panic on some damaged files, beside the errors that they return: those are errors here as well. Nothing of
-/// them is used afterwards.
+thread_local! {
+    /// A panic of this thread is an error of a file, and is reported as that.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+/// Puts the hook that says nothing of such a panic before the one that is there.
+static HOOK: Once = Once::new();
+
+/// The Parquet crate's readers panic on some damaged files, beside the errors that they return: those are errors here as well, and no
+/// message and no backtrace of them is printed. Nothing of them is used afterwards.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> T) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(read))
-        .map_err(|_| Error::CatalogRead { path: path.to_owned(), reason: "it is damaged".to_owned() })
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_GUARDED.get() {
+                before(panic);
+            }
+        }));
+    });
+    IS_GUARDED.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(read));
+    IS_GUARDED.set(false);
+    outcome.map_err(|_| Error::CatalogRead { path: path.to_owned(), reason: "it is damaged".to_owned() })
 }
 
 /// Whether it is a name that [`shard_name`](crate::shard_name) gives, and leads nowhere else.
@@ -219,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_shards_are_an_error_or_other_rows_and_never_a_crash() {
+    fn each_byte_of_a_shard_damaged_is_an_error_or_other_rows_and_never_a_crash() {
         let (place, bytes) = catalog("damaged");
         let path = place.0.join("part-00000.parquet");
         let write = |bytes: &[u8]| File::create(&path).unwrap().write_all(bytes).unwrap();
@@ -227,11 +245,30 @@ mod tests {
             write(&bytes[..cut]);
             assert!(CatalogDigests::open(&place.0).unwrap().any(|item| item.is_err()), "{cut}");
         }
-        for at in (0..bytes.len()).step_by(5) {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 0xff;
-            write(&damaged);
-            let _any_answer = CatalogDigests::open(&place.0).unwrap().count();
+        let mut refused = 0;
+        for at in 0..bytes.len() {
+            for flip in [0xff, 0x01, 0x80] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                write(&damaged);
+                refused += usize::from(CatalogDigests::open(&place.0).unwrap().any(|item| item.is_err()));
+            }
+        }
+        assert!(refused > bytes.len(), "{refused} of {}", 3 * bytes.len());
+    }
+
+    #[test]
+    fn each_byte_of_a_manifest_damaged_is_an_error_or_another_record_and_never_a_crash() {
+        let (place, _) = catalog("manifest");
+        let path = place.0.join(MANIFEST_FILE);
+        let bytes = std::fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            for flip in [0xff, 0x01, 0x80] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                std::fs::write(&path, &damaged).unwrap();
+                let _any_answer = CatalogDigests::open(&place.0).map(Iterator::count);
+            }
         }
     }
 

@@ -134,6 +134,9 @@ impl Record {
             return Ok(record);
         }
         let (all, taken) = counts.map_err(|error| cannot_read(place, &error))?;
+        if all == 0 && !is_catalog {
+            return Err(cannot_read(place, "there is no digest in it"));
+        }
         if all > 0 && taken == 0 && !paths.is_empty() {
             let what = format!("nothing below PATH is recorded in {}", printable(place));
             return Err(Refused::usage(what, "PATHs are compared as they are written, as in the record"));

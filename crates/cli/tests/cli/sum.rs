@@ -303,6 +303,54 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn a_record_without_a_digest_is_an_error() {
+    let scratch = scratch("sum-blank");
+    fs::write(scratch.join("file"), "file").unwrap();
+    for record in ["", "\n", " \n\r\n\n"] {
+        for more in [&[][..], &["file"]] {
+            let mut command = sum(scratch.path(), &[&["--check", "-"][..], more].concat());
+            let ran = run_with_input(&mut command, record.as_bytes()).expect_code(4);
+            assert_eq!(ran.err(), "atta: cannot read record: -: there is no digest in it\n");
+            assert_eq!(ran.out(), "");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_catalog_is_an_error_and_no_panic_is_shown() {
+    let scratch = scratch("sum-damaged");
+    let tree = make_directory(scratch.join("tree"));
+    fs::write(tree.join("a"), "a\n").unwrap();
+    std::os::unix::fs::symlink("t", tree.join("l")).unwrap();
+    run(&mut sum(scratch.path(), &["-q", "--output", "sums", "-j", "1", "tree"])).expect_code(0);
+    let shard = scratch.join("sums/part-00000.parquet");
+    let bytes = fs::read(&shard).unwrap();
+    let mut refused = 0;
+    for at in (0..bytes.len()).step_by(5) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x01;
+        fs::write(&shard, &damaged).unwrap();
+        let ran = run(&mut sum(scratch.path(), &["--check", "sums"]));
+        assert!([0, 1, 4].contains(&ran.code()), "byte {at}: {} {}", ran.code(), ran.err());
+        assert!(
+            !ran.err().contains("panicked") && !ran.err().contains("backtrace"),
+            "byte {at}: {}",
+            ran.err()
+        );
+        if ran.code() == 4 {
+            refused += 1;
+            let beginning = "atta: cannot read ";
+            assert!(
+                ran.err().starts_with(beginning) && ran.err().lines().count() == 1,
+                "byte {at}: {}",
+                ran.err()
+            );
+        }
+    }
+    assert!(refused > 50, "{refused}");
+}
+
+#[test]
 fn ranks_are_refused() {
     let scratch = scratch("sum");
     let mut command = sum(scratch.path(), &["."]);
