@@ -9,6 +9,7 @@ use atta_entry::Errno;
 use serde_json::Value;
 
 use crate::fatal::{Fatal, output_error};
+use crate::output;
 
 /// Prints a summary.
 pub(crate) fn print(text: &str) -> Result<(), Fatal> {
@@ -17,8 +18,7 @@ pub(crate) fn print(text: &str) -> Result<(), Fatal> {
 
 /// Prints whole rows.
 pub(crate) fn print_rows(rows: &[u8]) -> Result<(), Fatal> {
-    let mut output = io::stdout().lock();
-    output.write_all(rows).and_then(|()| output.flush()).map_err(|error| output_error(&error))
+    output::write(rows).map_err(|error| output_error(&error))
 }
 
 /// Writes all there is to say of a run to a file.

@@ -1,6 +1,6 @@
 //! `atta generate`: what the arguments mean, the run, and what is said of it.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
+use crate::fatal::output_error;
+use crate::output;
 use crate::signals::Signals;
 use crate::size::{binary, grouped, parse_size};
 use crate::threads::parse_threads;
@@ -233,17 +235,12 @@ fn conclude(args: &GenerateArgs, spec: &Spec, report: &Report, signals: &Signals
     }
     match written {
         Ok(()) => exit::DONE,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit::CLOSED,
-        Err(error) => {
-            complain(&format!("cannot write summary: standard output: {error}"), None);
-            exit::FATAL
-        }
+        Err(error) => output_error(&error).tell(),
     }
 }
 
 fn write(text: &str) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush())
+    output::write(text.as_bytes())
 }
 
 fn hint(error: &GenerateError) -> Option<String> {

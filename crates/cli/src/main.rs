@@ -12,6 +12,7 @@ mod figures;
 mod file;
 mod generate;
 mod input;
+mod output;
 mod ranks;
 mod schedule;
 mod signals;
@@ -88,6 +89,9 @@ fn main() -> ExitCode {
             return ExitCode::from(exit::FATAL);
         }
     };
+    if output::was_closed() && !has_ranks(launcher.as_ref()) && arguments.command.prints_rows() {
+        return ExitCode::from(closed());
+    }
     if let Err(code) = descriptors::provide(&arguments.command, |say| once(launcher.as_ref(), say)) {
         return ExitCode::from(code);
     }
@@ -155,8 +159,32 @@ fn has_ranks(launcher: Option<&Launcher>) -> bool {
 
 /// Says what is wrong with the arguments, or what was asked for with `--help` or `--version`.
 fn tell_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
+    if output::was_closed() && !error.use_stderr() {
+        once(launcher, || {
+            closed();
+        });
+        return ExitCode::from(exit::FATAL);
+    }
     once(launcher, || drop(error.print()));
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
+}
+
+/// Says that standard output was closed when the program started; returns the exit code.
+fn closed() -> u8 {
+    fatal::output_error(&rustix::io::Errno::BADF.into()).tell()
+}
+
+impl Command {
+    /// Whether standard output is for more than a summary.
+    fn prints_rows(&self) -> bool {
+        match self {
+            Self::Walk(walk) => walk.row_format().is_some(),
+            Self::Copy(copy) => copy.dry_run && copy.tell.verbose,
+            Self::Sum(sum) => sum.prints(),
+            Self::Verify(verify) => verify.row_format().is_some(),
+            Self::Generate(_) | Self::Simulate(_) => false,
+        }
+    }
 }
 
 /// Says something that all ranks would say, before they have met: on one of them, and before that one's launcher ends it

@@ -50,6 +50,45 @@ fn rows_have_standard_output_to_themselves() {
 }
 
 #[test]
+fn standard_output_that_is_closed_from_the_start_is_an_error_where_something_is_written_to_it() {
+    let scratch = small();
+    let closed = |arguments: &str, code: i32| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &format!("exec \"$ATTA\" {arguments} >&-")]);
+        let ran = run(command.env("ATTA", env!("CARGO_BIN_EXE_atta")).current_dir(scratch.path()));
+        let ran = ran.expect_code(code);
+        let said = "atta: cannot write to standard output: bad file descriptor (EBADF)\n";
+        assert_eq!(ran.err().contains(said), code != 0, "{arguments}: {}", ran.err());
+    };
+    for arguments in [
+        "walk flat",
+        "walk --print flat",
+        "walk --format csv flat",
+        "walk --json flat",
+        "sum flat",
+        "sum --signature flat",
+        "sum --sort flat",
+        "sum </dev/null",
+        "verify flat .",
+        "verify --format ndjson flat .",
+        "copy flat copied",
+        "copy -n -v flat rehearsed",
+        "generate --files 3 generated",
+        "simulate --ranks 2 --files 100",
+        "--help",
+        "walk --help",
+        "--version",
+    ] {
+        closed(arguments, 4);
+    }
+    for arguments in
+        ["walk -q flat", "copy -q flat quiet", "sum -q --output catalog flat", "verify -q flat flat"]
+    {
+        closed(arguments, 0);
+    }
+}
+
+#[test]
 fn quiet_prints_nothing_and_verbose_a_row_for_each_thread() {
     let scratch = small();
     let ran = run(walk(["-q"]).arg(scratch.path())).expect_code(0);
