@@ -40,6 +40,13 @@ pub enum Error {
         /// Number of the item, from 1; in NDJSON the number of its line.
         item: u64,
     },
+    /// A line of a list of lines may stand for more than one name.
+    ListLine {
+        /// Number of the line, from 1.
+        line: u64,
+        /// What makes it so.
+        reason: &'static str,
+    },
     /// A line of a list is no row.
     ListJson {
         /// Number of the line, from 1.
@@ -158,8 +165,14 @@ impl fmt::Display for Error {
             Self::ListRead { source } => write!(f, "cannot read list: {}", reason(source)),
             Self::ListForm => f.write_str(
                 "list is neither NUL-separated nor NDJSON; line-separated lists cannot hold every name; \
-                 use find -print0",
+                 use find -print0, or --lines",
             ),
+            Self::ListLine { line, reason } => {
+                write!(
+                    f,
+                    "list line {line} may stand for more than one name: {reason}; use a NUL-separated list"
+                )
+            }
             Self::ListEmptyPath { item } => write!(f, "list item {item}: empty path"),
             Self::ListNul { item } => write!(f, "list item {item}: path holds a NUL"),
             Self::ListTooLong { item, bytes_max } => {

@@ -36,7 +36,7 @@ pub use differences::DifferenceTable;
 pub use digests::{CatalogDigests, DigestLines, Digested, digest_line};
 pub use directory::{Catalog, ERRORS_FILE, MANIFEST_FILE, shard_name};
 pub use error::{Error, Result};
-pub use list::{ListReader, Listed, PATH_BYTES_MAX, ROW_BYTES_MAX};
+pub use list::{ListReader, Listed, ListedChange, PATH_BYTES_MAX, ROW_BYTES_MAX};
 pub use manifest::{ErrorTotals, Manifest, RootName, ShardRecord};
 pub use rows::{Format, RowWriter, difference_row, difference_text, failure_row, header};
 pub use shard::{ROW_GROUP_BYTES, Shard, ShardSummary};

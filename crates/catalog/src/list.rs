@@ -32,6 +32,25 @@ pub struct Listed {
     /// The whole path: not empty, no NUL, at most [`PATH_BYTES_MAX`]. No `..` among its components, but for those
     /// of `root` where it begins with that.
     pub path: Vec<u8>,
+    /// What a row of a list of differences says of it; none: it is no such row. The path of such a row is below the roots that were
+    /// compared, and is empty for the roots themselves.
+    pub change: Option<ListedChange>,
+}
+
+/// What a row of a list of differences says of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListedChange {
+    /// The target does not have it.
+    Missing,
+    /// The target alone has it.
+    Extra,
+    /// Both have it.
+    Different {
+        /// Its bytes differ.
+        content: bool,
+        /// It shares its file with another name on one side alone.
+        links: bool,
+    },
 }
 
 /// Reads a list item by item. In memory it holds one item, and of an NDJSON list its first 64 KiB.
@@ -50,6 +69,7 @@ pub struct ListReader<R: BufRead> {
 enum Form {
     Nul,
     Ndjson,
+    Lines,
 }
 
 impl<R: BufRead> ListReader<R> {
@@ -71,10 +91,24 @@ impl<R: BufRead> ListReader<R> {
         })
     }
 
+    /// Begins to read a list with a path on each line. A line that could also be another name, written in some other way, is an error:
+    /// see [`Error::ListLine`].
+    pub fn lines(input: R) -> Self {
+        Self {
+            input: Cursor::new(Vec::new()).chain(input),
+            form: Form::Lines,
+            buffer: Vec::new(),
+            items: 0,
+            nul_seen: false,
+            ended: false,
+        }
+    }
+
     fn read_next(&mut self) -> Result<Option<Listed>> {
         match self.form {
             Form::Nul => self.read_path(),
             Form::Ndjson => self.read_row(),
+            Form::Lines => self.read_line(),
         }
     }
 
@@ -95,7 +129,26 @@ impl<R: BufRead> ListReader<R> {
         let path = std::mem::take(&mut self.buffer);
         check(&path, self.items)?;
         check_parents(&path, self.items)?;
-        Ok(Some(Listed { root: None, path }))
+        Ok(Some(Listed { root: None, path, change: None }))
+    }
+
+    fn read_line(&mut self) -> Result<Option<Listed>> {
+        let record = read_record(&mut self.input, b'\n', PATH_BYTES_MAX, &mut self.buffer)?;
+        self.items += 1;
+        match record {
+            Record::End => return Ok(None),
+            Record::TooLong => {
+                return Err(Error::ListTooLong { item: self.items, bytes_max: PATH_BYTES_MAX });
+            }
+            Record::Finished | Record::Unfinished => {}
+        }
+        let path = std::mem::take(&mut self.buffer);
+        if let Some(reason) = ambiguity(&path) {
+            return Err(Error::ListLine { line: self.items, reason });
+        }
+        check(&path, self.items)?;
+        check_parents(&path, self.items)?;
+        Ok(Some(Listed { root: None, path, change: None }))
     }
 
     fn read_row(&mut self) -> Result<Option<Listed>> {
@@ -114,7 +167,10 @@ impl<R: BufRead> ListReader<R> {
             }
         }
         let listed = row::parse(&self.buffer, self.items)?;
-        check(&listed.path, self.items)?;
+        // The roots themselves, in a list of differences.
+        if !(listed.path.is_empty() && listed.change.is_some()) {
+            check(&listed.path, self.items)?;
+        }
         if let Some(root) = &listed.root {
             check(root, self.items)?;
         }
@@ -159,6 +215,21 @@ fn detect(input: &mut impl BufRead) -> Result<(Form, Vec<u8>)> {
     }
     let ndjson = head.first() == Some(&b'{') && !head.contains(&0);
     Ok((if ndjson { Form::Ndjson } else { Form::Nul }, head))
+}
+
+/// Why a line may stand for another name than its bytes; none: it does not.
+fn ambiguity(line: &[u8]) -> Option<&'static str> {
+    let is_quoted = |quote: u8| line.len() > 1 && line.starts_with(&[quote]) && line.ends_with(&[quote]);
+    match () {
+        () if line.is_empty() => Some("an empty line, which may be a part of a name"),
+        () if line.contains(&0) => Some("a NUL: the list is NUL-separated and is read without --lines"),
+        () if line.contains(&b'\\') => Some("a backslash, which may be an escape"),
+        () if line.ends_with(b"\r") => Some("a carriage return, which may belong to the line end"),
+        () if is_quoted(b'"') || is_quoted(b'\'') => {
+            Some("quotation marks, which may not belong to the name")
+        }
+        () => None,
+    }
 }
 
 /// What no path may be.

@@ -16,10 +16,11 @@ mod teller;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use atta_entry::Failure;
+use atta_entry::{Failure, Kind};
 use atta_mpi_loader::Launcher;
-use atta_ops::copy::{self, Copy, DryRun, Keep, Notice, Options, Planned, Progress, Seat, Watch};
+use atta_ops::copy::{self, Copy, DryRun, Existing, Keep, Notice, Options, Planned, Progress, Seat, Watch};
 use atta_ops::walk;
 use atta_runtime::{Rate, Stop};
 
@@ -141,11 +142,32 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// SOURCE... and TARGET.
+/// SOURCE... and TARGET. Those of a repair are two directories that were compared with each other.
 fn sides(arguments: &CopyArguments) -> (Vec<Vec<u8>>, Vec<u8>) {
     let mut sources: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
     let target = sources.pop().unwrap_or_default();
+    if arguments.repair.is_some() {
+        sources.iter_mut().for_each(|source| source.extend(b"/."));
+    }
     (sources, target)
+}
+
+/// Refuses a repair of anything but one directory.
+fn refuse_repair(arguments: &CopyArguments) -> Result<(), Refused> {
+    let [source, target] = arguments.paths.as_slice() else {
+        let hint = "name the two directories that were compared: SOURCE TARGET";
+        return Err(Refused::usage("--repair with several SOURCEs".to_owned(), hint));
+    };
+    for path in [source, target] {
+        let found = atta_ops::walk::look_at(path.as_bytes());
+        if !found.is_ok_and(|found| found.kind() == Kind::Directory) {
+            let what = format!("--repair: not a directory: {}", atta_entry::escape(path.as_bytes()));
+            let hint =
+                "SOURCE and TARGET are two directories that were compared; a single file is copied as it is";
+            return Err(Refused::usage(what, hint));
+        }
+    }
+    Ok(())
 }
 
 impl<'a> Run<'a> {
@@ -171,10 +193,21 @@ impl<'a> Run<'a> {
         }
         compile(&arguments.visit.rules)?;
         let keep = arguments.keep.keep()?;
-        let (tell, list) = (&arguments.tell, arguments.from_list.as_deref());
-        let failures = Failures::new(tell.verbose, tell.errors.as_deref(), list)?;
+        if arguments.repair.is_some() {
+            refuse_repair(arguments)?;
+        }
+        let (tell, list) = (&arguments.tell, arguments.list());
+        let failures = Failures::new(tell.verbose, tell.errors.as_deref(), list.map(|(list, _)| list))?;
         let events = Events::new(arguments.events.as_deref())?;
-        let starts = list.map(|list| Starts::listed(list, sides(arguments).0, stop.clone())).transpose()?;
+        let starts = list.map(|list| Starts::listed_for_copy(list, sides(arguments).0, stop.clone()));
+        let starts = starts.transpose()?;
+        if arguments.existing() != Existing::Replace && starts.as_ref().is_some_and(Starts::are_differences) {
+            let what = "a list of differences with --update or --ignore-existing".to_owned();
+            return Err(Refused::usage(
+                what,
+                "what may stay is found out entry by entry; leave the option out",
+            ));
+        }
         Ok(Self { arguments, failures, events, keep, starts })
     }
 
@@ -188,29 +221,33 @@ impl<'a> Run<'a> {
         let observe = |progress: &Progress| teller.tick(progress);
         let (sources, target) = (&setting.sources, &setting.target);
         let list_error = starts.as_ref().map(Starts::error);
+        let extra = starts.as_ref().map(Starts::extra);
         let outcome = match arguments.dry_run {
             true => DryRun::prepare(sources, target, &options, &told).and_then(|dry_run| {
                 let dry_run = match starts {
                     None => dry_run,
+                    Some(starts) if starts.are_differences() => dry_run.repairing(starts.rows()),
                     Some(starts) => dry_run.listed(starts),
                 };
                 dry_run.run(observe).map(Whole::from)
             }),
-            false => Copy::prepare(sources, target, &options, &told, Seat::alone()).map(|copy| {
+            false => Copy::prepare(sources, target, &options, &told, Seat::alone()).and_then(|copy| {
                 let target_is_name = copy.target_is_name();
                 let copy = match starts {
                     None => copy,
+                    Some(starts) if starts.are_differences() => copy.repairing(starts.rows())?,
                     Some(starts) => copy.listed(starts),
                 };
-                Whole { target_is_name, ..copy.run(observe).into() }
+                Ok(Whole { target_is_name, ..copy.run(observe).into() })
             }),
         };
         teller.clear();
         let fatal = list_error.and_then(|error| take(&error));
         let fatal = fatal.or_else(|| told.plans.as_ref().and_then(|plans| plans.finish().err()));
         match outcome {
-            Ok(whole) => {
+            Ok(mut whole) => {
                 let interrupted = signals.code();
+                whole.extra = extra.map(|extra| extra.load(Ordering::Relaxed));
                 let told = || summary(arguments, &whole, interrupted.is_some());
                 let fatal = fatal.or_else(|| teller.events.finish(told).err());
                 conclude(arguments, &failures, &whole, interrupted, fatal)

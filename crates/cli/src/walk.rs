@@ -26,7 +26,7 @@ pub(crate) use progress::bar;
 use report::{Report, Whole};
 use sink::Sink;
 pub(crate) use sink::{ROWS_BYTES, ROWS_BYTES_TERMINAL};
-pub(crate) use starts::Starts;
+pub(crate) use starts::{ListForm, Starts};
 
 use crate::catalog::Recorded;
 use crate::fatal::Fatal;

@@ -54,6 +54,7 @@ pub(crate) mod patience;
 mod pattern;
 mod publish;
 mod rehearsal;
+mod repair;
 mod report;
 mod reread;
 mod room;
@@ -93,12 +94,13 @@ pub use totals::Totals;
 
 use crate::descriptors::{Budget, Needs};
 use crate::digest::Signature;
-use crate::walk::{self, Start};
+use crate::walk::{self, Differs, Seed, Start};
 use file_systems::{CopyBy, is_copied_by};
 use handler::{Copying, Live};
 use mirror::Shared;
 use names::Namer;
 use publish::Batch;
+use repair::Repair;
 use reread::Checks;
 use roots::Target;
 use stores::Stores;
@@ -260,6 +262,22 @@ pub fn run_listed(
     Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.listed(starts).run(observe))
 }
 
+/// The same for what a list of differences names (`atta verify`): both sides of each name are looked at again, and what differs is repaired.
+/// A directory is meant with what is below it only if it was missing. Hard links are kept.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_repair(
+    sources: &[Vec<u8>],
+    rows: impl Iterator<Item = (Start, Differs)> + Send,
+    target: &[u8],
+    options: &Options<'_>,
+    watch: &dyn Watch,
+    observe: impl FnMut(&Progress),
+) -> Result<Outcome, Refused> {
+    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.repairing(rows)?.run(observe))
+}
+
 fn starts_of(sources: &[Vec<u8>]) -> impl Iterator<Item = Start> + Send {
     sources.iter().map(|source| Start::new(source.clone()))
 }
@@ -268,7 +286,7 @@ fn starts_of(sources: &[Vec<u8>]) -> impl Iterator<Item = Start> + Send {
 pub struct Copy<'a> {
     copying: Copying<'a>,
     /// Of the first rank alone.
-    starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
+    starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
     target_is_name: bool,
     refused: Option<Refused>,
 }
@@ -338,11 +356,13 @@ impl<'a> Copy<'a> {
             unable: clone::Unable::default(),
             layouts,
             is_listed: false,
+            repair: None,
             namings: AtomicU64::new(0),
             job: Mutex::new(job),
             left_over: AtomicU64::new(0),
         };
-        Ok(Self { copying, starts: Box::new(starts_of(sources)), target_is_name, refused })
+        let starts = Box::new(starts_of(sources).map(Seed::from));
+        Ok(Self { copying, starts, target_is_name, refused })
     }
 
     /// Why the copy must not run although every rank sees the same; on the first of several ranks alone.
@@ -363,7 +383,24 @@ impl<'a> Copy<'a> {
     #[must_use]
     pub fn listed(mut self, starts: impl Iterator<Item = Start> + Send + 'a) -> Self {
         self.copying.is_listed = true;
-        Self { starts: Box::new(starts), ..self }
+        Self { starts: Box::new(starts.map(Seed::from)), ..self }
+    }
+
+    /// Repairs what a list of differences names instead, on one rank: see [`run_repair`].
+    ///
+    /// # Errors
+    /// [`Options::existing`] is not [`Existing::Replace`]: a repair finds out by itself what may stay.
+    pub fn repairing(
+        mut self,
+        rows: impl Iterator<Item = (Start, Differs)> + Send + 'a,
+    ) -> Result<Self, Refused> {
+        if self.copying.options.existing != Existing::Replace {
+            let what = "a repair finds out by itself what may stay".to_owned();
+            return Err(Refused::usage(what, "leave --update and --ignore-existing out"));
+        }
+        self.copying.is_listed = true;
+        self.copying.repair = Some(Repair::default());
+        Ok(Self { starts: Box::new(rows.map(Seed::from)), ..self })
     }
 
     /// The inode of the directory that everything is put into: the same on all ranks, if they see the same file system.

@@ -26,7 +26,7 @@
 //! What it does not do: it prints nothing, repairs nothing, and does not walk what one side alone has.
 
 mod compare;
-mod content;
+pub(crate) mod content;
 mod counterpart;
 mod extra;
 mod fields;

@@ -82,6 +82,53 @@ impl Start {
     }
 }
 
+/// What a list of differences says of a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Differs {
+    /// The target does not have it: whatever is below it is meant too. Else a directory is meant alone.
+    pub is_missing: bool,
+    /// The bytes of the file were compared and differ, whatever size and times say.
+    pub content: bool,
+    /// It shares its file with another name on one side alone.
+    pub links: bool,
+}
+
+impl Differs {
+    const MISSING: u8 = 1;
+    const CONTENT: u8 = 2;
+    const LINKS: u8 = 4;
+
+    /// As one byte, for tasks that become bytes.
+    pub(crate) fn to_bits(self) -> u8 {
+        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        bit(self.is_missing, Self::MISSING) | bit(self.content, Self::CONTENT) | bit(self.links, Self::LINKS)
+    }
+
+    pub(crate) fn from_bits(bits: u8) -> Self {
+        let is_set = |bit: u8| bits & bit != 0;
+        Self { is_missing: is_set(Self::MISSING), content: is_set(Self::CONTENT), links: is_set(Self::LINKS) }
+    }
+}
+
+/// A start, and what a list of differences says of it, if it comes from one.
+#[derive(Debug)]
+pub(crate) struct Seed {
+    pub(crate) start: Start,
+    pub(crate) differs: Option<Differs>,
+}
+
+impl From<Start> for Seed {
+    fn from(start: Start) -> Self {
+        Self { start, differs: None }
+    }
+}
+
+impl From<(Start, Differs)> for Seed {
+    fn from((start, differs): (Start, Differs)) -> Self {
+        Self { start, differs: Some(differs) }
+    }
+}
+
 /// How a walk is done.
 #[derive(Debug)]
 pub struct Options<'a> {
@@ -194,11 +241,11 @@ pub fn run<'a, V: Visit>(
 /// The same for an operation of this crate.
 pub(crate) fn run_handler<'a, V: Handler>(
     visit: &'a V,
-    starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
+    starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
-    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options, 0);
+    let job = WalkJob::new(visit, Box::new(starts.into_iter().map(Into::<Seed>::into)), options, 0);
     let outcome = atta_runtime::run(&job, job.seeds(vec![Task::Feed]), &runtime_options(&job), |status| {
         observe(&progress(&job, status));
     });
@@ -229,13 +276,14 @@ pub fn run_on_ranks<'a, V: Visit, R: Reduce>(
 /// The same for an operation of this crate.
 pub(crate) fn run_handler_on_ranks<'a, V: Handler, R: Reduce>(
     visit: &'a V,
-    starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
+    starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
     member: &mut Member<'_, '_, R>,
     totals: impl Fn(&Profile) -> R,
     mut observe: impl FnMut(&Progress, Option<R>),
 ) -> Result<Outcome<V::Worker>, RankError> {
-    let job = WalkJob::new(visit, Box::new(starts.into_iter()), options, member.rank());
+    let job =
+        WalkJob::new(visit, Box::new(starts.into_iter().map(Into::<Seed>::into)), options, member.rank());
     let seeds = match (member.rank(), member.runs_tasks()) {
         (0, true) => vec![Task::Feed],
         // Who only hands tasks out cannot take them from the list bit by bit.

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-use super::Listed;
+use super::{Listed, ListedChange};
 use crate::lossy::from_hex;
 use crate::{Error, Result};
 
@@ -19,6 +20,34 @@ struct Row<'a> {
     root: Option<Cow<'a, str>>,
     #[serde(borrow)]
     root_raw: Option<Cow<'a, str>>,
+    /// Of a row of `atta verify`.
+    #[serde(borrow)]
+    change: Option<Cow<'a, str>>,
+    fields: Option<Fields>,
+}
+
+/// The fields of a difference that say more than that there is one.
+#[derive(Deserialize)]
+struct Fields {
+    content: Option<IgnoredAny>,
+    links: Option<IgnoredAny>,
+}
+
+impl Row<'_> {
+    /// What it says of its path, as a row of a list of differences. None: the word is not known.
+    fn change(&self) -> Option<Option<ListedChange>> {
+        let Some(word) = &self.change else { return Some(None) };
+        let has = |field: fn(&Fields) -> bool| self.fields.as_ref().is_some_and(field);
+        Some(Some(match word.as_ref() {
+            "missing" => ListedChange::Missing,
+            "extra" => ListedChange::Extra,
+            "different" => ListedChange::Different {
+                content: has(|fields| fields.content.is_some()),
+                links: has(|fields| fields.links.is_some()),
+            },
+            _ => return None,
+        }))
+    }
 }
 
 /// The path and the root of the row on line `line`; `path_raw` and `root_raw` win over their texts.
@@ -28,6 +57,8 @@ pub(super) fn parse(bytes: &[u8], line: u64) -> Result<Listed> {
         column: error.column(),
         reason: reason(&error),
     })?;
+    let unknown = || Error::ListJson { line, column: 0, reason: "an unknown change".to_owned() };
+    let change = row.change().ok_or_else(unknown)?;
     let path = match row.path_raw {
         Some(digits) => decode(&digits, line, "path_raw")?,
         None => row.path.into_owned().into_bytes(),
@@ -36,7 +67,7 @@ pub(super) fn parse(bytes: &[u8], line: u64) -> Result<Listed> {
         Some(digits) => Some(decode(&digits, line, "root_raw")?),
         None => row.root.map(|root| root.into_owned().into_bytes()),
     };
-    Ok(Listed { root, path })
+    Ok(Listed { root, path, change })
 }
 
 pub(crate) fn decode(digits: &str, line: u64, field: &'static str) -> Result<Vec<u8>> {

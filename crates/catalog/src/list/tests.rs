@@ -43,10 +43,61 @@ fn rows() {
     assert_eq!(
         read(list).unwrap(),
         [
-            Listed { root: None, path: b"r/a".to_vec() },
-            Listed { root: Some(b"r".to_vec()), path: b"r\xff".to_vec() },
+            Listed { root: None, path: b"r/a".to_vec(), change: None },
+            Listed { root: Some(b"r".to_vec()), path: b"r\xff".to_vec(), change: None },
         ]
     );
+}
+
+// Hazard 37.
+#[test]
+fn rows_of_differences_say_what_differs_and_may_name_the_roots() {
+    let list = b"{\"path\":\"\",\"change\":\"different\",\"kind\":\"directory\",\"fields\":{\"mtime\":{}}}\n\
+                 {\"path\":\"a\",\"change\":\"missing\",\"kind\":\"file\"}\n\
+                 {\"path\":\"b\",\"change\":\"extra\",\"kind\":\"file\"}\n\
+                 {\"path\":\"c\",\"change\":\"different\",\"fields\":{\"size\":{},\"content\":{\"offset\":1}}}\n\
+                 {\"path\":\"d\",\"change\":\"different\",\"fields\":{\"links\":[{\"with\":\"a\"}]}}\n";
+    let changes: Vec<_> = read(list).unwrap().into_iter().map(|listed| listed.change.unwrap()).collect();
+    let different = |content, links| ListedChange::Different { content, links };
+    assert_eq!(
+        changes,
+        [
+            different(false, false),
+            ListedChange::Missing,
+            ListedChange::Extra,
+            different(true, false),
+            different(false, true),
+        ]
+    );
+    assert_eq!(
+        message(b"{\"path\":\"a\",\"change\":\"gone\"}\n"),
+        "list line 1, column 0: an unknown change"
+    );
+    assert_eq!(
+        message(b"{\"path\":\"../a\",\"change\":\"missing\"}\n"),
+        "list item 1: path has a `..` component"
+    );
+}
+
+#[test]
+fn lines_that_may_stand_for_more_than_one_name_are_refused() {
+    let read = |list: &[u8]| ListReader::lines(list).collect::<Result<Vec<_>>>();
+    let paths = |list: &[u8]| read(list).unwrap().into_iter().map(|listed| listed.path).collect::<Vec<_>>();
+    assert_eq!(paths(b"a b\n{\"path\"\n\"x\n\xff"), [&b"a b"[..], b"{\"path\"", b"\"x", b"\xff"]);
+    assert!(paths(b"").is_empty());
+    for (line, reason) in [
+        ("a\\nb", "a backslash"),
+        ("", "an empty line"),
+        ("a\r", "a carriage return"),
+        ("\"a b\"", "quotation marks"),
+        ("'a b'", "quotation marks"),
+        ("a\0b", "a NUL"),
+    ] {
+        let said = read(format!("ok\n{line}\n").as_bytes()).unwrap_err().to_string();
+        assert!(said.starts_with("list line 2 may stand for more than one name: "), "{said}");
+        assert!(said.contains(reason), "{said}");
+    }
+    assert_eq!(read(b"a/../b\n").unwrap_err().to_string(), "list item 1: path has a `..` component");
 }
 
 #[test]
@@ -127,7 +178,7 @@ proptest! {
                 at: None,
             };
             failure_row(&failure, &mut list);
-            expected.push(Listed { root: Some(root), path });
+            expected.push(Listed { root: Some(root), path, change: None });
         }
         prop_assert_eq!(read(&list).unwrap(), expected);
     }

@@ -1,7 +1,7 @@
 //! The arguments of `atta copy`, and what they mean to the library. No I/O.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use atta_ops::copy::{Existing, Fsync, Reflink, Stripes};
 use clap::{Args, ValueEnum};
@@ -11,6 +11,7 @@ use super::stripes::{Striping, parse_stripes};
 use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
+use crate::walk::ListForm;
 
 /// When what was copied is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,7 +77,8 @@ pub(crate) enum DigestKind {
     Examples:\n  \
     atta copy /data /backup                       to /backup/data, if /backup is a directory\n  \
     atta copy /data/. /backup                     what is in it\n  \
-    atta copy --exclude '*.tmp' a b c /backup     several, without some files"
+    atta copy --exclude '*.tmp' a b c /backup     several, without some files\n  \
+    atta copy --repair differences a b            what 'atta verify --format ndjson a b >differences' found"
 )]
 pub(crate) struct CopyArguments {
     /// What to copy, one or several; the last one is TARGET
@@ -94,9 +96,25 @@ pub(crate) struct CopyArguments {
     pub(crate) visit: VisitArguments,
 
     /// Copy what a file lists, and what is below it (separated by NULs, or NDJSON rows with a "path"); - is standard
-    /// input. Relative names start at SOURCE, rows are as recorded. There is no signature
+    /// input. Relative names start at SOURCE, rows are as recorded. Rows of 'atta verify --format ndjson' are repaired, as
+    /// with --repair. There is no signature
     #[arg(long, value_name = "FILE", help_heading = "What to copy")]
     pub(crate) from_list: Option<PathBuf>,
+
+    /// The list has a path on each line. A line that may stand for more than one name is refused
+    #[arg(long, requires = "from_list", help_heading = "What to copy")]
+    pub(crate) lines: bool,
+
+    /// Repair the differences that a file lists, as 'atta verify --format ndjson SOURCE TARGET' prints them; - is standard
+    /// input. Both sides of each are looked at again; only what differs is changed; what TARGET alone has is left and
+    /// counted. SOURCE and TARGET are the two that were compared
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["from_list", "update", "ignore_existing"],
+        help_heading = "What to copy"
+    )]
+    pub(crate) repair: Option<PathBuf>,
 
     /// Only say what would be made: totals, and with -v each name. Nothing is written, and files are not opened
     #[arg(short = 'n', long, help_heading = "What to copy")]
@@ -185,6 +203,13 @@ impl CopyArguments {
             Striping::Default => None,
             Striping::Asked(stripes) => Some(stripes.clone()),
         }
+    }
+
+    /// The list of what is to be copied, and how it is read; none: there is no list.
+    pub(crate) fn list(&self) -> Option<(&Path, ListForm)> {
+        let form = if self.lines { ListForm::Lines } else { ListForm::Detected };
+        let listed = self.from_list.as_deref().map(|list| (list, form));
+        listed.or(self.repair.as_deref().map(|list| (list, ListForm::Differences)))
     }
 
     /// What is done where something is there already.

@@ -1,11 +1,12 @@
 //! What a copy would make, a line for each name. Lines go to standard output in some order; names are escaped.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use atta_ops::copy::Planned;
 
 use crate::fatal::{Fatal, output_error};
+use crate::output;
 
 /// Bytes that are gathered before they are written.
 const ROOM: usize = 64 << 10;
@@ -23,6 +24,7 @@ impl Plans {
             Planned::New => "new",
             Planned::Replaced => "replaced",
             Planned::Skipped => "skipped",
+            Planned::Attributes => "changed",
         };
         let line = format!("{word:<9} {}\n", atta_entry::escape(path));
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,8 +44,7 @@ impl Plans {
 
 fn write_out((lines, error): &mut (Vec<u8>, Option<io::Error>)) {
     if error.is_none() {
-        let mut output = io::stdout().lock();
-        *error = output.write_all(lines).and_then(|()| output.flush()).err();
+        *error = output::write(lines).err();
     }
     lines.clear();
 }

@@ -31,7 +31,7 @@ use super::teller::Teller;
 use super::{Run, Setting, Whole, conclude, owners, run_alone, summary, tell};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
 use crate::signals::Signals;
-use crate::walk::{Failures, Starts, failure_bytes, take};
+use crate::walk::{Failures, Refused as WalkRefused, Starts, failure_bytes, take};
 use crate::{complain, exit};
 
 /// Runs this rank's part of the command; returns its exit code. Rank 0's is the command's.
@@ -47,8 +47,8 @@ fn on_ranks(
     let mut meeting = Meeting::new(endpoint);
     let cores = cores_of_this_rank(&mut meeting)?;
     let (rank, ranks) = (meeting.rank(), meeting.size());
-    if arguments.dry_run {
-        // It only looks at names, and which of them are one file's is counted in one place.
+    if arguments.dry_run || arguments.repair.is_some() {
+        // Which names are one file is found out in one place.
         let code = (rank == 0).then(|| run_alone(arguments, signals));
         meeting.tell(code.map(|code| vec![code]))?;
         return Ok(code.unwrap_or(exit::DONE));
@@ -57,6 +57,11 @@ fn on_ranks(
     let job = meeting.tell(number)?.try_into().map_or(0, u64::from_le_bytes);
     let stop = signals.stop();
     let mut run = match (rank == 0).then(|| Run::new(arguments, &stop)).transpose() {
+        Ok(Some(run)) if run.starts.as_ref().is_some_and(Starts::are_differences) => {
+            let what = "a list of differences is repaired by one rank".to_owned();
+            let hint = "use --repair LIST SOURCE TARGET, or run it without mpirun or srun";
+            Err(WalkRefused::usage(what, hint).tell())
+        }
         Ok(run) => Ok(run),
         Err(refused) => Err(refused.tell()),
     };
@@ -84,7 +89,7 @@ fn on_ranks(
     let target_is_name = copy.target_is_name();
     let starts = starts.flatten();
     let list_error = starts.as_ref().map(Starts::error);
-    let copy = match arguments.from_list {
+    let copy = match arguments.list() {
         None => copy,
         // The list is the first rank's.
         Some(_) => copy.listed(starts.into_iter().flatten()),
@@ -435,6 +440,8 @@ impl Part {
             specials,
             hard_links,
             skipped,
+            // Differences are repaired on one rank.
+            repaired: 0,
             cloned,
             not_direct,
             not_striped,
@@ -459,6 +466,7 @@ impl Part {
             parked: self.parked,
             target_is_name: false,
             leftovers: None,
+            extra: None,
         }
     }
 }

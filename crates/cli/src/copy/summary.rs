@@ -30,13 +30,15 @@ pub(super) struct Whole {
     /// TARGET is the name of the copy, not a directory that it was put into.
     pub(super) target_is_name: bool,
     pub(super) leftovers: Option<Leftovers>,
+    /// Entries of a list of differences that the target alone has; none: it was no such list.
+    pub(super) extra: Option<u64>,
 }
 
 impl From<Outcome> for Whole {
     fn from(outcome: Outcome) -> Self {
         let Outcome { totals, report, rank, signature, threads, elapsed, parked, leftovers, .. } = outcome;
-        let (threads, ranks, target_is_name) = (threads.len(), vec![rank], false);
-        Self { totals, report, signature, elapsed, threads, ranks, parked, target_is_name, leftovers }
+        let (threads, ranks, target_is_name, extra) = (threads.len(), vec![rank], false, None);
+        Self { totals, report, signature, elapsed, threads, ranks, parked, target_is_name, leftovers, extra }
     }
 }
 
@@ -83,6 +85,13 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     if totals.mended > 0 {
         let _ =
             writeln!(text, "{} written once more", counted(totals.mended, "file or part", "files or parts"));
+    }
+    if totals.repaired > 0 {
+        let repaired = counted(totals.repaired, "entry", "entries");
+        let _ = writeln!(text, "attributes repaired: {repaired}");
+    }
+    if let Some(extra) = outcome.extra.filter(|extra| *extra > 0) {
+        let _ = writeln!(text, "left alone: {} that only TARGET has", counted(extra, "entry", "entries"));
     }
     if totals.skipped > 0 {
         let left = counted(totals.skipped, "entry", "entries");
@@ -180,6 +189,8 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "special_files": totals.specials,
         "skipped": totals.skipped,
         "unfinished_left_out": totals.unfinished,
+        "repaired": totals.repaired,
+        "extra": outcome.extra,
         "cloned": totals.cloned,
         "not_striped": totals.not_striped,
         "not_direct": totals.not_direct,

@@ -71,7 +71,7 @@ impl From<FieldName> for Field {
     mut_arg("quiet", |quiet| quiet.help(QUIET)),
     after_help = "Two directories are compared entry by entry, two other entries as what they are; a symbolic link is \
     compared as a link, unless it ends in a slash. What 'atta copy SOURCE TARGET' keeps is compared, but bytes only with \
-    --content. A directory that one side alone has is one difference, whatever is below it. Each difference is a line: \
+    --content. Holes, times of access and flags of files (chattr) are not compared. A directory that one side alone has is one difference, whatever is below it. Each difference is a line: \
     'missing: PATH' in TARGET, 'extra: PATH' in TARGET, or 'different: PATH: FIELD VALUE -> VALUE; ...', SOURCE's value \
     first.\n\n\
     Exit codes: 0 no difference; 1 some, or entries that could not be compared; 2 wrong usage; 4 could not go on; \
@@ -80,7 +80,8 @@ impl From<FieldName> for Field {
     atta verify /data /backup/data                  what a copy keeps, without reading files\n  \
     atta verify --content /data /backup/data        bytes, too\n  \
     atta verify --fields size,mtime --modify-window 2 /data /mnt/usb\n  \
-    atta verify --quiet a b && echo the same"
+    atta verify --quiet a b && echo the same\n  \
+    atta verify --content --format ndjson a b >differences; atta copy --repair differences a b"
 )]
 pub(crate) struct VerifyArguments {
     /// What TARGET should be the same as

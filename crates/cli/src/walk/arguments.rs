@@ -90,6 +90,10 @@ pub(crate) struct WalkArguments {
     #[arg(long, value_name = "FILE", help_heading = "What to visit")]
     pub(crate) from_list: Option<PathBuf>,
 
+    /// The list has a path on each line. A line that may stand for more than one name is refused
+    #[arg(long, requires = "from_list", help_heading = "What to visit")]
+    pub(crate) lines: bool,
+
     /// Do not ask for metadata where the directory tells the kind of an entry
     #[arg(long, help_heading = "How to walk")]
     pub(crate) lite: bool,

@@ -3,7 +3,7 @@
 use atta_testkit::trees;
 
 use crate::support::{
-    bytes_of, find, make_directory, make_file, make_link, records, run, run_with_input, scratch, walk,
+    atta, bytes_of, find, make_directory, make_file, make_link, records, run, run_with_input, scratch, walk,
 };
 
 #[test]
@@ -76,8 +76,41 @@ fn a_list_of_lines_is_refused() {
     assert_eq!(
         ran.err(),
         "atta: cannot read list: -: list is neither NUL-separated nor NDJSON; line-separated lists cannot hold \
-         every name; use find -print0\n"
+         every name; use find -print0, or --lines\n"
     );
+}
+
+#[test]
+fn lines_are_taken_where_that_is_asked_for_and_each_is_one_name() {
+    let scratch = scratch("list-of-lines");
+    let tree = make_directory(scratch.join("tree"));
+    for name in ["one", "two words", "{\"path\":\"three\"}"] {
+        make_file(tree.join(name), b"");
+    }
+    let list = b"one\ntwo words\n{\"path\":\"three\"}";
+    let mut command = walk(["--print0", "--lines", "--from-list", "-", "tree"]);
+    let ran = run_with_input(command.current_dir(scratch.path()), list).expect_code(0);
+    let expected = find(scratch.path(), ["tree", "-type", "f", "-print0"]);
+    assert_eq!(records(&ran.stdout), records(&expected));
+    let mut command = atta();
+    command.args(["copy", "--lines", "--from-list", "-", "tree/.", "copied"]);
+    make_directory(scratch.join("copied"));
+    run_with_input(command.current_dir(scratch.path()), list).expect_code(0);
+    let copied = find(&scratch.join("copied"), [".", "-type", "f", "-print0"]);
+    assert_eq!(records(&copied), records(&find(&tree, [".", "-type", "f", "-print0"])));
+    for (list, reason) in [
+        ("one\na\\nb\n", "a backslash"),
+        ("one\n\ntwo\n", "an empty line"),
+        ("one\ntwo\r\n", "a carriage return"),
+        ("one\n\"two words\"\n", "quotation marks"),
+        ("one\ntwo\0three\0", "a NUL"),
+    ] {
+        let mut command = walk(["--lines", "--from-list", "-", "tree"]);
+        let ran = run_with_input(command.current_dir(scratch.path()), list.as_bytes()).expect_code(4);
+        let said = "atta: cannot read list: -: list line 2 may stand for more than one name: ";
+        assert!(ran.err().starts_with(&format!("{said}{reason}")), "{}", ran.err());
+    }
+    run(walk(["--lines", "tree"]).current_dir(scratch.path())).expect_code(2);
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod leftovers;
 mod lists;
 mod output;
 mod paths;
+mod repair;
 mod rows;
 mod selection;
 mod simulate;

@@ -94,7 +94,11 @@ impl<'a> Ending<'a> {
     /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
     pub(super) fn link_rest(&mut self) {
         let Self { copying, walked, worker, clock, .. } = self;
-        for deferred in copying.links.take_deferred() {
+        let deferred = copying.links.take_deferred();
+        if !walked.stopped {
+            copying.find_partners(worker, &deferred);
+        }
+        for deferred in deferred {
             walked.stopped |= copying.options.walk.stop.is_set();
             if !walked.stopped {
                 copying.make_deferred(worker, &deferred);
@@ -199,6 +203,9 @@ impl<'a> Ending<'a> {
                 copying.left_over.fetch_add(1, Ordering::Relaxed);
                 copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
             }
+        }
+        if copying.repair.is_some() {
+            copying.expect_roots(worker);
         }
         for mirror in copying.roots.mirrors() {
             // A directory that could not be read has its name all the same.
@@ -316,8 +323,14 @@ impl Copying<'_> {
     /// Makes a name whose file somebody else was copying.
     fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();
-        let made = match self.link_deferred(worker, deferred) {
-            Ok(made) => made,
+        let made = match self.repair {
+            Some(_) => self.make_put_off(worker, deferred),
+            None => self.link_deferred(worker, deferred).map(Some),
+        };
+        let made = match made {
+            Ok(Some(made)) => made,
+            // Whoever was to copy it has failed.
+            Ok(None) => return self.fail(worker, &deferred.at, Trouble::new(Doing::Link, Errno::NOENT)),
             Err(trouble) => return self.fail(worker, &deferred.at, trouble),
         };
         if self.options.digest {

@@ -96,7 +96,7 @@ impl Copying<'_> {
             return Ok(None);
         }
         let counted = worker.totals.not_kept;
-        let is_mended = self.mend(worker, to, (&source, &before), (&file, &there))?;
+        let is_mended = self.mend(worker, to, (&source, &before), (&file, &there), false)?;
         if !is_mended {
             // It will be counted of the copy.
             worker.totals.not_kept = counted;
@@ -122,20 +122,24 @@ impl Copying<'_> {
     }
 
     /// Gives a file that was there what it has not of its source. Whether it may have that: else it is to be copied anew.
-    fn mend(
+    /// `needs_times`: its times differ.
+    pub(crate) fn mend(
         &self,
         worker: &mut CopyWorker,
         to: &Place<'_>,
         (source, from): (&OwnedFd, &Metadata),
         (file, there): (&OwnedFd, &Metadata),
+        needs_times: bool,
     ) -> Result<bool, Trouble> {
         let extended = self.extended(worker, source)?;
         let others = self.extended_there(worker, file)?;
-        let mut changes = Changes::between(self.wanted(from, &extended), there, &others);
+        let needs_times = needs_times && self.options.keep.times;
+        let wanted = Wanted { needs_times, ..self.wanted(from, &extended) };
+        let mut changes = Changes::between(wanted, there, &others);
         if self.gives_rights(worker, to, &mut changes)? {
             return Ok(false);
         }
-        if changes.are_beside_owner() && !self.is_mine(there) {
+        if (changes.are_beside_owner() || needs_times) && !self.is_mine(there) {
             // Whoever may not change it may replace it.
             return Ok(false);
         }
@@ -394,7 +398,7 @@ impl Copying<'_> {
 }
 
 /// What has the name; none: nothing.
-fn there(to: &Place<'_>) -> Result<Option<Metadata>, Trouble> {
+pub(crate) fn there(to: &Place<'_>) -> Result<Option<Metadata>, Trouble> {
     match kernel::stat_at(&to.directory, to.name, false) {
         Ok(there) => Ok(Some(there)),
         Err(Errno::NOENT) => Ok(None),

@@ -28,6 +28,7 @@ use super::large::LargeFiles;
 use super::links::Links;
 use super::mirror::{Mirror, Shared};
 use super::publish::{Batch, Ready};
+use super::repair::Repair;
 use super::report::Report;
 use super::reread::{Check, Checks, Expected};
 use super::room::Room;
@@ -44,6 +45,7 @@ use super::{Fsync, Options, Seat, Watch};
 use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, Signature};
 use crate::jobs::Job;
+use crate::walk::Differs;
 use crate::walk::directory::{Directory, Held};
 use crate::walk::kernel::{self, Features};
 use crate::walk::visit::{Handler, Here, Tasks};
@@ -86,6 +88,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) layouts: Option<&'static dyn Layouts>,
     /// What is copied comes from a list.
     pub(crate) is_listed: bool,
+    /// The list is one of differences, which are repaired.
+    pub(crate) repair: Option<Repair>,
     /// How often it was asked what is in the way of a name.
     pub(crate) namings: AtomicU64,
     /// The private directory of the copy, on the first rank, if there can be one.
@@ -379,6 +383,25 @@ impl Copying<'_> {
         worker.signature.add(&Element { path, kind, size, digest, target });
     }
 
+    /// Copies an entry, or leaves it to a task; reports what fails.
+    pub(crate) fn copy_entry(
+        &self,
+        worker: &mut CopyWorker,
+        here: Option<Here<'_>>,
+        entry: &Entry<'_>,
+        tasks: &mut Tasks,
+    ) {
+        if entry.kind == Kind::File && entry.metadata.is_some_and(|metadata| self.is_large(metadata)) {
+            return self.plan_later(here, entry.name, entry.size(), tasks);
+        }
+        if let Err((at, trouble)) = self.handle(worker, here, entry) {
+            self.fail(worker, &at, trouble);
+            if entry.kind == Kind::Directory {
+                tasks.prune();
+            }
+        }
+    }
+
     fn handle(
         &self,
         worker: &mut CopyWorker,
@@ -510,15 +533,23 @@ impl Handler for Copying<'_> {
             worker.totals.unfinished += 1;
             return tasks.prune();
         }
-        if entry.kind == Kind::File && entry.metadata.is_some_and(|metadata| self.is_large(metadata)) {
-            return self.plan_later(here, entry.name, entry.size(), tasks);
+        if self.repair.is_some() {
+            // Below a directory that was missing.
+            let differs = Differs { is_missing: true, ..Differs::default() };
+            return self.repair(worker, here, entry, differs, tasks);
         }
-        if let Err((at, trouble)) = self.handle(worker, here, entry) {
-            self.fail(worker, &at, trouble);
-            if entry.kind == Kind::Directory {
-                tasks.prune();
-            }
-        }
+        self.copy_entry(worker, here, entry, tasks);
+    }
+
+    fn differing(
+        &self,
+        worker: &mut CopyWorker,
+        here: Option<Here<'_>>,
+        entry: &Entry<'_>,
+        differs: Differs,
+        tasks: &mut Tasks,
+    ) {
+        self.repair(worker, here, entry, differs, tasks);
     }
 
     fn task(

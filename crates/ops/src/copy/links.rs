@@ -54,6 +54,10 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
+    pub(crate) fn new(at: Where, mirror: Arc<Mirror>, metadata: Metadata, name: CString) -> Self {
+        Self { at, mirror, metadata, name }
+    }
+
     /// The name that it is to have.
     pub(crate) fn name(&self) -> CString {
         self.name.clone()
@@ -64,6 +68,11 @@ impl Links {
     /// Whether there may be several names of one file by now.
     pub(crate) fn are_used(&self) -> bool {
         self.directory.get().is_some()
+    }
+
+    /// Lets a name wait.
+    pub(crate) fn defer(&self, deferred: Deferred) {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
     }
 
     /// What waited for others.
@@ -155,10 +164,12 @@ impl Copying<'_> {
             }
             Linked::NotYet => {}
         }
+        if self.defers_names() {
+            self.defer(at, to, metadata);
+            return Ok(None);
+        }
         let Some(claim) = self.claim(known, metadata)? else {
-            let (at, mirror) = (at.clone(), Arc::clone(to.mirror));
-            let deferred = Deferred { at, mirror, metadata: *metadata, name: to.name.to_owned() };
-            self.links.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+            self.defer(at, to, metadata);
             return Ok(None);
         };
         let now = Known::new(metadata, self.batch.failures(), None);
@@ -262,6 +273,29 @@ impl Copying<'_> {
     fn linked_copy(&self, known: &OwnedFd, key: &CStr, metadata: &Metadata) -> Option<Metadata> {
         let is_wanted = metadata.kind() == Kind::File && (self.options.verify || metadata.size == 0);
         if is_wanted { kernel::stat_at(known, key, false).ok() } else { None }
+    }
+
+    /// Keeps a file that was there as the copy of what has these metadata, so that other names become links of it. Not if the name leads
+    /// to another file by now, or another copy is kept already.
+    pub(crate) fn keep_linked(
+        &self,
+        known: &OwnedFd,
+        metadata: &Metadata,
+        to: &Place<'_>,
+        found: (u64, u64),
+    ) -> Result<bool, Trouble> {
+        let key = key(metadata);
+        let Some(claim) = self.claim(known, metadata)? else { return Ok(false) };
+        let link = || rustix::fs::linkat(&to.directory, to.name, known, &key, AtFlags::empty());
+        let is_linked = retry(link).is_ok();
+        let is_it = || kernel::stat_at(known, &key, false).is_ok_and(|now| (now.device, now.inode) == found);
+        if is_linked && is_it() {
+            keep_known(claim, &Known::new(metadata, self.batch.failures(), None))?;
+            return Ok(true);
+        }
+        drop(claim);
+        forget_link(known, &key).map_err(|errno| Trouble::new(Doing::Link, errno))?;
+        Ok(false)
     }
 
     /// What is known of a copy that is complete. None: it is not.

@@ -70,7 +70,11 @@ impl Copying<'_> {
 
     /// Says what the copies of a source's directory and of those above it are to have in the end: putting something in, or this
     /// job's own things, changes their times.
-    fn expect_above(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) -> Result<(), Trouble> {
+    pub(crate) fn expect_above(
+        &self,
+        worker: &mut CopyWorker,
+        directory: &Arc<Directory>,
+    ) -> Result<(), Trouble> {
         let mut next = Some(directory);
         while let Some(directory) = next {
             match Mirror::of(directory) {

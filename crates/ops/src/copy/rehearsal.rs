@@ -29,7 +29,7 @@ use crate::descriptors::{Budget, Needs};
 use crate::walk::directory::Directory;
 use crate::walk::kernel;
 use crate::walk::visit::{Handler, Here, Tasks};
-use crate::walk::{self, HardLinks, Start};
+use crate::walk::{self, Differs, HardLinks, Seed, Start};
 
 const ISDIR: Errno = Errno(21);
 
@@ -42,12 +42,14 @@ pub enum Planned {
     Replaced,
     /// What is there would be left.
     Skipped,
+    /// What is there would keep its bytes, unless these differ, and get what else differs: of a list of differences.
+    Attributes,
 }
 
 /// A plan that only looks: it cannot copy. The plan that copies is [`Copy`](super::Copy).
 pub struct DryRun<'a> {
     rehearsal: Rehearsal<'a>,
-    starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
+    starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
 }
 
 /// What looks at the entries.
@@ -86,13 +88,19 @@ impl<'a> DryRun<'a> {
             top_identity: kernel::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
             held: Budget::of_process(Needs::COPY, walk.threads.max(walk.cores)).held_in_target,
         };
-        Ok(Self { rehearsal, starts: Box::new(starts_of(sources)) })
+        Ok(Self { rehearsal, starts: Box::new(starts_of(sources).map(Seed::from)) })
     }
 
     /// Looks at what a list names instead: see [`run_listed`](super::run_listed).
     #[must_use]
     pub fn listed(self, starts: impl Iterator<Item = Start> + Send + 'a) -> Self {
-        Self { starts: Box::new(starts), ..self }
+        Self { starts: Box::new(starts.map(Seed::from)), ..self }
+    }
+
+    /// Looks at what a list of differences names instead: see [`run_repair`](super::run_repair).
+    #[must_use]
+    pub fn repairing(self, rows: impl Iterator<Item = (Start, Differs)> + Send + 'a) -> Self {
+        Self { starts: Box::new(rows.map(Seed::from)), ..self }
     }
 
     /// Counts what a copy would make, and reports each name to [`Watch::planned`]. Returns when all is looked at, or
@@ -325,6 +333,32 @@ impl Handler for Rehearsal<'_> {
                 tasks.prune();
             }
         }
+    }
+
+    fn differing(
+        &self,
+        worker: &mut CopyWorker,
+        here: Option<Here<'_>>,
+        entry: &Entry<'_>,
+        differs: Differs,
+        tasks: &mut Tasks,
+    ) {
+        let metadata = entry.metadata.copied().unwrap_or_default();
+        let name = CString::new(entry.name).unwrap_or_default();
+        let there = match here {
+            Some(here) => Mirror::of(here.directory).map(|mirror| self.there(worker, &mirror, &name)),
+            None => self.roots.find(entry.name).map(|root| self.there(worker, &root.parent, &root.name)),
+        };
+        let is_repaired = there.and_then(Result::ok).flatten().is_some_and(|(_, there)| {
+            let is_same = entry.kind == Kind::Directory || there.size == metadata.size && !differs.content;
+            there.kind() == entry.kind && is_same && !differs.is_missing
+        });
+        if is_repaired {
+            worker.totals.repaired += 1;
+            self.watch.planned(Planned::Attributes, &entry.path());
+            return tasks.prune();
+        }
+        self.entry(worker, here, entry, tasks);
     }
 
     fn task(&self, _: &mut CopyWorker, _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}

@@ -75,6 +75,11 @@ impl Roots {
         self.0.values().map(|root| root.name.clone()).collect()
     }
 
+    /// Their paths.
+    pub(crate) fn paths(&self) -> Vec<Vec<u8>> {
+        self.0.keys().cloned().collect()
+    }
+
     /// Forgets all: nothing will be made any more.
     pub(crate) fn clear(&mut self) {
         self.0.clear();

@@ -30,6 +30,8 @@ pub struct Totals {
     pub not_hashed: u64,
     /// Names in the sources of what another run has not completed, which are no data and were left out.
     pub unfinished: u64,
+    /// Directories, and files that had the bytes of their sources, that got what else differed: of a list of differences.
+    pub repaired: u64,
     /// Files that share the bytes of their sources.
     pub cloned: u64,
     /// Large files that went through the page cache although they should not.
@@ -73,6 +75,7 @@ impl std::ops::AddAssign<&Self> for Totals {
         self.skipped += other.skipped;
         self.not_hashed += other.not_hashed;
         self.unfinished += other.unfinished;
+        self.repaired += other.repaired;
         self.cloned += other.cloned;
         self.not_direct += other.not_direct;
         self.not_striped += other.not_striped;

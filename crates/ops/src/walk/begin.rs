@@ -4,19 +4,29 @@ use std::ffi::CString;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use atta_entry::{Errno, Kind, Operation};
+use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use atta_runtime::Queue;
 
 use super::directory::Directory;
-use super::job::{WalkJob, WalkWorker};
+use super::job::{WalkJob, WalkWorker, push_own};
 use super::names::Names;
 use super::profile::Phase;
 use super::task::{self, Task};
-use super::visit::Handler;
-use super::{Start, kernel, link};
+use super::visit::{Handler, Here};
+use super::{Differs, Seed, Start, kernel, link};
 
 /// Starts that are taken from the caller's list at a time: a long list never is in memory as a whole.
 const FEED_STARTS: usize = 256;
+
+/// An entry by its directory and name, and by the length of its root and its depth.
+fn entry_of<'a>(
+    (directory, name): (&'a [u8], &'a [u8]),
+    (root_bytes, depth): (usize, u32),
+    metadata: &'a Metadata,
+) -> Entry<'a> {
+    let (kind, inode) = (metadata.kind(), metadata.inode);
+    Entry { directory, name, root_bytes, depth, kind, inode, metadata: Some(metadata), target: None }
+}
 
 impl<V: Handler> WalkJob<'_, V> {
     /// Takes some more of what the caller wants walked.
@@ -28,17 +38,19 @@ impl<V: Handler> WalkJob<'_, V> {
         if starts.len() == FEED_STARTS {
             self.push(index, Task::Feed, queue);
         }
-        for Start { root, below } in starts {
-            let root = self.roots.intern(root);
-            self.push(index, Task::Start { root, below }, queue);
+        for seed in starts {
+            self.push(index, self.start_task(seed), queue);
         }
     }
 
     /// All that the caller wants walked, at once.
     pub(crate) fn all_starts(&self) -> Vec<Task> {
         let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = |Start { root, below }| Task::Start { root: self.roots.intern(root), below };
-        starts.by_ref().map(start).collect()
+        starts.by_ref().map(|seed| self.start_task(seed)).collect()
+    }
+
+    fn start_task(&self, Seed { start: Start { root, below }, differs }: Seed) -> Task {
+        Task::Start { root: self.roots.intern(root), below, differs }
     }
 
     /// Looks at a root: the entry itself, then what is below it.
@@ -70,24 +82,111 @@ impl<V: Handler> WalkJob<'_, V> {
         below: &[u8],
         queue: &mut Queue<'_, Self>,
     ) {
+        if let Some((directory, last)) = self.listed(worker, index, below) {
+            let mut names = Names::default();
+            names.push(&last, Kind::Unknown, 0);
+            self.look(worker, &directory, names, queue);
+        }
+    }
+
+    /// The directory of a listed name, not opened, and the last name. None: that failed and is reported.
+    fn listed(
+        &self,
+        worker: &mut WalkWorker<V>,
+        index: u32,
+        below: &[u8],
+    ) -> Option<(Arc<Directory>, CString)> {
         let path = self.roots.get(index).path.clone();
         let names: Option<Vec<CString>> = link::names(below).map(|name| CString::new(name).ok()).collect();
         let names = names.filter(|names| names.iter().all(|name| name.as_c_str() != c".."));
         let Some((last, above)) = names.as_deref().and_then(<[CString]>::split_last) else {
             let whole = [path.as_slice(), below].join(&b'/');
-            return self.fail(worker, Operation::Stat, &whole, &path, Errno::INVAL);
+            self.fail(worker, Operation::Stat, &whole, &path, Errno::INVAL);
+            return None;
         };
         // The operator named the root: links in its path are the operator's.
         match self.open_root(index, true) {
             Ok(root) => {
                 let above: Vec<_> = above.iter().map(CString::as_c_str).collect();
-                let directory = task::chain_to(&root, &above);
-                let mut names = Names::default();
-                names.push(last, Kind::Unknown, 0);
-                self.look(worker, &directory, names, queue);
+                Some((task::chain_to(&root, &above), last.clone()))
             }
+            Err(errno) => {
+                self.fail(worker, Operation::OpenDirectory, &path, &path, errno);
+                None
+            }
+        }
+    }
+
+    /// Looks at a root that a list of differences names, and at nothing below it unless the handler wants that.
+    pub(crate) fn start_differing(
+        &self,
+        worker: &mut WalkWorker<V>,
+        index: u32,
+        differs: Differs,
+        queue: &mut Queue<'_, Self>,
+    ) {
+        let path = self.roots.get(index).path.clone();
+        self.throttle(1);
+        let metadata = match kernel::stat_path(&path, self.options.follow) {
+            Ok(metadata) => metadata,
+            Err(errno) => return self.fail(worker, Operation::Stat, &path, &path, errno),
+        };
+        let entry = entry_of((&[], &path), (0, 0), &metadata);
+        if !self.show_differing(worker, None, &entry, differs, queue) {
+            return;
+        }
+        match self.open_root_anew(index, self.options.follow) {
+            Ok(directory) => self.read(worker, &directory, queue),
             Err(errno) => self.fail(worker, Operation::OpenDirectory, &path, &path, errno),
         }
+    }
+
+    /// The same for a name below a root.
+    pub(crate) fn start_differing_below(
+        &self,
+        worker: &mut WalkWorker<V>,
+        (index, below): (u32, &[u8]),
+        differs: Differs,
+        queue: &mut Queue<'_, Self>,
+    ) {
+        let Some((parent, name)) = self.listed(worker, index, below) else { return };
+        self.throttle(1);
+        let opened = parent.descriptor(&mut worker.held, self.features());
+        let found = opened.and_then(|descriptor| {
+            kernel::stat_at(&descriptor, &name, self.options.birth_time)
+                .map(|metadata| (descriptor, metadata))
+        });
+        let (descriptor, metadata) = match found {
+            Ok(found) => found,
+            Err(errno) => {
+                return self.fail_at(worker, Operation::Stat, &parent, Some(name.as_bytes()), errno);
+            }
+        };
+        let mut path = Vec::new();
+        let root_bytes = parent.path_into(&mut path);
+        let entry = entry_of((&path, name.as_bytes()), (root_bytes, parent.depth() + 1), &metadata);
+        let here = Here { directory: &parent, descriptor: &descriptor };
+        if self.show_differing(worker, Some(here), &entry, differs, queue) {
+            worker.held.keep(&parent, self.features());
+            self.push(worker.index, Task::Enter { parent, name, target: None }, queue);
+        }
+    }
+
+    /// Hands a name of a list of differences to the handler. Whether it is a directory to be entered.
+    fn show_differing(
+        &self,
+        worker: &mut WalkWorker<V>,
+        here: Option<Here<'_>>,
+        entry: &Entry<'_>,
+        differs: Differs,
+        queue: &mut Queue<'_, Self>,
+    ) -> bool {
+        self.visit.differing(&mut worker.visit, here, entry, differs, &mut worker.tasks);
+        self.counters[worker.index].entries(1, if entry.kind == Kind::File { entry.size() } else { 0 });
+        push_own(self.rank, &mut worker.tasks, queue);
+        let pruned = std::mem::take(&mut worker.tasks.pruned);
+        worker.watch.book(Phase::Callback, &self.counters[worker.index]);
+        entry.kind == Kind::Directory && !pruned
     }
 
     /// The directory of a root, opened unless it is open. One that was closed meanwhile must be the same again.

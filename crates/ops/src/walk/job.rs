@@ -29,7 +29,7 @@ use super::profile::{Counters, Phase, Profile, Stopwatch};
 use super::roots::Roots;
 use super::task::{self, FindRoot, PackedBy, Task};
 use super::visit::{Handler, Here, Own, Tasks};
-use super::{Options, Start, link};
+use super::{Options, Seed, link};
 use crate::descriptors::Budget;
 
 /// A walk, as the runtime runs it.
@@ -40,7 +40,7 @@ pub(crate) struct WalkJob<'a, V: Handler> {
     pub(crate) rank: u32,
     pub(crate) roots: Roots,
     /// What the caller wants walked, as far as it has not been taken.
-    pub(crate) starts: Mutex<Box<dyn Iterator<Item = Start> + Send + 'a>>,
+    pub(crate) starts: Mutex<Box<dyn Iterator<Item = Seed> + Send + 'a>>,
     pub(crate) counters: Vec<CachePadded<Counters>>,
     /// What one `statx` takes at present, in nanoseconds: how large a batch should be.
     pub(crate) stat_ns: AtomicU64,
@@ -67,7 +67,7 @@ pub(crate) struct WalkWorker<V: Handler> {
 impl<'a, V: Handler> WalkJob<'a, V> {
     pub(crate) fn new(
         visit: &'a V,
-        starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
+        starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
         options: &'a Options<'a>,
         rank: u32,
     ) -> Self {
@@ -255,8 +255,14 @@ impl<V: Handler> Job for WalkJob<'_, V> {
         let steps = task.steps();
         match task {
             Task::Feed => self.feed(worker.index, queue),
-            Task::Start { root, below: None } => self.start(worker, root, queue),
-            Task::Start { root, below: Some(below) } => self.start_below(worker, root, &below, queue),
+            Task::Start { root, below, differs } => match (below, differs) {
+                (None, None) => self.start(worker, root, queue),
+                (Some(below), None) => self.start_below(worker, root, &below, queue),
+                (None, Some(differs)) => self.start_differing(worker, root, differs, queue),
+                (Some(below), Some(differs)) => {
+                    self.start_differing_below(worker, (root, &below), differs, queue);
+                }
+            },
             Task::Enter { parent, name, target } => self.enter(worker, &parent, &name, target, queue),
             Task::ReadOn { directory, descriptor } => {
                 self.reading.fetch_sub(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@
 //! E  the directory that the last D named holds a directory to enter: length: u32, name, target + 1: u32, target
 //! N  ... holds names to look at: length: u32, packed names
 //! S  the last root to be looked at: listed name below it + 1: u32, name
+//! F  the next S comes from a list of differences, which says this of it: u8
 //! U  a task of the caller's own: length: u32, bytes
 //! O  ... that belongs to the directory that the last D named
 //! A  the next U or O is for one rank alone: u32
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 
+use super::Differs;
 use super::directory::Directory;
 use super::kernel::{Features, Place};
 use super::names::Names;
@@ -31,8 +33,8 @@ use super::visit::Own;
 pub(crate) enum Task {
     /// Take some more of what the caller wants walked.
     Feed,
-    /// Look at a root, or at a listed name below it.
-    Start { root: u32, below: Option<Vec<u8>> },
+    /// Look at a root, or at a listed name below it; with what a list of differences says of it, if it comes from one.
+    Start { root: u32, below: Option<Vec<u8>>, differs: Option<Differs> },
     /// Open and read a directory below another; `target` is its real place if a followed link leads to it.
     Enter { parent: Arc<Directory>, name: CString, target: Option<Vec<u8>> },
     /// Read on in a directory too large for one go. The position is the descriptor's.
@@ -146,7 +148,8 @@ pub(crate) fn pack(
             out.push(if own.directory.is_some() { b'O' } else { b'U' });
             put(&own.bytes, out);
         }
-        Task::Start { below, .. } => {
+        Task::Start { below, differs, .. } => {
+            differs.iter().for_each(|differs| out.extend([b'F', differs.to_bits()]));
             out.push(b'S');
             put_target(below.as_deref(), out);
         }
@@ -222,6 +225,7 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
     let mut root: Option<u32> = None;
     let mut directory: Option<Arc<Directory>> = None;
     let mut to: Option<u32> = None;
+    let mut differs: Option<Differs> = None;
     while let Some(tag) = reader.byte() {
         let here = || directory.clone().ok_or("a task without a directory");
         let no_root = "a task without a root";
@@ -248,7 +252,11 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
                 }
                 tasks.push(Task::Look { directory: here()?, names });
             }
-            b'S' => tasks.push(Task::Start { root: root.ok_or(no_root)?, below: reader.target()? }),
+            b'S' => {
+                let (root, below) = (root.ok_or(no_root)?, reader.target()?);
+                tasks.push(Task::Start { root, below, differs: differs.take() });
+            }
+            b'F' => differs = Some(Differs::from_bits(reader.byte().ok_or("cut short")?)),
             b'A' => to = Some(reader.number()?),
             b'U' | b'O' => {
                 let directory = if tag == b'O' { Some(here()?) } else { None };
@@ -369,6 +377,12 @@ mod tests {
             Task::Own(Own { to: Some(3), directory: None, bytes: b"own".to_vec() }),
             Task::Own(Own { to: None, directory: Some(root.clone()), bytes: b"within".to_vec() }),
             Task::Enter { parent: root.clone(), name: c"d".into(), target: None },
+            Task::Start {
+                root: 7,
+                below: Some(b"listed".to_vec()),
+                differs: Some(Differs { content: true, ..Differs::default() }),
+            },
+            Task::Start { root: 7, below: None, differs: None },
         ]
     }
 
@@ -436,6 +450,8 @@ mod tests {
             Task::Own(own),
             Task::Own(within),
             Task::Enter { .. },
+            Task::Start { differs: Some(Differs { is_missing: false, content: true, links: false }), .. },
+            Task::Start { differs: None, .. },
         ] = back.as_slice()
         else {
             panic!("{back:?}");
@@ -455,7 +471,7 @@ mod tests {
         pack_all(&tasks(&root), &mut bytes);
         let gone = Directory::closed_root(b"/given", 7).unwrap();
         let back = unpack(&bytes, PackedBy::Itself, &One(gone.clone())).unwrap();
-        assert_eq!(back.len(), 5);
+        assert_eq!(back.len(), 7);
         let mut held = crate::walk::directory::Held::new(4);
         let mut path = Vec::new();
         for directory in back.iter().filter_map(Task::directory) {

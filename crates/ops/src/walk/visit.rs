@@ -7,6 +7,7 @@ use std::time::Duration;
 use atta_entry::{Entry, Errno, Failure};
 use rustix::fd::OwnedFd;
 
+use super::Differs;
 use super::directory::Directory;
 use crate::descriptors::Needs;
 
@@ -74,6 +75,22 @@ pub(crate) trait Handler: Sync {
 
     /// Gets an entry, and where it is: nowhere, for a root.
     fn entry(&self, worker: &mut Self::Worker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks);
+
+    /// Gets an entry that a list of differences names, and what it says of it. What is below a directory is walked unless that is
+    /// pruned.
+    fn differing(
+        &self,
+        worker: &mut Self::Worker,
+        here: Option<Here<'_>>,
+        entry: &Entry<'_>,
+        differs: Differs,
+        tasks: &mut Tasks,
+    ) {
+        self.entry(worker, here, entry, tasks);
+        if !differs.is_missing {
+            tasks.prune();
+        }
+    }
 
     /// Does a task that was given back, in its directory, if it has one; that may have become out of reach.
     fn task(
