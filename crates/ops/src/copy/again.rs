@@ -25,6 +25,7 @@ use super::existing::is_alike;
 use super::file::{Place, is_same, look, open, settled};
 use super::handler::{CopyWorker, Copying, Where};
 use super::holes::may_have_holes;
+use super::large::Version;
 use super::mirror::Mirror;
 use super::names::PREFIX;
 use super::publish::Ready;
@@ -49,7 +50,7 @@ impl Copying<'_> {
         let lost = match (&ready.names, &ready.origin) {
             (Some((temporary, name)), origin) => {
                 let to = Place { mirror: &ready.mirror, directory: Arc::clone(&target), name: temporary };
-                let is_another = self.file_again(worker, origin, &to)?;
+                let is_another = self.file_again(worker, origin, &to, None)?;
                 is_another.then(|| name.clone()).into_iter().collect()
             }
             (None, Where::Itself(source)) => self.directory_again(worker, source, &ready.mirror, &target)?,
@@ -77,7 +78,7 @@ impl Copying<'_> {
                 continue;
             }
             let to = Place { mirror, directory: Arc::clone(target), name: &name };
-            match self.file_again(worker, &at, &to) {
+            match self.file_again(worker, &at, &to, None) {
                 Ok(false) => {}
                 Ok(true) => lost.push(name),
                 Err(trouble) => {
@@ -98,12 +99,14 @@ impl Copying<'_> {
                 .is_ok_and(|source| kernel::stat_at(&source, name, false) == Err(Errno::NOENT))
     }
 
-    /// One name; what is no file has no bytes, and is where its directory is. Whether it is another file than before.
+    /// One name; what is no file has no bytes, and is where its directory is. Whether it is another file than before. `version`: what
+    /// its source was, if that is known.
     pub(crate) fn file_again(
         &self,
         worker: &mut CopyWorker,
         at: &Where,
         to: &Place<'_>,
+        version: Option<&Version>,
     ) -> Result<bool, Trouble> {
         let failed = |errno| Trouble::new(Doing::LookAtCopy, errno);
         let (target, name) = (&*to.directory, to.name);
@@ -113,7 +116,9 @@ impl Copying<'_> {
         }
         let source = self.with_source(worker, at, |_, from| open(from))?;
         let before = settled(&source)?;
-        if !self.is_what_was_copied(&before, &found) {
+        let is_it = version
+            .map_or_else(|| self.is_what_was_copied(&before, &found), |version| version.is_of(&before));
+        if !is_it {
             return Err(Trouble::Changed);
         }
         // Another name of it may be seen already.

@@ -249,7 +249,6 @@ impl Copying<'_> {
 mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::PermissionsExt;
 
     use atta_testkit::scratch::Scratch;
     use rustix::fs::CWD;
@@ -279,13 +278,13 @@ mod tests {
         for (mode, content, is_taken) in
             [(0o700, None, true), (0o700, Some("other"), false), (0o770, None, false)]
         {
-            fs::create_dir(&alias).unwrap();
-            fs::set_permissions(&alias, fs::Permissions::from_mode(mode)).unwrap();
+            rustix::fs::mkdirat(CWD, &alias, Mode::from_raw_mode(mode)).unwrap();
             content.iter().for_each(|name| fs::write(alias.join(name), "").unwrap());
             let made = copying.make_directory(&mut worker, from, &to, &metadata);
             let expected = Err(Trouble::new(Doing::MakeDirectory, Errno::EXIST));
             assert_eq!(made, if is_taken { Ok(()) } else { expected }, "{mode:o} {content:?}");
-            fs::remove_dir_all(&alias).unwrap();
+            content.iter().for_each(|name| fs::remove_file(alias.join(name)).unwrap());
+            fs::remove_dir(&alias).unwrap();
         }
     }
 }

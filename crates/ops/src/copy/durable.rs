@@ -17,6 +17,7 @@ use super::Fsync;
 use super::file::{Identity, Made, Place, remove};
 use super::file_systems::Durability;
 use super::handler::{CopyWorker, Copying, Where};
+use super::large::Version;
 use super::mirror::Mirror;
 use super::publish::Ready;
 use super::reread::Check;
@@ -59,6 +60,8 @@ pub(crate) struct PendingFile {
     pub(crate) checks: Vec<Check>,
     /// Which file it is, if it has another name than its own.
     pub(crate) identity: Option<Identity>,
+    /// What its source was.
+    pub(crate) version: Version,
 }
 
 impl Copying<'_> {
@@ -152,7 +155,7 @@ impl Copying<'_> {
             Err(trouble) if trouble.is_worth_another_copy() => self.write_file_again(worker, pending),
             outcome => outcome,
         };
-        let PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity } = pending;
+        let PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, .. } = pending;
         if let Err(trouble) = outcome {
             if let Ok(to) = self.place(worker, mirror, name) {
                 remove(&to, &Made { temporary: temporary.clone(), ..Made::default() });
@@ -180,6 +183,6 @@ impl Copying<'_> {
         let directory = self.place(worker, &pending.mirror, &pending.name)?.directory;
         let name = pending.temporary.as_deref().unwrap_or(&pending.name);
         let to = Place { mirror: &pending.mirror, directory, name };
-        self.file_again(worker, &pending.at, &to).map(drop)
+        self.file_again(worker, &pending.at, &to, Some(&pending.version)).map(drop)
     }
 }

@@ -52,8 +52,8 @@ pub(crate) struct Made {
     pub(crate) file: Option<(OwnedFd, (u64, u64))>,
     /// What its source was, if it is to be read back.
     pub(crate) version: Option<Version>,
-    /// The copy, open, if it is to be synced by itself before it gets its name.
-    pub(crate) unsynced: Option<OwnedFd>,
+    /// The copy, open, if it is to be synced by itself before it gets its name, and what its source was.
+    pub(crate) unsynced: Option<(OwnedFd, Version)>,
     /// The time of access that it was given, if it is to be read back.
     pub(crate) atime: Option<Timestamp>,
     /// It is another name of a copy that was made before.
@@ -153,9 +153,13 @@ impl Copying<'_> {
             made.atime = copy.map(|copy| copy.atime);
         }
         let closed = match filled {
-            Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => {
-                self.close_or_keep(file, &mut made, to)
-            }
+            Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => match self.syncs_each_in(to.mirror) {
+                true => {
+                    made.unsynced = Some((file, Version::new(metadata, 0)));
+                    Ok(())
+                }
+                false => close(file),
+            },
             filled => {
                 let asked = filled.and_then(|()| ask_close(&file));
                 made.file = Some((file, (metadata.device, metadata.inode)));
@@ -166,15 +170,6 @@ impl Copying<'_> {
             remove(to, &made);
         }
         closed.map(|()| made)
-    }
-
-    /// Closes a complete file, unless it is to be synced by itself while others are copied.
-    fn close_or_keep(&self, file: OwnedFd, made: &mut Made, to: &Place<'_>) -> Result<(), Trouble> {
-        if !self.syncs_each_in(to.mirror) {
-            return close(file);
-        }
-        made.unsynced = Some(file);
-        Ok(())
     }
 
     /// A new file: under its own name, where nobody sees it yet, or under another one, which comes with it.

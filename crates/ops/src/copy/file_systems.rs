@@ -250,7 +250,12 @@ fn upper_directory(mounts: &[u8], mount: u64) -> Option<Vec<u8>> {
     // Any number of optional fields end with a dash; then come type, source and options.
     let options = line.split(|byte| *byte == b' ').skip_while(|field| *field != b"-").nth(3)?;
     let mut options = options.split(|byte| *byte == b',');
-    if options.clone().any(|option| option == b"volatile") {
+    // Newer kernels report it as `fsync=volatile`: then no sync does anything.
+    let is_volatile = |option: &[u8]| {
+        option == b"volatile"
+            || option.strip_prefix(b"fsync=").is_some_and(|how| !matches!(how, b"auto" | b"strict"))
+    };
+    if options.clone().any(is_volatile) {
         return None;
     }
     options.find_map(|option| option.strip_prefix(b"upperdir=")).map(unescaped)
@@ -334,9 +339,12 @@ mod tests {
         let mounts = b"22 1 0:5 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
             36 22 0:31 / /m rw - overlay overlay rw,lowerdir=/l,upperdir=/a\\040b\\134c,workdir=/w\n\
             37 22 0:32 / /n rw shared:2 master:1 - overlay o rw,upperdir=/u,workdir=/w,volatile\n\
-            38 22 0:33 / /o rw - overlay none ro,lowerdir=/l\n";
+            38 22 0:33 / /o rw - overlay none ro,lowerdir=/l\n\
+            39 22 0:34 / /p rw - overlay o rw,upperdir=/u,workdir=/w,uuid=on,fsync=volatile\n\
+            40 22 0:35 / /q rw - overlay o rw,upperdir=/u,workdir=/w,fsync=strict\n";
         assert_eq!(upper_directory(mounts, 36).as_deref(), Some(&b"/a b\\c"[..]));
-        for mount in [22, 37, 38, 3, 99] {
+        assert_eq!(upper_directory(mounts, 40).as_deref(), Some(&b"/u"[..]));
+        for mount in [22, 37, 38, 39, 3, 99] {
             assert_eq!(upper_directory(mounts, mount), None, "{mount}");
         }
         assert_eq!(unescaped(b"\\04"), b"\\04");

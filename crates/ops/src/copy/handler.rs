@@ -338,10 +338,11 @@ impl Copying<'_> {
                 self.count_not_hashed(worker);
             }
         }
-        if let Some(file) = made.unsynced.take() {
+        if let Some((file, version)) = made.unsynced.take() {
             let (at, mirror, name) = (at.clone(), Arc::clone(to.mirror), to.name.to_owned());
             let Made { temporary, bytes, elapsed, identity, .. } = made;
-            let pending = PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity };
+            let pending =
+                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version };
             return self.sync_file(worker, file, pending);
         }
         self.room.find();

@@ -435,8 +435,9 @@ impl Copying<'_> {
             let file = file.inspect_err(|_| remove(&to, &Made::temporary(large.temporary.clone())))?;
             let (at, mirror, name) = (large.at.clone(), Arc::clone(&large.mirror), large.name.clone());
             let temporary = Some(large.temporary.clone());
-            let identity = Some(large.identity);
-            let pending = PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity };
+            let (identity, version) = (Some(large.identity), large.version);
+            let pending =
+                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version };
             self.sync_file(worker, file, pending);
             return Ok(());
         }

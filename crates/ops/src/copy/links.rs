@@ -251,8 +251,8 @@ impl Copying<'_> {
         let temporary = (!is_direct).then(|| self.shared.namer.of_file(worker.index));
         let name = temporary.as_deref().unwrap_or(to.name);
         match retry(|| rustix::fs::linkat(known, key, &to.directory, name, AtFlags::empty())) {
-            Err(Errno::EXIST) if !is_there(known, key, to) => Ok(Linked::Never),
-            // It is there already where a directory tells a name twice.
+            Err(Errno::EXIST) if !is_there(known, key, &to.directory, name) => Ok(Linked::Never),
+            // It is there already where a directory lists a name twice, or where the answer to the first request was lost.
             Ok(()) | Err(Errno::EXIST) => {
                 worker.totals.hard_links += 1;
                 let copy = temporary.as_ref().and_then(|_| kernel::stat_at(known, key, false).ok());
@@ -489,10 +489,10 @@ fn read_claim(known: &OwnedFd, key: &CStr) -> Result<Option<Known>, Errno> {
 }
 
 /// Whether a name is a link of this copy.
-fn is_there(known: &OwnedFd, key: &CStr, to: &Place<'_>) -> bool {
+fn is_there(known: &OwnedFd, key: &CStr, directory: &OwnedFd, name: &CStr) -> bool {
     let identity = |found: Metadata| (found.device, found.inode);
     let copy = kernel::stat_at(known, key, false).map(identity);
-    copy.is_ok() && copy == kernel::stat_at(&to.directory, to.name, false).map(identity)
+    copy.is_ok() && copy == kernel::stat_at(directory, name, false).map(identity)
 }
 
 /// The name of a copy in the links' directory.

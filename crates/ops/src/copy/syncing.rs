@@ -112,7 +112,10 @@ impl<T: Send + 'static> Syncing<T> {
 
     /// Takes an outcome, if there is one.
     pub(crate) fn take(&self) -> Option<Synced<T>> {
-        self.shared.lock().done.pop_front()
+        let mut state = self.shared.lock();
+        let synced = state.done.pop_front();
+        self.shared.wake_if_empty(&state);
+        synced
     }
 
     /// Takes an outcome when there is one; none: nothing is left.
@@ -120,10 +123,7 @@ impl<T: Send + 'static> Syncing<T> {
         let mut state = self.shared.lock();
         loop {
             if let Some(synced) = state.done.pop_front() {
-                if state.is_empty() {
-                    // Others who wait have nothing to wait for.
-                    self.shared.done.notify_all();
-                }
+                self.shared.wake_if_empty(&state);
                 return Some(synced);
             }
             if state.is_empty() {
@@ -148,6 +148,13 @@ impl<T: Send + 'static> Drop for Syncing<T> {
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         lock(&self.state)
+    }
+
+    /// Wakes those who wait where nothing is left to wait for.
+    fn wake_if_empty(&self, state: &State<T>) {
+        if state.is_empty() {
+            self.done.notify_all();
+        }
     }
 
     /// Makes one thing durable; whether there was one.

@@ -131,7 +131,7 @@ fn no_part_of_a_file_has_its_name_when_the_machine_goes_down_at_any_step() {
             if is_over {
                 break;
             }
-            steps += 5;
+            steps += 7;
         }
         assert!(steps > 30, "{target}: only {steps} steps");
     }
