@@ -417,7 +417,8 @@ impl<'a> Copy<'a> {
             observe(&copying.progress(progress));
         });
         let mut ending = Ending::new(copying, walked, clock);
-        ending.link_rest();
+        // There is no fabric that could fail.
+        let _ = ending.link_rest(None);
         let left = ending.sweep();
         ending.clean(left);
         while let Some(depth) = ending.deepest() {

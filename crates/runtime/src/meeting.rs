@@ -12,7 +12,7 @@ use std::time::Duration;
 use atta_engine::{Rank, Tree, WireError};
 use atta_fabric::{Endpoint, Received};
 
-use crate::RankError;
+use crate::{RankError, Stop};
 
 /// Children of each rank in the tree.
 const WIDTH: u32 = 16;
@@ -22,6 +22,8 @@ const POLL: Duration = Duration::from_micros(100);
 const TAG: u8 = 0x7f;
 /// Bytes before what a message holds: the tag and the step.
 const HEADER_BYTES: usize = 5;
+/// The step of a message that belongs to none: a rank asks all others to end early.
+const STOP: u32 = u32::MAX;
 
 /// The ranks of a job before it begins or after it has ended.
 pub struct Meeting<'e> {
@@ -30,6 +32,8 @@ pub struct Meeting<'e> {
     pub(crate) step: u32,
     /// What came from ranks that are further on: messages of later steps, and of the job.
     pub(crate) early: VecDeque<Received>,
+    /// The request to end early that is passed on, if one is, and whether the ranks next to this one in the tree know of it.
+    pub(crate) passing: Option<(Stop, bool)>,
 }
 
 impl std::fmt::Debug for Meeting<'_> {
@@ -43,11 +47,16 @@ pub(crate) fn is_of_meeting(message: &[u8]) -> bool {
     message.first() == Some(&TAG)
 }
 
+/// Whether a message asks to end early.
+fn is_stop(message: &[u8]) -> bool {
+    is_of_meeting(message) && message.get(1..HEADER_BYTES) == Some(&STOP.to_le_bytes())
+}
+
 impl<'e> Meeting<'e> {
     /// Meets the other ranks of a fabric. All ranks then do the same steps in the same order. To meet again after a job,
     /// use [`Member::into_meeting`](crate::Member::into_meeting).
     pub fn new(endpoint: &'e mut dyn Endpoint) -> Self {
-        Self { endpoint, step: 0, early: VecDeque::new() }
+        Self { endpoint, step: 0, early: VecDeque::new(), passing: None }
     }
 
     /// This rank.
@@ -123,6 +132,57 @@ impl<'e> Meeting<'e> {
         neighbours.into_iter().map(hear).collect()
     }
 
+    /// From here on a request to end early that is made on one rank becomes one on all ranks, as soon as they wait for each other
+    /// or [`listen`](Self::listen). All ranks call this at the same point of their steps.
+    pub fn pass_on(&mut self, stop: &Stop) {
+        self.passing = Some((stop.clone(), false));
+        let before = self.early.len();
+        self.early.retain(|early| !is_stop(&early.message));
+        if self.early.len() < before {
+            stop.set();
+        }
+    }
+
+    /// Ends that. All ranks then go together through a step that gathers and one that tells, in which they receive what is still
+    /// on its way.
+    pub fn keep_to_itself(&mut self) {
+        self.passing = None;
+    }
+
+    /// Looks whether another rank asks to end early, and passes on that this one does. Does not wait.
+    ///
+    /// # Errors
+    /// The fabric fails.
+    pub fn listen(&mut self) -> Result<(), RankError> {
+        self.endpoint.unsent()?;
+        while let Some(received) = self.endpoint.receive()? {
+            self.take_in(received);
+        }
+        self.tell_stop()
+    }
+
+    /// Keeps what came too early, or learns that another rank asks to end.
+    fn take_in(&mut self, received: Received) {
+        if !is_stop(&received.message) {
+            self.early.push_back(received);
+        } else if let Some((stop, _)) = &self.passing {
+            stop.set();
+        }
+    }
+
+    /// Tells the ranks next to this one in the tree, once, that all are to end early.
+    fn tell_stop(&mut self) -> Result<(), RankError> {
+        if !self.passing.as_ref().is_some_and(|(stop, is_told)| stop.is_set() && !is_told) {
+            return Ok(());
+        }
+        self.passing.iter_mut().for_each(|(_, is_told)| *is_told = true);
+        let mut message = vec![TAG];
+        message.extend(STOP.to_le_bytes());
+        let tree = Tree::new(Rank(self.rank()), self.size(), WIDTH);
+        let near: Vec<Rank> = tree.parent().into_iter().chain(tree.children()).collect();
+        near.into_iter().try_for_each(|rank| Ok(self.endpoint.send(rank.0, message.clone())?))
+    }
+
     /// Begins the next step; gives the tree along which it goes.
     fn next_step(&mut self) -> Tree {
         self.step = self.step.wrapping_add(1);
@@ -139,15 +199,18 @@ impl<'e> Meeting<'e> {
 
     /// What a rank says in this step. Messages of a rank keep their order, so its first one of a meeting is the one.
     fn receive_from(&mut self, from: u32) -> Result<Vec<u8>, RankError> {
-        let is_wanted = |received: &Received| received.from == from && is_of_meeting(&received.message);
+        let is_wanted = |Received { from: sender, message }: &Received| {
+            *sender == from && is_of_meeting(message) && !is_stop(message)
+        };
         if let Some(early) = self.early.iter().position(is_wanted).and_then(|at| self.early.remove(at)) {
             return self.open(early);
         }
         loop {
+            self.tell_stop()?;
             self.endpoint.unsent()?;
             match self.endpoint.receive()? {
                 Some(received) if is_wanted(&received) => return self.open(received),
-                Some(received) => self.early.push_back(received),
+                Some(received) => self.take_in(received),
                 None => std::thread::sleep(POLL),
             }
         }
@@ -187,6 +250,38 @@ mod tests {
             let error = Meeting::new(&mut ranks[0]).gather(vec![], |_, _| vec![]).unwrap_err();
             assert!(matches!(error, RankError::Wire { from: Rank(1), .. }), "{error}");
         }
+    }
+
+    #[test]
+    fn a_request_to_end_on_one_rank_reaches_all_that_wait_or_listen() {
+        let stops: Vec<Stop> = (0..40).map(|_| Stop::new()).collect();
+        stops[23].set();
+        std::thread::scope(|scope| {
+            for (mut endpoint, stop) in in_process(40).into_iter().zip(&stops) {
+                scope.spawn(move || {
+                    let mut meeting = Meeting::new(&mut endpoint);
+                    meeting.pass_on(stop);
+                    // Some have something to do, which takes until they hear of it.
+                    let mut looks = 0;
+                    while meeting.rank() % 5 == 0 && !stop.is_set() && looks < 600_000 {
+                        meeting.listen().unwrap();
+                        looks += 1;
+                        std::thread::sleep(POLL);
+                    }
+                    assert!(
+                        meeting.rank() % 5 > 0 || stop.is_set(),
+                        "rank {} heard of nothing",
+                        meeting.rank()
+                    );
+                    let all = meeting.gather(Vec::new(), |_, _| Vec::new()).unwrap();
+                    meeting.tell(all).unwrap();
+                    meeting.keep_to_itself();
+                    // What is still on its way disturbs no later step.
+                    let ranks = meeting.gather(vec![1], |one, other| vec![one[0] + other[0]]).unwrap();
+                    assert_eq!(meeting.tell(ranks).unwrap(), [40]);
+                });
+            }
+        });
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
 
     /// The same, after a meeting of all.
     pub fn after(meeting: Meeting<'e>, config: Config) -> Self {
-        let Meeting { endpoint, step, early } = meeting;
+        let Meeting { endpoint, step, early, .. } = meeting;
         let neighbours = endpoint.neighbours().iter().copied().map(Rank).collect();
         let place = Place::new(Rank(endpoint.rank()), endpoint.size(), neighbours);
         let bell = Bell::default();
@@ -251,7 +251,7 @@ impl<'e, 'r, R: Reduce> Member<'e, 'r, R> {
     pub fn into_meeting(self) -> Meeting<'e> {
         let Self { endpoint, step, early, mut later, .. } = self;
         later.extend(early);
-        Meeting { endpoint, step, early: later }
+        Meeting { endpoint, step, early: later, passing: None }
     }
 
     /// Ends all ranks at once, because this one cannot go on.

@@ -9,6 +9,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use atta_entry::Errno;
@@ -28,6 +29,11 @@ use crate::walk;
 use crate::walk::directory::Directory;
 use crate::walk::kernel::{self, retry};
 use crate::walk::visit::Handler;
+
+/// So many links are made between two looks at what other ranks say.
+const LINKS_BETWEEN: usize = 64;
+/// Between two such looks while copies are read back.
+const LISTEN_AFTER: Duration = Duration::from_millis(1);
 
 /// A copy on one rank whose tasks are done.
 pub struct Ending<'a> {
@@ -61,8 +67,11 @@ impl<'a> Ending<'a> {
     pub fn settle(&mut self, meeting: &mut Meeting<'_>) -> Result<(), RankError> {
         // That all ranks have ended.
         self.clock.end(Phase::Others);
-        self.link_rest();
+        // A signal may reach one rank alone, and what the others do now may take hours.
+        meeting.pass_on(&self.copying.options.walk.stop);
+        self.link_rest(Some(meeting))?;
         self.meet(meeting, 0)?;
+        meeting.keep_to_itself();
         let left = self.sweep();
         let left = self.meet(meeting, left)?;
         if self.copying.seat.rank == 0 {
@@ -92,13 +101,20 @@ impl<'a> Ending<'a> {
     }
 
     /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
-    pub(super) fn link_rest(&mut self) {
+    /// Other ranks are listened to meanwhile, if there are any.
+    ///
+    /// # Errors
+    /// The fabric fails.
+    pub(super) fn link_rest(&mut self, mut meeting: Option<&mut Meeting<'_>>) -> Result<(), RankError> {
         let Self { copying, walked, worker, clock, .. } = self;
         let deferred = copying.links.take_deferred();
         if !walked.stopped {
             copying.find_partners(worker, &deferred);
         }
-        for deferred in deferred {
+        for (number, deferred) in deferred.into_iter().enumerate() {
+            if let (0, Some(meeting)) = (number % LINKS_BETWEEN, &mut meeting) {
+                meeting.listen()?;
+            }
             walked.stopped |= copying.options.walk.stop.is_set();
             if !walked.stopped {
                 copying.make_deferred(worker, &deferred);
@@ -114,11 +130,12 @@ impl<'a> Ending<'a> {
         copying.publish_rest(worker);
         copying.forget_large(worker);
         clock.end(Phase::Batch);
-        self.check_rest();
+        let checked = self.check_rest(meeting);
         self.clock.end(Phase::Verify);
         if self.walked.stopped {
             self.name_unfinished();
         }
+        checked
     }
 
     /// Gives the directories of an interrupted copy their names, with those files in them that are complete.
@@ -172,21 +189,32 @@ impl<'a> Ending<'a> {
     }
 
     /// Reads back what was not yet, on as many threads as have copied.
-    fn check_rest(&mut self) {
+    fn check_rest(&mut self, meeting: Option<&mut Meeting<'_>>) -> Result<(), RankError> {
+        let mut listened = Ok(());
         let Self { copying, walked, worker, .. } = self;
         if !walked.stopped {
             let copying = &*copying;
             std::thread::scope(|scope| {
-                for other in walked.workers.iter_mut().skip(1) {
-                    scope.spawn(|| copying.check_all(other));
+                let others = walked.workers.iter_mut().skip(1);
+                let others: Vec<_> = others.map(|other| scope.spawn(|| copying.check_all(other))).collect();
+                let Some(meeting) = meeting else { return copying.check_all(worker) };
+                let own = scope.spawn(|| copying.check_all(worker));
+                while listened.is_ok()
+                    && !(own.is_finished() && others.iter().all(ScopedJoinHandle::is_finished))
+                {
+                    std::thread::sleep(LISTEN_AFTER);
+                    listened = meeting.listen();
                 }
-                copying.check_all(worker);
+                if listened.is_err() {
+                    copying.options.walk.stop.set();
+                }
             });
         }
         // It holds directories, which are to get what they are to have.
         let left = copying.checks.forget();
         worker.totals.not_verified += left;
         walked.stopped |= left > 0;
+        listened
     }
 
     /// Removes what the job has made for itself, before the directory that it is in gets its times. `left`: so much of it has to stay,
@@ -387,7 +415,7 @@ mod tests {
         mirror.parts.set(1);
         drop(mirror);
         copying.packed(&new, true);
-        Ending::new(copying, walked, Clock::start()).link_rest();
+        Ending::new(copying, walked, Clock::start()).link_rest(None).unwrap();
         assert!(above.join("new").is_dir());
     }
 
