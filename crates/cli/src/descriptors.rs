@@ -35,7 +35,7 @@ fn needs(command: &Command) -> Option<(Needs, &EffortArguments, bool)> {
         Command::Copy(copy) => Some((Needs::COPY, &copy.effort, copy.tell.quiet)),
         Command::Sum(sum) => Some((Needs::SUM, &sum.effort, sum.tell.quiet)),
         Command::Verify(verify) => Some((Needs::VERIFY, &verify.effort, verify.tell.quiet)),
-        Command::Generate(_) | Command::Simulate(_) => None,
+        Command::Clean(_) | Command::Generate(_) | Command::Simulate(_) => None,
     }
 }
 

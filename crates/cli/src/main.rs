@@ -182,6 +182,7 @@ impl Command {
             Self::Copy(copy) => copy.dry_run && copy.tell.verbose,
             Self::Sum(sum) => sum.prints(),
             Self::Verify(verify) => verify.row_format().is_some(),
+            Self::Clean(_) => true,
             Self::Generate(_) | Self::Simulate(_) => false,
         }
     }

@@ -279,7 +279,7 @@ impl Reduce for Going {
 struct Part {
     /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, not striped, changed; bytes
     /// verified, parts mended, names elsewhere, copies not verified.
-    counts: [u64; 16],
+    counts: [u64; 17],
     not_kept: [u64; 5],
     /// Files and bytes of each class of sizes.
     sizes: Vec<(u64, u64)>,

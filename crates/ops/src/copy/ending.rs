@@ -401,7 +401,7 @@ mod tests {
         let prepared =
             Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, Seat::alone());
         let Copy { copying, .. } = prepared.unwrap();
-        let walked = walk::run_handler(&copying, std::iter::empty(), &options.walk, |_| {});
+        let walked = walk::run_handler(&copying, std::iter::empty::<walk::Start>(), &options.walk, |_| {});
         let (path, opened) = (CString::new(sources[0].clone()).unwrap(), fs::File::open(&source).unwrap());
         let place = Place { device: 1, inode: 1, mount: 1 };
         let root = Directory::root(path, 0, Arc::new(opened.into()), place);
