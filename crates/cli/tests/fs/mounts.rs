@@ -106,7 +106,7 @@ fn without_proc_links_and_fifos_are_copied_and_attributes_are_kept_or_counted() 
     match rustix::fs::lgetxattr(target.join("link"), "trusted.one", &mut value[..]) {
         // Since Linux 6.13 there are calls that need no /proc.
         Ok(read) => {
-            assert_eq!((&value[..read], number(&summary, "not_kept.extended_attributes")), (&b"1"[..], 0))
+            assert_eq!((&value[..read], number(&summary, "not_kept.extended_attributes")), (&b"1"[..], 0));
         }
         Err(_) => assert!(number(&summary, "not_kept.extended_attributes") > 0),
     }
