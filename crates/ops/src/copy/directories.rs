@@ -84,7 +84,8 @@ impl Copying<'_> {
         if kernel::names_of(&opened, 1)?.is_empty() {
             return Ok(());
         }
-        let names = kernel::names_of(from.directory, usize::MAX)?;
+        // Of a SOURCE itself no directory was listed.
+        let names = kernel::names_of(from.directory, usize::MAX).unwrap_or_default();
         let times = names.iter().filter(|name| name.as_c_str() == from.name).count();
         if times > 1 { Ok(()) } else { Err(Errno::EXIST) }
     }
