@@ -239,6 +239,27 @@ pub(crate) fn read_record(directory: &OwnedFd) -> Result<Option<(OwnedFd, Record
     Ok(Record::from_text(&text[..filled]).map(|record| (file, record)))
 }
 
+/// Makes the file of a record, in a directory in which nobody else makes anything.
+fn create_record(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..TRIES {
+        match retry(|| rustix::fs::openat(directory, RECORD, flags, Mode::RUSR | Mode::WUSR)) {
+            // The answer to the first request was lost. What is there is made anew, not opened.
+            Err(Errno::EXIST) => gone(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?,
+            created => return created,
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Whether something was removed: where the answer to the first request was lost it is not there any more.
+fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
+    match removed {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Makes the run's own directory and its record. With it: why there are no locks, if there are none.
 fn make(
     setting: &Setting<'_>,
@@ -248,15 +269,16 @@ fn make(
     let Setting { top, namer, own_uid, is_durable, .. } = *setting;
     let name = if home.is_some() { namer.tag() } else { namer.alone() };
     let above = home.unwrap_or(top);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let begun = retry(|| rustix::fs::mkdirat(above, &name, Mode::RWXU))
+    let begun = match retry(|| rustix::fs::mkdirat(above, &name, Mode::RWXU)) {
+        // Nobody else knows the name: the answer to the first request was lost.
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        made => made,
+    };
+    let begun = begun
         .and_then(|()| settle(setting, above, &name))
         .and_then(|()| open_private(above, &name, own_uid))
-        .and_then(|directory| {
-            let file = retry(|| rustix::fs::openat(&directory, RECORD, flags, Mode::RUSR | Mode::WUSR));
-            Ok((directory, file?))
-        });
-    let (directory, file) = begun.inspect_err(|_| {
+        .and_then(|directory| Ok((create_record(&directory)?, directory)));
+    let (file, directory) = begun.inspect_err(|_| {
         let _ = rustix::fs::unlinkat(above, &name, AtFlags::REMOVEDIR);
         let _ = rustix::fs::unlinkat(top, namer.home(), AtFlags::REMOVEDIR);
     })?;
@@ -341,8 +363,8 @@ pub(crate) fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr) -> R
     if names.iter().any(|name| name.as_c_str() != RECORD) {
         return Err(Errno(39));
     }
-    retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty()))?;
-    retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR))
+    gone(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
+    gone(retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)))
 }
 
 /// Opens the private directory of a run that another rank has made.

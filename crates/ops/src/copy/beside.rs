@@ -7,6 +7,7 @@ use std::sync::Arc;
 use atta_entry::{Errno, escape, shell_quote};
 use rustix::fd::OwnedFd;
 
+use super::file_systems::Durability;
 use super::mirror::Shared;
 use super::names::Namer;
 use super::roots::{Refused, Roots, Target};
@@ -87,7 +88,11 @@ pub(crate) fn begin(
         namer,
         own_uid: stores.own_uid(identity.0),
         is_alone: is_wanted(&namer.home(), sources, roots),
-        is_durable: options.fsync != Fsync::None && !stores.are_volatile(),
+        // One sync of all makes it durable with what it proves.
+        is_durable: match (options.fsync, stores.top_durability()) {
+            (Fsync::None, _) | (_, Durability::Volatile) | (Fsync::Batch, Durability::Whole) => false,
+            (Fsync::Batch | Fsync::File, _) => true,
+        },
         features: options.walk.features,
     };
     let begun =

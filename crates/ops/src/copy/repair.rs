@@ -33,6 +33,7 @@ use super::links::Deferred;
 use super::mirror::Mirror;
 use super::special::read_link;
 use super::trouble::{Doing, Trouble};
+use crate::descriptors::Needs;
 use crate::verify::content::{Blocks, Two};
 use crate::walk::directory::Directory;
 use crate::walk::kernel::{self, retry};
@@ -224,7 +225,8 @@ impl Copying<'_> {
             have_holes: has_holes(from) && has_holes(found),
         };
         let mut wanted = |_| !self.options.walk.stop.is_set();
-        matches!(Blocks::default().compare(two, 0..from.size, &mut wanted), Ok(None))
+        // What a size of zero hides is copied anew.
+        from.size > 0 && matches!(Blocks::default().compare(two, 0..from.size, &mut wanted), Ok(None))
     }
 
     /// Has the roots get in the end what their sources have, where no row led there: this job makes things of its own in TARGET.
@@ -391,6 +393,8 @@ impl Copying<'_> {
 
 impl Handler for Search<'_> {
     type Worker = CopyWorker;
+
+    const NEEDS: Needs = Needs::COPY;
 
     fn worker(&self, index: usize) -> CopyWorker {
         CopyWorker::new(self.copying.seat.of_worker(index), self.copying.budget.held_in_target)
