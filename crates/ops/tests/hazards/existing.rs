@@ -200,7 +200,7 @@ fn what_this_user_cannot_give_does_not_make_an_update_copy_again() {
 
 /// Inodes of all entries, but of the tree itself, and times of change; not of files with several names: each run links them.
 fn stamps(tree: &Path) -> Vec<(Vec<u8>, u64, i64, i64)> {
-    let all = oracle::list(tree).unwrap().into_iter().map(|(path, _)| path);
+    let all = oracle::list(tree).unwrap().into_keys();
     let stamp = |path: Vec<u8>| {
         let found = fs::symlink_metadata(OsStr::from_bytes(&path)).unwrap();
         let is_linked = found.nlink() > 1 && !found.is_dir();

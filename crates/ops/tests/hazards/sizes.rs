@@ -27,10 +27,13 @@ const OF_THE_KERNEL: [&str; 4] =
 
 /// Gathers digests and failures.
 #[derive(Default)]
-struct Sums(Mutex<(Vec<Summed>, Vec<(PathBuf, String)>)>);
+struct Sums(Mutex<Found>);
 
 /// A path with the bytes that it has and their digest.
 type Summed = (PathBuf, u64, Hash);
+
+/// What was summed up, and what failed and why.
+type Found = (Vec<Summed>, Vec<(PathBuf, String)>);
 
 impl sum::Watch for Sums {
     type Worker = ();
