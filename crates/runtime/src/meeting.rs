@@ -263,13 +263,13 @@ mod tests {
                     meeting.pass_on(stop);
                     // Some have something to do, which takes until they hear of it.
                     let mut looks = 0;
-                    while meeting.rank() % 5 == 0 && !stop.is_set() && looks < 600_000 {
+                    while meeting.rank().is_multiple_of(5) && !stop.is_set() && looks < 600_000 {
                         meeting.listen().unwrap();
                         looks += 1;
                         std::thread::sleep(POLL);
                     }
                     assert!(
-                        meeting.rank() % 5 > 0 || stop.is_set(),
+                        !meeting.rank().is_multiple_of(5) || stop.is_set(),
                         "rank {} heard of nothing",
                         meeting.rank()
                     );
