@@ -22,7 +22,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The user who owns nothing.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 /// The program under test.
 pub(crate) fn atta() -> Command {

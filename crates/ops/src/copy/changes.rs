@@ -138,6 +138,8 @@ impl<'a> Changes<'a> {
         let Wanted { from, keep, is_old, needs_times, .. } = self.wanted;
         let mut has_changed = !self.are_none();
         self.give_owner(fd, not_kept)?;
+        let own_mode = self.mode;
+        let is_lent = self.lend_writing(fd);
         let touches_list = self.remove(fd, not_kept)?;
         let is_given = !self.set.is_empty() && self.set.give(Holder::Open(fd), keep, not_kept)?;
         if touches_list || is_given || self.owner.is_some() || self.group.is_some() {
@@ -147,7 +149,9 @@ impl<'a> Changes<'a> {
         if !self.is_owned() && keep.mode && from.mode & SET_ID != 0 {
             not_kept.set_id_bits += 1;
         }
-        if let Some(mode) = self.mode(self.has_list || is_given).filter(|mode| *mode != self.mode) {
+        let wanted =
+            self.mode(self.has_list || is_given).or_else(|| (is_lent && !is_given).then_some(own_mode));
+        if let Some(mode) = wanted.filter(|mode| *mode != self.mode) {
             let given = retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)));
             not_kept.unless_taken(given, Doing::SetMode, is_old)?;
         }
@@ -158,6 +162,22 @@ impl<'a> Changes<'a> {
             not_kept.unless_taken(given, Doing::SetTimes, is_old)?;
         }
         Ok(has_changed)
+    }
+
+    /// Lets the owner write for as long as attributes of users change, which takes that right. Whether it was needed.
+    fn lend_writing(&mut self, fd: BorrowedFd<'_>) -> bool {
+        const WRITING: u32 = 0o200;
+        let is_of_users = |name: &CStr| name.to_bytes().starts_with(b"user.");
+        let set = self.set.pairs().iter().map(|(name, _)| name);
+        let is_needed = self.mode & WRITING == 0 && set.chain(&self.removed).any(|name| is_of_users(name));
+        // Who may not change the mode fails to change the attributes, and that is reported.
+        let is_lent = is_needed
+            && !rustix::process::geteuid().is_root()
+            && retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(self.mode | WRITING))).is_ok();
+        if is_lent {
+            self.mode |= WRITING;
+        }
+        is_lent
     }
 
     fn give_owner(&mut self, fd: BorrowedFd<'_>, not_kept: &mut NotKept) -> Result<(), Trouble> {
