@@ -118,7 +118,7 @@ pub(crate) struct SimulateArguments {
 
     /// All threads of a rank wait for each other after each task, as in the paper's hybrid program [default: no; with --paper
     /// yes]
-    #[arg(long, value_name = "YES|NO", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), help_heading = "How ranks work")]
+    #[arg(long, value_name = "YES|NO", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "How ranks work")]
     pub(crate) lock_step: Option<bool>,
 
     /// Take a directory with at most N files in it and below as one task: faster to simulate, less to share
