@@ -135,5 +135,5 @@ fn the_first_signal_ends_a_copy_that_is_reading_its_copies_back() {
     let json = running.finish().expect_code(143).json();
     assert_eq!(at(&json, "interrupted").as_bool(), Some(true));
     assert!(number(&json, "not_verified") > 0, "{json}");
-    assert_eq!(names_in(&below.join("target")).len(), 1000, "what is complete has its name");
+    assert_eq!(names_in(&below.join("target")).len(), 1000, "what is complete has its name: {json}");
 }

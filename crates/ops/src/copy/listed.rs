@@ -33,7 +33,11 @@ impl Copying<'_> {
         match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU)) {
             Ok(()) => {
                 let own = self.stores.own_uid(kernel::stat_descriptor(above)?.device);
-                let (made, _) = open_own(above, name, own, self.features)?;
+                let made = match open_own(above, name, own, self.features) {
+                    // Another rank has put there what it had for it, and given it its owner.
+                    Err(Errno::STALE) if self.seat.ranks > 1 => return Ok(false),
+                    opened => opened?.0,
+                };
                 disinherit(&made)?;
                 match retry(|| rustix::fs::fchmod(&made, Mode::RWXU | Mode::from_raw_mode(bits))) {
                     // EPERM, ENOSYS, EOPNOTSUPP: a file system that takes no modes.
