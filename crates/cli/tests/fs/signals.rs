@@ -129,11 +129,12 @@ fn the_first_signal_ends_a_copy_that_is_reading_its_copies_back() {
     let mut command = atta();
     command.args(["copy", "--verify", "--json", "--threads", "1"]).args([&source, &target]);
     let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    // It gets its name when all its files are durable.
+    // It gets its name when its files are durable, or on a slow machine when the first of them are.
     running.wait_until(|| below.join("target").exists());
     running.signal(Signal::TERM);
     let json = running.finish().expect_code(143).json();
     assert_eq!(at(&json, "interrupted").as_bool(), Some(true));
     assert!(number(&json, "not_verified") > 0, "{json}");
-    assert_eq!(names_in(&below.join("target")).len(), 1000, "what is complete has its name: {json}");
+    let names = names_in(&below.join("target")).len() as u64;
+    assert_eq!(names, number(&json, "files"), "what is complete has its name: {json}");
 }
