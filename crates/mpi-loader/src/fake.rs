@@ -1,5 +1,5 @@
 //! A plug-in's table without an MPI, for tests: one rank, whose messages come back to it when they are looked after, to
-//! whom a test brings those of others, and calls that fail when they are told to. After a failure it goes on using the
+//! whom a test brings those of others, and calls that fail on request. After a failure it goes on using the
 //! memory that it was given, as an MPI may. The state is of the thread that calls, as MPI's is here.
 #![expect(unsafe_code, reason = "it stands in for C")]
 

@@ -70,7 +70,7 @@ pub(crate) struct Job {
     record: Record,
 }
 
-/// What came of beginning one.
+/// The result of beginning one.
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) job: Job,

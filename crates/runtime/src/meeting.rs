@@ -170,7 +170,7 @@ impl<'e> Meeting<'e> {
         }
     }
 
-    /// Tells the ranks next to this one in the tree, once, that all are to end early.
+    /// Asks the ranks next to this one in the tree, once, to end early.
     fn tell_stop(&mut self) -> Result<(), RankError> {
         if !self.passing.as_ref().is_some_and(|(stop, is_told)| stop.is_set() && !is_told) {
             return Ok(());

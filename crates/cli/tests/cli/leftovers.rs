@@ -1,4 +1,4 @@
-//! `atta copy` when it is killed or interrupted, and when another one runs: what is left, who is told, and what `atta clean` removes.
+//! `atta copy` when it is killed or interrupted, and when another one runs: what is left, what is reported, and what `atta clean` removes.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

@@ -27,7 +27,7 @@ pub enum Notice {
     Crowded(Option<Holder>),
     /// The file system has no locks: nobody knows of other runs, and what this one leaves if it is killed is never removed by a later copy.
     NoLocks(Errno),
-    /// No record can be kept: what this run leaves if it is killed cannot be told from data.
+    /// No record can be kept: what this run leaves if it is killed cannot be distinguished from data.
     NoRecord(Errno),
     /// What a run had left that has ended was removed.
     Removed {

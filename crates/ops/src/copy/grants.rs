@@ -26,7 +26,7 @@ pub(crate) enum Grant {
     Attribute(CString),
 }
 
-/// What came of those that were tried, by the number of the file system.
+/// The result of each that was tried, by the number of the file system.
 #[derive(Debug, Default)]
 pub(crate) struct Grants(Mutex<HashMap<(u64, Grant), bool>>);
 

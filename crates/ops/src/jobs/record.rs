@@ -219,7 +219,7 @@ fn host() -> String {
     if host.is_empty() { "?".to_owned() } else { host }
 }
 
-/// What tells this start of the kernel from others; empty: it does not say.
+/// Identifies this start of the kernel; empty: it is not known.
 fn boot() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let boot = boot.trim();

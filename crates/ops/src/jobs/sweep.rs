@@ -28,7 +28,7 @@ pub struct Leftover {
     pub bytes: u64,
 }
 
-/// What came of looking.
+/// The result of looking.
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
     pub(crate) found: Vec<Leftover>,

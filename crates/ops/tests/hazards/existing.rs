@@ -275,7 +275,7 @@ fn an_update_with_nothing_to_do_changes_nothing() {
     assert_eq!(inode(&target.join("below/link")), inode(&target.join("link")));
 }
 
-/// A process of another user that has mapped a file, and writes into it when it is told to.
+/// A process of another user that has mapped a file, and writes into it on request.
 struct Mapping(Child);
 
 impl Mapping {

@@ -42,7 +42,7 @@ fn a_request_that_was_carried_out_and_answered_with_an_error_is_done() {
     let test = "a_request_that_was_carried_out_and_answered_with_an_error_is_done";
     for (operation, errno) in REPLIES {
         for target in ["new", "old"] {
-            // A claim on a file with several names cannot be told from another thread's: such a file loses its links, and that is counted.
+            // A claim on a file with several names cannot be distinguished from another thread's: such a file loses its links, and that is counted.
             let has_links = operation != Operation::Create;
             for skip in 0.. {
                 let rule = format!("{}:*:done={errno}:skip={skip}:times=1", operation.name());
