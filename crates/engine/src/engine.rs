@@ -9,6 +9,11 @@
 //! tree, and a rank that has passed it on is done: nothing will be sent to it any more.
 
 //!
+//! # How fast totals climb
+//! While the job runs, totals climb once in each interval, but the next ones only after the parent has taken the last
+//! ([`Message::TotalsTaken`]): a parent that is slower than the interval would else have more and more of them to read, and
+//! everything else that it is sent behind them.
+//!
 //! # When parcels are acknowledged
 //! The token needs an acknowledgement of each parcel at once ([`Message::Accepted`]). The counters need none: when they
 //! have found the job to be over, all that was given has been accepted. Only where a job ends early does each rank, when it
@@ -227,6 +232,8 @@ pub struct Engine<R> {
     rests_at_work: bool,
     pauses: u32,
     progress_at: Duration,
+    /// Whether the parent has not taken the newest totals yet.
+    totals_under_way: bool,
     has_asked_to_stop: bool,
     counts: Counts,
     actions: VecDeque<Action<R>>,
@@ -260,6 +267,7 @@ impl<R: Reduce> Engine<R> {
             rests_at_work: false,
             pauses: 0,
             progress_at: config.progress_interval.unwrap_or_default(),
+            totals_under_way: false,
             has_asked_to_stop: false,
             counts: Counts::default(),
             actions: VecDeque::new(),
@@ -319,6 +327,7 @@ impl<R: Reduce> Engine<R> {
             Message::Stop(reason) => self.tree.child_index(from).is_some() && self.stop_wanted(now, reason),
             Message::Finish(reason) => self.tree.parent() == Some(from) && self.finish_all(now, reason),
             Message::Farewell => self.tree.parent() == Some(from) && self.farewell(),
+            Message::TotalsTaken => self.tree.parent() == Some(from) && self.totals_taken(),
         };
         if !accepted {
             return Err(ProtocolError { from, message: Box::new(message) });
@@ -339,7 +348,8 @@ impl<R: Reduce> Engine<R> {
             return None;
         }
         let retry = self.retry_at.filter(|_| self.asked.is_none() && self.wants_work());
-        let progress = self.config.progress_interval.map(|_| self.progress_at);
+        let progress =
+            self.config.progress_interval.filter(|_| !self.totals_under_way).map(|_| self.progress_at);
         [retry, progress, self.detector.timeout()].into_iter().flatten().min()
     }
 

@@ -4,7 +4,7 @@
 //!   thief  --- Request --------------------> victim       giver --- Parcel(sequence) ---> taker
 //!          <-- Parcel or Nothing -----------                    <-- Accepted(sequence) -- (not always: `engine.rs`)
 //!
-//!   child  --- Quiet, Census, Totals, Stop -> parent      parent --- Probe, Finish, Farewell -> children
+//!   child  --- Quiet, Census, Totals, Stop -> parent      parent --- Probe, TotalsTaken, Finish, Farewell -> children
 //!   rank   --- Token -> next rank
 //! ```
 //!
@@ -106,6 +106,8 @@ pub enum Message {
     Finish(Reason),
     /// All totals have arrived: nothing will be sent any more.
     Farewell,
+    /// Totals that were not the last have been taken in: the next ones may come.
+    TotalsTaken,
 }
 
 /// Why bytes are no message.
@@ -163,6 +165,7 @@ impl Message {
             Self::Stop(reason) => out.extend([10, reason.code()]),
             Self::Finish(reason) => out.extend([11, reason.code()]),
             Self::Farewell => out.push(12),
+            Self::TotalsTaken => out.push(13),
         }
         out
     }
@@ -171,7 +174,7 @@ impl Message {
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         match self {
-            Self::Nothing | Self::Farewell => 1,
+            Self::Nothing | Self::Farewell | Self::TotalsTaken => 1,
             Self::Token { .. } | Self::Stop(_) | Self::Finish(_) => 2,
             Self::Request { .. } => 3,
             Self::Probe { .. } => 5,
@@ -208,6 +211,7 @@ impl Message {
             10 => Self::Stop(fields.reason()?),
             11 => Self::Finish(fields.reason()?),
             12 => Self::Farewell,
+            13 => Self::TotalsTaken,
             tag => return Err(WireError::Tag(tag)),
         };
         if fields.0.is_empty() { Ok(message) } else { Err(WireError::Length) }
@@ -296,6 +300,7 @@ mod tests {
             reason().prop_map(Message::Stop),
             reason().prop_map(Message::Finish),
             Just(Message::Farewell),
+            Just(Message::TotalsTaken),
         ]
     }
 

@@ -142,15 +142,12 @@ fn squares_below(n: u64) -> u64 {
 
 /// Whether a rank sends another one no second message of this kind before the first was read, so that the queue for them
 /// is bounded by the number of ranks: who has asked waits for the answer, and each wave, the token and the end pass a pair of
-/// ranks once before they can come again.
+/// ranks once before they can come again, and totals wait until those before them were taken.
 ///
 /// No count of ranks bounds the others. Parcels follow from tasks: a slave hands its own in without waiting for the master,
-/// and each may be acknowledged. Reports of quiet ranks and totals come once in an interval, however slow the reader is.
+/// and each may be acknowledged. Reports of quiet ranks come once in an interval, however slow the reader is.
 fn is_one_at_a_time(message: &Message) -> bool {
-    !matches!(
-        message,
-        Message::Parcel { .. } | Message::Accepted { .. } | Message::Quiet(_) | Message::Totals { .. }
-    )
+    !matches!(message, Message::Parcel { .. } | Message::Accepted { .. } | Message::Quiet(_))
 }
 
 /// What the checkers keep.

@@ -11,9 +11,20 @@ use crate::setup::Disturbance;
 use crate::task;
 
 /// Kinds of messages.
-pub const KINDS: [&str; 12] = [
-    "request", "nothing", "parcel", "accepted", "quiet", "probe", "census", "token", "totals", "stop",
-    "finish", "farewell",
+pub const KINDS: [&str; 13] = [
+    "request",
+    "nothing",
+    "parcel",
+    "accepted",
+    "quiet",
+    "probe",
+    "census",
+    "token",
+    "totals",
+    "stop",
+    "finish",
+    "farewell",
+    "totals taken",
 ];
 
 /// The number of a message's kind in [`KINDS`].
@@ -31,6 +42,7 @@ pub(crate) fn kind(message: &Message) -> usize {
         Message::Stop(_) => 9,
         Message::Finish(_) => 10,
         Message::Farewell => 11,
+        Message::TotalsTaken => 12,
     }
 }
 

@@ -10,13 +10,16 @@ use crate::{Rank, Reduce, Rule};
 impl<R: Reduce> Engine<R> {
     /// The answer to [`Action::Report`]: the totals of this rank so far.
     pub fn report(&mut self, now: Duration, totals: R) {
-        if self.phase != Phase::Running {
+        if self.phase != Phase::Running || self.totals_under_way {
             return;
         }
         self.reduction.set_own(totals, false);
         if let Some(sum) = self.reduction.sum() {
             match self.tree.parent() {
-                Some(parent) => self.send_totals(parent, &sum, false),
+                Some(parent) => {
+                    self.totals_under_way = true;
+                    self.send_totals(parent, &sum, false);
+                }
                 None => self.actions.push_back(Action::Progress(sum)),
             }
         }
@@ -68,7 +71,16 @@ impl<R: Reduce> Engine<R> {
         let (Some(child), Some(value)) = (self.tree.child_index(from), R::decode(value)) else {
             return false;
         };
-        self.reduction.set_child(child, value, last)
+        let accepted = self.reduction.set_child(child, value, last);
+        if accepted && !last {
+            self.send(from, Message::TotalsTaken);
+        }
+        accepted
+    }
+
+    /// False: there were none.
+    pub(super) fn totals_taken(&mut self) -> bool {
+        core::mem::take(&mut self.totals_under_way)
     }
 
     pub(super) fn farewell(&mut self) -> bool {
@@ -82,6 +94,7 @@ impl<R: Reduce> Engine<R> {
     pub(super) fn ask_for_report(&mut self, now: Duration) {
         if let Some(interval) = self.config.progress_interval
             && now >= self.progress_at
+            && !self.totals_under_way
         {
             self.progress_at = now + interval;
             self.actions.push_back(Action::Report);
@@ -93,7 +106,10 @@ impl<R: Reduce> Engine<R> {
         let rules = self.config.rules;
         let answered = self.asked.is_none() || rules.is_broken(Rule::AwaitAnswer);
         let complete = self.reduction.are_children_last() || rules.is_broken(Rule::AwaitChildren);
-        let settled = self.parcels.is_settled() && self.taking.is_empty() && self.detector.is_settled();
+        let settled = self.parcels.is_settled()
+            && self.taking.is_empty()
+            && self.detector.is_settled()
+            && !self.totals_under_way;
         let ready = self.reduction.is_own_last() && answered && complete && settled;
         if !(ready && matches!(self.phase, Phase::Finishing(_))) {
             return;
