@@ -51,15 +51,22 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Resul
     loop {
         match call() {
             Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-                return descriptors::wait_for(&mut || retry_interrupted(&mut call));
-            }
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => return retry_later(call),
             other => return other.map_err(errno),
         }
     }
 }
 
-fn retry_interrupted<T>(call: &mut impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+/// Out of line: no call of a hot loop comes here.
+#[cold]
+#[inline(never)]
+fn retry_later<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+    descriptors::wait_for(&mut || retry_interrupted(&mut call))
+}
+
+/// Repeats a call that a signal interrupted. For calls that open nothing.
+#[inline]
+fn retry_interrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(rustix::io::Errno::INTR) => {}
@@ -75,15 +82,16 @@ fn retry_interrupted<T>(call: &mut impl FnMut() -> rustix::io::Result<T>) -> Res
 pub(crate) fn stat_at(directory: impl AsFd, name: &CStr, birth_time: bool) -> Result<Metadata, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     if birth_time {
-        retry(|| rustix::fs::statx(&directory, name, flags, STAT_MASK)).map(|statx| metadata(&statx))
+        retry_interrupted(|| rustix::fs::statx(&directory, name, flags, STAT_MASK))
+            .map(|statx| metadata(&statx))
     } else {
-        retry(|| rustix::fs::statat(&directory, name, flags)).map(|stat| metadata_of_stat(&stat))
+        retry_interrupted(|| rustix::fs::statat(&directory, name, flags)).map(|stat| metadata_of_stat(&stat))
     }
 }
 
 /// `statx` of what a descriptor refers to.
 pub(crate) fn stat_of(descriptor: impl AsFd) -> Result<Metadata, Errno> {
-    retry(|| rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, STAT_MASK))
+    retry_interrupted(|| rustix::fs::statx(&descriptor, c"", AtFlags::EMPTY_PATH, STAT_MASK))
         .map(|statx| metadata(&statx))
 }
 
@@ -95,7 +103,7 @@ pub(crate) fn stat_path(path: &[u8], follow: bool) -> Result<Metadata, Errno> {
 
 /// The metadata of what a descriptor refers to, without the birth time.
 pub(crate) fn stat_descriptor(descriptor: impl AsFd) -> Result<Metadata, Errno> {
-    retry(|| rustix::fs::fstat(&descriptor)).map(|stat| metadata_of_stat(&stat))
+    retry_interrupted(|| rustix::fs::fstat(&descriptor)).map(|stat| metadata_of_stat(&stat))
 }
 
 /// Gives the file that a descriptor refers to another name.
