@@ -11,9 +11,11 @@ use atta_entry::Entry;
 use serde_json::Value;
 
 use crate::arguments::EffortArguments;
-use crate::fatal::Fatal;
-use crate::file::printable;
-use crate::walk::{Failures, Refused, rfc3339};
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::file::printable;
+use crate::run::refused::Refused;
+use crate::run::settings::rfc3339;
 
 /// The catalog that is being written.
 pub(crate) struct CatalogSink {

@@ -12,12 +12,14 @@ use atta_runtime::Threads;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::file::print;
-use crate::signals::Signals;
+use crate::run::file::print;
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::messages::hint;
+use crate::run::settings::spill_directory;
+use crate::run::signals::Signals;
 use crate::size::{binary, counted};
 use crate::threads::parse_threads;
-use crate::walk::spill_directory;
-use crate::{complain, exit, hint};
 
 /// Remove what interrupted copies have left
 #[derive(Debug, Args)]

@@ -30,12 +30,19 @@ use plans::Plans;
 use summary::{Whole, summary, words};
 use teller::Teller;
 
-use crate::events::Events;
-use crate::fatal::Fatal;
-use crate::file::print;
-use crate::signals::Signals;
-use crate::walk::{Failures, Refused, Starts, compile, spill_directory, take};
-use crate::{complain, exit, hint};
+use crate::run::events::Events;
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::file::print;
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::messages::hint;
+use crate::run::refused::Refused;
+use crate::run::settings::compile;
+use crate::run::settings::spill_directory;
+use crate::run::settings::take;
+use crate::run::signals::Signals;
+use crate::run::starts::Starts;
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {

@@ -7,12 +7,15 @@ use atta_ops::descriptors::{AVAILABLE_LEAST, Budget, LIMIT_LEAST, Needs, availab
 use atta_runtime::Threads;
 
 use crate::arguments::EffortArguments;
-use crate::{Command, complain, exit};
+use crate::run::messages::{complain, exit};
+
+/// What a command on trees opens, how many threads it was asked for, and whether it is to be quiet.
+pub(crate) type Wanted<'a> = (Needs, &'a EffortArguments, bool);
 
 /// Raises the limit for this process; says what it does not suffice for. Else: the exit code.
-pub(crate) fn provide(command: &Command, once: impl Fn(&mut dyn FnMut())) -> Result<(), u8> {
+pub(crate) fn provide(wanted: Option<Wanted<'_>>, once: impl Fn(&mut dyn FnMut())) -> Result<(), u8> {
     raise_limit();
-    let Some((needs, effort, is_quiet)) = needs(command) else { return Ok(()) };
+    let Some((needs, effort, is_quiet)) = wanted else { return Ok(()) };
     if limit() < LIMIT_LEAST || available() < AVAILABLE_LEAST {
         once(&mut refuse);
         return Err(exit::FATAL);
@@ -26,17 +29,6 @@ pub(crate) fn provide(command: &Command, once: impl Fn(&mut dyn FnMut())) -> Res
         }
     }
     Ok(())
-}
-
-/// What a command on trees opens, and what it was asked for.
-fn needs(command: &Command) -> Option<(Needs, &EffortArguments, bool)> {
-    match command {
-        Command::Walk(walk) => Some((Needs::WALK, &walk.effort, walk.tell.quiet)),
-        Command::Copy(copy) => Some((Needs::COPY, &copy.effort, copy.tell.quiet)),
-        Command::Sum(sum) => Some((Needs::SUM, &sum.effort, sum.tell.quiet)),
-        Command::Verify(verify) => Some((Needs::VERIFY, &verify.effort, verify.tell.quiet)),
-        Command::Clean(_) | Command::Generate(_) | Command::Simulate(_) => None,
-    }
 }
 
 fn refuse() {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use atta_plots::{Group, Labels, Matrix, PlotError, Scale, Shares, Stack};
 
-use crate::fatal::Fatal;
-use crate::file;
+use crate::run::fatal::Fatal;
+use crate::run::file;
 
 /// Ranks whose profiles stand beside each other; of more the sum is drawn.
 const PROFILES_MAX: usize = 40;

@@ -13,12 +13,13 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::fatal::output_error;
 use crate::output;
-use crate::signals::Signals;
+use crate::run::fatal::output_error;
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::signals::Signals;
 use crate::size::{binary, grouped, parse_size};
 use crate::threads::parse_threads;
-use crate::{complain, exit};
 
 /// How long threads that hang in a system call are waited for after a signal.
 const PATIENCE: Duration = Duration::from_secs(3);

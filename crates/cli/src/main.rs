@@ -5,17 +5,13 @@ mod catalog;
 mod clean;
 mod copy;
 mod descriptors;
-mod display;
-mod events;
-mod fatal;
 mod figures;
-mod file;
 mod generate;
 mod input;
 mod output;
 mod ranks;
+mod run;
 mod schedule;
-mod signals;
 mod simulate;
 mod size;
 mod sum;
@@ -23,9 +19,13 @@ mod threads;
 mod verify;
 mod walk;
 
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::messages::once;
 use std::process::ExitCode;
 
 use atta_mpi_loader::Launcher;
+use atta_ops::descriptors::Needs;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Walks, copies, compares and checks file trees of millions to billions of files.
@@ -58,22 +58,6 @@ enum Command {
     Simulate(Box<simulate::SimulateArguments>),
 }
 
-/// The exit codes of the program.
-pub(crate) mod exit {
-    /// All done.
-    pub(crate) const DONE: u8 = 0;
-    /// What was compared is different.
-    pub(crate) const DIFFERENT: u8 = 1;
-    /// Wrong usage.
-    pub(crate) const USAGE: u8 = 2;
-    /// Done, but some entries failed.
-    pub(crate) const PARTIAL: u8 = 3;
-    /// The run could not go on.
-    pub(crate) const FATAL: u8 = 4;
-    /// The reader of standard output went away (128 + SIGPIPE).
-    pub(crate) const CLOSED: u8 = 141;
-}
-
 fn main() -> ExitCode {
     let launcher = atta_mpi_loader::launcher();
     let parsed = Arguments::command().try_get_matches();
@@ -82,7 +66,7 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return tell_usage(&error, launcher.as_ref()),
     };
-    let signals = match signals::Signals::catch() {
+    let signals = match run::signals::Signals::catch() {
         Ok(signals) => signals,
         Err(error) => {
             complain(&format!("cannot catch signals: {error}"), None);
@@ -92,7 +76,7 @@ fn main() -> ExitCode {
     if output::was_closed() && !has_ranks(launcher.as_ref()) && arguments.command.prints_rows() {
         return ExitCode::from(closed());
     }
-    if let Err(code) = descriptors::provide(&arguments.command, |say| once(launcher.as_ref(), say)) {
+    if let Err(code) = descriptors::provide(needs(&arguments.command), |say| once(launcher.as_ref(), say)) {
         return ExitCode::from(code);
     }
     let code = match arguments.command {
@@ -171,7 +155,7 @@ fn tell_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
 
 /// Says that standard output was closed when the program started; returns the exit code.
 fn closed() -> u8 {
-    fatal::output_error(&rustix::io::Errno::BADF.into()).tell()
+    run::fatal::output_error(&rustix::io::Errno::BADF.into()).tell()
 }
 
 impl Command {
@@ -188,32 +172,13 @@ impl Command {
     }
 }
 
-/// Says something that all ranks would say, before they have met: on one of them, and before that one's launcher ends it
-/// because another has left.
-fn once(launcher: Option<&Launcher>, say: impl FnOnce()) {
-    let Some(launcher) = launcher else { return say() };
-    let turn = launcher.turn();
-    std::thread::sleep(turn.wait);
-    if turn.tells {
-        say();
+/// What a command on trees opens, and what it was asked for.
+fn needs(command: &Command) -> Option<descriptors::Wanted<'_>> {
+    match command {
+        Command::Walk(walk) => Some((Needs::WALK, &walk.effort, walk.tell.quiet)),
+        Command::Copy(copy) => Some((Needs::COPY, &copy.effort, copy.tell.quiet)),
+        Command::Sum(sum) => Some((Needs::SUM, &sum.effort, sum.tell.quiet)),
+        Command::Verify(verify) => Some((Needs::VERIFY, &verify.effort, verify.tell.quiet)),
+        Command::Clean(_) | Command::Generate(_) | Command::Simulate(_) => None,
     }
-}
-
-/// Writes an error and a hint to standard error.
-pub(crate) fn complain(what: &str, hint: Option<&str>) {
-    use std::io::Write;
-    let mut text = format!("atta: {what}\n");
-    if let Some(hint) = hint {
-        text.push_str("hint: ");
-        text.push_str(hint);
-        text.push('\n');
-    }
-    // Nothing can be said of an error of standard error.
-    let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
-/// Writes a hint of its own to standard error.
-pub(crate) fn hint(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stderr().write_all(format!("hint: {text}\n").as_bytes());
 }

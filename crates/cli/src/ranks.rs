@@ -7,7 +7,9 @@ use atta_ops::walk;
 use atta_runtime::{Meeting, RankError, Stream};
 use serde::{Deserialize, Serialize};
 
-use crate::{complain, exit, once};
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::messages::once;
 
 /// Failures, as `failures.rs` writes them.
 pub(crate) const FAILURES: Stream = Stream(1);

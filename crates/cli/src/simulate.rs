@@ -17,10 +17,11 @@ pub(crate) use arguments::SimulateArguments;
 use arguments::{Case, PAIRS_MAX};
 use report::Report;
 
-use crate::fatal::Fatal;
-use crate::file;
-use crate::signals::Signals;
-use crate::{complain, exit};
+use crate::run::fatal::Fatal;
+use crate::run::file;
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::signals::Signals;
 
 /// A run and what came out of it.
 pub(crate) struct Done {

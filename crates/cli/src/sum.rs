@@ -18,14 +18,18 @@ use arguments::SumFormat;
 use sink::{Sink, SinkWorker};
 
 use crate::catalog::Recorded;
-use crate::display::Display;
-use crate::fatal::Fatal;
-use crate::file::{describe, print};
 use crate::input::Input;
-use crate::signals::Signals;
+use crate::run::display::Display;
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::file::{describe, print};
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::refused::Refused;
+use crate::run::settings::compile;
+use crate::run::settings::spill_directory;
+use crate::run::signals::Signals;
 use crate::size::{binary, grouped};
-use crate::walk::{Failures, Refused, compile, spill_directory};
-use crate::{complain, exit};
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &SumArguments, signals: &Signals) -> u8 {

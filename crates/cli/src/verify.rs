@@ -14,12 +14,15 @@ use atta_runtime::{Rate, Stop};
 pub(crate) use arguments::VerifyArguments;
 use rows::Rows;
 
-use crate::display::Display;
-use crate::file::print;
-use crate::signals::Signals;
+use crate::run::display::Display;
+use crate::run::file::print;
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::refused::Refused;
+use crate::run::settings::compile;
+use crate::run::settings::spill_directory;
+use crate::run::signals::Signals;
 use crate::size::{binary, grouped};
-use crate::walk::{Refused, compile, spill_directory};
-use crate::{complain, exit};
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals) -> u8 {

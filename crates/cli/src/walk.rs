@@ -1,37 +1,35 @@
 //! `atta walk`: sets the walk up, lets it run, and says what it found.
 
 mod arguments;
-mod failures;
 mod figures;
 mod progress;
 mod ranks;
 mod report;
 mod sink;
-mod starts;
 
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::Mutex;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use atta_entry::Timestamp;
 use atta_mpi_loader::Launcher;
-use atta_ops::walk::{self, BadRule, Features, Options, Progress, Rule, Rules, Summary, Totals};
+use atta_ops::walk::{self, Features, Options, Progress, Rules, Summary, Totals};
 use atta_runtime::{Rate, Stop};
 
 pub(crate) use arguments::WalkArguments;
-pub(crate) use failures::{Failures, as_bytes as failure_bytes};
 use progress::Display;
-pub(crate) use progress::bar;
 use report::{Report, Whole};
 use sink::Sink;
-pub(crate) use sink::{ROWS_BYTES, ROWS_BYTES_TERMINAL};
-pub(crate) use starts::{ListForm, Starts};
 
 use crate::catalog::Recorded;
-use crate::fatal::Fatal;
-use crate::signals::Signals;
-use crate::{complain, exit};
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::refused::Refused;
+use crate::run::settings::compile;
+use crate::run::settings::spill_directory;
+use crate::run::settings::take;
+use crate::run::signals::Signals;
+use crate::run::starts::Starts;
+use crate::run::starts::root_paths;
 
 /// How long threads that hang in a system call are waited for after a signal.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -44,33 +42,6 @@ pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option
     match Run::new(arguments, 1, signals.stop()) {
         Ok(run) => run.walk(signals),
         Err(refused) => refused.tell(),
-    }
-}
-
-/// Why a run does not start.
-pub(crate) struct Refused {
-    code: u8,
-    what: String,
-    hint: Option<String>,
-}
-
-impl Refused {
-    pub(crate) fn usage(what: String, hint: &str) -> Self {
-        Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
-    }
-
-    pub(crate) fn fatal(what: String) -> Self {
-        Self::fatal_with(what, None)
-    }
-
-    pub(crate) fn fatal_with(what: String, hint: Option<String>) -> Self {
-        Self { code: exit::FATAL, what, hint }
-    }
-
-    /// Says why; returns the exit code.
-    pub(crate) fn tell(self) -> u8 {
-        complain(&self.what, self.hint.as_deref());
-        self.code
     }
 }
 
@@ -90,7 +61,12 @@ impl<'a> Run<'a> {
     /// What this process needs, the first of so many ranks.
     fn new(arguments: &'a WalkArguments, ranks: usize, stop: Stop) -> Result<Self, Refused> {
         let rules = compile(&arguments.visit.rules)?;
-        let starts = Starts::new(arguments, stop.clone())?;
+        let starts = Starts::new(
+            &arguments.paths,
+            arguments.from_list.as_deref(),
+            arguments.list_form(),
+            stop.clone(),
+        )?;
         let summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
         let list = arguments.from_list.as_deref();
         let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), list)?;
@@ -203,7 +179,7 @@ fn conclude(
     if let Some(catalog) = catalog {
         if fatal.is_none() && interrupted.is_none() {
             let recorded = Recorded {
-                roots: root_paths(arguments),
+                roots: root_paths(&arguments.paths),
                 totals: report.totals_json(),
                 errors: by_errno(&totals),
                 started,
@@ -229,45 +205,7 @@ fn conclude(
     interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }
 
-pub(crate) fn compile(rules: &[Rule]) -> Result<Option<Rules>, Refused> {
-    if rules.is_empty() {
-        return Ok(None);
-    }
-    let refuse = |bad: BadRule| {
-        let hint = "patterns have gitignore syntax, as in '*.o', '/top', 'cache/' or 'a/**/z'";
-        Refused::usage(bad.to_string(), hint)
-    };
-    Rules::new(rules).map(Some).map_err(refuse)
-}
-
-/// Where files without a name are made when memory runs out.
-pub(crate) fn spill_directory() -> PathBuf {
-    atta_runtime::Options::default().spill_directory
-}
-
-/// A wall-clock time as RFC 3339 in UTC.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    let mut text = Vec::new();
-    atta_catalog::timestamp_into(Timestamp { seconds, nanoseconds: since.subsec_nanos() }, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
-}
-
-/// Takes what another thread left, if anything.
-pub(crate) fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
-    slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
-}
-
 /// Failed entries by the name of their error, for JSON.
 fn by_errno(totals: &Totals) -> std::collections::BTreeMap<String, u64> {
     totals.failures.iter().map(|(errno, &count)| (errno.label(), count)).collect()
-}
-
-/// The paths that the operator gave, or the working directory.
-fn root_paths(arguments: &WalkArguments) -> Vec<Vec<u8>> {
-    match arguments.paths.as_slice() {
-        [] => vec![b".".to_vec()],
-        paths => paths.iter().map(|path| path.as_bytes().to_vec()).collect(),
-    }
 }

@@ -3,20 +3,21 @@
 //!
 //! It prints nothing, and removes nothing of a run that may still be running.
 
+use atta_sys as sys;
 use std::sync::Arc;
 
 use atta_entry::{Errno, Failure, Kind};
 use rustix::fd::OwnedFd;
 
-pub use crate::copy::Refused;
 pub use crate::jobs::record::Holder;
 pub use crate::jobs::sweep::Leftover;
+pub use crate::refused::Refused;
 
-use crate::copy::names;
+use crate::jobs::names;
 use crate::jobs::sweep::sweep;
 use crate::jobs::tree::{Manner, Tally};
 use crate::jobs::{self, Other, State};
-use crate::walk::{self, kernel};
+use crate::walk;
 
 /// Directories of runs that are looked at.
 const DIRECTORIES_MAX: usize = 4096;
@@ -78,7 +79,7 @@ pub struct Outcome {
 pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> {
     let cannot =
         |errno| Refused::failed("open DIR", directory, errno, "DIR is the directory that a message named");
-    let top = kernel::open_directory_path(directory, true).map(Arc::new).map_err(cannot)?;
+    let top = sys::open_directory_path(directory, true).map(Arc::new).map_err(cannot)?;
     let others = runs_in(&top).map_err(cannot)?;
     let mut outcome = Outcome { runs: others.iter().map(run_of).collect(), ..Outcome::default() };
     let ended: Vec<_> = others.iter().filter(|other| run_of(other).life != Life::Runs).collect();
@@ -110,7 +111,7 @@ fn runs_in(top: &Arc<OwnedFd>) -> Result<Vec<Other>, Errno> {
         let entry = entry.map_err(|error| Errno(error.raw_os_error()))?;
         let name = entry.file_name();
         let Some(names::Parsed { tag, serial: None, .. }) = names::parse(name.to_bytes()) else { continue };
-        if !matches!(kernel::kind_of(entry.file_type()), Kind::Directory | Kind::Unknown) {
+        if !matches!(sys::kind_of(entry.file_type()), Kind::Directory | Kind::Unknown) {
             continue;
         }
         match tag {

@@ -21,55 +21,21 @@
 //!
 //! What it does not do: it prints nothing, and does not go on where another run was ended.
 
-mod again;
-pub(crate) mod attributes;
-mod beside;
-mod changes;
-mod clone;
-pub(crate) mod data;
-mod direct;
-mod directories;
-mod durable;
+pub(crate) mod commit;
 mod ending;
-mod existing;
-pub(crate) mod file;
-mod file_systems;
-mod grants;
-pub(crate) mod granularity;
 pub(crate) mod handler;
-pub(crate) mod holes;
-pub(crate) mod inherited;
-pub(crate) mod keep;
 mod large;
-pub(crate) mod length;
 mod links;
-mod listed;
-mod mirror;
-mod named;
-pub(crate) mod names;
 #[cfg(test)]
 mod nothing_fails;
-mod owners;
-pub(crate) mod patience;
-mod pattern;
-mod publish;
-mod rehearsal;
-mod repair;
+pub(crate) mod plan;
 mod report;
-mod reread;
 mod room;
-mod roots;
-pub(crate) mod special;
-mod spelling;
-mod stores;
-mod stripe;
-mod syncing;
+pub(crate) mod target;
 mod times;
 mod totals;
-pub(crate) mod trouble;
-mod unfinished;
-mod within;
 
+use atta_sys as sys;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -79,32 +45,35 @@ use atta_engine::Reduce;
 use atta_entry::Failure;
 use atta_runtime::{Member, RankError, Rate};
 
-pub use attributes::NotKept;
-pub use beside::{Leftovers, Notice, clean_command};
-pub use clone::Reflink;
+pub use crate::metadata::keep::{ExtendedNames, Keep, OwnerRule, Owners};
+pub use crate::metadata::not_kept::NotKept;
+pub use crate::refused::Refused;
 pub use ending::Ending;
-pub use existing::Existing;
-pub use keep::{ExtendedNames, Keep, OwnerRule, Owners};
-pub use rehearsal::{DryRun, Planned};
+pub use plan::beside::{Leftovers, Notice, clean_command};
+pub use plan::rehearsal::{DryRun, Planned};
 pub use report::{Report, SizeClass, SlowFile};
-pub use roots::Refused;
-pub use stripe::{StripeRule, Stripes};
+pub use target::clone::Reflink;
+pub use target::existing::Existing;
+pub use target::stripe::{StripeRule, Stripes};
 pub use times::{Phase, RankReport};
 pub use totals::Totals;
 
 use crate::descriptors::{Budget, Needs};
 use crate::digest::Signature;
+use crate::file::kernel_copy::{Race, Within};
+use crate::file::source::clock_of_files;
+use crate::jobs::names::Namer;
+use crate::walk::progress::Live;
 use crate::walk::{self, Differs, Seed, Start};
-use file_systems::{CopyBy, is_copied_by};
-use handler::{Copying, Live};
-use mirror::Shared;
-use names::Namer;
-use publish::Batch;
-use repair::Repair;
-use reread::Checks;
-use roots::Target;
-use stores::Stores;
-use syncing::Syncing;
+use atta_sys::file_systems::{CopyBy, is_copied_by};
+use commit::publish::Batch;
+use commit::reread::Checks;
+use commit::stores::Stores;
+use commit::syncing::Syncing;
+use handler::Copying;
+use plan::repair::Repair;
+use plan::roots::Target;
+use target::mirror::Shared;
 use times::{Clock, Syncs};
 
 /// When what was copied is made durable.
@@ -305,15 +274,15 @@ impl<'a> Copy<'a> {
     ) -> Result<Self, Refused> {
         let features = options.walk.features;
         let target = Target::open(target, options.no_target_directory)?;
-        let layouts = stripe::layouts(options.stripes.as_ref(), &target.top)?;
+        let layouts = target::stripe::layouts(options.stripes.as_ref(), &target.top)?;
         let shared = Shared::new(Namer::new(seat.job));
         let roots = target.roots(sources, &shared, features)?;
         let target_is_name = target.is_name();
         let budget = Budget::of_process(Needs::COPY, options.walk.threads.max(options.walk.cores));
         let who = seat.of_worker(u32::MAX as usize);
         let stores = Stores::new(&target.top, &shared, who, features).with_most(budget.stores);
-        let place = beside::Place { target: &target, roots: &roots, shared: &shared, stores: &stores };
-        let begin = || beside::begin(&place, sources, options, watch);
+        let place = plan::beside::Place { target: &target, roots: &roots, shared: &shared, stores: &stores };
+        let begin = || plan::beside::begin(&place, sources, options, watch);
         let (job, refused) = match (seat.rank == 0).then(begin).transpose() {
             Ok(job) => (job.flatten(), None),
             // The others do not know of it, and must hear of it first.
@@ -322,11 +291,11 @@ impl<'a> Copy<'a> {
         };
         let (top, path) = (target.top, target.path);
         let within = match () {
-            () if is_copied_by(&top, CopyBy::Server) => within::Within::Servers,
-            () if is_copied_by(&top, CopyBy::Pages) => within::Within::Kernel(within::Race::default()),
-            () => within::Within::Nobody,
+            () if is_copied_by(&top, CopyBy::Server) => Within::Servers,
+            () if is_copied_by(&top, CopyBy::Pages) => Within::Kernel(Race::default()),
+            () => Within::Nobody,
         };
-        let top_identity = walk::kernel::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
+        let top_identity = sys::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
         let (links, large) = (links::Links::default(), large::LargeFiles::new(budget.large));
         let (batch, live) = (Batch::default(), Live::new(budget.threads));
         let (checks, syncs) = (Checks::default(), Arc::new(Syncs::default()));
@@ -341,11 +310,11 @@ impl<'a> Copy<'a> {
             batch,
             checks,
             room: room::Room::default(),
-            began: file::clock_of_files(),
+            began: clock_of_files(),
             top,
             target: path,
             stores,
-            grants: grants::Grants::default(),
+            grants: target::grants::Grants::default(),
             within,
             top_identity,
             features,
@@ -353,7 +322,7 @@ impl<'a> Copy<'a> {
             live,
             syncing: Syncing::new(budget.syncing, Arc::clone(&syncs)),
             syncs,
-            unable: clone::Unable::default(),
+            unable: target::clone::Unable::default(),
             layouts,
             is_listed: false,
             repair: None,

@@ -14,12 +14,8 @@
 //! all the same (the host program, an MPI, other processes), directories that are open and not in use are closed, and the call is
 //! made again until there is one, or for about a second.
 
-use std::time::Duration;
-
-use atta_entry::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use crate::walk::directory;
+use atta_sys::descriptors::open_now;
+pub use atta_sys::descriptors::{limit, raise_limit};
 
 /// The least limit with which the program starts: what a run takes, and ten that a shell or a batch system may have left open.
 pub const LIMIT_LEAST: u64 = 64;
@@ -125,57 +121,10 @@ impl Budget {
     }
 }
 
-/// Raises the soft limit of open descriptors of this process to the hard one. A program does that at its start; a library leaves it
-/// to its host.
-pub fn raise_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // Where that is not permitted the run keeps to what there is.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
-/// How many descriptors this process may have open.
-#[must_use]
-pub fn limit() -> u64 {
-    getrlimit(Resource::Nofile).current.unwrap_or(LIMIT_USED)
-}
-
 /// How many of them are left beside those that are open now; the three standard streams do not count.
 #[must_use]
 pub fn available() -> u64 {
     limit().saturating_sub(open_now().saturating_sub(3))
-}
-
-/// How many are open, as far as `/proc` says it.
-fn open_now() -> u64 {
-    let listed = rustix::fs::open("/proc/self/fd", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
-    let Ok(names) = listed.map_err(drop).and_then(|fd| rustix::fs::Dir::new(fd).map_err(drop)) else {
-        return 3;
-    };
-    // The directory itself, `.` and `..`.
-    (names.filter(Result::is_ok).count() as u64).saturating_sub(3)
-}
-
-/// How often a call is made that finds no descriptor.
-const TRIES: u32 = 20;
-/// How long the first pause is, and how long the longest: a second in all.
-const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(64)];
-
-/// Makes a call again that found no descriptor: when directories that nobody uses have been closed, and as others give theirs back.
-///
-/// # Errors
-/// What the call says in the end.
-#[cold]
-pub(crate) fn wait_for<T>(call: &mut dyn FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    let [mut pause, longest] = PAUSES;
-    for _ in 0..TRIES {
-        directory::close_unused();
-        match call() {
-            Err(errno) if errno.is_too_many_open() => std::thread::sleep(pause),
-            other => return other,
-        }
-        pause = (2 * pause).min(longest);
-    }
-    call()
 }
 
 #[cfg(test)]
@@ -209,22 +158,5 @@ mod tests {
         let threads = |available, threads| Budget::new(Needs::COPY, available, threads).threads;
         assert_eq!([64, 1024, 4096, 1 << 20].map(|limit| threads(limit, 128)), [1, 33, 128, 128]);
         assert_eq!(threads(10, 128), 1, "a host of the library that has none left gets one");
-    }
-
-    #[test]
-    fn a_call_is_made_until_there_is_a_descriptor_but_not_for_ever() {
-        let mut left = 5;
-        let mut call = || {
-            left -= 1;
-            if left > 0 { Err(Errno(24)) } else { Ok(7) }
-        };
-        assert_eq!(wait_for(&mut call), Ok(7));
-        let mut calls = 0;
-        let mut call = || -> Result<(), Errno> {
-            calls += 1;
-            Err(Errno(24))
-        };
-        assert_eq!((wait_for(&mut call), calls), (Err(Errno(24)), TRIES + 1));
-        assert_eq!(wait_for(&mut || Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
     }
 }

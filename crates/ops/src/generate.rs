@@ -44,7 +44,7 @@ pub use preset::Preset;
 pub use sizes::{Band, Shape, Sizes};
 pub use spec::{Contents, Spec, SpecError, Spread, XATTRS_MAX, XATTRS_SHARE};
 
-use make::{Make, Task, Trouble};
+use make::{Make, MakeError, Task};
 
 /// How a tree is made. Nothing here changes what is made.
 #[derive(Clone, Debug, Default)]
@@ -100,8 +100,8 @@ pub fn generate(
     report.elapsed = started.elapsed();
     match outcome {
         Ok(_) => Ok(report),
-        Err(trouble) => {
-            let failure = failure(target, &plan, &trouble);
+        Err(error) => {
+            let failure = failure(target, &plan, &error);
             Err(GenerateError::Failed { failure: Box::new(failure), made: Box::new(report) })
         }
     }
@@ -119,7 +119,7 @@ struct Run<'a, F> {
 
 impl<F: FnMut(&Progress)> Run<'_, F> {
     /// Does a task and all that it leads to; false if it was asked to end before.
-    fn phase(&mut self, task: Task) -> Result<bool, Trouble> {
+    fn phase(&mut self, task: Task) -> Result<bool, MakeError> {
         let Self { make, options, end, started, report, observe } = self;
         if options.stop.is_set() {
             end.set();
@@ -136,7 +136,7 @@ impl<F: FnMut(&Progress)> Run<'_, F> {
         outcome.workers.iter().for_each(|worker| report.add(&worker.made));
         report.threads_max = report.threads_max.max(outcome.threads_max);
         report.stopped |= outcome.stopped;
-        make.trouble().map_or(Ok(!outcome.stopped), Err)
+        make.error().map_or(Ok(!outcome.stopped), Err)
     }
 }
 
@@ -179,15 +179,15 @@ fn target_failed(target: &Path, operation: &'static str, errno: Errno) -> Genera
     GenerateError::Failed { failure: Box::new(failure), made: Box::default() }
 }
 
-fn failure(target: &Path, plan: &Plan, trouble: &Trouble) -> Failure<'static> {
+fn failure(target: &Path, plan: &Plan, error: &MakeError) -> Failure<'static> {
     let root = target.as_os_str().as_bytes().to_vec();
-    let below = plan.path(trouble.node);
+    let below = plan.path(error.node);
     let path = if below.is_empty() { root.clone() } else { [root.as_slice(), below.as_slice()].join(&b'/') };
     Failure {
-        operation: trouble.operation,
+        operation: error.operation,
         root: root.into(),
         path: path.into(),
-        errno: trouble.errno,
+        errno: error.errno,
         spelled: None,
         at: None,
     }

@@ -10,6 +10,7 @@
 //! Somebody else who owns TOP may have taken that name: then the run's directory is `TOP/.atta.UID.TAG`, which the record proves as
 //! well, but which no later run looks for. It decides nothing: what is done about other runs, `copy/beside.rs` and `clean.rs` know.
 
+pub(crate) mod names;
 pub(crate) mod record;
 pub(crate) mod sweep;
 pub(crate) mod tree;
@@ -22,9 +23,9 @@ use atta_entry::{Errno, Kind};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
-use crate::copy::inherited;
-use crate::copy::names::{self, Namer};
-use crate::walk::kernel::{self, Features, retry};
+use crate::metadata::inherited;
+use atta_sys::{self as sys, Features, retry};
+use names::Namer;
 use record::{BYTES_MAX, Record};
 
 const RECORD: &CStr = c"record";
@@ -161,8 +162,8 @@ fn settle(setting: &Setting<'_>, above: &OwnedFd, name: &CStr) -> Result<(), Err
 
 /// Opens a directory that belongs to this user, or to the one with that number, and in which nobody else can do anything.
 pub(crate) fn open_private(above: impl AsFd, name: &CStr, own_uid: Option<u32>) -> Result<OwnedFd, Errno> {
-    let opened = kernel::open_directory_at(above.as_fd(), name)?;
-    let (found, over) = (kernel::stat_descriptor(&opened)?, kernel::stat_descriptor(above.as_fd())?);
+    let opened = sys::open_directory_at(above.as_fd(), name)?;
+    let (found, over) = (sys::stat_descriptor(&opened)?, sys::stat_descriptor(above.as_fd())?);
     let is_private = found.mode & 0o777 == 0o700
         && found.device == over.device
         && own_uid.is_none_or(|own| own == found.uid);
@@ -183,8 +184,8 @@ fn take_turn(home: &OwnedFd) -> Result<(), Errno> {
 
 /// Whether it is still the directory of all runs: another run may have removed it before its lock was taken.
 fn is_there(setting: &Setting<'_>, home: &OwnedFd) -> bool {
-    let named = kernel::stat_at(setting.top, &setting.namer.home(), false);
-    let opened = kernel::stat_descriptor(home);
+    let named = sys::stat_at(setting.top, &setting.namer.home(), false);
+    let opened = sys::stat_descriptor(home);
     named.is_ok_and(|named| {
         opened.is_ok_and(|opened| (named.device, named.inode) == (opened.device, opened.inode))
     })
@@ -192,7 +193,7 @@ fn is_there(setting: &Setting<'_>, home: &OwnedFd) -> bool {
 
 /// The runs whose directories are in that of all runs.
 pub(crate) fn others_in(home: &Arc<OwnedFd>) -> Vec<Other> {
-    let names = kernel::names_of(home, RUNS_MAX).unwrap_or_default();
+    let names = sys::names_of(home, RUNS_MAX).unwrap_or_default();
     names.iter().filter_map(|name| other(home, name).ok().flatten()).collect()
 }
 
@@ -223,7 +224,7 @@ pub(crate) fn read_record(directory: &OwnedFd) -> Result<Option<(OwnedFd, Record
         Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
         file => file?,
     };
-    let (found, over) = (kernel::stat_descriptor(&file)?, kernel::stat_descriptor(directory)?);
+    let (found, over) = (sys::stat_descriptor(&file)?, sys::stat_descriptor(directory)?);
     let is_plain = found.kind() == Kind::File && found.nlink == 1 && found.uid == over.uid;
     if !is_plain || found.size > BYTES_MAX as u64 {
         return Ok(None);
@@ -360,7 +361,7 @@ pub(crate) fn remove_other(
 
 /// Removes the private directory of a run, which has nothing in it but the record.
 pub(crate) fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    let names = kernel::names_of(directory, 2)?;
+    let names = sys::names_of(directory, 2)?;
     if names.iter().any(|name| name.as_c_str() != RECORD) {
         return Err(Errno(39));
     }
@@ -400,7 +401,7 @@ pub(crate) fn is_private_directory(above: &Arc<OwnedFd>, name: &CStr) -> bool {
         parsed @ Some(names::Parsed { tag: Some(_), .. }) => is_of_run(above, name, parsed),
         Some(names::Parsed { tag: None, .. }) => {
             let Ok(home) = open_private(above, name, None) else { return false };
-            let names = kernel::names_of(&home, RUNS_MAX).unwrap_or_default();
+            let names = sys::names_of(&home, RUNS_MAX).unwrap_or_default();
             !names.is_empty() && names.iter().all(|name| is_of_run(&home, name, None))
         }
     }
@@ -431,7 +432,7 @@ mod tests {
     use super::*;
 
     fn top(scratch: &Scratch) -> Arc<OwnedFd> {
-        Arc::new(kernel::open_directory_path(scratch.path().as_os_str().as_bytes(), false).unwrap())
+        Arc::new(sys::open_directory_path(scratch.path().as_os_str().as_bytes(), false).unwrap())
     }
 
     fn begun(top: &Arc<OwnedFd>, namer: &Namer) -> Begun {
@@ -443,7 +444,7 @@ mod tests {
     }
 
     fn names(scratch: &Scratch) -> Vec<CString> {
-        kernel::names_of(top(scratch), 100).unwrap()
+        sys::names_of(top(scratch), 100).unwrap()
     }
 
     #[test]
@@ -469,7 +470,7 @@ mod tests {
         assert_eq!(states.iter().filter(|ended| **ended).count(), 1);
         assert_eq!(states.len(), 2);
         let ended = third.others.iter().find(|other| matches!(other.state, State::Ended { .. })).unwrap();
-        let (stop, features) = (atta_runtime::Stop::new(), kernel::Features::default());
+        let (stop, features) = (atta_runtime::Stop::new(), sys::Features::default());
         let manner = tree::Manner { removes: true, stop, features };
         remove_other(ended, &top, &manner).unwrap();
         drop((second, third));

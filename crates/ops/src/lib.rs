@@ -4,13 +4,15 @@
 //! Each operation is a library of its own: it prints nothing, parses no arguments and handles no signals. What it
 //! finds goes to a callback; what fails on one entry is data for the report and never stops the run.
 
-mod chunks;
 pub mod clean;
 pub mod copy;
 pub mod descriptors;
 pub mod digest;
+mod file;
 pub mod generate;
 mod jobs;
+mod metadata;
+mod refused;
 pub mod sorted;
 pub mod sum;
 pub mod verify;

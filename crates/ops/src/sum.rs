@@ -40,6 +40,7 @@ mod large;
 mod names;
 mod totals;
 
+use atta_sys as sys;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -160,7 +161,7 @@ pub fn run<'a, W: Watch>(
 
 /// Which file a descriptor refers to, if it is a regular one: for [`Options::output`].
 pub fn regular_file_of(descriptor: impl AsFd) -> Option<(u64, u64)> {
-    let found = walk::kernel::stat_descriptor(descriptor).ok()?;
+    let found = sys::stat_descriptor(descriptor).ok()?;
     (found.kind() == Kind::File).then_some((found.device, found.inode))
 }
 

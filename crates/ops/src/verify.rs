@@ -26,7 +26,6 @@
 //! What it does not do: it prints nothing, repairs nothing, and does not walk what one side alone has.
 
 mod compare;
-pub(crate) mod content;
 mod counterpart;
 mod extra;
 mod fields;
@@ -37,7 +36,6 @@ mod pair;
 mod task;
 mod told;
 mod totals;
-mod trouble;
 
 use std::ffi::CString;
 use std::sync::atomic::Ordering;
@@ -49,11 +47,11 @@ use atta_entry::{Change, Difference, Failure, Kind, escape};
 pub use fields::Fields;
 pub use totals::Totals;
 
-pub use crate::copy::Refused;
 use crate::descriptors::{Budget, Needs};
+pub use crate::refused::Refused;
 use crate::walk::directory::Directory;
-use crate::walk::kernel::{self, Features};
 use crate::walk::{self, Start};
+use atta_sys::{self as sys, Features};
 use handler::{Comparing, Live, VerifyWorker};
 use large::LargeFiles;
 use links::Equal;
@@ -165,7 +163,7 @@ impl Comparing<'_> {
 fn open(source: &[u8], target: &[u8], features: Features) -> Result<Option<Arc<Directory>>, Refused> {
     let hint = "both must be there; nothing was compared";
     let look = |name: &str, path: &[u8]| {
-        let found = kernel::stat_path(path, false);
+        let found = sys::stat_path(path, false);
         let found = found.map_err(|errno| Refused::failed(&format!("stat {name}"), path, errno, hint))?;
         Ok(found.kind())
     };
@@ -181,8 +179,8 @@ fn open(source: &[u8], target: &[u8], features: Features) -> Result<Option<Arc<D
         _ => return Ok(None),
     }
     let cannot = |errno| Refused::failed("open TARGET", target, errno, hint);
-    let opened = Arc::new(kernel::open_directory_path(target, false).map_err(cannot)?);
-    let place = kernel::place_of(&opened, features).map_err(cannot)?;
+    let opened = Arc::new(sys::open_directory_path(target, false).map_err(cannot)?);
+    let place = sys::place_of(&opened, features).map_err(cannot)?;
     let path = CString::new(target).unwrap_or_default();
     Ok(Some(Directory::root(path, 0, opened, place)))
 }

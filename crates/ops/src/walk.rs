@@ -27,18 +27,17 @@
 //! to [`Visit::failure`] and never stops the walk. No name is ever looked up through a symbolic link that the walk did
 //! not decide to follow (see `link.rs`).
 
-pub(crate) mod at;
 mod begin;
 pub(crate) mod directory;
 mod hard_links;
 pub(crate) mod job;
-pub(crate) mod kernel;
 mod link;
+pub(crate) mod location;
 pub(crate) mod look;
 pub(crate) mod names;
 pub(crate) mod parts;
 mod profile;
-mod raw;
+pub(crate) mod progress;
 mod read;
 mod roots;
 mod rules;
@@ -46,6 +45,7 @@ mod summary;
 pub(crate) mod task;
 pub(crate) mod visit;
 
+use atta_sys as sys;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ use atta_engine::Reduce;
 use atta_entry::{Errno, Metadata};
 use atta_runtime::{Member, RankError, Rate, SpillReport, Status, Stop, Threads, WorkerReport};
 
+pub use atta_sys::Features;
 pub use hard_links::{HardLinks, Seen};
-pub use kernel::Features;
 pub use profile::Profile;
 pub use rules::{BadRule, Rule, Rules};
 pub use summary::{Summary, Totals};
@@ -303,7 +303,7 @@ pub(crate) fn run_handler_on_ranks<'a, V: Handler, R: Reduce>(
 /// # Errors
 /// What the kernel says of it.
 pub fn look_at(path: &[u8]) -> Result<Metadata, Errno> {
-    kernel::stat_path(path, true)
+    sys::stat_path(path, true)
 }
 
 fn runtime_options<'a, V: Handler>(job: &WalkJob<'a, V>) -> atta_runtime::Options<'a> {

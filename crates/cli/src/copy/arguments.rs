@@ -9,9 +9,9 @@ use clap::{Args, ValueEnum};
 use super::keep::KeepArguments;
 use super::stripes::{Striping, parse_stripes};
 use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
-use crate::walk::ListForm;
 
 /// When what was copied is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

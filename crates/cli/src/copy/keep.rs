@@ -5,7 +5,7 @@ use atta_ops::copy::{ExtendedNames, Keep, Owners};
 use clap::{Args, ValueEnum};
 
 use super::owners;
-use crate::walk::Refused;
+use crate::run::refused::Refused;
 
 /// Something that a copy can have of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

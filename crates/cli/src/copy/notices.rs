@@ -3,7 +3,7 @@
 use atta_entry::escape;
 use atta_ops::copy::{Notice, clean_command};
 
-use crate::complain;
+use crate::run::messages::complain;
 use crate::size::{binary, counted};
 
 /// Reports it, unless nothing but errors is wanted.

@@ -32,7 +32,7 @@ fn add_with(
     find: &impl Fn(Of, &str) -> Result<u32, String>,
 ) -> Result<(), String> {
     if let Some(file) = map.strip_prefix('@') {
-        let text = std::fs::read_to_string(file).map_err(|error| crate::file::describe(&error))?;
+        let text = std::fs::read_to_string(file).map_err(|error| crate::run::file::describe(&error))?;
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
         return lines.filter(|line| !line.is_empty()).try_for_each(|line| add_rule(line, owners, find));
     }

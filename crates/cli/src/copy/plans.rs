@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use atta_ops::copy::Planned;
 
-use crate::fatal::{Fatal, output_error};
 use crate::output;
+use crate::run::fatal::{Fatal, output_error};
 
 /// Bytes that are gathered before they are written.
 const ROOM: usize = 64 << 10;

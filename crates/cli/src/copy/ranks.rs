@@ -30,9 +30,14 @@ use super::notices;
 use super::teller::Teller;
 use super::{Run, Setting, Whole, conclude, owners, run_alone, summary, tell};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
-use crate::signals::Signals;
-use crate::walk::{Failures, Refused as WalkRefused, Starts, failure_bytes, take};
-use crate::{complain, exit};
+use crate::run::failures::Failures;
+use crate::run::failures::as_bytes as failure_bytes;
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::refused::Refused as WalkRefused;
+use crate::run::settings::take;
+use crate::run::signals::Signals;
+use crate::run::starts::Starts;
 
 /// Runs this rank's part of the command; returns its exit code. Rank 0's is the command's.
 pub(super) fn run(arguments: &CopyArguments, signals: &Signals, launcher: &Launcher) -> u8 {

@@ -7,8 +7,8 @@ use atta_ops::copy::Progress;
 use super::pace::Pace;
 use super::summary::{event, line};
 use crate::arguments::TellArguments;
-use crate::display::Display;
-use crate::events::Events;
+use crate::run::display::Display;
+use crate::run::events::Events;
 
 /// Between two events.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -16,12 +16,16 @@ use atta_runtime::Stop;
 use super::arguments::SumArguments;
 use super::sink::{Sink, SinkWorker, cannot_sort};
 use super::{given, hash, summary};
-use crate::exit;
-use crate::fatal::Fatal;
-use crate::file::{describe, print_rows, printable};
 use crate::input::Input;
-use crate::signals::Signals;
-use crate::walk::{Failures, ROWS_BYTES, Refused, compile, spill_directory};
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::file::{describe, print_rows, printable};
+use crate::run::messages::exit;
+use crate::run::refused::Refused;
+use crate::run::settings::ROWS_BYTES;
+use crate::run::settings::compile;
+use crate::run::settings::spill_directory;
+use crate::run::signals::Signals;
 
 /// What is recorded, and of which trees.
 struct Record {

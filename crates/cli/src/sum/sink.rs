@@ -15,9 +15,13 @@ use atta_runtime::Stop;
 
 use super::arguments::{SumArguments, SumFormat};
 use crate::catalog::{CatalogShard, CatalogSink};
-use crate::fatal::Fatal;
-use crate::file::{describe, print_rows};
-use crate::walk::{Failures, ROWS_BYTES, ROWS_BYTES_TERMINAL, Refused, spill_directory};
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::file::{describe, print_rows};
+use crate::run::refused::Refused;
+use crate::run::settings::ROWS_BYTES;
+use crate::run::settings::ROWS_BYTES_TERMINAL;
+use crate::run::settings::spill_directory;
 
 /// Where the entries go.
 pub(crate) struct Sink {

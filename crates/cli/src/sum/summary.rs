@@ -9,8 +9,8 @@ use atta_ops::sum::check::Compared;
 use serde_json::{Value, json};
 
 use super::arguments::SumArguments;
-use crate::fatal::Fatal;
-use crate::file::print;
+use crate::run::fatal::Fatal;
+use crate::run::file::print;
 use crate::size::{binary, counted, grouped, listed, per_second};
 
 /// Tells what was summed up: on standard error where rows are on standard output.

@@ -11,9 +11,11 @@ use atta_ops::verify::Watch;
 use atta_runtime::Stop;
 
 use super::arguments::{DifferenceFormat, VerifyArguments};
-use crate::fatal::Fatal;
-use crate::file::{create, describe, print_rows, printable};
-use crate::walk::{Failures, ROWS_BYTES, Refused};
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::file::{create, describe, print_rows, printable};
+use crate::run::refused::Refused;
+use crate::run::settings::ROWS_BYTES;
 
 /// See the head of this file.
 pub(crate) struct Rows {

@@ -7,6 +7,7 @@ use atta_catalog::{Columns, Format};
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{EffortArguments, TellArguments, VisitArguments};
+use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 
 /// What is written for each entry.
@@ -122,6 +123,11 @@ pub(crate) struct WalkArguments {
 }
 
 impl WalkArguments {
+    /// How `--from-list` is read.
+    pub(crate) fn list_form(&self) -> ListForm {
+        if self.lines { ListForm::Lines } else { ListForm::Detected }
+    }
+
     /// The format of the rows on standard output, if there are to be any.
     pub(crate) fn row_format(&self) -> Option<Format> {
         match self.format {

@@ -5,8 +5,8 @@ use std::path::Path;
 use atta_ops::walk::Profile;
 
 use super::report::Whole;
-use crate::fatal::Fatal;
 use crate::figures::{Run, Sent, write};
+use crate::run::fatal::Fatal;
 
 /// Draws all figures into a directory, which is made if it is not there.
 pub(crate) fn draw(directory: &Path, whole: &Whole) -> Result<(), Fatal> {

@@ -27,11 +27,15 @@ use serde::{Deserialize, Serialize};
 use super::arguments::WalkArguments;
 use super::report::Whole;
 use super::sink::{RootSide, Sink, SinkWorker};
-use super::{Ended, Run, compile, conclude, give_up, options, root_paths, take};
-use crate::fatal::Fatal;
+use super::{Ended, Run, conclude, give_up, options};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
-use crate::signals::Signals;
-use crate::{complain, exit};
+use crate::run::fatal::Fatal;
+use crate::run::messages::complain;
+use crate::run::messages::exit;
+use crate::run::settings::compile;
+use crate::run::settings::take;
+use crate::run::signals::Signals;
+use crate::run::starts::root_paths;
 
 /// Whole rows of standard output.
 pub(super) const ROWS: Stream = Stream(0);
@@ -62,7 +66,7 @@ fn on_ranks(
 ) -> Result<u8, RankError> {
     let mut meeting = Meeting::new(endpoint);
     let cores = cores_of_this_rank(&mut meeting)?;
-    let (facts, devices) = facts(root_paths(arguments));
+    let (facts, devices) = facts(root_paths(&arguments.paths));
     let views = View::gather(facts, &mut meeting)?;
     let size = meeting.size() as usize;
     let root = views.map(|views| begin(arguments, &views, size, signals.stop()));
@@ -96,7 +100,7 @@ fn begin<'a>(arguments: &'a WalkArguments, views: &[u8], size: usize, stop: Stop
         complain(&what, Some(hint));
         return Err(exit::FATAL);
     }
-    Run::new(arguments, size, stop).map_err(super::Refused::tell)
+    Run::new(arguments, size, stop).map_err(crate::run::refused::Refused::tell)
 }
 
 /// What a rank knows of itself.

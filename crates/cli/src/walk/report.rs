@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::arguments::WalkArguments;
 use super::by_errno;
 use super::ranks::RankReport;
-use crate::complain;
-use crate::fatal::Fatal;
-use crate::file;
+use crate::run::fatal::Fatal;
+use crate::run::file;
+use crate::run::messages::complain;
 use crate::size::{binary, counted, grouped, per_second};
 
 /// What there is to say of a walk.

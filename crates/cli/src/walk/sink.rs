@@ -10,18 +10,15 @@ use atta_entry::{Entry, Failure};
 use atta_ops::walk::{Summary, Tasks, Totals, Visit};
 use atta_runtime::{Outbox, Stop};
 
-use super::Refused;
 use super::arguments::{Callback, WalkArguments};
-use super::failures::Failures;
 use super::ranks::ROWS;
 use crate::catalog::{CatalogShard, CatalogSink};
-use crate::fatal::Fatal;
-use crate::file::print_rows;
-
-/// Bytes of rows that a thread gathers before it writes them: few system calls, and a reader need not wait long.
-pub(crate) const ROWS_BYTES: usize = 32 << 10;
-/// The same on a terminal.
-pub(crate) const ROWS_BYTES_TERMINAL: usize = 512;
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::file::print_rows;
+use crate::run::refused::Refused;
+use crate::run::settings::ROWS_BYTES;
+use crate::run::settings::ROWS_BYTES_TERMINAL;
 
 /// Where the entries go.
 pub(crate) struct Sink {
@@ -126,7 +123,7 @@ impl Sink {
 
     /// The first reason for which the run could not go on.
     pub(crate) fn take_fatal(&self) -> Option<Fatal> {
-        super::take(&self.fatal)
+        crate::run::settings::take(&self.fatal)
     }
 
     /// Removes what was written of a catalog, without waiting for threads.

@@ -16,19 +16,20 @@ use atta_entry::Errno;
 use atta_runtime::{Meeting, RankError};
 use rustix::fs::AtFlags;
 
-use super::beside::{Leftovers, left_by};
-use super::existing::Existing;
-use super::handler::{CopyWorker, Copying, Where, below};
-use super::links::Deferred;
-use super::mirror::{Complete, Mirror};
-use super::publish::Ready;
-use super::times::{Clock, Phase, RankReport};
-use super::trouble::{Doing, Trouble};
-use super::{Fsync, Outcome};
+use crate::copy::commit::publish::Ready;
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::links::Deferred;
+use crate::copy::plan::beside::{Leftovers, left_by};
+use crate::copy::target::existing::Existing;
+use crate::copy::target::mirror::{Complete, Mirror};
+use crate::copy::times::{Clock, Phase, RankReport};
+use crate::copy::{Fsync, Outcome};
+use crate::file::error::{FileError, Step};
 use crate::walk;
 use crate::walk::directory::Directory;
-use crate::walk::kernel::{self, retry};
+use crate::walk::location::{Location, below};
 use crate::walk::visit::Handler;
+use atta_sys::{self as sys, retry};
 
 /// So many links are made between two looks at what other ranks say.
 const LINKS_BETWEEN: usize = 64;
@@ -151,7 +152,7 @@ impl<'a> Ending<'a> {
             match since {
                 Some(since) if is_durable && since == copying.batch.failures() => {
                     let mirror = Mirror::new(Arc::clone(&target), &copying.shared);
-                    copying.publish_now(worker, &Ready::directory(Where::Itself(target), mirror));
+                    copying.publish_now(worker, &Ready::directory(Location::Itself(target), mirror));
                 }
                 _ => {
                     copying.left_over.fetch_add(1, Ordering::Relaxed);
@@ -229,7 +230,11 @@ impl<'a> Ending<'a> {
             Ok(_) => {}
             Err(errno) => {
                 copying.left_over.fetch_add(1, Ordering::Relaxed);
-                copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
+                copying.fail(
+                    worker,
+                    &Location::Root(copying.target.clone()),
+                    FileError::new(Step::Clean, errno),
+                );
             }
         }
         if copying.repair.is_some() {
@@ -244,7 +249,11 @@ impl<'a> Ending<'a> {
         match ended {
             Ok(leftovers) => self.leftovers = leftovers,
             Err(errno) => {
-                copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Clean, errno));
+                copying.fail(
+                    worker,
+                    &Location::Root(copying.target.clone()),
+                    FileError::new(Step::Clean, errno),
+                );
             }
         }
         self.clock.end(Phase::Directories);
@@ -275,7 +284,7 @@ impl<'a> Ending<'a> {
         copying.finish_all(worker);
         let synced = if needs_none { Ok(()) } else { copying.sync_last() };
         if let Err(errno) = synced {
-            copying.fail(worker, &Where::Root(copying.target.clone()), Trouble::new(Doing::Sync, errno));
+            copying.fail(worker, &Location::Root(copying.target.clone()), FileError::new(Step::Sync, errno));
         }
         copying.finish(worker);
         let parked = self.copying.room.is_gone();
@@ -323,7 +332,7 @@ impl Copying<'_> {
         let opened = target.descriptor(&mut worker.held, self.features);
         // A directory that is not there has nothing in it.
         let Ok(opened) = opened else { return };
-        let names = kernel::names_of(&opened, usize::MAX).unwrap_or_default();
+        let names = sys::names_of(&opened, usize::MAX).unwrap_or_default();
         for name in names.iter().filter(|name| self.shared.namer.gave(name.to_bytes())) {
             let remove = |flags| retry(|| rustix::fs::unlinkat(&opened, name, flags));
             let removed = match remove(AtFlags::empty()) {
@@ -358,11 +367,11 @@ impl Copying<'_> {
         let made = match made {
             Ok(Some(made)) => made,
             // Whoever was to copy it has failed.
-            Ok(None) => return self.fail(worker, &deferred.at, Trouble::new(Doing::Link, Errno::NOENT)),
-            Err(trouble) => return self.fail(worker, &deferred.at, trouble),
+            Ok(None) => return self.fail(worker, &deferred.at, FileError::new(Step::Link, Errno::NOENT)),
+            Err(error) => return self.fail(worker, &deferred.at, error),
         };
         if self.options.digest {
-            let (root, path) = deferred.at.told();
+            let (root, path) = deferred.at.root_and_path();
             let path = below(&path, root.len());
             self.sign(worker, path, kind, &made);
         }
@@ -370,7 +379,7 @@ impl Copying<'_> {
         let to = self.place(worker, &deferred.mirror, &name);
         match to {
             Ok(to) => self.complete(worker, &deferred.at, &to, kind, made),
-            Err(trouble) => self.fail(worker, &deferred.at, trouble),
+            Err(error) => self.fail(worker, &deferred.at, error),
         }
     }
 }
@@ -384,12 +393,12 @@ mod tests {
 
     use atta_testkit::scratch::Scratch;
 
-    use super::super::mirror::Mirror;
-    use super::super::nothing_fails::NothingFails;
-    use super::super::{Copy, Options, Seat};
     use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::target::mirror::Mirror;
+    use crate::copy::{Copy, Options, Seat};
     use crate::walk::directory::Directory;
-    use crate::walk::kernel::Place;
+    use atta_sys::Place;
 
     #[test]
     fn a_directory_whose_last_part_left_a_rank_that_has_nothing_else_to_do_gets_its_name() {

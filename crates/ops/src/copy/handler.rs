@@ -18,37 +18,42 @@ use atta_runtime::Rate;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
-use super::attributes::{Attributes, Extended};
-use super::clone::Unable;
-use super::data::Mover;
-use super::durable::{Pending, PendingFile};
-use super::file::{Made, Place, Source};
-use super::grants::Grants;
-use super::large::LargeFiles;
-use super::links::Links;
-use super::mirror::{Mirror, Shared};
-use super::publish::{Batch, Ready};
-use super::repair::Repair;
-use super::report::Report;
-use super::reread::{Check, Checks, Expected};
-use super::room::Room;
-use super::roots::Roots;
-use super::stores::Stores;
-use super::stripe::Layouts;
-use super::syncing::Syncing;
-use super::times::Syncs;
-use super::totals::Totals;
-use super::trouble::{Doing, Trouble};
-use super::unfinished::is_unfinished;
-use super::within::Within;
-use super::{Fsync, Options, Seat, Watch};
+use crate::copy::commit::durable::{Pending, PendingFile};
+use crate::copy::commit::publish::{Batch, Ready};
+use crate::copy::commit::reread::{Check, Checks, Expected};
+use crate::copy::commit::stores::Stores;
+use crate::copy::commit::syncing::Syncing;
+use crate::copy::large::LargeFiles;
+use crate::copy::links::Links;
+use crate::copy::plan::repair::Repair;
+use crate::copy::plan::roots::Roots;
+use crate::copy::report::Report;
+use crate::copy::room::Room;
+use crate::copy::target::clone::Unable;
+use crate::copy::target::file::{Made, Place};
+use crate::copy::target::grants::Grants;
+use crate::copy::target::mirror::{Mirror, Shared};
+use crate::copy::target::stripe::Layouts;
+use crate::copy::target::unfinished::is_unfinished;
+use crate::copy::times::Syncs;
+use crate::copy::totals::Totals;
+use crate::copy::{Fsync, Options, Seat, Watch};
 use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, Signature};
+use crate::file::error::{FileError, Step};
+use crate::file::kernel_copy::Within;
+use crate::file::mover::Mover;
+use crate::file::source::Source;
 use crate::jobs::Job;
+use crate::metadata::extended::Extended;
+use crate::metadata::give::Attributes;
 use crate::walk::Differs;
 use crate::walk::directory::{Directory, Held};
-use crate::walk::kernel::{self, Features};
+use crate::walk::location::Location;
+use crate::walk::location::below;
+use crate::walk::progress::Live;
 use crate::walk::visit::{Handler, Here, Tasks};
+use atta_sys::{self as sys, Features};
 
 /// A copy, as a walk's handler.
 pub(crate) struct Copying<'a> {
@@ -98,39 +103,6 @@ pub(crate) struct Copying<'a> {
     pub(crate) left_over: AtomicU64,
 }
 
-/// What is counted while it runs, for who watches, and to learn how fast it goes.
-#[derive(Debug)]
-pub(crate) struct Live {
-    pub(crate) files: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    /// Bytes of large files that were to be copied, and those of which it is known what came of them.
-    pub(crate) large_found: AtomicU64,
-    pub(crate) large_done: AtomicU64,
-    began: Instant,
-    threads: u64,
-}
-
-/// Of less nothing is learnt.
-const LEARNT_FROM: u64 = 64 << 20;
-
-impl Live {
-    /// For a copy that begins now on so many threads.
-    pub(crate) fn new(threads: usize) -> Self {
-        let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (large_found, large_done) = (AtomicU64::new(0), AtomicU64::new(0));
-        let threads = threads.max(1) as u64;
-        Self { files, bytes, large_found, large_done, began: Instant::now(), threads }
-    }
-
-    /// Bytes a second that one thread has copied so far, about; none: not enough was copied.
-    pub(crate) fn rate(&self) -> Option<u64> {
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        let nanoseconds = self.began.elapsed().as_nanos().max(1);
-        let rate = u128::from(bytes) * 1_000_000_000 / nanoseconds / u128::from(self.threads);
-        (bytes >= LEARNT_FROM).then(|| u64::try_from(rate).unwrap_or(u64::MAX))
-    }
-}
-
 /// What one thread of a copy keeps.
 pub(crate) struct CopyWorker {
     /// Of all ranks' threads.
@@ -147,38 +119,6 @@ pub(crate) struct CopyWorker {
     pub(crate) began: Instant,
     /// How long its thread took tasks.
     pub(crate) lived: Duration,
-}
-
-/// What of a path is below its root.
-pub(crate) fn below(path: &[u8], root_bytes: usize) -> &[u8] {
-    let below = path.get(root_bytes..).unwrap_or_default();
-    below.strip_prefix(b"/").unwrap_or(below)
-}
-
-/// Where something was found, for messages.
-#[derive(Clone, Debug)]
-pub(crate) enum Where {
-    Root(Vec<u8>),
-    In(Arc<Directory>, CString),
-    Itself(Arc<Directory>),
-}
-
-impl Where {
-    /// Its root and its path.
-    pub(crate) fn told(&self) -> (Vec<u8>, Vec<u8>) {
-        let mut path = Vec::new();
-        let root = match self {
-            Self::Root(path) => return (path.clone(), path.clone()),
-            Self::In(directory, name) => {
-                let root = directory.path_into(&mut path);
-                let root = path[..root].to_vec();
-                crate::walk::look::join(&mut path, name.as_bytes());
-                return (root, path);
-            }
-            Self::Itself(directory) => directory.path_into(&mut path),
-        };
-        (path[..root].to_vec(), path)
-    }
 }
 
 impl CopyWorker {
@@ -200,31 +140,31 @@ impl Copying<'_> {
         !self.stores.are_volatile() && (is_wanted || is_needed)
     }
 
-    pub(crate) fn fail(&self, worker: &mut CopyWorker, at: &Where, trouble: Trouble) {
-        if trouble == Trouble::Stopped {
+    pub(crate) fn fail(&self, worker: &mut CopyWorker, at: &Location, error: FileError) {
+        if error == FileError::Stopped {
             return;
         }
-        let (operation, errno) = trouble.told();
-        let (root, path) = at.told();
-        if trouble == Trouble::Changed {
+        let (operation, errno) = error.described();
+        let (root, path) = at.root_and_path();
+        if error == FileError::Changed {
             worker.totals.changed += 1;
         }
-        if trouble.is_for_want_of_room() && self.room.miss() {
+        if error.is_for_want_of_room() && self.room.miss() {
             self.options.walk.stop.set();
         }
-        let other = if trouble.is_taken() { self.other_spelling(worker, at) } else { None };
+        let other = if error.is_taken() { self.other_spelling(worker, at) } else { None };
         let spelled = other.as_ref().map(|name| name.as_bytes().into());
-        let at = if trouble.is_of_target() { self.target_path(at) } else { None };
+        let at = if error.is_of_target() { self.target_path(at) } else { None };
         let (root, path, at) = (root.into(), path.into(), at.map(Into::into));
         self.tell(worker, &Failure { operation, root, path, errno, spelled, at });
     }
 
     /// The path of the copy of what was found there.
-    fn target_path(&self, at: &Where) -> Option<Vec<u8>> {
+    fn target_path(&self, at: &Location) -> Option<Vec<u8>> {
         match at {
-            Where::Root(path) => self.roots.find(path).map(|root| root.parent.path_of(&root.name)),
-            Where::In(directory, name) => Mirror::of(directory).map(|mirror| mirror.path_of(name)),
-            Where::Itself(_) => None,
+            Location::Root(path) => self.roots.find(path).map(|root| root.parent.path_of(&root.name)),
+            Location::In(directory, name) => Mirror::of(directory).map(|mirror| mirror.path_of(name)),
+            Location::Itself(_) => None,
         }
     }
 
@@ -233,17 +173,17 @@ impl Copying<'_> {
         self.watch.failure(failure);
     }
 
-    /// Where a name goes.
+    /// Location a name goes.
     pub(crate) fn place<'a>(
         &self,
         worker: &mut CopyWorker,
         mirror: &'a Arc<Mirror>,
         name: &'a CStr,
-    ) -> Result<Place<'a>, Trouble> {
+    ) -> Result<Place<'a>, FileError> {
         let directory = mirror.target.descriptor(&mut worker.held, self.features);
-        let directory = directory.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        let directory = directory.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         if mirror.is_foreign() {
-            return Err(Trouble::new(Doing::OpenDirectory, Errno::STALE));
+            return Err(FileError::new(Step::OpenDirectory, Errno::STALE));
         }
         mirror.store.get_or_init(|| self.stores.note(&directory));
         Ok(Place { mirror, directory, name })
@@ -253,20 +193,20 @@ impl Copying<'_> {
     pub(crate) fn with_source<T>(
         &self,
         worker: &mut CopyWorker,
-        at: &Where,
-        act: impl FnOnce(&mut CopyWorker, Source<'_>) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
-        let failed = |errno| Trouble::new(Doing::Open, errno);
+        at: &Location,
+        act: impl FnOnce(&mut CopyWorker, Source<'_>) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        let failed = |errno| FileError::new(Step::Open, errno);
         match at {
-            Where::In(directory, name) => {
+            Location::In(directory, name) => {
                 let opened = directory.descriptor(&mut worker.held, self.features).map_err(failed)?;
                 act(worker, Source { directory: opened.as_fd(), name })
             }
-            Where::Root(path) => {
+            Location::Root(path) => {
                 let name = CString::new(path.as_slice()).unwrap_or_default();
                 act(worker, Source { directory: CWD, name: &name })
             }
-            Where::Itself(_) => Err(failed(Errno::STALE)),
+            Location::Itself(_) => Err(failed(Errno::STALE)),
         }
     }
 
@@ -274,11 +214,11 @@ impl Copying<'_> {
     fn copy(
         &self,
         worker: &mut CopyWorker,
-        at: &Where,
+        at: &Location,
         from: Source<'_>,
         to: &Place<'_>,
         entry: &Entry<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         let metadata = &entry.metadata.copied().unwrap_or_default();
         if metadata.kind() != Kind::Directory && self.is_left(worker, from, to, metadata)? {
             return Ok(());
@@ -315,7 +255,7 @@ impl Copying<'_> {
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
-    ) -> Result<Made, Trouble> {
+    ) -> Result<Made, FileError> {
         match metadata.kind() {
             Kind::File => self.file(worker, from, to),
             _ => self.named(worker, from, to, metadata, None),
@@ -326,7 +266,7 @@ impl Copying<'_> {
     pub(crate) fn complete(
         &self,
         worker: &mut CopyWorker,
-        at: &Where,
+        at: &Location,
         to: &Place<'_>,
         kind: Kind,
         mut made: Made,
@@ -363,10 +303,10 @@ impl Copying<'_> {
     }
 
     /// Counts a file that is complete.
-    pub(crate) fn count_file(&self, worker: &mut CopyWorker, at: &Where, bytes: u64, elapsed: Duration) {
+    pub(crate) fn count_file(&self, worker: &mut CopyWorker, at: &Location, bytes: u64, elapsed: Duration) {
         worker.totals.files += 1;
         worker.totals.bytes = worker.totals.bytes.saturating_add(bytes);
-        worker.report.note(bytes, elapsed, || at.told().1);
+        worker.report.note(bytes, elapsed, || at.root_and_path().1);
         self.live.files.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -395,8 +335,8 @@ impl Copying<'_> {
         if entry.kind == Kind::File && entry.metadata.is_some_and(|metadata| self.is_large(metadata)) {
             return self.plan_later(here, entry.name, entry.size(), tasks);
         }
-        if let Err((at, trouble)) = self.handle(worker, here, entry) {
-            self.fail(worker, &at, trouble);
+        if let Err((at, error)) = self.handle(worker, here, entry) {
+            self.fail(worker, &at, error);
             if entry.kind == Kind::Directory {
                 tasks.prune();
             }
@@ -408,25 +348,25 @@ impl Copying<'_> {
         worker: &mut CopyWorker,
         here: Option<Here<'_>>,
         entry: &Entry<'_>,
-    ) -> Result<(), (Where, Trouble)> {
+    ) -> Result<(), (Location, FileError)> {
         let name = CString::new(entry.name).unwrap_or_default();
         let identity = entry.metadata.map(|metadata| (metadata.device, metadata.inode));
         if entry.kind == Kind::Directory && entry.depth > 0 && identity == Some(self.top_identity) {
             // By a way that nobody saw beforehand, as a bind mount.
-            let at = here.map_or(Where::Root(entry.name.to_vec()), |here| {
-                Where::In(Arc::clone(here.directory), name.clone())
+            let at = here.map_or(Location::Root(entry.name.to_vec()), |here| {
+                Location::In(Arc::clone(here.directory), name.clone())
             });
-            return Err((at, Trouble::new(Doing::MakeDirectory, Errno::LOOP)));
+            return Err((at, FileError::new(Step::MakeDirectory, Errno::LOOP)));
         }
         let Some(here) = here else {
-            let at = Where::Root(entry.name.to_vec());
+            let at = Location::Root(entry.name.to_vec());
             let Some(root) = self.roots.find(entry.name) else { return Ok(()) };
             let from = Source { directory: CWD, name: &name };
             let to = self.place(worker, &root.parent, &root.name);
             let copied = to.and_then(|to| self.copy(worker, &at, from, &to, entry));
-            return copied.map_err(|trouble| (at, trouble));
+            return copied.map_err(|error| (at, error));
         };
-        let at = Where::In(Arc::clone(here.directory), name.clone());
+        let at = Location::In(Arc::clone(here.directory), name.clone());
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let from = Source { directory: here.descriptor.as_fd(), name: &name };
         let to = self.place_of(worker, Some(here.directory), &mirror, &name);
@@ -436,12 +376,12 @@ impl Copying<'_> {
             }
             self.copy(worker, &at, from, &to, entry)
         });
-        copied.map_err(|trouble| (at, trouble))
+        copied.map_err(|error| (at, error))
     }
 }
 
 /// What is to be read back of a copy that was just made, if that is wanted.
-fn check_of(at: &Where, to: &Place<'_>, made: &Made) -> Option<Check> {
+fn check_of(at: &Location, to: &Place<'_>, made: &Made) -> Option<Check> {
     let (version, digest) = (made.version?, made.digest?);
     Some(Check {
         at: at.clone(),
@@ -465,7 +405,10 @@ impl Handler for Copying<'_> {
 
     fn worker(&self, index: usize) -> CopyWorker {
         let mut worker = CopyWorker::new(self.seat.of_worker(index), self.budget.held_in_target);
-        worker.mover = Mover::new(self.options, self.within);
+        worker.mover = {
+            let Options { bandwidth, direct, walk, .. } = self.options;
+            Mover::new(bandwidth.as_ref(), *direct, self.within, &walk.stop)
+        };
         worker
     }
 
@@ -476,8 +419,8 @@ impl Handler for Copying<'_> {
     }
 
     fn entered(&self, worker: &mut CopyWorker, here: Here<'_>) {
-        if let Err(trouble) = self.enter(worker, here) {
-            self.fail(worker, &Where::Itself(Arc::clone(here.directory)), trouble);
+        if let Err(error) = self.enter(worker, here) {
+            self.fail(worker, &Location::Itself(Arc::clone(here.directory)), error);
         }
     }
 
@@ -485,18 +428,18 @@ impl Handler for Copying<'_> {
         let Some(above) = Mirror::of(parent.directory) else { return };
         let mirror = above.below(name);
         // It may be something else by now.
-        if let Ok(metadata) = kernel::stat_at(parent.descriptor, name, false)
+        if let Ok(metadata) = sys::stat_at(parent.descriptor, name, false)
             && metadata.kind() == Kind::Directory
         {
             let opened = self.open_made(worker, &mirror);
             if mirror.is_foreign() {
-                let at = Where::In(Arc::clone(parent.directory), name.to_owned());
-                return self.fail(worker, &at, Trouble::new(Doing::OpenDirectory, Errno::STALE));
+                let at = Location::In(Arc::clone(parent.directory), name.to_owned());
+                return self.fail(worker, &at, FileError::new(Step::OpenDirectory, Errno::STALE));
             }
             let is_old = opened.is_ok() && mirror.target.alias().is_none();
             mirror.will_have(Attributes { metadata, extended: Extended::default(), is_old });
         }
-        let origin = Where::In(Arc::clone(parent.directory), name.to_owned());
+        let origin = Location::In(Arc::clone(parent.directory), name.to_owned());
         self.publish(worker, Ready::directory(origin, mirror), Vec::new());
     }
 

@@ -19,22 +19,25 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::attributes;
-use super::data::Way;
-use super::durable::{PendingFile, SyncRule};
-use super::file::{Identity, Made, Place, Source, identity_of, is_same, look, open, remove, settled};
-use super::handler::{CopyWorker, Copying, Where, below};
-use super::holes::{self, may_have_holes};
-use super::mirror::Mirror;
-use super::patience::{ask_close, close};
-use super::publish::Ready;
-use super::reread::{Check, Expected};
-use super::trouble::{Doing, Trouble};
-use crate::chunks::{Chunks, Cut, UnderWay};
+use crate::copy::commit::durable::{PendingFile, SyncRule};
+use crate::copy::commit::publish::Ready;
+use crate::copy::commit::reread::{Check, Expected};
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::target::file::{Made, Place, remove};
+use crate::copy::target::mirror::Mirror;
 use crate::digest::{Element, HOLE_BYTES_MAX, Piece, PieceValue};
+use crate::file::chunks::{Chunks, Cut, UnderWay};
+use crate::file::direct::bypass_cache;
+use crate::file::error::{FileError, Step};
+use crate::file::holes::{self, may_have_holes};
+use crate::file::mover::Way;
+use crate::file::retries::{ask_close, close};
+use crate::file::source::{Identity, Source, identity_of, is_same, look, open, settled};
+use crate::metadata::give;
 use crate::walk::directory::Directory;
-use crate::walk::kernel::{self, retry};
+use crate::walk::location::{Location, below};
 use crate::walk::visit::{Here, Tasks};
+use atta_sys::{self as sys, retry};
 pub(crate) use task::Version;
 use task::{Came, Stretch, Task};
 
@@ -44,7 +47,7 @@ pub(crate) type LargeFiles = UnderWay<Large>;
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Large {
-    at: Where,
+    at: Location,
     mirror: Arc<Mirror>,
     name: CString,
     temporary: CString,
@@ -120,16 +123,16 @@ impl Copying<'_> {
         tasks: &mut Tasks,
     ) {
         let (at, here) = match here {
-            Ok(None) => (Where::Root(name.as_bytes().to_vec()), None),
-            Ok(Some(here)) => (Where::In(Arc::clone(here.directory), name.clone()), Some(here)),
+            Ok(None) => (Location::Root(name.as_bytes().to_vec()), None),
+            Ok(Some(here)) => (Location::In(Arc::clone(here.directory), name.clone()), Some(here)),
             // It is told by its name alone: its directory is out of reach.
             Err(errno) => {
-                let at = Where::Root(name.as_bytes().to_vec());
-                return self.fail(worker, &at, Trouble::new(Doing::Open, errno));
+                let at = Location::Root(name.as_bytes().to_vec());
+                return self.fail(worker, &at, FileError::new(Step::Open, errno));
             }
         };
-        if let Err(trouble) = self.plan(worker, &at, here, name, is_again, tasks) {
-            self.fail(worker, &at, trouble);
+        if let Err(error) = self.plan(worker, &at, here, name, is_again, tasks) {
+            self.fail(worker, &at, error);
         }
     }
 
@@ -137,17 +140,17 @@ impl Copying<'_> {
     fn plan(
         &self,
         worker: &mut CopyWorker,
-        at: &Where,
+        at: &Location,
         here: Option<Here<'_>>,
         name: &CString,
         is_again: bool,
         tasks: &mut Tasks,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         let (from, mirror, own) = self.both_sides(here, name)?;
         let source = open(from)?;
         let before = settled(&source)?;
         if before.kind() != atta_entry::Kind::File {
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
         let directory = here.map(|here| here.directory);
         let to = self.place_of(worker, directory, &mirror, &own)?;
@@ -212,7 +215,7 @@ impl Copying<'_> {
     }
 
     /// Bytes of a chunk of an open file. Holes that are not hashed are no work.
-    fn chunk_of(&self, source: &OwnedFd, before: &Metadata, is_hashed: bool) -> Result<u64, Trouble> {
+    fn chunk_of(&self, source: &OwnedFd, before: &Metadata, is_hashed: bool) -> Result<u64, FileError> {
         let (cut, stop) = (self.cut(), &self.options.walk.stop);
         Ok(match is_hashed || !holes::exceed(source, before, HOLE_BYTES_MAX, stop)? {
             true => cut.chunk_of(before.size),
@@ -220,20 +223,20 @@ impl Copying<'_> {
         })
     }
 
-    /// Copies a file that is not large any more, or not large enough for how fast it goes, or that is one too many. Where files have their own names at once,
+    /// Copies a file that is not large any more, or not large enough for how fast it goes, or that is one too many. Location files have their own names at once,
     /// its directory must not get its own before.
     fn plan_none(
         &self,
         worker: &mut CopyWorker,
-        at: &Where,
+        at: &Location,
         from: Source<'_>,
         to: &Place<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         let is_part = to.mirror.parts.add();
         let copied = self.copy_whole(worker, at, from, to);
         if is_part
             && to.mirror.parts.end()
-            && let Where::In(directory, _) = at
+            && let Location::In(directory, _) = at
         {
             self.name_directory(worker, directory);
         }
@@ -243,13 +246,13 @@ impl Copying<'_> {
     fn copy_whole(
         &self,
         worker: &mut CopyWorker,
-        at: &Where,
+        at: &Location,
         from: Source<'_>,
         to: &Place<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         let made = self.file(worker, from, to)?;
         if self.options.digest {
-            let (root, path) = at.told();
+            let (root, path) = at.root_and_path();
             let path = below(&path, root.len());
             self.sign(worker, path, atta_entry::Kind::File, &made);
         }
@@ -264,19 +267,19 @@ impl Copying<'_> {
         source: &OwnedFd,
         file: &OwnedFd,
         before: &Metadata,
-    ) -> Result<Begun, Trouble> {
+    ) -> Result<Begun, FileError> {
         let is_cloned = self.clone_bytes(worker, source, file, before)?;
         let has_holes = may_have_holes(before);
-        if !is_cloned && !self.go_direct(source, file, before.size, has_holes) {
+        if !is_cloned && self.options.direct && !bypass_cache(source, file, before.size, has_holes) {
             worker.totals.not_direct += 1;
         }
         // A default ACL of its directory may not let the owner write: other ranks open it by its name.
         let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));
         if has_holes {
             let cut = retry(|| rustix::fs::ftruncate(file, before.size));
-            cut.map_err(|errno| Trouble::new(Doing::Write, errno))?;
+            cut.map_err(|errno| FileError::new(Step::Write, errno))?;
         }
-        let found = kernel::stat_descriptor(file).map_err(|errno| Trouble::new(Doing::Create, errno))?;
+        let found = sys::stat_descriptor(file).map_err(|errno| FileError::new(Step::Create, errno))?;
         Ok(Begun { identity: identity_of(&found), is_cloned })
     }
 
@@ -285,8 +288,8 @@ impl Copying<'_> {
         &self,
         here: Option<Here<'h>>,
         name: &'h CString,
-    ) -> Result<(Source<'h>, Arc<Mirror>, CString), Trouble> {
-        let unknown = Trouble::new(Doing::Create, Errno::STALE);
+    ) -> Result<(Source<'h>, Arc<Mirror>, CString), FileError> {
+        let unknown = FileError::new(Step::Create, Errno::STALE);
         match here {
             Some(here) => {
                 let mirror = Mirror::of(here.directory).ok_or(unknown)?;
@@ -315,13 +318,13 @@ impl Copying<'_> {
         let (file, chunk) = (stretch.file, stretch.first);
         if stretch.rank != self.seat.rank {
             let came = here
-                .map_err(|errno| Trouble::new(Doing::Open, errno))
+                .map_err(|errno| FileError::new(Step::Open, errno))
                 .and_then(|here| self.chunk_for_another(worker, here, &stretch));
             return tasks.push_to(stretch.rank, Task::Ended { file, chunk, came }.encode());
         }
         let Some(large) = self.large.find(file) else { return };
-        let came = match large.chunks.trouble() {
-            Some(trouble) => Err(trouble),
+        let came = match large.chunks.error() {
+            Some(error) => Err(error),
             None => {
                 worker.mover.is_shared = large.busy.fetch_add(1, Ordering::Relaxed) > 0;
                 let came = self.move_chunk(worker, large.source.as_fd(), large.file.as_fd(), &stretch);
@@ -339,22 +342,24 @@ impl Copying<'_> {
         let (from, mirror, own) = self.both_sides(here, &stretch.name)?;
         let source = open(from)?;
         if !stretch.version.is_of(&look(&source)?) {
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
         let to = self.place(worker, &mirror, &own)?;
-        let failed = |errno| Trouble::new(Doing::Write, errno);
+        let failed = |errno| FileError::new(Step::Write, errno);
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = retry(|| rustix::fs::openat(&to.directory, &stretch.temporary, flags, Mode::empty()));
         let file = file.map_err(failed)?;
-        if kernel::stat_descriptor(&file).map_err(failed)?.inode != stretch.version.inode {
+        if sys::stat_descriptor(&file).map_err(failed)?.inode != stretch.version.inode {
             return Err(failed(Errno::STALE));
         }
         // Whoever planned it has counted it if it cannot.
-        let _ = self.go_direct(&source, &file, stretch.version.size, stretch.version.has_holes);
+        if self.options.direct {
+            let _ = bypass_cache(&source, &file, stretch.version.size, stretch.version.has_holes);
+        }
         let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), stretch)?;
         if self.sync_rule(to.mirror) != SyncRule::Never {
             let synced = self.syncs.timed(|| retry(|| rustix::fs::fdatasync(&file)));
-            synced.map_err(|errno| Trouble::new(Doing::Sync, errno))?;
+            synced.map_err(|errno| FileError::new(Step::Sync, errno))?;
         }
         close(file)?;
         Ok(value)
@@ -375,7 +380,7 @@ impl Copying<'_> {
         let came = worker.mover.copy(source, file, range, way)?;
         self.live.bytes.fetch_add(came - start, Ordering::Relaxed);
         if came < end {
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
         Ok(piece.and_then(|piece| piece.value()))
     }
@@ -390,34 +395,34 @@ impl Copying<'_> {
         self.large.remove(file);
         match self.complete_large(worker, &large) {
             Ok(()) => {}
-            Err(trouble) if trouble.is_worth_another_copy() && !large.is_again => {
+            Err(error) if error.is_worth_another_copy() && !large.is_again => {
                 let (directory, name) = match &large.at {
-                    Where::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
-                    Where::In(directory, name) => (Some(directory), name.clone()),
-                    Where::Itself(_) => return,
+                    Location::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
+                    Location::In(directory, name) => (Some(directory), name.clone()),
+                    Location::Itself(_) => return,
                 };
                 let bytes = large.before.size;
                 self.live.large_found.fetch_add(bytes, Ordering::Relaxed);
                 push(directory, &Task::Plan { name, is_again: true, bytes }, tasks);
             }
-            Err(trouble) => self.fail(worker, &large.at, trouble),
+            Err(error) => self.fail(worker, &large.at, error),
         }
     }
 
     /// All chunks are done: looks whether it is a copy, and publishes it.
-    fn complete_large(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), Trouble> {
+    fn complete_large(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), FileError> {
         let to = self.place(worker, &large.mirror, &large.name)?;
         let complete = self.check_and_give(worker, large);
-        if let Err(trouble) = complete {
+        if let Err(error) = complete {
             remove(&to, &Made::temporary(large.temporary.clone()));
-            return Err(trouble);
+            return Err(error);
         }
         if self.options.digest && !large.is_hashed {
             self.count_not_hashed(worker);
         }
         if large.is_hashed {
-            let (root, path) = large.at.told();
-            let digest = large.chunks.digest().ok_or(Trouble::Changed)?;
+            let (root, path) = large.at.root_and_path();
+            let digest = large.chunks.digest().ok_or(FileError::Changed)?;
             let element = Element {
                 path: below(&path, root.len()),
                 kind: atta_entry::Kind::File,
@@ -431,7 +436,7 @@ impl Copying<'_> {
         let (bytes, elapsed) = (large.before.size, large.began.elapsed());
         if self.syncs_each_in(&large.mirror) {
             let file =
-                retry(|| rustix::io::dup(&large.file)).map_err(|errno| Trouble::new(Doing::Sync, errno));
+                retry(|| rustix::io::dup(&large.file)).map_err(|errno| FileError::new(Step::Sync, errno));
             let file = file.inspect_err(|_| remove(&to, &Made::temporary(large.temporary.clone())))?;
             let (at, mirror, name) = (large.at.clone(), Arc::clone(&large.mirror), large.name.clone());
             let temporary = Some(large.temporary.clone());
@@ -457,7 +462,7 @@ impl Copying<'_> {
             return Vec::new();
         }
         let values = large.chunks.values().into_iter().enumerate();
-        let atime = kernel::stat_descriptor(&large.file).ok().map(|copy| copy.atime);
+        let atime = sys::stat_descriptor(&large.file).ok().map(|copy| copy.atime);
         let check = |(index, value): (usize, Option<PieceValue>)| {
             Some(Check {
                 at: large.at.clone(),
@@ -473,16 +478,16 @@ impl Copying<'_> {
         values.filter_map(check).collect()
     }
 
-    fn check_and_give(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), Trouble> {
-        if let Some(trouble) = large.chunks.trouble() {
-            return Err(trouble);
+    fn check_and_give(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), FileError> {
+        if let Some(error) = large.chunks.error() {
+            return Err(error);
         }
         let extended = self.extended(worker, &large.source)?;
         if !is_same(&large.before, &look(&large.source)?) {
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
         let not_kept = &mut worker.totals.not_kept;
-        attributes::give(&large.file, &large.before, &extended, self.manner(), not_kept)?;
+        give::give(&large.file, &large.before, &extended, self.manner(), not_kept)?;
         // What is synced by itself is closed after that.
         if self.syncs_each_in(&large.mirror) { Ok(()) } else { ask_close(&large.file) }
     }

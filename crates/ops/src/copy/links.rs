@@ -19,16 +19,18 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::file::{Made, Place, Source, identity_of, remove};
-use super::handler::{CopyWorker, Copying, Where};
-use super::inherited::open_private;
-use super::large::Version;
-use super::mirror::Mirror;
-use super::special::read_link;
-use super::trouble::{Doing, Trouble};
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::large::Version;
+use crate::copy::target::file::{Made, Place, remove};
+use crate::copy::target::mirror::Mirror;
+use crate::copy::target::special::read_link;
 use crate::digest::Hash;
+use crate::file::error::{FileError, Step};
+use crate::file::source::{Source, identity_of};
 use crate::jobs;
-use crate::walk::kernel::{self, retry};
+use crate::metadata::inherited::open_private;
+use crate::walk::location::Location;
+use atta_sys::{self as sys, retry};
 
 /// Names of links that are in memory when they are removed.
 const NAMES_AT_ONCE: usize = 4096;
@@ -47,14 +49,14 @@ pub(crate) struct Links {
 /// A name whose file somebody else was copying.
 #[derive(Debug)]
 pub(crate) struct Deferred {
-    pub(crate) at: Where,
+    pub(crate) at: Location,
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) metadata: Metadata,
     name: CString,
 }
 
 impl Deferred {
-    pub(crate) fn new(at: Where, mirror: Arc<Mirror>, metadata: Metadata, name: CString) -> Self {
+    pub(crate) fn new(at: Location, mirror: Arc<Mirror>, metadata: Metadata, name: CString) -> Self {
         Self { at, mirror, metadata, name }
     }
 
@@ -142,11 +144,11 @@ impl Copying<'_> {
     pub(crate) fn linked(
         &self,
         worker: &mut CopyWorker,
-        at: &Where,
+        at: &Location,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
-    ) -> Result<Option<Made>, Trouble> {
+    ) -> Result<Option<Made>, FileError> {
         let known = match self.private() {
             Ok(known) if !to.mirror.is_mounted() => known,
             // No link leads from one file system to another one.
@@ -194,7 +196,7 @@ impl Copying<'_> {
             // Another rank may give a link of it its name, and its sync would not be of these bytes.
             if let Err(errno) = self.syncs.timed(|| retry(|| rustix::fs::fsync(file))) {
                 remove(to, &made);
-                return Err(Trouble::new(Doing::Sync, errno));
+                return Err(FileError::new(Step::Sync, errno));
             }
         }
         if keep_known(claim, &Known { since: made.since, digest: made.digest, ..now }).is_err() {
@@ -222,7 +224,7 @@ impl Copying<'_> {
         known: &OwnedFd,
         metadata: &Metadata,
         to: &Place<'_>,
-    ) -> Result<Linked, Trouble> {
+    ) -> Result<Linked, FileError> {
         let key = &*key(metadata);
         let Some(Known { since, digest, source, .. }) = self.known_of(known, key)? else {
             return Ok(Linked::NotYet);
@@ -234,7 +236,7 @@ impl Copying<'_> {
         let target = (metadata.kind() == Kind::Symlink)
             .then(|| read_link(Source { directory: known.as_fd(), name: key }));
         let target = match target.transpose() {
-            Err(Trouble::Failed(_, Errno::NOENT)) => return Ok(Linked::NotYet),
+            Err(FileError::Failed(_, Errno::NOENT)) => return Ok(Linked::NotYet),
             target => target?,
         };
         if self.is_linked(known, key, to)? {
@@ -255,7 +257,7 @@ impl Copying<'_> {
             // It is there already where a directory lists a name twice, or where the answer to the first request was lost.
             Ok(()) | Err(Errno::EXIST) => {
                 worker.totals.hard_links += 1;
-                let copy = temporary.as_ref().and_then(|_| kernel::stat_at(known, key, false).ok());
+                let copy = temporary.as_ref().and_then(|_| sys::stat_at(known, key, false).ok());
                 let identity = copy.as_ref().map(identity_of);
                 let made = Made { temporary, bytes, digest, since, target, identity, ..Made::default() };
                 let made = Made { version, atime, is_link: true, ..made };
@@ -264,7 +266,7 @@ impl Copying<'_> {
             Err(Errno::NOENT) => Ok(Linked::NotYet),
             // EMLINK, EXDEV, EPERM, EOPNOTSUPP
             Err(Errno(31 | 18 | 1 | 95)) => Ok(Linked::Never),
-            Err(errno) => Err(Trouble::new(Doing::Link, errno)),
+            Err(errno) => Err(FileError::new(Step::Link, errno)),
         }
     }
 
@@ -272,7 +274,7 @@ impl Copying<'_> {
     /// it is empty, which it may not be.
     fn linked_copy(&self, known: &OwnedFd, key: &CStr, metadata: &Metadata) -> Option<Metadata> {
         let is_wanted = metadata.kind() == Kind::File && (self.options.verify || metadata.size == 0);
-        if is_wanted { kernel::stat_at(known, key, false).ok() } else { None }
+        if is_wanted { sys::stat_at(known, key, false).ok() } else { None }
     }
 
     /// Keeps a file that was there as the copy of what has these metadata, so that other names become links of it. Not if the name leads
@@ -283,24 +285,24 @@ impl Copying<'_> {
         metadata: &Metadata,
         to: &Place<'_>,
         found: (u64, u64),
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, FileError> {
         let key = key(metadata);
         let Some(claim) = self.claim(known, metadata)? else { return Ok(false) };
         let link = || rustix::fs::linkat(&to.directory, to.name, known, &key, AtFlags::empty());
         let is_linked = retry(link).is_ok();
-        let is_it = || kernel::stat_at(known, &key, false).is_ok_and(|now| (now.device, now.inode) == found);
+        let is_it = || sys::stat_at(known, &key, false).is_ok_and(|now| (now.device, now.inode) == found);
         if is_linked && is_it() {
             keep_known(claim, &Known::new(metadata, self.batch.failures(), None))?;
             return Ok(true);
         }
         drop(claim);
-        forget_link(known, &key).map_err(|errno| Trouble::new(Doing::Link, errno))?;
+        forget_link(known, &key).map_err(|errno| FileError::new(Step::Link, errno))?;
         Ok(false)
     }
 
     /// What is known of a copy that is complete. None: it is not.
-    fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<Option<Known>, Trouble> {
-        let found = read_claim(known, key).map_err(|errno| Trouble::new(Doing::Link, errno))?;
+    fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<Option<Known>, FileError> {
+        let found = read_claim(known, key).map_err(|errno| FileError::new(Step::Link, errno))?;
         Ok(found.map(|found| Known {
             // Whoever made it on another rank has synced it by itself.
             since: if self.seat.ranks > 1 { self.batch.failures() } else { found.since },
@@ -310,13 +312,13 @@ impl Copying<'_> {
     }
 
     /// Says that this thread copies a file; none: another one does.
-    fn claim(&self, known: &OwnedFd, metadata: &Metadata) -> Result<Option<OwnedFd>, Trouble> {
+    fn claim(&self, known: &OwnedFd, metadata: &Metadata) -> Result<Option<OwnedFd>, FileError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = claim_of(&key(metadata));
         match retry(|| rustix::fs::openat(known, &name, flags, Mode::RUSR | Mode::WUSR)) {
             Ok(claim) => Ok(Some(claim)),
             Err(Errno::EXIST) => Ok(None),
-            Err(errno) => Err(Trouble::new(Doing::Create, errno)),
+            Err(errno) => Err(FileError::new(Step::Create, errno)),
         }
     }
 
@@ -325,10 +327,10 @@ impl Copying<'_> {
         &self,
         worker: &mut CopyWorker,
         deferred: &Deferred,
-    ) -> Result<Made, Trouble> {
+    ) -> Result<Made, FileError> {
         let Deferred { at, mirror, metadata, name } = deferred;
         let directory = mirror.target.descriptor(&mut worker.held, self.features);
-        let directory = directory.map_err(|errno| Trouble::new(Doing::OpenDirectory, errno))?;
+        let directory = directory.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         let to = Place { mirror, directory, name };
         if let Some(Ok(known)) = self.links.directory.get()
             && let Linked::Made(made) = self.link(worker, known, metadata, &to)?
@@ -353,7 +355,7 @@ impl Copying<'_> {
                 Err(errno) => return Err(errno),
             };
             // Another rank was quicker; or the answer to the first request was lost.
-            if made.is_err() && self.seat.ranks == 1 && !kernel::names_of(&opened, 1)?.is_empty() {
+            if made.is_err() && self.seat.ranks == 1 && !sys::names_of(&opened, 1)?.is_empty() {
                 return Err(Errno::EXIST);
             }
             Ok(opened)
@@ -374,7 +376,7 @@ impl Copying<'_> {
     /// was copied.
     pub(crate) fn forget_links(&self, threads: usize) -> Result<u64, Errno> {
         let others = || {
-            let opened = || self.with_own_directory(|own| kernel::open_directory_at(own, LINKS)).ok();
+            let opened = || self.with_own_directory(|own| sys::open_directory_at(own, LINKS)).ok();
             (self.seat.ranks > 1).then(opened).flatten()
         };
         let found = match self.links.directory.get() {
@@ -385,7 +387,7 @@ impl Copying<'_> {
         let Some(known) = own.or(found.as_ref()) else { return Ok(0) };
         let mut elsewhere = 0;
         loop {
-            let names = kernel::names_of(known, NAMES_AT_ONCE)?;
+            let names = sys::names_of(known, NAMES_AT_ONCE)?;
             if names.is_empty() {
                 break;
             }
@@ -440,7 +442,7 @@ fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Gone,
 
 fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Gone, Errno> {
     let claimed = read_claim(known, key).ok().flatten();
-    let copy = kernel::stat_at(known, key, false).ok();
+    let copy = sys::stat_at(known, key, false).ok();
     let mut gone = Gone::default();
     for name in [key, &claim_of(key)] {
         match retry(|| rustix::fs::unlinkat(known, name, AtFlags::empty())) {
@@ -458,9 +460,9 @@ fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Gone, Errno> {
 /// Lets others find a file that is open by its key. One that has the key is taken only if it is this file: the answer to the first
 /// request was lost.
 fn link_key(file: &OwnedFd, known: &OwnedFd, key: &CStr) -> Result<(), Errno> {
-    match kernel::link_of(file, known, key) {
+    match sys::link_of(file, known, key) {
         Err(Errno::EXIST) => {
-            let (own, there) = (kernel::stat_descriptor(file)?, kernel::stat_at(known, key, false)?);
+            let (own, there) = (sys::stat_descriptor(file)?, sys::stat_at(known, key, false)?);
             if identity_of(&own) == identity_of(&there) { Ok(()) } else { Err(Errno::EXIST) }
         }
         linked => linked,
@@ -468,11 +470,11 @@ fn link_key(file: &OwnedFd, known: &OwnedFd, key: &CStr) -> Result<(), Errno> {
 }
 
 /// Writes what others are to know of a copy before they can find it.
-fn keep_known(claim: OwnedFd, known: &Known) -> Result<(), Trouble> {
+fn keep_known(claim: OwnedFd, known: &Known) -> Result<(), FileError> {
     let written = retry(|| rustix::io::pwrite(&claim, &known.to_bytes(), 0));
     // Over NFS what was written is there for others when it is closed.
     drop(claim);
-    written.map(drop).map_err(|errno| Trouble::new(Doing::Link, errno))
+    written.map(drop).map_err(|errno| FileError::new(Step::Link, errno))
 }
 
 /// What is known of the copy with this key. None: it is not complete.
@@ -491,8 +493,8 @@ fn read_claim(known: &OwnedFd, key: &CStr) -> Result<Option<Known>, Errno> {
 /// Whether a name is a link of this copy.
 fn is_there(known: &OwnedFd, key: &CStr, directory: &OwnedFd, name: &CStr) -> bool {
     let identity = |found: Metadata| (found.device, found.inode);
-    let copy = kernel::stat_at(known, key, false).map(identity);
-    copy.is_ok() && copy == kernel::stat_at(directory, name, false).map(identity)
+    let copy = sys::stat_at(known, key, false).map(identity);
+    copy.is_ok() && copy == sys::stat_at(directory, name, false).map(identity)
 }
 
 /// The name of a copy in the links' directory.
@@ -518,9 +520,9 @@ mod tests {
 
     use atta_testkit::scratch::Scratch;
 
-    use super::super::nothing_fails::NothingFails;
-    use super::super::{Copy, Options, Seat};
     use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::{Copy, Options, Seat};
 
     #[test]
     fn a_claim_says_nothing_of_a_copy_before_all_of_it_is_written() {
@@ -546,7 +548,7 @@ mod tests {
             let path = target.as_os_str().as_bytes();
             let copy = Copy::prepare(&sources, path, &options, &NothingFails, Seat::alone()).unwrap();
             let known = copy.copying.private().unwrap();
-            let mut metadata = kernel::stat_path(source.join("a").as_os_str().as_bytes(), false).unwrap();
+            let mut metadata = sys::stat_path(source.join("a").as_os_str().as_bytes(), false).unwrap();
             let key = key(&metadata);
             let flags = OFlags::WRONLY | OFlags::CREATE;
             let make = |name: &CStr| rustix::fs::openat(known, name, flags, Mode::RUSR | Mode::WUSR).unwrap();

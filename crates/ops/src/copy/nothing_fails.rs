@@ -2,7 +2,7 @@
 
 use atta_entry::Failure;
 
-use super::Watch;
+use crate::copy::Watch;
 
 pub(crate) struct NothingFails;
 

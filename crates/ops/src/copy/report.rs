@@ -35,7 +35,7 @@ pub struct Report {
 
 /// Number of classes.
 const CLASSES: usize = 8;
-/// Where they end: empty files, then up to 4 KiB, 64 KiB, 1 MiB, 16 MiB, 256 MiB, 4 GiB, and the rest.
+/// Location they end: empty files, then up to 4 KiB, 64 KiB, 1 MiB, 16 MiB, 256 MiB, 4 GiB, and the rest.
 const ENDS: [u64; CLASSES - 1] = [1, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 4 << 30];
 /// Slow files that are kept.
 const SLOWEST: usize = 10;

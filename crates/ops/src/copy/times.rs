@@ -1,4 +1,4 @@
-//! Where the time of a copy went: on one rank, phase by phase, and over its threads. It reads the clock when a phase ends and around
+//! Location the time of a copy went: on one rank, phase by phase, and over its threads. It reads the clock when a phase ends and around
 //! each sync, never for a file; what a phase does is not known here.
 //!
 //! ```text

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use atta_entry::Errno;
 
-use super::attributes::NotKept;
+use crate::metadata::not_kept::NotKept;
 
 /// What was copied, and what was not: of one thread, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, XattrFlags, fchmod, fsetxattr, ftruncate, futimens, openat};
 use rustix::io::Errno;
 
-use super::make::{Make, Task, Trouble, Worker, timestamps};
+use super::make::{Make, MakeError, Task, Worker, timestamps};
 use super::names::Node;
 use super::open::Directory;
 use super::spec::Contents;
@@ -39,15 +39,15 @@ impl Make<'_> {
         at: &Directory,
         index: u64,
         queue: &Queue<'_, Self>,
-    ) -> Result<Option<Task>, Trouble> {
+    ) -> Result<Option<Task>, MakeError> {
         let node = Node::File(index);
         let name = self.plan.names.of(node);
         let fd =
-            openat(&at.fd, name, NEW, Mode::RUSR | Mode::WUSR).map_err(Trouble::at("make file", node))?;
+            openat(&at.fd, name, NEW, Mode::RUSR | Mode::WUSR).map_err(MakeError::at("make file", node))?;
         let size_bytes = self.plan.size_bytes(index);
         if self.plan.spec().contents == Contents::Sparse {
             if size_bytes > 0 {
-                ftruncate(&fd, size_bytes).map_err(Trouble::at("set size", node))?;
+                ftruncate(&fd, size_bytes).map_err(MakeError::at("set size", node))?;
             }
         } else if size_bytes > PIECE_BYTES {
             let file = OpenFile { fd, index, size_bytes, bytes_left: AtomicU64::new(size_bytes) };
@@ -68,7 +68,7 @@ impl Make<'_> {
         file: &Arc<OpenFile>,
         range: Range<u64>,
         queue: &mut Queue<'_, Self>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MakeError> {
         let Range { start, mut end } = range;
         while end - start > PIECE_BYTES {
             // At a multiple of the piece: blocks of the file system are not shared.
@@ -91,10 +91,10 @@ impl Make<'_> {
         index: u64,
         range: Range<u64>,
         queue: &Queue<'_, Self>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MakeError> {
         let range = (range.start, range.end);
         let written = self.source.write(fd.as_fd(), index, range, &mut worker.buffer, || queue.is_stopping());
-        written.map_err(Trouble::at("write file", Node::File(index)))
+        written.map_err(MakeError::at("write file", Node::File(index)))
     }
 
     fn finish_file(
@@ -103,20 +103,20 @@ impl Make<'_> {
         fd: &OwnedFd,
         index: u64,
         size_bytes: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MakeError> {
         let node = Node::File(index);
         for number in 0..self.plan.xattrs(index) {
             let (name, value) = self.plan.xattr(index, number);
             match fsetxattr(fd, name, &value, XattrFlags::CREATE) {
                 Ok(()) => worker.made.xattrs += 1,
                 Err(Errno::NOTSUP) => worker.made.xattrs_unsupported += 1,
-                Err(errno) => return Err(Trouble::at("set extended attribute", node)(errno)),
+                Err(errno) => return Err(MakeError::at("set extended attribute", node)(errno)),
             }
         }
         let mode = fchmod(fd, Mode::from_raw_mode(self.plan.mode(node)));
-        mode.map_err(Trouble::at("set mode", node))?;
+        mode.map_err(MakeError::at("set mode", node))?;
         let times = futimens(fd, &timestamps(self.plan.mtime(node)));
-        times.map_err(Trouble::at("set times", node))?;
+        times.map_err(MakeError::at("set times", node))?;
         worker.made.files += 1;
         worker.made.size_bytes = worker.made.size_bytes.saturating_add(size_bytes);
         self.count();

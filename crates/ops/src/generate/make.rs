@@ -40,14 +40,14 @@ const PRIVATE: Mode = Mode::RWXU;
 
 /// A system call that failed, and upon what.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct MakeError {
     pub(crate) operation: Operation,
     pub(crate) node: Node,
     pub(crate) errno: EntryErrno,
 }
 
-impl Trouble {
-    /// Turns an error number into this trouble.
+impl MakeError {
+    /// Turns an error number into this error.
     pub(crate) fn at(operation: &'static str, node: Node) -> impl Fn(Errno) -> Self {
         move |errno| Self {
             operation: Operation::Custom(operation),
@@ -84,7 +84,7 @@ pub(crate) struct Make<'a> {
     is_root_new: bool,
     /// Ends the run; also when something failed.
     end: Stop,
-    trouble: Mutex<Option<Trouble>>,
+    error: Mutex<Option<MakeError>>,
     entries: AtomicU64,
 }
 
@@ -96,19 +96,19 @@ impl<'a> Make<'a> {
             opener: Opener::new(plan, root),
             is_root_new,
             end,
-            trouble: Mutex::default(),
+            error: Mutex::default(),
             entries: AtomicU64::new(0),
         }
     }
 
     /// The task that leads to everything but hard links.
-    pub(crate) fn first(&self) -> Result<Task, Trouble> {
+    pub(crate) fn first(&self) -> Result<Task, MakeError> {
         Ok(Task::Fill(self.opener.root()?))
     }
 
     /// The first thing that went wrong.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn error(&self) -> Option<MakeError> {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn count(&self) {
@@ -121,12 +121,12 @@ impl<'a> Make<'a> {
         worker: &mut Worker,
         at: &Arc<Directory>,
         queue: &mut Queue<'_, Self>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MakeError> {
         let children = self.plan.skeleton.children(at.index);
         for child in children.clone() {
             let node = Node::Directory(child);
             let made = mkdirat(&at.fd, self.plan.names.of(node), PRIVATE);
-            made.map_err(Trouble::at("make directory", node))?;
+            made.map_err(MakeError::at("make directory", node))?;
             if queue.is_stopping() {
                 return Ok(());
             }
@@ -150,15 +150,15 @@ impl<'a> Make<'a> {
         Ok(())
     }
 
-    fn symlink(&self, at: &Directory, index: u64) -> Result<(), Trouble> {
+    fn symlink(&self, at: &Directory, index: u64) -> Result<(), MakeError> {
         let node = Node::Symlink(index);
         let name = self.plan.names.of(node);
         let made = symlinkat(symlink::target(self.plan, index), &at.fd, name.as_slice());
-        made.map_err(Trouble::at("make symlink", node))?;
+        made.map_err(MakeError::at("make symlink", node))?;
         self.count();
         let times = timestamps(self.plan.mtime(node));
         let timed = utimensat(&at.fd, name, &times, AtFlags::SYMLINK_NOFOLLOW);
-        timed.map_err(Trouble::at("set times", node))
+        timed.map_err(MakeError::at("set times", node))
     }
 
     fn subdirectories(
@@ -167,7 +167,7 @@ impl<'a> Make<'a> {
         parent: Place,
         range: Range<u32>,
         queue: &mut Queue<'_, Self>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MakeError> {
         let mut end = range.end;
         while end - range.start > 1 {
             let middle = range.start + (end - range.start) / 2;
@@ -186,7 +186,7 @@ impl<'a> Make<'a> {
         at: &Arc<Directory>,
         range: Range<u64>,
         queue: &mut Queue<'_, Self>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MakeError> {
         let Range { start: mut file, mut end } = range;
         let mut made = 0;
         while file < end && !queue.is_stopping() {
@@ -216,11 +216,11 @@ impl<'a> Make<'a> {
     }
 
     /// Gives a directory that has all its entries its mode and time.
-    fn finish_directory(&self, worker: &mut Worker, at: &Directory) -> Result<(), Trouble> {
+    fn finish_directory(&self, worker: &mut Worker, at: &Directory) -> Result<(), MakeError> {
         let node = Node::Directory(at.index);
         if at.index > 0 || self.is_root_new {
             let mode = fchmod(&at.fd, Mode::from_raw_mode(self.plan.mode(node)));
-            mode.map_err(Trouble::at("set mode", node))?;
+            mode.map_err(MakeError::at("set mode", node))?;
         }
         if at.index > 0 {
             worker.made.directories += 1;
@@ -229,12 +229,12 @@ impl<'a> Make<'a> {
         self.set_directory_time(at.index, &at.fd)
     }
 
-    fn set_directory_time(&self, index: u32, fd: &OwnedFd) -> Result<(), Trouble> {
+    fn set_directory_time(&self, index: u32, fd: &OwnedFd) -> Result<(), MakeError> {
         let node = Node::Directory(index);
         match futimens(fd, &timestamps(self.plan.mtime(node))) {
             // A target that was there already may be another user's.
             Err(Errno::PERM) if index == 0 && !self.is_root_new => Ok(()),
-            outcome => outcome.map_err(Trouble::at("set times", node)),
+            outcome => outcome.map_err(MakeError::at("set times", node)),
         }
     }
 
@@ -243,7 +243,7 @@ impl<'a> Make<'a> {
         worker: &mut Worker,
         range: Range<u64>,
         queue: &mut Queue<'_, Self>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MakeError> {
         let mut end = range.end;
         while end - range.start > LINKS_MAX {
             let middle = range.start + (end - range.start) / 2;
@@ -261,14 +261,14 @@ impl<'a> Make<'a> {
         Ok(())
     }
 
-    fn hard_link(&self, index: u64) -> Result<(), Trouble> {
+    fn hard_link(&self, index: u64) -> Result<(), MakeError> {
         let node = Node::HardLink(index);
         let file = Node::File(self.plan.linked_file(index));
         let source = self.opener.descend(self.plan.directory_of(file))?;
         let directory = self.plan.directory_of(node);
         let target = self.opener.descend(directory)?;
         let (old, new) = (self.plan.names.of(file), self.plan.names.of(node));
-        linkat(source, old, &target, new, AtFlags::empty()).map_err(Trouble::at("make hard link", node))?;
+        linkat(source, old, &target, new, AtFlags::empty()).map_err(MakeError::at("make hard link", node))?;
         // Others may add to the same directory now; each sets the time after its own link, so the last one does.
         self.set_directory_time(directory, &target)
     }
@@ -290,8 +290,8 @@ impl Job for Make<'_> {
             Task::Piece(file, range) => self.piece(worker, &file, range, queue),
             Task::HardLinks(range) => self.hard_links(worker, range, queue),
         };
-        if let Err(trouble) = outcome {
-            self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(trouble);
+        if let Err(error) = outcome {
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             self.end.set();
         }
     }

@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use super::make::Trouble;
+use super::make::MakeError;
 use super::names::Node;
 use super::plan::Plan;
 
@@ -59,12 +59,12 @@ impl<'a> Opener<'a> {
     }
 
     /// The target.
-    pub(crate) fn root(&self) -> Result<Arc<Directory>, Trouble> {
+    pub(crate) fn root(&self) -> Result<Arc<Directory>, MakeError> {
         Ok(self.counted(0, self.descend(0)?))
     }
 
     /// A subdirectory of a directory.
-    pub(crate) fn child(&self, parent: &Place, index: u32) -> Result<Arc<Directory>, Trouble> {
+    pub(crate) fn child(&self, parent: &Place, index: u32) -> Result<Arc<Directory>, MakeError> {
         let fd = match parent {
             Place::Open(parent) => self.enter(parent.fd.as_fd(), index, DIRECTORY)?,
             Place::Closed => self.descend(index)?,
@@ -82,7 +82,7 @@ impl<'a> Opener<'a> {
     }
 
     /// Opens a directory by its number. Takes a step for each level.
-    pub(crate) fn descend(&self, index: u32) -> Result<OwnedFd, Trouble> {
+    pub(crate) fn descend(&self, index: u32) -> Result<OwnedFd, MakeError> {
         let lineage = self.plan.skeleton.lineage(index);
         let mut here: Option<OwnedFd> = None;
         for each in lineage {
@@ -96,7 +96,7 @@ impl<'a> Opener<'a> {
         }
     }
 
-    fn enter(&self, parent: BorrowedFd<'_>, index: u32, flags: OFlags) -> Result<OwnedFd, Trouble> {
+    fn enter(&self, parent: BorrowedFd<'_>, index: u32, flags: OFlags) -> Result<OwnedFd, MakeError> {
         let name = self.plan.names.of(Node::Directory(index));
         openat(parent, name, flags, Mode::empty()).map_err(at(index))
     }
@@ -109,6 +109,6 @@ impl<'a> Opener<'a> {
     }
 }
 
-fn at(index: u32) -> impl Fn(Errno) -> Trouble {
-    Trouble::at("open directory", Node::Directory(index))
+fn at(index: u32) -> impl Fn(Errno) -> MakeError {
+    MakeError::at("open directory", Node::Directory(index))
 }

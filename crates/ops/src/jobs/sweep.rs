@@ -1,6 +1,7 @@
 //! Finds what ended runs have left under names of their own, below the directory that they ran in: counts it, or removes it. It
 //! looks only where the records say that something was made. What it removes goes by `tree.rs`.
 
+use atta_sys as sys;
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +11,9 @@ use rustix::fd::{AsFd, OwnedFd};
 
 use super::record::Record;
 use super::tree::{Manner, Tally, dispose};
-use crate::copy::names::{Namer, PREFIX};
+use crate::jobs::names::{Namer, PREFIX};
 use crate::walk::visit::{Handler, Here, Tasks};
-use crate::walk::{self, Start, kernel};
+use crate::walk::{self, Start};
 
 /// What is remembered of what was found; all of it is counted.
 const FOUND_MAX: usize = 1000;
@@ -63,7 +64,7 @@ pub(crate) fn sweep(
     // With a slash: the path may end in a link.
     let path = [path, b"/"].concat();
     let is_it = || -> Result<bool, Errno> {
-        let (named, opened) = (kernel::stat_path(&path, true)?, kernel::stat_of(top)?);
+        let (named, opened) = (sys::stat_path(&path, true)?, sys::stat_of(top)?);
         Ok((named.device, named.inode) == (opened.device, opened.inode))
     };
     if is_it() != Ok(true) {

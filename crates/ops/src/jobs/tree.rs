@@ -8,7 +8,7 @@ use atta_runtime::Stop;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::AtFlags;
 
-use crate::walk::kernel::{self, Features, Place, retry};
+use atta_sys::{self as sys, Features, Place, retry};
 
 /// How often a directory is read again in which names turned up meanwhile.
 const AGAIN_MOST: u32 = 3;
@@ -52,11 +52,11 @@ pub(crate) fn dispose(
     manner: &Manner,
     tally: &mut Tally,
 ) -> Result<(), Errno> {
-    let found = kernel::stat_at(directory, name, false)?;
+    let found = sys::stat_at(directory, name, false)?;
     if found.kind() != Kind::Directory {
         return leaf(directory, name, manner, tally);
     }
-    let above = kernel::place_of(directory, manner.features)?;
+    let above = sys::place_of(directory, manner.features)?;
     let mut here = enter(directory, name, above, manner)?;
     let mut levels = vec![level(&here, name.to_owned(), manner, tally)?];
     while let Some(last) = levels.last_mut() {
@@ -91,7 +91,7 @@ pub(crate) fn dispose(
 
 /// Something that is no directory.
 fn leaf(directory: BorrowedFd<'_>, name: &CStr, manner: &Manner, tally: &mut Tally) -> Result<(), Errno> {
-    let found = match kernel::stat_at(directory, name, false) {
+    let found = match sys::stat_at(directory, name, false) {
         Err(Errno::NOENT) => return Ok(()),
         found => found?,
     };
@@ -108,15 +108,15 @@ fn enter(directory: BorrowedFd<'_>, name: &CStr, above: Place, manner: &Manner) 
     if manner.stop.is_set() {
         return Err(INTR);
     }
-    let opened = kernel::open_directory_at(directory, name)?;
-    let place = kernel::place_of(&opened, manner.features)?;
+    let opened = sys::open_directory_at(directory, name)?;
+    let place = sys::place_of(&opened, manner.features)?;
     if (place.device, place.mount) == (above.device, above.mount) { Ok(opened) } else { Err(XDEV) }
 }
 
 fn level(opened: &OwnedFd, name: CString, manner: &Manner, tally: &mut Tally) -> Result<Level, Errno> {
-    let place = kernel::place_of(opened, manner.features)?;
+    let place = sys::place_of(opened, manner.features)?;
     tally.entries += 1;
-    tally.bytes += kernel::stat_descriptor(opened)?.allocated_bytes();
+    tally.bytes += sys::stat_descriptor(opened)?.allocated_bytes();
     Ok(Level { name, place, below: list(opened, manner, tally)?, again: 0 })
 }
 
@@ -133,8 +133,8 @@ fn list(opened: &OwnedFd, manner: &Manner, tally: &mut Tally) -> Result<Vec<CStr
         if manner.stop.is_set() {
             return Err(INTR);
         }
-        let kind = match kernel::kind_of(entry.file_type()) {
-            Kind::Unknown => match kernel::stat_at(opened, name, false) {
+        let kind = match sys::kind_of(entry.file_type()) {
+            Kind::Unknown => match sys::stat_at(opened, name, false) {
                 Err(Errno::NOENT) => continue,
                 found => found?.kind(),
             },
@@ -150,8 +150,8 @@ fn list(opened: &OwnedFd, manner: &Manner, tally: &mut Tally) -> Result<Vec<CStr
 
 /// The directory above, which must be the one that was come from.
 fn climb(here: &OwnedFd, expected: Place, manner: &Manner) -> Result<OwnedFd, Errno> {
-    let above = kernel::open_directory_at(here, c"..")?;
-    if kernel::place_of(&above, manner.features)? == expected { Ok(above) } else { Err(Errno::STALE) }
+    let above = sys::open_directory_at(here, c"..")?;
+    if sys::place_of(&above, manner.features)? == expected { Ok(above) } else { Err(Errno::STALE) }
 }
 
 fn end(above: BorrowedFd<'_>, name: &CStr, manner: &Manner) -> Result<(), Errno> {

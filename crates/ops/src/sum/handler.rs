@@ -12,16 +12,17 @@ use rustix::fs::CWD;
 use super::large::Large;
 use super::names::Names;
 use super::{Options, Totals, Watch};
-use crate::chunks::{Cut, LargeTask, UnderWay};
-use crate::copy::data::{Mover, TOO_LARGE, Way};
-use crate::copy::file::{Source, TRIES, is_same, look, open, settled};
-use crate::copy::handler::{Live, Where, below};
-use crate::copy::holes::{self, may_have_holes};
-use crate::copy::trouble::{Doing, Trouble};
 use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, HOLE_BYTES_MAX, Hash, Piece, Signature};
-use crate::walk::kernel;
+use crate::file::chunks::{Cut, LargeTask, UnderWay};
+use crate::file::error::{FileError, Step};
+use crate::file::holes::{self, may_have_holes};
+use crate::file::mover::{Mover, TOO_LARGE, Way};
+use crate::file::source::{Source, TRIES, is_same, look, open, settled};
+use crate::walk::location::{Location, below};
+use crate::walk::progress::Live;
 use crate::walk::visit::{Handler, Here, Tasks};
+use atta_sys as sys;
 
 /// Summing up, as a walk's handler.
 pub(crate) struct Summing<'a, W: Watch> {
@@ -64,22 +65,26 @@ impl<'a, W: Watch> Summing<'a, W> {
     }
 
     /// Hashes a file as a whole: its bytes as they were at one time.
-    pub(super) fn read(&self, worker: &mut SumWorker<W::Worker>, from: Source<'_>) -> Result<Read, Trouble> {
+    pub(super) fn read(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        from: Source<'_>,
+    ) -> Result<Read, FileError> {
         for _ in 0..TRIES {
             match self.read_once(worker, from) {
-                Err(Trouble::Changed) => {}
+                Err(FileError::Changed) => {}
                 read => return read,
             }
         }
-        Err(Trouble::Changed)
+        Err(FileError::Changed)
     }
 
-    fn read_once(&self, worker: &mut SumWorker<W::Worker>, from: Source<'_>) -> Result<Read, Trouble> {
+    fn read_once(&self, worker: &mut SumWorker<W::Worker>, from: Source<'_>) -> Result<Read, FileError> {
         let source = open(from)?;
         let before = settled(&source)?;
         if before.kind() != Kind::File {
             // It was one when it was listed.
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
         let mut piece = Piece::at(0);
         let bytes = if worker.mover.sizes.is_stated(&source, &before) {
@@ -88,23 +93,23 @@ impl<'a, W: Watch> Summing<'a, W> {
             let way = Way { has_holes, size, hasher: Some(&mut piece) };
             let bytes = worker.mover.hash(source.as_fd(), 0..size, way)?;
             if bytes < size {
-                return Err(Trouble::Changed);
+                return Err(FileError::Changed);
             }
             bytes
         } else {
             worker.mover.pass_to_end(source.as_fd(), None, Some(&mut piece))?
         };
         if !is_same(&before, &look(&source)?) {
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
         Ok(Read { metadata: Metadata { size: bytes, ..before }, digest: piece.digest() })
     }
 
     /// Refuses a file with more holes than are to be hashed.
-    pub(super) fn refuse_holes(&self, source: impl AsFd, before: &Metadata) -> Result<(), Trouble> {
+    pub(super) fn refuse_holes(&self, source: impl AsFd, before: &Metadata) -> Result<(), FileError> {
         let most = self.options.hole_bytes_max.unwrap_or(HOLE_BYTES_MAX);
         match holes::exceed(source, before, most, &self.options.walk.stop)? {
-            true => Err(Trouble::new(Doing::HashHoles, Errno(TOO_LARGE))),
+            true => Err(FileError::new(Step::HashHoles, Errno(TOO_LARGE))),
             false => Ok(()),
         }
     }
@@ -151,7 +156,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         worker: &mut SumWorker<W::Worker>,
         from: Source<'_>,
         entry: &Entry<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         match entry.kind {
             Kind::File => {
                 let mut read = self.read(worker, from)?;
@@ -163,8 +168,8 @@ impl<'a, W: Watch> Summing<'a, W> {
                 self.add_file(worker, &entry, &read);
             }
             Kind::Symlink => {
-                let target = kernel::read_link_at(from.directory, from.name);
-                let target = target.map_err(|errno| Trouble::new(Doing::ReadLink, errno))?;
+                let target = sys::read_link_at(from.directory, from.name);
+                let target = target.map_err(|errno| FileError::new(Step::ReadLink, errno))?;
                 worker.totals.symlinks += 1;
                 self.add(worker, &Entry { target: Some(&target), ..*entry }, None);
             }
@@ -180,13 +185,13 @@ impl<'a, W: Watch> Summing<'a, W> {
         Ok(())
     }
 
-    pub(super) fn fail(&self, worker: &mut SumWorker<W::Worker>, at: &Where, trouble: Trouble) {
-        if trouble == Trouble::Stopped {
+    pub(super) fn fail(&self, worker: &mut SumWorker<W::Worker>, at: &Location, error: FileError) {
+        if error == FileError::Stopped {
             return;
         }
-        let (operation, errno) = trouble.told();
-        let (root, path) = at.told();
-        if trouble == Trouble::Changed {
+        let (operation, errno) = error.described();
+        let (root, path) = at.root_and_path();
+        if error == FileError::Changed {
             worker.totals.changed += 1;
         }
         self.tell(worker, operation, &root, &path, errno);
@@ -211,11 +216,11 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.device, metadata.inode)
 }
 
-/// Where a name of a task or an entry is, and in which directory it is opened.
-pub(super) fn place<'a>(here: Option<Here<'a>>, name: &CStr) -> (Where, BorrowedFd<'a>) {
+/// Location a name of a task or an entry is, and in which directory it is opened.
+pub(super) fn place<'a>(here: Option<Here<'a>>, name: &CStr) -> (Location, BorrowedFd<'a>) {
     match here {
-        Some(here) => (Where::In(Arc::clone(here.directory), name.to_owned()), here.descriptor.as_fd()),
-        None => (Where::Root(name.to_bytes().to_vec()), CWD),
+        Some(here) => (Location::In(Arc::clone(here.directory), name.to_owned()), here.descriptor.as_fd()),
+        None => (Location::Root(name.to_bytes().to_vec()), CWD),
     }
 }
 
@@ -250,8 +255,8 @@ impl<W: Watch> Handler for Summing<'_, W> {
         }
         let name = CString::new(entry.name).unwrap_or_default();
         let (at, directory) = place(here, &name);
-        if let Err(trouble) = self.handle(worker, Source { directory, name: &name }, entry) {
-            self.fail(worker, &at, trouble);
+        if let Err(error) = self.handle(worker, Source { directory, name: &name }, entry) {
+            self.fail(worker, &at, error);
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Item {
     pub size: Option<u64>,
     /// Of a regular file's bytes.
     pub digest: Option<[u8; 32]>,
-    /// Where a symbolic link leads.
+    /// Location a symbolic link leads.
     pub target: Option<Vec<u8>>,
 }
 

@@ -9,20 +9,20 @@ use atta_entry::{Entry, Errno, Kind, Metadata};
 
 use super::Watch;
 use super::handler::{Read, SumWorker, Summing, place};
-use crate::chunks::{Chunks, LargeTask};
-use crate::copy::data::Way;
-use crate::copy::file::{Source, is_same, look, open, settled};
-use crate::copy::handler::Where;
-use crate::copy::holes::may_have_holes;
-use crate::copy::trouble::{Doing, Trouble};
 use crate::digest::Piece;
-use crate::walk::kernel;
+use crate::file::chunks::{Chunks, LargeTask};
+use crate::file::error::{FileError, Step};
+use crate::file::holes::may_have_holes;
+use crate::file::mover::Way;
+use crate::file::source::{Source, is_same, look, open, settled};
+use crate::walk::location::Location;
 use crate::walk::visit::{Here, Tasks};
+use atta_sys as sys;
 
 /// A file whose chunks are being hashed.
 #[derive(Debug)]
 pub(crate) struct Large {
-    at: Where,
+    at: Location,
     source: OwnedFd,
     before: Metadata,
     chunks: Chunks,
@@ -44,11 +44,11 @@ impl<W: Watch> Summing<'_, W> {
                 let name = CString::new(name).unwrap_or_default();
                 // Told by its name alone where its directory is out of reach.
                 let (at, _) = place(here.ok().flatten(), &name);
-                let failed = |errno| Trouble::new(Doing::Open, errno);
+                let failed = |errno| FileError::new(Step::Open, errno);
                 let planned = here.map_err(failed);
                 let planned = planned.and_then(|here| self.plan(worker, here, &name, is_again, tasks));
-                if let Err(trouble) = planned {
-                    self.fail(worker, &at, trouble);
+                if let Err(error) = planned {
+                    self.fail(worker, &at, error);
                 }
             }
             Some(LargeTask::Chunk { file, index }) => self.chunk(worker, file, index, here, tasks),
@@ -64,13 +64,13 @@ impl<W: Watch> Summing<'_, W> {
         name: &CStr,
         is_again: bool,
         tasks: &mut Tasks,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         let (at, directory) = place(here, name);
         let from = Source { directory, name };
         let source = open(from)?;
         let mut before = settled(&source)?;
         if before.kind() != Kind::File {
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
         let chunk = self.cut.chunk_of(before.size);
         let is_stated = worker.mover.sizes.is_stated(&source, &before);
@@ -83,7 +83,7 @@ impl<W: Watch> Summing<'_, W> {
         }
         self.refuse_holes(&source, &before)?;
         if self.options.walk.birth_time {
-            before.btime = kernel::stat_of(&source).ok().and_then(|found| found.btime);
+            before.btime = sys::stat_of(&source).ok().and_then(|found| found.btime);
         }
         let chunks = Chunks::new(before.size, chunk);
         let count = chunks.count();
@@ -106,15 +106,15 @@ impl<W: Watch> Summing<'_, W> {
         self.large.remove(number);
         match large.read() {
             Ok(read) => self.add_at(worker, &large.at, &read),
-            Err(Trouble::Changed) if !large.is_again => {
+            Err(FileError::Changed) if !large.is_again => {
                 let name = match &large.at {
-                    Where::Root(path) => path.as_slice(),
-                    Where::In(_, name) => name.as_bytes(),
-                    Where::Itself(_) => return,
+                    Location::Root(path) => path.as_slice(),
+                    Location::In(_, name) => name.as_bytes(),
+                    Location::Itself(_) => return,
                 };
                 LargeTask::Plan { name, is_again: true }.push(here.ok().flatten(), tasks);
             }
-            Err(trouble) => self.fail(worker, &large.at, trouble),
+            Err(error) => self.fail(worker, &large.at, error),
         }
     }
 
@@ -123,7 +123,7 @@ impl<W: Watch> Summing<'_, W> {
         worker: &mut SumWorker<W::Worker>,
         large: &Large,
         index: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         let range = large.chunks.range(index);
         let mut piece = Piece::at(range.start);
         let (has_holes, size) = (may_have_holes(&large.before), large.before.size);
@@ -131,21 +131,21 @@ impl<W: Watch> Summing<'_, W> {
         let came = worker.mover.hash(large.source.as_fd(), range.clone(), way)?;
         self.live.bytes.fetch_add(came - range.start, Ordering::Relaxed);
         if came < range.end {
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
         large.chunks.set_value(index, piece.value());
         Ok(())
     }
 
     /// Hands a file on that is not at hand any more.
-    fn add_at(&self, worker: &mut SumWorker<W::Worker>, at: &Where, read: &Read) {
+    fn add_at(&self, worker: &mut SumWorker<W::Worker>, at: &Location, read: &Read) {
         let mut path = Vec::new();
         let (root_bytes, name, depth) = match at {
-            Where::Root(path) => (0, path.as_slice(), 0),
-            Where::In(directory, name) => {
+            Location::Root(path) => (0, path.as_slice(), 0),
+            Location::In(directory, name) => {
                 (directory.path_into(&mut path), name.as_bytes(), directory.depth() + 1)
             }
-            Where::Itself(_) => return,
+            Location::Itself(_) => return,
         };
         let entry = Entry {
             directory: &path,
@@ -163,14 +163,14 @@ impl<W: Watch> Summing<'_, W> {
 
 impl Large {
     /// All chunks are done: the digest, if it is the file's.
-    fn read(&self) -> Result<Read, Trouble> {
-        if let Some(trouble) = self.chunks.trouble() {
-            return Err(trouble);
+    fn read(&self) -> Result<Read, FileError> {
+        if let Some(error) = self.chunks.error() {
+            return Err(error);
         }
         if !is_same(&self.before, &look(&self.source)?) {
-            return Err(Trouble::Changed);
+            return Err(FileError::Changed);
         }
-        let digest = self.chunks.digest().ok_or(Trouble::Changed)?;
+        let digest = self.chunks.digest().ok_or(FileError::Changed)?;
         Ok(Read { metadata: self.before, digest })
     }
 }

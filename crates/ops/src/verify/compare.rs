@@ -9,14 +9,15 @@ use rustix::fd::{AsFd, OwnedFd};
 use super::fields;
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{Both, Opened, Pair, Verdict};
-use super::trouble::{Trouble, failed, on};
-use crate::copy::attributes::{Extended, Holder, NotKept, is_copied};
-use crate::copy::file::Source;
-use crate::copy::granularity::Granularity;
-use crate::copy::keep::may_have;
-use crate::copy::special;
-use crate::walk::at::NameAt;
-use crate::walk::kernel;
+use crate::file::error::{PairError, failed, on};
+use crate::file::source;
+use crate::file::source::Source;
+use crate::metadata::extended::{Extended, Holder, is_copied};
+use crate::metadata::granularity::Granularity;
+use crate::metadata::keep::may_have;
+use crate::metadata::not_kept::NotKept;
+use atta_sys as sys;
+use atta_sys::at::NameAt;
 
 /// How often entries that change are compared.
 const TRIES: u32 = 2;
@@ -28,17 +29,17 @@ impl Comparing<'_> {
         worker: &mut VerifyWorker,
         pair: Pair<'_>,
         looked: Both,
-    ) -> Result<Verdict, Trouble> {
+    ) -> Result<Verdict, PairError> {
         let mut both = looked;
         for _ in 0..TRIES {
             match self.compare_once(worker, pair, &both) {
-                Err(Trouble::Changed) => {}
+                Err(PairError::Changed) => {}
                 other => return other,
             }
             let Some(again) = pair.look()? else { return Ok(Verdict::Missing) };
             both = again;
         }
-        Err(Trouble::Changed)
+        Err(PairError::Changed)
     }
 
     fn compare_once(
@@ -46,7 +47,7 @@ impl Comparing<'_> {
         worker: &mut VerifyWorker,
         pair: Pair<'_>,
         both: &Both,
-    ) -> Result<Verdict, Trouble> {
+    ) -> Result<Verdict, PairError> {
         let found = match both.kinds() {
             (one, other) if one != other => vec![Detail::Type(one, other)],
             (Kind::File, _) if self.options.fields.has(Field::Content) => {
@@ -63,21 +64,19 @@ impl Comparing<'_> {
         }
         match pair.look()? {
             Some(after) if both.stood_still(&after) => Ok(Verdict::Compared(found)),
-            Some(_) => Err(Trouble::Changed),
+            Some(_) => Err(PairError::Changed),
             None => Ok(Verdict::Missing),
         }
     }
 
     /// Opens two files, and reads those whose size says nothing, to know it.
-    pub(crate) fn open_files(&self, worker: &mut VerifyWorker, pair: Pair<'_>) -> Result<Opened, Trouble> {
+    pub(crate) fn open_files(&self, worker: &mut VerifyWorker, pair: Pair<'_>) -> Result<Opened, PairError> {
         let mut opened = pair.open()?;
         let Opened { source, target, before, read } = &mut opened;
         let mut measure =
             |side, file: &OwnedFd, stated: &Metadata| match worker.mover.sizes.is_stated(file, stated) {
                 true => Ok(stated.size),
-                false => {
-                    worker.mover.pass_to_end(file.as_fd(), None, None).map_err(|trouble| on(side, trouble))
-                }
+                false => worker.mover.pass_to_end(file.as_fd(), None, None).map_err(|error| on(side, error)),
             };
         read.source.size = measure(Side::Source, source, &before.source)?;
         read.target.size = measure(Side::Target, target, &before.target)?;
@@ -86,7 +85,7 @@ impl Comparing<'_> {
 
     /// What two entries are, with sizes as reading shows them: only where those that they report differ, and one of them takes no space,
     /// as what the kernel makes while it is read, and what is empty. What cannot be read is believed.
-    fn with_sizes(&self, worker: &mut VerifyWorker, pair: Pair<'_>, both: &Both) -> Result<Both, Trouble> {
+    fn with_sizes(&self, worker: &mut VerifyWorker, pair: Pair<'_>, both: &Both) -> Result<Both, PairError> {
         let is_asked = both.kinds() == (Kind::File, Kind::File) && self.options.fields.has(Field::Size);
         let takes_none = |metadata: &Metadata| metadata.size == 0 || metadata.blocks == 0;
         let says_nothing = takes_none(&both.source) || takes_none(&both.target);
@@ -95,8 +94,8 @@ impl Comparing<'_> {
         }
         match self.open_files(worker, pair) {
             Ok(opened) => Ok(opened.read),
-            Err(Trouble::Failed(..)) => Ok(*both),
-            Err(trouble) => Err(trouble),
+            Err(PairError::Failed(..)) => Ok(*both),
+            Err(error) => Err(error),
         }
     }
 
@@ -106,14 +105,14 @@ impl Comparing<'_> {
         worker: &mut VerifyWorker,
         pair: Pair<'_>,
         both: &Both,
-    ) -> Result<Vec<Detail>, Trouble> {
+    ) -> Result<Vec<Detail>, PairError> {
         let wanted = self.options.fields;
         let mut found = fields::differing(wanted, self.options.window, &both.source, &both.target);
         let Pair { source, target } = pair;
         drop_cut_time(&mut found, both, target.directory);
         match both.source.kind() {
             Kind::Symlink if wanted.has(Field::Target) => {
-                let read = |from: Source<'_>| kernel::read_link_at(from.directory, from.name);
+                let read = |from: Source<'_>| sys::read_link_at(from.directory, from.name);
                 let one = read(source).map_err(failed(Side::Source, Operation::ReadLink))?;
                 let other = read(target).map_err(failed(Side::Target, Operation::ReadLink))?;
                 if one != other {
@@ -121,8 +120,8 @@ impl Comparing<'_> {
                 }
             }
             Kind::CharDevice | Kind::BlockDevice if wanted.has(Field::Device) => {
-                let one = special::device(source).map_err(|trouble| on(Side::Source, trouble))?;
-                let other = special::device(target).map_err(|trouble| on(Side::Target, trouble))?;
+                let one = source::device(source).map_err(|error| on(Side::Source, error))?;
+                let other = source::device(target).map_err(|error| on(Side::Target, error))?;
                 if one != other {
                     found.push(Detail::Device(device(one), device(other)));
                 }
@@ -143,7 +142,7 @@ impl Comparing<'_> {
         &self,
         worker: &mut VerifyWorker,
         opened: &Opened,
-    ) -> Result<Vec<Detail>, Trouble> {
+    ) -> Result<Vec<Detail>, PairError> {
         let (wanted, Both { source, target }) = (self.options.fields, &opened.read);
         let mut found = fields::differing(wanted, self.options.window, source, target);
         drop_cut_time(&mut found, &opened.before, &opened.target);
@@ -158,14 +157,14 @@ impl Comparing<'_> {
         &self,
         worker: &mut VerifyWorker,
         opened: &Opened,
-    ) -> Result<Vec<Detail>, Trouble> {
+    ) -> Result<Vec<Detail>, PairError> {
         let mut found = self.attributes_of_open(worker, opened)?;
         if self.needs_bytes(opened, &found) {
             let common = opened.read.common_bytes();
             let stop = &self.options.walk.stop;
             let first = worker.blocks.compare(opened.two(), 0..common, &mut |_| !stop.is_set())?;
             if first.is_none() && stop.is_set() {
-                return Err(Trouble::Stopped);
+                return Err(PairError::Stopped);
             }
             opened.check()?;
             self.count_bytes(worker, first.unwrap_or(common));
@@ -201,7 +200,7 @@ fn extended(
     worker: &mut VerifyWorker,
     kind: Kind,
     holders: [Holder<'_>; 2],
-) -> Result<Option<Detail>, Trouble> {
+) -> Result<Option<Detail>, PairError> {
     let wanted = |name: &CStr| is_copied(name) && may_have(kind, name);
     let operation = Operation::Custom("read extended attributes");
     let mut read = |holder, side| {

@@ -3,7 +3,7 @@
 //!
 //! Names that the target alone has are found by sums: each name that both sides have adds to a count and to a sum of hashes. When
 //! all names of the source have been looked at, the target's are counted in the same way; equal sums mean equal sets, since the
-//! hash has a random key. Where that cannot be said (sums that differ, many names, names that left this process), each name of
+//! hash has a random key. Location that cannot be said (sums that differ, many names, names that left this process), each name of
 //! the target is looked up in the source: see `extra.rs`.
 
 use std::ffi::CStr;
@@ -85,8 +85,8 @@ impl Counterpart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::walk::kernel::Place;
     use crate::walk::task::chain_to;
+    use atta_sys::Place;
 
     fn root(path: &CStr) -> Arc<Directory> {
         let descriptor: rustix::fd::OwnedFd = std::fs::File::open("/").unwrap().into();

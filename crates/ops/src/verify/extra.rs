@@ -15,12 +15,12 @@ use super::counterpart::{Counterpart, Tally};
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::At;
 use super::task::Task;
-use super::trouble::{Trouble, failed};
+use crate::file::error::{PairError, failed};
 use crate::walk::directory::Directory;
-use crate::walk::kernel;
 use crate::walk::look::is_excluded;
 use crate::walk::names::{Name, Names};
 use crate::walk::visit::{Here, Tasks};
+use atta_sys as sys;
 
 /// The buffer for `getdents64`.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -72,13 +72,13 @@ impl Comparing<'_> {
             }
             ControlFlow::Continue(())
         });
-        if let Err(trouble) = read {
+        if let Err(error) = read {
             // It is told once, of the directory itself.
             let Some(parent) = here.directory.parent().zip(counterpart.target.parent()) else {
-                return self.fail(worker, At { directories: None, name: here.directory.name() }, trouble);
+                return self.fail(worker, At { directories: None, name: here.directory.name() }, error);
             };
             let at = At { directories: Some(parent), name: here.directory.name() };
-            return self.fail(worker, at, trouble);
+            return self.fail(worker, at, error);
         }
         self.look_up(worker, here, &batch);
     }
@@ -92,7 +92,7 @@ impl Comparing<'_> {
             }
             let at = At { directories: Some((here.directory, &counterpart.target)), name: name.name };
             self.throttle(1);
-            match kernel::stat_at(here.descriptor, name.name, false) {
+            match sys::stat_at(here.descriptor, name.name, false) {
                 Ok(_) => {}
                 Err(Errno::NOENT) => self.tell_extra(worker, at, &counterpart, name),
                 Err(errno) => self.fail(worker, at, failed(Side::Source, Operation::Stat)(errno)),
@@ -102,7 +102,7 @@ impl Comparing<'_> {
 
     fn tell_extra(&self, worker: &mut VerifyWorker, at: At<'_>, counterpart: &Counterpart, name: Name<'_>) {
         let opened = counterpart.target.descriptor(&mut worker.held, self.features);
-        let found = opened.and_then(|target| kernel::stat_at(&target, name.name, false));
+        let found = opened.and_then(|target| sys::stat_at(&target, name.name, false));
         let kind = match found {
             Ok(found) => found.kind(),
             // It is gone by now.
@@ -111,7 +111,7 @@ impl Comparing<'_> {
                 return self.fail(worker, at, failed(Side::Target, Operation::Stat)(errno));
             }
         };
-        // Where the directory does not tell the kind, the rules are asked only here.
+        // Location the directory does not tell the kind, the rules are asked only here.
         if !self.is_excluded(worker, at, name.name, kind) {
             self.tell(worker, at, kind, Change::Extra);
         }
@@ -132,11 +132,11 @@ impl Comparing<'_> {
         directory: &Arc<Directory>,
         counterpart: &Counterpart,
         each: &mut dyn FnMut(Name<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PairError> {
         let cannot = |operation| failed(Side::Target, operation);
         let opened = counterpart.target.descriptor(&mut worker.held, self.features);
         // Its own position, to read from the beginning.
-        let opened = opened.and_then(|target| kernel::open_directory_at(&target, c"."));
+        let opened = opened.and_then(|target| sys::open_directory_at(&target, c"."));
         let opened = opened.map_err(cannot(Operation::OpenDirectory))?;
         let at = At { directories: Some((directory, &counterpart.target)), name: c"" };
         let mut buffer = std::mem::take(&mut worker.buffer);
@@ -173,7 +173,7 @@ fn read_names(
             // A damaged or hostile file system: such a name would lead elsewhere.
             return Err(Errno::IO);
         }
-        let kind = kernel::kind_of(entry.file_type());
+        let kind = sys::kind_of(entry.file_type());
         if each(Name { name, kind, inode: entry.ino() }).is_break() {
             break;
         }

@@ -20,23 +20,23 @@ use atta_runtime::{Rate, Stop};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
-use super::content::Blocks;
 use super::counterpart::Counterpart;
 use super::large::LargeFiles;
 use super::links::{self, Equal};
 use super::pair::{At, Both, Pair, Verdict};
 use super::task::Task;
 use super::totals::Totals;
-use super::trouble::failed;
 use super::{Options, Watch};
-use crate::chunks::LargeTask;
-use crate::copy::data::Mover;
-use crate::copy::file::Source;
 use crate::descriptors::Needs;
+use crate::file::chunks::LargeTask;
+use crate::file::compare::Blocks;
+use crate::file::error::failed;
+use crate::file::mover::Mover;
+use crate::file::source::Source;
 use crate::walk::directory::{CurrentPath, Directory, Held};
-use crate::walk::kernel::{self, Features};
 use crate::walk::names::Names;
 use crate::walk::visit::{Handler, Here, Tasks};
+use atta_sys::{self as sys, Features};
 
 /// A comparison, as a walk's handler.
 pub(crate) struct Comparing<'a> {
@@ -143,7 +143,7 @@ impl Comparing<'_> {
         tasks: &mut Tasks,
     ) -> bool {
         self.throttle(1);
-        let target = match kernel::stat_at(pair.target.directory, pair.target.name, false) {
+        let target = match sys::stat_at(pair.target.directory, pair.target.name, false) {
             Ok(target) => target,
             Err(errno) => {
                 let missing = (errno == Errno::NOENT).then_some(Verdict::Missing);
@@ -322,8 +322,8 @@ impl Handler for Comparing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::walk::kernel::Place;
     use atta_entry::Difference;
+    use atta_sys::Place;
 
     struct Deaf;
 

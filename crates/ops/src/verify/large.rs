@@ -16,8 +16,8 @@ use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
 
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Both, Opened, Pair, Verdict};
-use super::trouble::{Trouble, failed};
-use crate::chunks::{Chunks, Cut, LargeTask, UnderWay};
+use crate::file::chunks::{Chunks, Cut, LargeTask, UnderWay};
+use crate::file::error::{PairError, failed};
 use crate::walk::directory::Directory;
 use crate::walk::visit::{Here, Tasks};
 
@@ -35,7 +35,7 @@ pub(crate) struct Large {
     opened: Opened,
     /// What differs beside the bytes.
     found: Vec<Detail>,
-    chunks: Chunks<Trouble>,
+    chunks: Chunks<PairError>,
     /// The first difference that is known so far.
     first: AtomicU64,
     /// Whether it changed when it was compared the first time.
@@ -73,10 +73,10 @@ impl Comparing<'_> {
         match self.try_plan(worker, at, pair, here, is_again, tasks) {
             Ok(None) => {}
             Ok(Some(verdict)) => self.conclude(worker, at, Kind::File, Ok(verdict)),
-            Err(Trouble::Changed) if !is_again => {
+            Err(PairError::Changed) if !is_again => {
                 LargeTask::Plan { name: at.name.to_bytes(), is_again: true }.push(here, tasks);
             }
-            Err(trouble) => self.conclude(worker, at, Kind::File, Err(trouble)),
+            Err(error) => self.conclude(worker, at, Kind::File, Err(error)),
         }
     }
 
@@ -88,7 +88,7 @@ impl Comparing<'_> {
         here: Option<Here<'_>>,
         is_again: bool,
         tasks: &mut Tasks,
-    ) -> Result<Option<Verdict>, Trouble> {
+    ) -> Result<Option<Verdict>, PairError> {
         let Some(both) = pair.look()? else { return Ok(Some(Verdict::Missing)) };
         if both.kinds() != (Kind::File, Kind::File) {
             return self.compare(worker, pair, both).map(Some);
@@ -141,14 +141,14 @@ impl Comparing<'_> {
         }
         self.large.remove(file);
         match self.complete(worker, &large) {
-            Err(Trouble::Changed) if !large.is_again => {
+            Err(PairError::Changed) if !large.is_again => {
                 LargeTask::Plan { name: large.name.to_bytes(), is_again: true }.push(here, tasks);
             }
             verdict => self.conclude(worker, large.at(), Kind::File, verdict),
         }
     }
 
-    fn compare_chunk(&self, worker: &mut VerifyWorker, large: &Large, index: u64) -> Result<(), Trouble> {
+    fn compare_chunk(&self, worker: &mut VerifyWorker, large: &Large, index: u64) -> Result<(), PairError> {
         let range = large.chunks.range(index);
         let start = range.start;
         let mut came = start;
@@ -167,9 +167,9 @@ impl Comparing<'_> {
     }
 
     /// All chunks are done: what came of it.
-    fn complete(&self, worker: &mut VerifyWorker, large: &Large) -> Result<Verdict, Trouble> {
-        if let Some(trouble) = large.chunks.trouble() {
-            return Err(trouble);
+    fn complete(&self, worker: &mut VerifyWorker, large: &Large) -> Result<Verdict, PairError> {
+        if let Some(error) = large.chunks.error() {
+            return Err(error);
         }
         large.opened.check()?;
         worker.totals.files += 1;
@@ -185,7 +185,7 @@ impl Comparing<'_> {
     /// Tells of a large file whose directory is out of reach: by its name alone.
     pub(crate) fn lose(&self, worker: &mut VerifyWorker, name: &CStr, errno: Errno) {
         let at = At { directories: None, name };
-        let trouble = failed(Side::Source, Operation::Custom("open"))(errno);
-        self.conclude(worker, at, Kind::File, Err(trouble));
+        let error = failed(Side::Source, Operation::Custom("open"))(errno);
+        self.conclude(worker, at, Kind::File, Err(error));
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Names {
 struct Note {
     source: File,
     target: File,
-    /// Where its path is.
+    /// Location its path is.
     start: usize,
     end: usize,
 }

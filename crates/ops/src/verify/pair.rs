@@ -8,21 +8,21 @@ use atta_entry::{Detail, Errno, Kind, Metadata, Operation, Side};
 use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 
-use super::content::Two;
-use super::trouble::{Trouble, failed, on};
-use crate::copy::attributes::Holder;
-use crate::copy::file::{Source, is_fresh, is_same, look, open, settled};
-use crate::copy::handler::below;
-use crate::copy::holes::{self, may_have_holes};
 use crate::digest::HOLE_BYTES_MAX;
+use crate::file::compare::Two;
+use crate::file::error::{PairError, failed, on};
+use crate::file::holes::{self, may_have_holes};
+use crate::file::source::{Source, is_fresh, is_same, look, open, settled};
+use crate::metadata::extended::Holder;
 use crate::walk::directory::Directory;
-use crate::walk::kernel;
+use crate::walk::location::below;
 use crate::walk::look::join;
+use atta_sys as sys;
 
 /// What a file that is gone, or is another kind of entry, says when it is opened.
 const GONE: [Errno; 3] = [Errno::NOENT, Errno::LOOP, Errno(6)];
 
-/// Where an entry is, for messages: its directories on both sides and its name, or that it is the roots.
+/// Location an entry is, for messages: its directories on both sides and its name, or that it is the roots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {
     pub(crate) directories: Option<(&'a Arc<Directory>, &'a Arc<Directory>)>,
@@ -89,12 +89,12 @@ impl At<'_> {
 
 impl Pair<'_> {
     /// Asks for the metadata of both. None: the target does not have it.
-    pub(crate) fn look(self) -> Result<Option<Both>, Trouble> {
+    pub(crate) fn look(self) -> Result<Option<Both>, PairError> {
         let Source { directory, name } = self.source;
-        let source = kernel::stat_at(directory, name, false);
+        let source = sys::stat_at(directory, name, false);
         let source = source.map_err(failed(Side::Source, Operation::Stat))?;
         let Source { directory, name } = self.target;
-        match kernel::stat_at(directory, name, false) {
+        match sys::stat_at(directory, name, false) {
             Ok(target) => Ok(Some(Both { source, target })),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(failed(Side::Target, Operation::Stat)(errno)),
@@ -102,22 +102,22 @@ impl Pair<'_> {
     }
 
     /// Opens both as files, once they have been still for a moment.
-    pub(crate) fn open(self) -> Result<Opened, Trouble> {
+    pub(crate) fn open(self) -> Result<Opened, PairError> {
         let opened = |side, from| match open(from) {
-            Err(crate::copy::trouble::Trouble::Failed(_, errno)) if GONE.contains(&errno) => {
-                Err(Trouble::Changed)
+            Err(crate::file::error::FileError::Failed(_, errno)) if GONE.contains(&errno) => {
+                Err(PairError::Changed)
             }
-            opened => opened.map_err(|trouble| on(side, trouble)),
+            opened => opened.map_err(|error| on(side, error)),
         };
         let (source, target) = (opened(Side::Source, self.source)?, opened(Side::Target, self.target)?);
         let before = Both {
-            source: settled(&source).map_err(|trouble| on(Side::Source, trouble))?,
-            target: settled(&target).map_err(|trouble| on(Side::Target, trouble))?,
+            source: settled(&source).map_err(|error| on(Side::Source, error))?,
+            target: settled(&target).map_err(|error| on(Side::Target, error))?,
         };
         // Who changes all the time has changed since the clock's last tick, too: that would not show afterwards.
         if before.kinds() != (Kind::File, Kind::File) || is_fresh(&before.source) || is_fresh(&before.target)
         {
-            return Err(Trouble::Changed);
+            return Err(PairError::Changed);
         }
         Ok(Opened { source, target, before, read: before })
     }
@@ -149,12 +149,12 @@ impl Both {
 
 impl Opened {
     /// Fails if something has happened to either since they were opened.
-    pub(crate) fn check(&self) -> Result<(), Trouble> {
+    pub(crate) fn check(&self) -> Result<(), PairError> {
         let after = Both {
-            source: look(&self.source).map_err(|trouble| on(Side::Source, trouble))?,
-            target: look(&self.target).map_err(|trouble| on(Side::Target, trouble))?,
+            source: look(&self.source).map_err(|error| on(Side::Source, error))?,
+            target: look(&self.target).map_err(|error| on(Side::Target, error))?,
         };
-        if self.before.stood_still(&after) { Ok(()) } else { Err(Trouble::Changed) }
+        if self.before.stood_still(&after) { Ok(()) } else { Err(PairError::Changed) }
     }
 
     pub(crate) fn two(&self) -> Two<'_> {
@@ -169,10 +169,10 @@ impl Opened {
     }
 
     /// Whether there are so many holes on both sides that chunks of the usual size would be too many.
-    pub(crate) fn are_sparse(&self, stop: &Stop) -> Result<bool, Trouble> {
+    pub(crate) fn are_sparse(&self, stop: &Stop) -> Result<bool, PairError> {
         let Both { source, target } = &self.read;
         let exceed = |side, file: &OwnedFd, metadata| {
-            holes::exceed(file, metadata, HOLE_BYTES_MAX, stop).map_err(|trouble| on(side, trouble))
+            holes::exceed(file, metadata, HOLE_BYTES_MAX, stop).map_err(|error| on(side, error))
         };
         Ok(self.two().have_holes
             && exceed(Side::Source, &self.source, source)?

@@ -1,6 +1,6 @@
 //! The tasks of a comparison, beside those of the walk: as bytes, for the walk keeps them as such. No I/O.
 
-use crate::chunks::LargeTask;
+use crate::file::chunks::LargeTask;
 
 /// A task, which becomes bytes.
 pub(crate) enum Task<'a> {

@@ -7,7 +7,7 @@ use atta_entry::{Change, Difference, Errno, Failure, Kind, Operation, Side};
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Verdict};
 use super::totals::Totals;
-use super::trouble::Trouble;
+use crate::file::error::PairError;
 
 impl Comparing<'_> {
     /// Tells of a difference.
@@ -22,14 +22,14 @@ impl Comparing<'_> {
     }
 
     /// Tells of an entry that could not be compared.
-    pub(crate) fn fail(&self, worker: &mut VerifyWorker, at: At<'_>, trouble: Trouble) {
-        let (side, operation, errno) = match trouble {
-            Trouble::Failed(side, operation, errno) => (side, operation, errno),
-            Trouble::Changed => {
+    pub(crate) fn fail(&self, worker: &mut VerifyWorker, at: At<'_>, error: PairError) {
+        let (side, operation, errno) = match error {
+            PairError::Failed(side, operation, errno) => (side, operation, errno),
+            PairError::Changed => {
                 worker.totals.changed += 1;
                 (Side::Source, Operation::CompareUnchanged, Errno::AGAIN)
             }
-            Trouble::Stopped => return,
+            PairError::Stopped => return,
         };
         let (root, path) = at.told(side, &self.target);
         let failure =
@@ -48,7 +48,7 @@ impl Comparing<'_> {
         worker: &mut VerifyWorker,
         at: At<'_>,
         kind: Kind,
-        verdict: Result<Verdict, Trouble>,
+        verdict: Result<Verdict, PairError>,
     ) {
         match verdict {
             Ok(Verdict::Missing) => self.tell(worker, at, kind, Change::Missing),
@@ -58,7 +58,7 @@ impl Comparing<'_> {
                     self.tell(worker, at, kind, Change::Different(found));
                 }
             }
-            Err(trouble) => self.fail(worker, at, trouble),
+            Err(error) => self.fail(worker, at, error),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Where a walk begins: takes starts from the caller's list, looks at roots and at listed names below them.
 
+use atta_sys as sys;
 use std::ffi::CString;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -13,7 +14,7 @@ use super::names::Names;
 use super::profile::Phase;
 use super::task::{self, Task};
 use super::visit::{Handler, Here};
-use super::{Differs, Seed, Start, kernel, link};
+use super::{Differs, Seed, Start, link};
 
 /// Starts that are taken from the caller's list at a time: a long list never is in memory as a whole.
 const FEED_STARTS: usize = 256;
@@ -57,7 +58,7 @@ impl<V: Handler> WalkJob<'_, V> {
     pub(crate) fn start(&self, worker: &mut WalkWorker<V>, index: u32, queue: &mut Queue<'_, Self>) {
         let path = self.roots.get(index).path.clone();
         self.throttle(1);
-        let metadata = match kernel::stat_path(&path, self.options.follow) {
+        let metadata = match sys::stat_path(&path, self.options.follow) {
             Ok(metadata) => metadata,
             Err(errno) => return self.fail(worker, Operation::Stat, &path, &path, errno),
         };
@@ -127,7 +128,7 @@ impl<V: Handler> WalkJob<'_, V> {
     ) {
         let path = self.roots.get(index).path.clone();
         self.throttle(1);
-        let metadata = match kernel::stat_path(&path, self.options.follow) {
+        let metadata = match sys::stat_path(&path, self.options.follow) {
             Ok(metadata) => metadata,
             Err(errno) => return self.fail(worker, Operation::Stat, &path, &path, errno),
         };
@@ -153,8 +154,7 @@ impl<V: Handler> WalkJob<'_, V> {
         self.throttle(1);
         let opened = parent.descriptor(&mut worker.held, self.features());
         let found = opened.and_then(|descriptor| {
-            kernel::stat_at(&descriptor, &name, self.options.birth_time)
-                .map(|metadata| (descriptor, metadata))
+            sys::stat_at(&descriptor, &name, self.options.birth_time).map(|metadata| (descriptor, metadata))
         });
         let (descriptor, metadata) = match found {
             Ok(found) => found,
@@ -201,10 +201,10 @@ impl<V: Handler> WalkJob<'_, V> {
     fn open_root_anew(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
         let root = self.roots.get(index);
         self.throttle(1);
-        let descriptor = Arc::new(kernel::open_directory_path(&root.path, follow)?);
-        let place = kernel::place_of(&descriptor, self.features())?;
+        let descriptor = Arc::new(sys::open_directory_path(&root.path, follow)?);
+        let place = sys::place_of(&descriptor, self.features())?;
         if self.options.follow {
-            let _ = root.real_path.set(kernel::real_path(&descriptor));
+            let _ = root.real_path.set(sys::real_path(&descriptor));
         }
         let path = CString::new(root.path.clone()).map_err(|_| Errno::INVAL)?;
         let directory = Directory::root(path, index, descriptor, place);

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
-use super::kernel::{self, Features, Place};
 use super::link;
+use atta_sys::{self as sys, Features, Place};
 
 /// How often a directory that is stale is opened again from its root.
 const STALE_MOST: u32 = 3;
@@ -308,7 +308,7 @@ impl Directory {
                 link::reopen(&root, target)?
             }
         };
-        let found = kernel::place_of(&opened, features)?;
+        let found = sys::place_of(&opened, features)?;
         if self.inode != 0 && self.inode != found.inode {
             return Err(Errno::STALE);
         }
@@ -321,12 +321,12 @@ impl Directory {
 
     fn open_by_name(&self, parent: &OwnedFd) -> Result<OwnedFd, Errno> {
         if let Some(alias) = self.alias() {
-            match kernel::open_directory_at(parent, alias) {
+            match sys::open_directory_at(parent, alias) {
                 Err(Errno::NOENT) => {}
                 opened => return opened,
             }
         }
-        let opened = kernel::open_directory_at(parent, &self.name)?;
+        let opened = sys::open_directory_at(parent, &self.name)?;
         self.end_alias();
         Ok(opened)
     }
@@ -335,7 +335,7 @@ impl Directory {
     pub(crate) fn identify(&self, features: Features) -> Option<Place> {
         if self.place.get().is_none()
             && let Some(descriptor) = &*self.slot()
-            && let Ok(place) = kernel::place_of(descriptor, features)
+            && let Ok(place) = sys::place_of(descriptor, features)
         {
             let _ = self.place.set(place);
         }
@@ -434,13 +434,14 @@ struct Opened(Mutex<(VecDeque<Weak<Directory>>, Features)>);
 static ALL: Mutex<Vec<Weak<Opened>>> = Mutex::new(Vec::new());
 
 /// Closes the directories that workers of this process hold open and do not use at the moment.
-pub(crate) fn close_unused() {
+fn close_unused() {
     let all: Vec<_> = lock(&ALL).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|opened| opened.close_oldest(usize::MAX));
 }
 
 impl Held {
     pub(crate) fn new(most: usize) -> Self {
+        atta_sys::descriptors::on_shortage(close_unused);
         let opened = Arc::<Opened>::default();
         let mut all = lock(&ALL);
         all.retain(|opened| opened.strong_count() > 0);
@@ -496,8 +497,8 @@ mod tests {
         let scratch = atta_testkit::scratch::Scratch::new("stale").unwrap();
         rustix::fs::mkdirat(rustix::fs::CWD, scratch.join("a"), rustix::fs::Mode::RWXU).unwrap();
         let descriptor =
-            Arc::new(kernel::open_directory_path(scratch.path().as_os_str().as_bytes(), false).unwrap());
-        let place = kernel::place_of(&descriptor, Features::default()).unwrap();
+            Arc::new(sys::open_directory_path(scratch.path().as_os_str().as_bytes(), false).unwrap());
+        let place = sys::place_of(&descriptor, Features::default()).unwrap();
         let root = Directory::root(c"root".into(), 0, descriptor, place);
         let directory = Arc::new(Directory::below(&root, c"a", None));
         for (stale, expected) in [(0, Ok(())), (3, Ok(())), (4, Err(Errno::STALE))] {

@@ -22,7 +22,6 @@ use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
 use super::directory::{CurrentPath, Directory, Held};
-use super::kernel::{self, Features, Place};
 use super::look::Look;
 use super::names::Names;
 use super::profile::{Counters, Phase, Profile, Stopwatch};
@@ -31,6 +30,7 @@ use super::task::{self, FindRoot, PackedBy, Task};
 use super::visit::{Handler, Here, Own, Tasks};
 use super::{Options, Seed, link};
 use crate::descriptors::Budget;
+use atta_sys::{self as sys, Features, Place};
 
 /// A walk, as the runtime runs it.
 pub(crate) struct WalkJob<'a, V: Handler> {
@@ -149,7 +149,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
     /// Which directory it is, where the options make that a question.
     pub(crate) fn place_if_needed(&self, descriptor: &Arc<OwnedFd>) -> Result<Option<Place>, Errno> {
         if self.options.one_file_system || self.options.follow {
-            return kernel::place_of(descriptor, self.features()).map(Some);
+            return sys::place_of(descriptor, self.features()).map(Some);
         }
         Ok(None)
     }
@@ -196,7 +196,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
                 return link::reopen(&root, target);
             }
             let features = self.features();
-            parent.try_anew(&mut worker.held, features, |above| kernel::open_directory_at(above, name))
+            parent.try_anew(&mut worker.held, features, |above| sys::open_directory_at(above, name))
         };
         let descriptor = Arc::new(open(worker)?);
         let place = self.place_if_needed(&descriptor)?;

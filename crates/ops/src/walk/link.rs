@@ -11,7 +11,7 @@ use std::ffi::CString;
 use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::kernel;
+use atta_sys as sys;
 
 /// Links in one resolution, as the kernel's own limit.
 const LINKS_MAX: u32 = 40;
@@ -35,13 +35,13 @@ pub(crate) fn reopen(root: impl AsFd, target: &[u8]) -> Result<OwnedFd, Errno> {
     for name in names(target) {
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
         opened = Some(match &opened {
-            None => kernel::open_name_at(&root, &name)?,
-            Some(above) => kernel::open_name_at(above, &name)?,
+            None => sys::open_name_at(&root, &name)?,
+            Some(above) => sys::open_name_at(above, &name)?,
         });
     }
     match opened {
-        None => kernel::open_directory_at(&root, c"."),
-        Some(directory) => kernel::open_directory_at(&directory, c"."),
+        None => sys::open_directory_at(&root, c"."),
+        Some(directory) => sys::open_directory_at(&directory, c"."),
     }
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn resolve(
             continue;
         }
         let c_name = CString::new(name.clone()).map_err(|_| Errno::INVAL)?;
-        let descriptor = kernel::open_name_at(here.as_ref().map_or(root, AsFd::as_fd), &c_name)?;
-        if kernel::stat_of(&descriptor)?.kind() != Kind::Symlink {
+        let descriptor = sys::open_name_at(here.as_ref().map_or(root, AsFd::as_fd), &c_name)?;
+        if sys::stat_of(&descriptor)?.kind() != Kind::Symlink {
             steps.push(name);
             here = Some(descriptor);
             continue;
@@ -81,7 +81,7 @@ pub(crate) fn resolve(
         if links > LINKS_MAX {
             return Err(Errno::LOOP);
         }
-        let target = kernel::read_link_at(&descriptor, c"")?;
+        let target = sys::read_link_at(&descriptor, c"")?;
         let rest = if target.starts_with(b"/") {
             steps.clear();
             here = None;
@@ -91,7 +91,7 @@ pub(crate) fn resolve(
         };
         names(rest).rev().for_each(|name| ahead.push_front(name.to_vec()));
     }
-    let metadata = kernel::stat_of(here.as_ref().map_or(root, AsFd::as_fd))?;
+    let metadata = sys::stat_of(here.as_ref().map_or(root, AsFd::as_fd))?;
     Ok(Found { metadata, target: steps.join(&b'/') })
 }
 

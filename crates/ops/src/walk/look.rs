@@ -13,13 +13,13 @@ use rustix::fd::{AsFd, OwnedFd};
 
 use super::directory::{CurrentPath, Directory};
 use super::job::{WalkJob, WalkWorker, push_own};
-use super::kernel;
 use super::link;
 use super::names::{Name, Names};
 use super::profile::Phase;
 use super::rules::Rules;
 use super::task::Task;
 use super::visit::{Handler, Here};
+use atta_sys as sys;
 
 /// Names in a block.
 const BLOCK: usize = 32;
@@ -136,7 +136,7 @@ impl<V: Handler> WalkJob<'_, V> {
                 fact.set(name.kind, None);
             } else {
                 self.throttle(1);
-                let stat = |within: &OwnedFd| kernel::stat_at(within, name.name, self.options.birth_time);
+                let stat = |within: &OwnedFd| sys::stat_at(within, name.name, self.options.birth_time);
                 let mut found = stat(descriptor);
                 if found == Err(Errno::STALE) && !is_gone {
                     is_stale = true;
@@ -177,7 +177,7 @@ impl<V: Handler> WalkJob<'_, V> {
     ) {
         if self.options.targets {
             self.throttle(1);
-            match kernel::read_link_at(descriptor, name.name) {
+            match sys::read_link_at(descriptor, name.name) {
                 Ok(target) => fact.link = Some(target),
                 Err(errno) => self.fail_name(worker, directory, Operation::ReadLink, name, errno),
             }
@@ -210,7 +210,7 @@ impl<V: Handler> WalkJob<'_, V> {
         let found =
             link::resolve(top.as_fd(), real_path, directory.names_below_root(), name.name.to_bytes())?;
         let (device, inode) = (found.metadata.device, found.metadata.inode);
-        let is_above = |place: kernel::Place| (place.device, place.inode) == (device, inode);
+        let is_above = |place: sys::Place| (place.device, place.inode) == (device, inode);
         if directory.lineage().filter_map(Directory::known_place).any(is_above) {
             return Err(Errno::LOOP);
         }
@@ -273,7 +273,7 @@ impl<V: Handler> WalkJob<'_, V> {
     ) -> bool {
         let kind = metadata.kind();
         let target = (kind == Kind::Symlink && self.options.targets)
-            .then(|| kernel::read_link_at(rustix::fs::CWD, &CString::new(path).unwrap_or_default()).ok())
+            .then(|| sys::read_link_at(rustix::fs::CWD, &CString::new(path).unwrap_or_default()).ok())
             .flatten();
         let entry = Entry {
             directory: b"",

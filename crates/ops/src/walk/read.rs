@@ -11,12 +11,12 @@ use rustix::fs::RawDir;
 
 use super::directory::Directory;
 use super::job::{WalkJob, WalkWorker};
-use super::kernel;
 use super::look::is_excluded;
 use super::names::{Name, Names};
 use super::profile::Phase;
 use super::task::Task;
 use super::visit::{Handler, Here};
+use atta_sys as sys;
 
 /// The buffer for `getdents64`. Larger ones no longer help; it holds some 8,000 short names.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -149,8 +149,7 @@ impl<V: Handler> WalkJob<'_, V> {
                 Some(Ok(entry)) => {
                     let name = entry.file_name();
                     if name != c"." && name != c".." {
-                        let name =
-                            Name { name, kind: kernel::kind_of(entry.file_type()), inode: entry.ino() };
+                        let name = Name { name, kind: sys::kind_of(entry.file_type()), inode: entry.ino() };
                         self.take_name(worker, directory, name, names);
                     }
                 }

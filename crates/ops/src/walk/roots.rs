@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::directory::Directory;
-use super::kernel::Place;
+use atta_sys::Place;
 
 /// A root, as the tasks see it.
 #[derive(Debug)]

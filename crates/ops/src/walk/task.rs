@@ -24,9 +24,9 @@ use rustix::fd::OwnedFd;
 
 use super::Differs;
 use super::directory::Directory;
-use super::kernel::{Features, Place};
 use super::names::Names;
 use super::visit::Own;
+use atta_sys::{Features, Place};
 
 /// One unit of work of a walk.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! P  plan a file: whether it changed once: u8, its size: u64, name
 //! C  copy chunks: rank, file, first, count, bytes of each, whether they are hashed: u64 each; what the file is: 6 x u64; length of the
 //!    name: u32, name, temporary name
-//! E  a chunk has ended, for the rank that planned its file: file, chunk: u64 each; value: 32 bytes, or nothing, or trouble
+//! E  a chunk has ended, for the rank that planned its file: file, chunk: u64 each; value: 32 bytes, or nothing, or error
 //! ```
 //!
 //! A name is that of a file in the task's directory, or a root's whole path.
@@ -13,10 +13,10 @@ use std::ffi::CString;
 
 use atta_entry::{Errno, Metadata, Timestamp};
 
-use super::super::holes::may_have_holes;
-use super::super::names::PREFIX;
-use super::super::trouble::{Doing, Trouble};
 use crate::digest::PieceValue;
+use crate::file::error::{FileError, Step};
+use crate::file::holes::may_have_holes;
+use crate::jobs::names::PREFIX;
 
 /// See the head of this file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) enum Task {
 }
 
 /// What came of a chunk: its value, where digests are wanted.
-pub(crate) type Came = Result<Option<PieceValue>, Trouble>;
+pub(crate) type Came = Result<Option<PieceValue>, FileError>;
 
 /// Some chunks of one file, one behind the other, that nobody has copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Task {
                 match came {
                     Ok(None) => {}
                     Ok(Some(value)) => out.extend_from_slice(value.as_bytes()),
-                    Err(trouble) => encode_trouble(*trouble, &mut out),
+                    Err(error) => encode_trouble(*error, &mut out),
                 }
             }
         }
@@ -205,13 +205,13 @@ fn own_name(bytes: &[u8]) -> Option<CString> {
     is_own.then(|| CString::new(bytes).ok()).flatten()
 }
 
-fn encode_trouble(trouble: Trouble, out: &mut Vec<u8>) {
-    let (doing, errno) = match trouble {
-        Trouble::Changed => (u8::MAX, 0),
-        Trouble::Stopped => (u8::MAX, 1),
-        Trouble::Failed(doing, errno) => (doing.number(), errno.0),
+fn encode_trouble(error: FileError, out: &mut Vec<u8>) {
+    let (step, errno) = match error {
+        FileError::Changed => (u8::MAX, 0),
+        FileError::Stopped => (u8::MAX, 1),
+        FileError::Failed(step, errno) => (step.number(), errno.0),
     };
-    out.push(doing);
+    out.push(step);
     out.extend(errno.to_le_bytes());
 }
 
@@ -221,11 +221,11 @@ fn decode_came(bytes: &[u8]) -> Option<Came> {
     }
     match bytes {
         [] => Some(Ok(None)),
-        [u8::MAX, 0, 0, 0, 0] => Some(Err(Trouble::Changed)),
-        [u8::MAX, 1, 0, 0, 0] => Some(Err(Trouble::Stopped)),
-        [doing, errno @ ..] => {
+        [u8::MAX, 0, 0, 0, 0] => Some(Err(FileError::Changed)),
+        [u8::MAX, 1, 0, 0, 0] => Some(Err(FileError::Stopped)),
+        [step, errno @ ..] => {
             let errno = i32::from_le_bytes(errno.try_into().ok()?);
-            Some(Err(Trouble::new(Doing::of_number(*doing)?, Errno(errno))))
+            Some(Err(FileError::new(Step::of_number(*step)?, Errno(errno))))
         }
     }
 }
@@ -260,10 +260,10 @@ mod tests {
             Task::Stretch(stretch()),
             ended(Ok(None)),
             ended(Ok(Some(PieceValue::from([7; 32])))),
-            ended(Err(Trouble::Changed)),
-            ended(Err(Trouble::Stopped)),
-            ended(Err(Trouble::new(Doing::Write, Errno(28)))),
-            ended(Err(Trouble::new(Doing::Open, Errno(2)))),
+            ended(Err(FileError::Changed)),
+            ended(Err(FileError::Stopped)),
+            ended(Err(FileError::new(Step::Write, Errno(28)))),
+            ended(Err(FileError::new(Step::Open, Errno(2)))),
         ]
     }
 

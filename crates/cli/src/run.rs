@@ -1,0 +1,13 @@
+//! What the commands share: messages and exit codes, files, failures, starts, progress, events, signals. A module here imports only
+//! those before it in this list, and no command.
+
+pub(crate) mod display;
+pub(crate) mod events;
+pub(crate) mod failures;
+pub(crate) mod fatal;
+pub(crate) mod file;
+pub(crate) mod messages;
+pub(crate) mod refused;
+pub(crate) mod settings;
+pub(crate) mod signals;
+pub(crate) mod starts;

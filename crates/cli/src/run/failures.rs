@@ -1,0 +1,161 @@
+//! What becomes of entries that failed: lines on standard error, rows in files. They never stop the run. Under MPI one rank
+//! writes them, and the others send it theirs.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use atta_entry::Failure;
+use atta_runtime::Outbox;
+
+use super::refused::Refused;
+use crate::ranks::FAILURES;
+use crate::run::fatal::Fatal;
+use crate::run::file::{create, describe, printable};
+
+/// Lines printed without --verbose: a broken tree must not bury the summary.
+const LINES_MAX: u64 = 20;
+
+/// Where failures go, for all threads.
+pub(crate) enum Failures {
+    Here(Mutex<Inner>),
+    Root(Outbox),
+}
+
+pub(crate) struct Inner {
+    lines_max: u64,
+    lines: u64,
+    file: Option<BufWriter<File>>,
+    file_name: String,
+    catalog: Option<BufWriter<File>>,
+    error: Option<io::Error>,
+}
+
+impl Failures {
+    /// All lines of them, or the first ones; to a file, which must not be the list that the run starts from.
+    pub(crate) fn new(verbose: bool, errors: Option<&Path>, list: Option<&Path>) -> Result<Self, Refused> {
+        let mut inner = Inner {
+            lines_max: if verbose { u64::MAX } else { LINES_MAX },
+            lines: 0,
+            file: None,
+            file_name: String::new(),
+            catalog: None,
+            error: None,
+        };
+        if let Some(path) = errors {
+            inner.file_name = printable(path);
+            if list.is_some_and(|list| is_same_file(list, path)) {
+                let what = format!("--errors and --from-list are the same file: {}", inner.file_name);
+                return Err(Refused::usage(what, "the list would be lost; write the errors to a new file"));
+            }
+            inner.file = Some(BufWriter::new(create(path).map_err(|error| {
+                Refused::fatal(format!("cannot write errors: {}: {}", inner.file_name, describe(&error)))
+            })?));
+        }
+        Ok(Self::Here(Mutex::new(inner)))
+    }
+
+    /// Rows also go to the catalog's file.
+    pub(crate) fn also_to(&self, catalog: File) {
+        if let Self::Here(inner) = self {
+            lock(inner).catalog = Some(BufWriter::new(catalog));
+        }
+    }
+
+    pub(crate) fn add(&self, failure: &Failure<'_>) {
+        match self {
+            Self::Here(inner) => {
+                let (line, row) = told(failure);
+                lock(inner).add(line.as_bytes(), &row);
+            }
+            Self::Root(outbox) => outbox.push(FAILURES, &as_bytes(failure)),
+        }
+    }
+
+    /// Takes failures of another rank. False: the bytes are not what one would send.
+    pub(crate) fn receive(&self, mut bytes: &[u8]) -> bool {
+        fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+            let (length, rest) = bytes.split_first_chunk()?;
+            let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            *bytes = rest;
+            Some(part)
+        }
+        while !bytes.is_empty() {
+            let (Some(line), Some(row)) = (part(&mut bytes), part(&mut bytes)) else { return false };
+            if let Self::Here(inner) = self {
+                lock(inner).add(line, row);
+            }
+        }
+        true
+    }
+
+    /// Writes out what is buffered.
+    pub(crate) fn flush(&self) -> Result<(), Fatal> {
+        let Self::Here(inner) = self else { return Ok(()) };
+        lock(inner).flush()
+    }
+}
+
+/// A failure as a line, and as a row.
+fn told(failure: &Failure<'_>) -> (String, Vec<u8>) {
+    let mut row = Vec::new();
+    atta_catalog::failure_row(failure, &mut row);
+    (format!("{failure}\n"), row)
+}
+
+/// A failure as [`Failures::receive`] takes it.
+pub(crate) fn as_bytes(failure: &Failure<'_>) -> Vec<u8> {
+    let (line, row) = told(failure);
+    let mut bytes = Vec::with_capacity(8 + line.len() + row.len());
+    for part in [line.as_bytes(), &row] {
+        bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(part);
+    }
+    bytes
+}
+
+impl Inner {
+    fn add(&mut self, line: &[u8], row: &[u8]) {
+        let inner = self;
+        inner.lines += 1;
+        if inner.lines <= inner.lines_max {
+            let _ = io::stderr().write_all(line);
+        } else if inner.lines == inner.lines_max + 1 {
+            let _ = io::stderr().write_all(
+                b"further errors are only counted; --verbose prints all, --errors FILE keeps them\n",
+            );
+        }
+        for writer in [&mut inner.file, &mut inner.catalog].into_iter().flatten() {
+            if let Err(failed) = writer.write_all(row) {
+                inner.error.get_or_insert(failed);
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Fatal> {
+        for writer in [&mut self.file, &mut self.catalog].into_iter().flatten() {
+            if let Err(failed) = writer.flush() {
+                self.error.get_or_insert(failed);
+            }
+        }
+        match self.error.take() {
+            Some(error) => {
+                let what = format!("cannot write errors: {}: {}", self.file_name, describe(&error));
+                Err(Fatal::Failed { what, hint: None })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether two paths lead to the same file that exists.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    // Asked by path, not by opening: a list may be a pipe.
+    let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
+}

@@ -1,0 +1,49 @@
+//! Exit codes, and what the program says on standard error.
+
+use atta_mpi_loader::Launcher;
+
+/// The exit codes of the program.
+pub(crate) mod exit {
+    /// All done.
+    pub(crate) const DONE: u8 = 0;
+    /// What was compared is different.
+    pub(crate) const DIFFERENT: u8 = 1;
+    /// Wrong usage.
+    pub(crate) const USAGE: u8 = 2;
+    /// Done, but some entries failed.
+    pub(crate) const PARTIAL: u8 = 3;
+    /// The run could not go on.
+    pub(crate) const FATAL: u8 = 4;
+    /// The reader of standard output went away (128 + SIGPIPE).
+    pub(crate) const CLOSED: u8 = 141;
+}
+
+/// Says something that all ranks would say, before they have met: on one of them, and before that one's launcher ends it
+/// because another has left.
+pub(crate) fn once(launcher: Option<&Launcher>, say: impl FnOnce()) {
+    let Some(launcher) = launcher else { return say() };
+    let turn = launcher.turn();
+    std::thread::sleep(turn.wait);
+    if turn.tells {
+        say();
+    }
+}
+
+/// Writes an error and a hint to standard error.
+pub(crate) fn complain(what: &str, hint: Option<&str>) {
+    use std::io::Write;
+    let mut text = format!("atta: {what}\n");
+    if let Some(hint) = hint {
+        text.push_str("hint: ");
+        text.push_str(hint);
+        text.push('\n');
+    }
+    // Nothing can be said of an error of standard error.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes a hint of its own to standard error.
+pub(crate) fn hint(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("hint: {text}\n").as_bytes());
+}

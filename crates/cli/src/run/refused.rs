@@ -1,0 +1,30 @@
+//! Why a command does not start.
+
+use super::messages::{complain, exit};
+
+/// Why a command does not start.
+pub(crate) struct Refused {
+    code: u8,
+    what: String,
+    hint: Option<String>,
+}
+
+impl Refused {
+    pub(crate) fn usage(what: String, hint: &str) -> Self {
+        Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
+    }
+
+    pub(crate) fn fatal(what: String) -> Self {
+        Self::fatal_with(what, None)
+    }
+
+    pub(crate) fn fatal_with(what: String, hint: Option<String>) -> Self {
+        Self { code: exit::FATAL, what, hint }
+    }
+
+    /// Says why; returns the exit code.
+    pub(crate) fn tell(self) -> u8 {
+        complain(&self.what, self.hint.as_deref());
+        self.code
+    }
+}

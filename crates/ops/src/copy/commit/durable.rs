@@ -1,0 +1,190 @@
+//! How what was copied becomes durable: which rule holds for a directory, and what follows when a file or a directory was synced by
+//! itself. Files that are synced together are in `publish.rs`; the threads that sync are in `syncing.rs`.
+//!
+//! ```text
+//!   complete ─▶ Batch: publish.rs ─▶ one syncfs for many ─▶ names
+//!           └─▶ Each: syncing.rs ─▶ fsync ─▶ its name; in a new directory the last one lets the directory have its own
+//!   a directory has all its names and attributes ─▶ Each: fsync
+//! ```
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fd::OwnedFd;
+
+use crate::copy::Fsync;
+use crate::copy::commit::publish::Ready;
+use crate::copy::commit::reread::Check;
+use crate::copy::commit::syncing::{Opened, Synced, make_durable};
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::large::Version;
+use crate::copy::target::file::{Made, Place, remove};
+use crate::copy::target::mirror::Mirror;
+use crate::file::error::FileError;
+use crate::file::source::Identity;
+use crate::walk::directory::Directory;
+use crate::walk::location::Location;
+use atta_sys::file_systems::Durability;
+
+/// When what is put into a directory is made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SyncRule {
+    /// By nobody here.
+    Never,
+    /// Together with others, by a sync of its file system.
+    Batch,
+    /// By itself.
+    Each,
+}
+
+/// So many outcomes a thread looks at between two of its tasks: others copy meanwhile.
+const OUTCOMES_MOST: usize = 16;
+
+/// What is being synced.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    File(Box<PendingFile>),
+    /// Location it is, for messages.
+    Directory(Location),
+}
+
+/// A complete file that is being synced.
+#[derive(Debug)]
+pub(crate) struct PendingFile {
+    pub(crate) at: Location,
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) name: CString,
+    /// The name that it has, if that is not its own.
+    pub(crate) temporary: Option<CString>,
+    pub(crate) bytes: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) checks: Vec<Check>,
+    /// Which file it is, if it has another name than its own.
+    pub(crate) identity: Option<Identity>,
+    /// What its source was.
+    pub(crate) version: Version,
+}
+
+impl Copying<'_> {
+    /// When what is put into a directory is made durable.
+    pub(crate) fn sync_rule(&self, mirror: &Mirror) -> SyncRule {
+        let durability = mirror.durability().unwrap_or_else(|| self.stores.top_durability());
+        match (self.options.fsync, durability) {
+            (Fsync::None, _) | (_, Durability::Volatile) => SyncRule::Never,
+            (Fsync::Batch, Durability::Whole) => SyncRule::Batch,
+            (Fsync::Batch, Durability::Each) | (Fsync::File, _) => SyncRule::Each,
+        }
+    }
+
+    /// Whether nothing gets its name in a directory before a sync of many.
+    pub(crate) fn waits_in(&self, mirror: &Mirror) -> bool {
+        self.sync_rule(mirror) == SyncRule::Batch
+    }
+
+    /// Whether each file in a directory is synced by itself.
+    pub(crate) fn syncs_each_in(&self, mirror: &Mirror) -> bool {
+        self.sync_rule(mirror) == SyncRule::Each
+    }
+
+    /// Lets a complete file be synced, and get its name then, while this thread goes on.
+    pub(crate) fn sync_file(&self, worker: &mut CopyWorker, file: OwnedFd, pending: PendingFile) {
+        // A directory that is new does not get its name before its files are durable.
+        let can_wait = pending.temporary.is_some() || pending.mirror.parts.add();
+        if !can_wait {
+            let outcome = self.syncs.timed(|| make_durable(Opened::File(file)));
+            return self.finish_file(worker, &pending, outcome);
+        }
+        self.sync_later(worker, Opened::File(file), Pending::File(Box::new(pending)));
+    }
+
+    /// Lets a directory be synced that has all its names.
+    pub(crate) fn sync_directory(&self, worker: &mut CopyWorker, at: &Arc<Directory>, opened: Arc<OwnedFd>) {
+        if self.options.fsync != Fsync::None {
+            let pending = Pending::Directory(Location::Itself(Arc::clone(at)));
+            self.sync_later(worker, Opened::Directory(opened), pending);
+        }
+    }
+
+    fn sync_later(&self, worker: &mut CopyWorker, opened: Opened, pending: Pending) {
+        while self.syncing.is_full() {
+            let Some(synced) = self.syncing.wait() else { break };
+            self.finish_synced(worker, synced);
+        }
+        self.syncing.add(opened, pending);
+    }
+
+    /// Does what follows for some of what was synced.
+    pub(crate) fn finish_some(&self, worker: &mut CopyWorker) {
+        for _ in 0..OUTCOMES_MOST {
+            let Some(synced) = self.syncing.take() else { return };
+            self.finish_synced(worker, synced);
+        }
+    }
+
+    /// Does what follows for all that was and is being synced, and for the directories that are complete then.
+    pub(crate) fn finish_all(&self, worker: &mut CopyWorker) {
+        while let Some(synced) = self.syncing.wait() {
+            self.finish_synced(worker, synced);
+            let complete = self.shared.take_complete();
+            self.close(worker, complete);
+        }
+    }
+
+    fn finish_synced(&self, worker: &mut CopyWorker, synced: Synced<Pending>) {
+        let Synced { what, outcome } = synced;
+        match what {
+            Pending::Directory(at) => {
+                if let Err(error) = outcome {
+                    self.fail(worker, &at, error);
+                }
+            }
+            Pending::File(pending) => {
+                self.finish_file(worker, &pending, outcome);
+                if pending.temporary.is_none()
+                    && pending.mirror.parts.end()
+                    && let Location::In(directory, _) = &pending.at
+                {
+                    self.name_directory(worker, directory);
+                }
+            }
+        }
+    }
+
+    /// Counts a file that is durable, and gives it its name. One that is not is written again, or removed and reported.
+    fn finish_file(&self, worker: &mut CopyWorker, pending: &PendingFile, outcome: Result<(), FileError>) {
+        let outcome = match outcome {
+            Err(error) if error.is_worth_another_copy() => self.write_file_again(worker, pending),
+            outcome => outcome,
+        };
+        let PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, .. } = pending;
+        if let Err(error) = outcome {
+            if let Ok(to) = self.place(worker, mirror, name) {
+                remove(&to, &Made { temporary: temporary.clone(), ..Made::default() });
+            }
+            return self.fail(worker, at, error);
+        }
+        self.room.find();
+        self.count_file(worker, at, *bytes, *elapsed);
+        let is_named = match temporary.clone() {
+            None => true,
+            Some(temporary) => {
+                let names = Some((temporary, name.clone()));
+                let (origin, mirror, since) = (at.clone(), Arc::clone(mirror), self.batch.failures());
+                let (bytes, identity) = (*bytes, *identity);
+                self.publish_now(worker, &Ready { origin, mirror, names, bytes, since, identity })
+            }
+        };
+        if is_named {
+            self.checks.add(checks.clone());
+        }
+    }
+
+    /// Writes a file again whose sync failed: a second sync would report that all is well when it is not.
+    fn write_file_again(&self, worker: &mut CopyWorker, pending: &PendingFile) -> Result<(), FileError> {
+        let directory = self.place(worker, &pending.mirror, &pending.name)?.directory;
+        let name = pending.temporary.as_deref().unwrap_or(&pending.name);
+        let to = Place { mirror: &pending.mirror, directory, name };
+        self.file_again(worker, &pending.at, &to, Some(&pending.version)).map(drop)
+    }
+}

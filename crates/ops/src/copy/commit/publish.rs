@@ -1,0 +1,387 @@
+//! Gives what is complete its own name: at once, or when it is durable. Then the old content of a name, if there was one, is gone.
+//!
+//! With `--fsync batch` nothing is visible before it is on stable storage: what is complete waits in a batch until one `syncfs`
+//! has made all of it durable, where `syncfs` is known to do that. Elsewhere each file is synced by itself before it comes here
+//! (`durable.rs`). A file system in memory has no stable storage and is not asked.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use atta_entry::Errno;
+use rustix::fd::OwnedFd;
+
+use crate::copy::commit::reread::Check;
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::target::existing::Existing;
+use crate::copy::target::file::Place;
+use crate::copy::target::mirror::Mirror;
+use crate::file::error::{FileError, Step};
+use crate::file::source::{Identity, identity_of};
+use crate::walk::location::Location;
+use atta_sys::{self as sys, retry};
+
+/// Bytes in a batch.
+const BATCH_BYTES: u64 = 512 << 20;
+/// Files and directories in a batch.
+const BATCH_ITEMS: usize = 16 << 10;
+
+/// Something that is complete and waits for its name.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// Location it is from: for messages, and what holds the directory open for attributes.
+    pub(crate) origin: Location,
+    pub(crate) mirror: Arc<Mirror>,
+    /// None: the directory itself is to have its name.
+    pub(crate) names: Option<(CString, CString)>,
+    pub(crate) bytes: u64,
+    /// How many syncs had failed when the first byte of it was written.
+    pub(crate) since: u64,
+    /// Which file it is, if that is known.
+    pub(crate) identity: Option<Identity>,
+}
+
+/// What is not to be read back any more.
+#[derive(Debug, Default)]
+struct Lost {
+    directories: HashSet<*const Mirror>,
+    names: HashSet<(*const Mirror, CString)>,
+}
+
+impl Lost {
+    fn add(&mut self, ready: &Ready) {
+        match &ready.names {
+            Some((_, name)) => self.add_names(&ready.mirror, vec![name.clone()]),
+            None => drop(self.directories.insert(Arc::as_ptr(&ready.mirror))),
+        }
+    }
+
+    fn add_names(&mut self, mirror: &Arc<Mirror>, names: Vec<CString>) {
+        self.names.extend(names.into_iter().map(|name| (Arc::as_ptr(mirror), name)));
+    }
+
+    fn take_from(&self, checks: &mut Vec<Check>) {
+        if self.directories.is_empty() && self.names.is_empty() {
+            return;
+        }
+        let is_lost = |check: &Check| {
+            let mirror = Arc::as_ptr(&check.mirror);
+            self.directories.contains(&mirror) || self.names.contains(&(mirror, check.name.clone()))
+        };
+        checks.retain(|check| !is_lost(check));
+    }
+}
+
+impl Ready {
+    /// A directory that has all its files.
+    pub(crate) fn directory(origin: Location, mirror: Arc<Mirror>) -> Self {
+        let since = mirror.since();
+        Self { origin, mirror, names: None, bytes: 0, since, identity: None }
+    }
+}
+
+/// What waits until it is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    waiting: Mutex<Waiting>,
+    /// Held by who syncs.
+    turn: Mutex<()>,
+    /// Syncs that failed. An error is told once, to whoever asks first, so what was begun before is in doubt for good.
+    failures: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    ready: Vec<Ready>,
+    /// What is to be read back when it is durable and has its name.
+    checks: Vec<Check>,
+    bytes: u64,
+}
+
+impl Batch {
+    /// Adds something; gives all of them if there are enough.
+    fn add(&self, ready: Option<Ready>, bytes: u64, checks: Vec<Check>) -> Option<Waiting> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.bytes = waiting.bytes.saturating_add(bytes);
+        waiting.ready.extend(ready);
+        waiting.checks.extend(checks);
+        let items = waiting.ready.len().max(waiting.checks.len());
+        let is_full = waiting.bytes >= BATCH_BYTES || items >= BATCH_ITEMS;
+        is_full.then(|| std::mem::take(&mut *waiting))
+    }
+
+    /// How many syncs have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
+    }
+
+    /// Lets checks wait for the next sync, but for those of what is lost.
+    fn put_back(&self, checks: Vec<Check>, lost: &Lost) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.checks.extend(checks);
+        lost.take_from(&mut waiting.checks);
+    }
+
+    fn take(&self) -> Waiting {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Copying<'_> {
+    /// Gives something its name when that may be; then it is read back, as far as that is wanted.
+    pub(crate) fn publish(&self, worker: &mut CopyWorker, ready: Ready, checks: Vec<Check>) {
+        if !self.waits_in(&ready.mirror) {
+            if self.publish_now(worker, &ready) {
+                self.checks.add(checks);
+            }
+            return;
+        }
+        let bytes = ready.bytes;
+        if let Some(full) = self.batch.add(Some(ready), bytes, checks) {
+            self.publish_durable(worker, full);
+        }
+    }
+
+    /// Counts bytes that are in a directory that will be published.
+    pub(crate) fn add_bytes(&self, worker: &mut CopyWorker, mirror: &Mirror, bytes: u64, checks: Vec<Check>) {
+        if !self.waits_in(mirror) {
+            self.checks.add(checks);
+        } else if let Some(full) = self.batch.add(None, bytes, checks) {
+            self.publish_durable(worker, full);
+        }
+    }
+
+    /// Publishes all that waits.
+    pub(crate) fn publish_rest(&self, worker: &mut CopyWorker) {
+        let rest = self.batch.take();
+        if !(rest.ready.is_empty() && rest.checks.is_empty()) {
+            self.publish_durable(worker, rest);
+        }
+        // Nothing is written again any more.
+        self.checks.add(self.batch.take().checks);
+    }
+
+    fn publish_durable(&self, worker: &mut CopyWorker, all: Waiting) {
+        let is_synced = self.sync().is_ok();
+        let Waiting { ready, mut checks, .. } = all;
+        let mut lost = Lost::default();
+        for ready in &ready {
+            let is_sure = is_synced && ready.since == self.batch.failures();
+            let names = if is_sure { Ok(Vec::new()) } else { self.write_again(worker, ready) };
+            match names {
+                Ok(names) => {
+                    lost.add_names(&ready.mirror, names);
+                    if !self.publish_now(worker, ready) {
+                        lost.add(ready);
+                    }
+                }
+                Err(error) => {
+                    self.take_back(worker, ready);
+                    self.fail(worker, &ready.origin, error);
+                    lost.add(ready);
+                }
+            }
+        }
+        lost.take_from(&mut checks);
+        if !is_synced || self.batch.failures() > 0 {
+            // What has not its name may yet be written again: it is not to be read meanwhile.
+            let is_hidden = |check: &mut Check| check.mirror.target.alias().is_some();
+            let hidden: Vec<_> = checks.extract_if(.., is_hidden).collect();
+            self.batch.put_back(hidden, &lost);
+        }
+        self.checks.add(checks);
+    }
+
+    /// Removes a file that will not get its name. Directories are left, under names that nobody looks for.
+    fn take_back(&self, worker: &mut CopyWorker, ready: &Ready) {
+        if ready.names.is_none() {
+            self.left_over.fetch_add(1, Ordering::Relaxed);
+            ready.mirror.set_foreign();
+        }
+        if let Some((temporary, _)) = &ready.names
+            && let Ok(directory) = ready.mirror.target.descriptor(&mut worker.held, self.features)
+        {
+            let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
+        }
+    }
+
+    /// Gives the directory of a root its name, if it is there and has it not.
+    pub(crate) fn name_root(&self, worker: &mut CopyWorker, mirror: Arc<Mirror>) {
+        if mirror.target.alias().is_none() || mirror.is_foreign() {
+            return;
+        }
+        // One that nobody has entered so far. What cannot be opened cannot be renamed either.
+        if !mirror.is_new() && self.open_made(worker, &mirror).is_err() && mirror.is_foreign() {
+            let at = Location::Root(self.target.clone());
+            return self.fail(worker, &at, FileError::new(Step::OpenDirectory, Errno::STALE));
+        }
+        let ready = Ready::directory(Location::Root(self.target.clone()), mirror);
+        let is_durable = !self.waits_in(&ready.mirror) || self.sync().is_ok();
+        // What a sync has failed for is not written again any more.
+        if is_durable && (!ready.mirror.is_new() || ready.since == self.batch.failures()) {
+            let _ = self.rename(worker, &ready);
+        } else {
+            self.left_over.fetch_add(1, Ordering::Relaxed);
+            self.fail(worker, &ready.origin, FileError::new(Step::Sync, Errno::IO));
+        }
+    }
+
+    /// Whether it has its name now.
+    pub(crate) fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) -> bool {
+        let renamed = self.rename(worker, ready);
+        if let Err(error) = renamed {
+            self.left_over.fetch_add(u64::from(ready.names.is_none()), Ordering::Relaxed);
+            self.fail(worker, &ready.origin, error);
+        }
+        renamed.is_ok()
+    }
+
+    fn rename(&self, worker: &mut CopyWorker, ready: &Ready) -> Result<(), FileError> {
+        let target = &ready.mirror.target;
+        let held = &mut worker.held;
+        let mut open =
+            |directory: &Arc<crate::walk::directory::Directory>| -> Result<Arc<OwnedFd>, FileError> {
+                directory
+                    .descriptor(held, self.features)
+                    .map_err(|errno| FileError::new(Step::OpenDirectory, errno))
+            };
+        let failed = |errno| FileError::new(Step::Rename, errno);
+        match &ready.names {
+            Some((temporary, name)) => {
+                let directory = open(target)?;
+                let to = Place { mirror: &ready.mirror, directory: Arc::clone(&directory), name };
+                let renamed = self.refuse_respelled(&to, temporary).and_then(|()| {
+                    self.rename_file(&directory, temporary, name).or_else(|errno| {
+                        if was_renamed(&to, ready.identity, errno) { Ok(()) } else { Err(failed(errno)) }
+                    })
+                });
+                // To rename a name to another one of the same file does nothing: where a directory tells a name twice.
+                if renamed.is_err() || self.links.are_used() {
+                    let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
+                }
+                renamed
+            }
+            None => {
+                // It may have been there before this job, or have got its name: then it has no other one.
+                let opened = open(target)?;
+                let (Some(alias), Some(parent)) = (target.alias(), target.parent()) else { return Ok(()) };
+                let parent = open(parent)?;
+                // It replaces nothing but an empty directory.
+                match retry(|| rustix::fs::renameat(&parent, alias, &parent, target.name())) {
+                    // A directory that tells a name twice: whoever had it first has named it.
+                    Ok(()) | Err(Errno::NOENT) => target.end_alias(),
+                    Err(errno) => return Err(failed(errno)),
+                }
+                // Somebody may have put another one in its place after it was opened.
+                let own = sys::stat_descriptor(&opened).map_err(failed)?;
+                let named = sys::stat_at(&parent, target.name(), false).map_err(failed)?;
+                if (own.device, own.inode) != (named.device, named.inode) {
+                    return Err(failed(Errno::STALE));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn rename_file(&self, directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result<(), Errno> {
+        if self.options.existing == Existing::Ignore {
+            let flags = rustix::fs::RenameFlags::NOREPLACE;
+            match retry(|| rustix::fs::renameat_with(directory, temporary, directory, name, flags)) {
+                // A file system that knows no flags, or a kernel: EINVAL, ENOSYS, EOPNOTSUPP.
+                Err(Errno(22 | 38 | 95)) => return link_into_place(directory, temporary, name),
+                other => return other,
+            }
+        }
+        retry(|| rustix::fs::renameat(directory, temporary, directory, name))
+    }
+
+    /// The last sync, of all file systems. Nothing waits for it to be named.
+    pub(crate) fn sync_last(&self) -> Result<(), Errno> {
+        self.syncs.timed(|| self.stores.sync_all())
+    }
+
+    /// Makes durable what has been written to the target. Once that has failed, what was begun before is not to be trusted.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        let _turn = self.batch.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let synced = self.syncs.timed(|| self.stores.sync());
+        if synced.is_err() {
+            self.batch.failures.fetch_add(1, Ordering::AcqRel);
+        }
+        synced
+    }
+}
+
+/// Whether a rename that failed was carried out: a server whose answer was lost finds, when the request is sent again, nothing under the
+/// old name, or something under the new one. Only the very file that was to be renamed counts.
+fn was_renamed(to: &Place<'_>, identity: Option<Identity>, errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::EXIST)
+        && identity.is_some()
+        && sys::stat_at(&to.directory, to.name, false).ok().as_ref().map(identity_of) == identity
+}
+
+/// Gives a file its name by a link, which never replaces anything.
+fn link_into_place(directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result<(), Errno> {
+    let none = rustix::fs::AtFlags::empty();
+    let identity =
+        |name: &CStr| sys::stat_at(directory, name, false).ok().map(|found| (found.device, found.inode));
+    match retry(|| rustix::fs::linkat(directory, temporary, directory, name, none)) {
+        // It was made, and the answer was lost.
+        Err(Errno::EXIST) if identity(temporary).is_some() && identity(temporary) == identity(name) => {}
+        linked => linked?,
+    }
+    retry(|| rustix::fs::unlinkat(directory, temporary, none))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::time::Duration;
+
+    use atta_testkit::lock::Lock;
+    use atta_testkit::scratch::Scratch;
+    use atta_testkit::skip;
+    use atta_testkit::slow::SlowFs;
+
+    use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::{Copy, Options, Seat};
+
+    // Hazard 35.
+    #[test]
+    fn what_turns_up_is_not_replaced_where_the_file_system_has_no_such_rename() {
+        let test = "what_turns_up_is_not_replaced_where_the_file_system_has_no_such_rename";
+        let _lock = Lock::for_mounts().unwrap();
+        let scratch = Scratch::new("no-replace").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        for directory in [&source, &target] {
+            fs::create_dir(directory).unwrap();
+        }
+        for rule in ["rename:*:EINVAL:times=2", "rename:*:ENOSYS:times=2"] {
+            let builder = SlowFs::builder().latency(Duration::ZERO).over(&target).fail(rule);
+            let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+            let sources = [source.join(".").as_os_str().as_bytes().to_vec()];
+            let options = Options { existing: Existing::Ignore, ..Options::default() };
+            let to = shown.path().as_os_str().as_bytes();
+            let Copy { copying, .. } =
+                Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone()).unwrap();
+            for (name, is_there) in [("there", true), ("free", false)] {
+                fs::write(target.join("temporary"), "new").unwrap();
+                if is_there {
+                    fs::write(target.join(name), "old").unwrap();
+                }
+                let new_name = CString::new(name).unwrap();
+                let named = copying.rename_file(&copying.top, c"temporary", &new_name);
+                let found = fs::read_to_string(target.join(name)).unwrap();
+                if is_there {
+                    assert_eq!((named, found.as_str()), (Err(Errno::EXIST), "old"), "{rule}");
+                } else {
+                    assert_eq!((named, found.as_str()), (Ok(()), "new"), "{rule}");
+                    assert!(!target.join("temporary").exists(), "{rule}");
+                }
+                fs::remove_file(target.join(name)).unwrap();
+            }
+        }
+    }
+}

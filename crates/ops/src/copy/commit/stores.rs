@@ -1,0 +1,233 @@
+//! The file systems that things are put into: TARGET's, and those that are mounted below it, as they are met. What they are, and
+//! how all of them are made durable; whose what this process makes there is. It mounts nothing, and knows nothing of servers behind
+//! them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use atta_entry::Errno;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::copy::target::file::NAMES_TRIED;
+use crate::copy::target::mirror::Shared;
+use crate::metadata::granularity::Granularity;
+use atta_sys::file_systems::{Durability, durability_of};
+use atta_sys::{self as sys, Features, retry};
+
+/// What a directory's file system is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// Another one than TARGET's.
+    pub(crate) is_mounted: bool,
+    pub(crate) durability: Durability,
+}
+
+/// One file system.
+#[derive(Debug)]
+struct Store {
+    device: u64,
+    durability: Durability,
+    /// Some directory of it, if it keeps what it is given.
+    directory: Option<Arc<OwnedFd>>,
+    /// The owner of what this process makes there: on a server not always this user.
+    own_uid: Option<u32>,
+    /// How exactly it keeps times.
+    granularity: Granularity,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    /// TARGET's comes first.
+    all: Mutex<Vec<Store>>,
+    top: u64,
+    /// So many are kept open to be synced. Of those beyond each file is synced by itself.
+    most: usize,
+    top_durability: Durability,
+    shared: Arc<Shared>,
+    /// Who makes files to see whose they are: no thread.
+    who: u64,
+    /// One of them keeps what it is given.
+    keeps: AtomicBool,
+    /// On one of them each file is synced by itself.
+    has_each: AtomicBool,
+    /// The kernel reports no errors of a sync of a whole file system.
+    is_silent: bool,
+    features: Features,
+}
+
+impl Stores {
+    /// TARGET's alone.
+    pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, who: u64, features: Features) -> Self {
+        let device = sys::stat_descriptor(top).map_or(0, |found| found.device);
+        let (keeps, has_each) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (shared, is_silent) = (Arc::clone(shared), syncfs_is_silent());
+        let (all, top_durability) = (Mutex::default(), Durability::Each);
+        let mut stores = Self {
+            all,
+            top: device,
+            most: 1,
+            top_durability,
+            shared,
+            who,
+            keeps,
+            has_each,
+            is_silent,
+            features,
+        };
+        stores.top_durability = stores.add(device, top);
+        stores
+    }
+
+    /// The same, with so many others that are kept open.
+    pub(crate) fn with_most(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// How what is put into TARGET itself is made durable.
+    pub(crate) fn top_durability(&self) -> Durability {
+        self.top_durability
+    }
+
+    /// Notes a directory that things are put into.
+    pub(crate) fn note(&self, directory: &Arc<OwnedFd>) -> Noted {
+        // The next call reports why a directory cannot be looked at.
+        let Ok(found) = sys::stat_descriptor(directory) else {
+            return Noted { is_mounted: false, durability: self.top_durability };
+        };
+        if found.device == self.top {
+            return Noted { is_mounted: false, durability: self.top_durability };
+        }
+        Noted { is_mounted: true, durability: self.add(found.device, directory) }
+    }
+
+    /// Notes one. Location two threads do, the first one counts; nothing that may take long is asked while others wait.
+    fn add(&self, device: u64, directory: &Arc<OwnedFd>) -> Durability {
+        let known =
+            |all: &[Store]| all.iter().find(|store| store.device == device).map(|store| store.durability);
+        if let Some(durability) = known(&self.lock()) {
+            return durability;
+        }
+        let mut durability = durability_of(directory, self.features);
+        let (own_uid, granularity) = self.probe(directory);
+        let mut all = self.lock();
+        if let Some(durability) = known(&all) {
+            return durability;
+        }
+        let is_kept = durability != Durability::Volatile && all.len() < self.most;
+        if durability == Durability::Whole && (self.is_silent || !is_kept) {
+            durability = Durability::Each;
+        }
+        match durability {
+            Durability::Volatile => {}
+            Durability::Whole => self.keeps.store(true, Ordering::Release),
+            Durability::Each => {
+                self.keeps.store(true, Ordering::Release);
+                self.has_each.store(true, Ordering::Release);
+            }
+        }
+        let directory = is_kept.then(|| Arc::clone(directory));
+        all.push(Store { device, durability, directory, own_uid, granularity });
+        durability
+    }
+
+    /// Whose what this process makes in a directory is, and how exactly its times are kept, by a file that nobody can replace before
+    /// it is looked at.
+    fn probe(&self, directory: &OwnedFd) -> (Option<u32>, Granularity) {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..NAMES_TRIED {
+            let name = self.shared.namer.of_file(self.who);
+            let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR);
+            if matches!(file, Err(errno) if errno != rustix::io::Errno::EXIST) {
+                break;
+            }
+            // What cannot be removed is found by its name. Location the answer to the first request was lost it is this process's, too, but
+            // it is not opened.
+            let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
+            if let Ok(file) = file {
+                let own_uid = sys::stat_descriptor(&file).ok().map(|found| found.uid);
+                return (own_uid, Granularity::probe(&file));
+            }
+        }
+        (None, Granularity::EXACT)
+    }
+
+    /// How exactly the file system with this number keeps times.
+    pub(crate) fn granularity(&self, device: u64) -> Granularity {
+        let all = self.lock();
+        let store = all.iter().find(|store| store.device == device);
+        store.map_or(Granularity::EXACT, |store| store.granularity)
+    }
+
+    /// The owner of what this process makes in the file system with this number; none: not known.
+    pub(crate) fn own_uid(&self, device: u64) -> Option<u32> {
+        self.lock().iter().find(|store| store.device == device)?.own_uid
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Store>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether none of them keeps anything when the machine goes down.
+    pub(crate) fn are_volatile(&self) -> bool {
+        !self.keeps.load(Ordering::Acquire)
+    }
+
+    /// Whether each file is synced by itself on one of them.
+    pub(crate) fn have_each(&self) -> bool {
+        self.has_each.load(Ordering::Acquire)
+    }
+
+    /// Makes durable what was written to those where a sync of all does that.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        self.sync_those(|store| store.durability == Durability::Whole)
+    }
+
+    /// Syncs all of them once more. Location each file was synced by itself nothing is left to do, as far as is known.
+    pub(crate) fn sync_all(&self) -> Result<(), Errno> {
+        self.sync_those(|_| true)
+    }
+
+    fn sync_those(&self, are_those: impl Fn(&Store) -> bool) -> Result<(), Errno> {
+        let all: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|store| are_those(store))
+            .filter_map(|store| store.directory.clone())
+            .collect();
+        // Each is asked, whatever the others say.
+        let synced: Vec<_> = all.iter().map(|directory| retry(|| rustix::fs::syncfs(directory))).collect();
+        synced.into_iter().collect()
+    }
+}
+
+/// Whether the kernel's `syncfs` tells no errors of writing back: before Linux 5.8.
+fn syncfs_is_silent() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    is_before(&release, (5, 8))
+}
+
+/// Whether a release of the kernel, as it calls itself, is older than another one. One that says nothing is.
+fn is_before(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers = release.split(|digit: char| !digit.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < wanted,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_the_kernel_are_told_apart() {
+        for old in ["5.7.19", "4.18.0-553.el8_10.x86_64", "3.10", "", "strange"] {
+            assert!(is_before(old, (5, 8)), "{old}");
+        }
+        for new in ["5.8.0", "5.14.0-427.el9", "6.18.44-fc", "10.0"] {
+            assert!(!is_before(new, (5, 8)), "{new}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What a copy does about other runs in the place where it makes things: it refuses to make what another one is making, reports who
+//! else is there, and removes what ended runs have left, or says how. See `jobs.rs` for how runs are known.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use atta_entry::{Errno, escape, shell_quote};
+use rustix::fd::OwnedFd;
+
+use crate::copy::commit::stores::Stores;
+use crate::copy::plan::roots::{Roots, Target};
+use crate::copy::target::mirror::Shared;
+use crate::copy::{Fsync, Options, Watch};
+use crate::jobs::names::Namer;
+use crate::jobs::record::{Holder, Makes, Record};
+use crate::jobs::sweep::{Leftover, sweep};
+use crate::jobs::tree::Manner;
+use crate::jobs::{self, Begun, Job, Other, Setting, State};
+use crate::refused::Refused;
+use atta_sys as sys;
+use atta_sys::file_systems::Durability;
+
+/// Something about other runs in the place where a copy makes things, or about what they have left. Nothing of it stops the copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Another copy is writing to TARGET: files stay whole, and for the same path the last one wins. It says who, if it can be known.
+    Crowded(Option<Holder>),
+    /// The file system has no locks: nobody knows of other runs, and what this one leaves if it is killed is never removed by a later copy.
+    NoLocks(Errno),
+    /// No record can be kept: what this run leaves if it is killed cannot be distinguished from data.
+    NoRecord(Errno),
+    /// What a run had left that has ended was removed.
+    Removed {
+        /// Whose it was.
+        holder: Holder,
+        /// Entries that were removed.
+        entries: u64,
+        /// Bytes on the disk that they had.
+        bytes: u64,
+    },
+    /// Something of a run that has ended may be there, and was not removed.
+    Left {
+        /// Whose it is.
+        holder: Holder,
+        /// The directory that it ran in.
+        directory: Vec<u8>,
+    },
+}
+
+/// What a copy that ended has left under names of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftovers {
+    /// The directory that it ran in.
+    pub directory: Vec<u8>,
+    /// Entries that are left.
+    pub entries: u64,
+    /// Bytes on the disk that they have.
+    pub bytes: u64,
+    /// Some of them.
+    pub some: Vec<Leftover>,
+}
+
+/// Location and what a copy makes.
+pub(crate) struct Place<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) roots: &'a Roots,
+    pub(crate) shared: &'a Shared,
+    pub(crate) stores: &'a Stores,
+}
+
+/// Makes the private directory of a copy, on its first rank. None: there cannot be one.
+///
+/// # Errors
+/// Another run makes the same new name, or is there and must not be.
+pub(crate) fn begin(
+    place: &Place<'_>,
+    sources: &[Vec<u8>],
+    options: &Options<'_>,
+    watch: &dyn Watch,
+) -> Result<Option<Job>, Refused> {
+    let Place { target, roots, shared, stores } = *place;
+    let (top, namer) = (&target.top, &shared.namer);
+    let identity = sys::stat_of(top).map_or((0, 0), |top| (top.device, top.inode));
+    let is_locked = target.is_taken();
+    let record = Record::of_this_process(namer.job(), identity, target.is_into(), made_by(top, roots));
+    let setting = Setting {
+        top,
+        namer,
+        own_uid: stores.own_uid(identity.0),
+        is_alone: is_wanted(&namer.home(), sources, roots),
+        // One sync of all makes it durable with what it proves.
+        is_durable: match (options.fsync, stores.top_durability()) {
+            (Fsync::None, _) | (_, Durability::Volatile) | (Fsync::Batch, Durability::Whole) => false,
+            (Fsync::Batch | Fsync::File, _) => true,
+        },
+        features: options.walk.features,
+    };
+    let begun =
+        jobs::begin(&setting, &record, |others| refuse(&record, others, is_locked, options.exclusive))?;
+    let Begun { job, others, lockless } = match begun {
+        Ok(begun) => begun,
+        Err(errno) if options.exclusive => return Err(not_exclusive(&target.path, errno)),
+        Err(errno) => {
+            report_crowd(None, is_locked, watch);
+            watch.notice(&Notice::NoRecord(errno));
+            return Ok(None);
+        }
+    };
+    match lockless {
+        Some(errno) if options.exclusive => return Err(not_exclusive(&target.path, errno)),
+        Some(errno) => watch.notice(&Notice::NoLocks(errno)),
+        None => {}
+    }
+    report_crowd(others.iter().find(|other| runs(other) && meets(&record, &other.record)), is_locked, watch);
+    others.iter().for_each(|other| settle(other, target, identity, options, watch));
+    Ok(Some(job))
+}
+
+/// The names that are made in TOP.
+fn made_by(top: &OwnedFd, roots: &Roots) -> Vec<Makes> {
+    let names = roots.names();
+    let is_new = |name: &CString| sys::stat_at(top, name, false).is_err_and(|errno| errno == Errno::NOENT);
+    names.into_iter().map(|name| Makes { is_new: is_new(&name), name }).collect()
+}
+
+/// Whether the copy itself is to have that name in TOP.
+fn is_wanted(home: &CString, sources: &[Vec<u8>], roots: &Roots) -> bool {
+    sources.iter().any(|source| match roots.find(source) {
+        Some(root) if root.name.as_c_str() == c"." => {
+            sys::stat_path(&[source.as_slice(), home.as_bytes()].join(&b'/'), false).is_ok()
+        }
+        Some(root) => root.name == *home,
+        None => false,
+    })
+}
+
+/// Whether a run is to be taken for one that runs.
+fn runs(other: &Other) -> bool {
+    match other.state {
+        State::Runs => true,
+        State::Ended { .. } => false,
+        State::Unknown => other.record.is_of_this_boot() && other.record.holder.is_alive(),
+    }
+}
+
+/// Whether two runs write to the same names.
+fn meets(one: &Record, other: &Record) -> bool {
+    let has = |record: &Record, name: &CString| record.makes.iter().any(|makes| makes.name == *name);
+    let any = c".".to_owned();
+    one.is_into && other.is_into
+        || has(one, &any)
+        || has(other, &any)
+        || one.makes.iter().any(|makes| has(other, &makes.name))
+}
+
+/// Refuses what another run makes at the same time.
+fn refuse(own: &Record, others: &[Other], is_locked: bool, is_exclusive: bool) -> Result<(), Refused> {
+    for Other { record, .. } in others.iter().filter(|other| runs(other)) {
+        let is_same = |one: &&Makes| record.makes.iter().any(|other| other.is_new && other.name == one.name);
+        if let Some(Makes { name, .. }) = own.makes.iter().filter(|makes| makes.is_new).find(is_same) {
+            let what = format!("another copy is making {}: {}", escape(name.to_bytes()), record.holder);
+            return Err(refused(what, "wait for it to end, or choose another TARGET".to_owned()));
+        }
+        if is_exclusive && meets(own, record) {
+            let what = format!("another copy is writing to TARGET: {}", record.holder);
+            return Err(refused(what, "wait for it to end, or leave --exclusive out".to_owned()));
+        }
+    }
+    match is_exclusive && is_locked {
+        true => {
+            let what = "another copy is writing to TARGET, or somebody else holds its lock".to_owned();
+            Err(refused(what, "wait for it to end, or leave --exclusive out".to_owned()))
+        }
+        false => Ok(()),
+    }
+}
+
+fn refused(what: String, hint: String) -> Refused {
+    Refused { what, hint: hint.into(), is_usage: false }
+}
+
+fn not_exclusive(path: &[u8], errno: Errno) -> Refused {
+    let hint = "whether another copy is writing there cannot be found out; leave --exclusive out";
+    Refused::failed("lock TARGET", path, errno, hint)
+}
+
+fn report_crowd(other: Option<&Other>, is_locked: bool, watch: &dyn Watch) {
+    if let Some(other) = other {
+        watch.notice(&Notice::Crowded(Some(other.record.holder.clone())));
+    } else if is_locked {
+        watch.notice(&Notice::Crowded(None));
+    }
+}
+
+/// Removes what a run has left that has ended, if it is one of this user, host and boot; else reports it.
+fn settle(other: &Other, target: &Target, top: (u64, u64), options: &Options<'_>, watch: &dyn Watch) {
+    if runs(other) {
+        return;
+    }
+    let holder = other.record.holder.clone();
+    let is_own = other.record.is_of_this_boot()
+        && other.record.top == top
+        && other.record.uid == rustix::process::geteuid().as_raw();
+    if !is_own || !matches!(other.state, State::Ended { .. }) {
+        return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
+    }
+    let walk = &options.walk;
+    let manner = Manner { removes: true, stop: walk.stop.clone(), features: walk.features };
+    let swept =
+        sweep((&*target.top, target.path.as_slice()), &[(&other.namer, &other.record)], walk, manner.clone());
+    let is_swept = swept.failed == 0 && !swept.stopped;
+    if !is_swept || jobs::remove_other(other, &target.top, &manner).is_err() {
+        return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
+    }
+    if swept.names > 0 {
+        watch.notice(&Notice::Removed { holder, entries: swept.tally.entries, bytes: swept.tally.bytes });
+    }
+}
+
+/// What this run itself has left below TOP.
+pub(crate) fn left_by(
+    (top, path): (&Arc<OwnedFd>, &[u8]),
+    namer: &Namer,
+    record: &Record,
+    options: &Options<'_>,
+) -> Leftovers {
+    let walk = &options.walk;
+    // It was asked to stop already, and is to say what is left.
+    let walk = &crate::walk::Options {
+        stop: atta_runtime::Stop::new(),
+        threads: walk.threads,
+        spill_directory: walk.spill_directory.clone(),
+        features: walk.features,
+        ..crate::walk::Options::default()
+    };
+    let manner = Manner { removes: false, stop: walk.stop.clone(), features: walk.features };
+    let swept = sweep((&**top, path), &[(namer, record)], walk, manner);
+    let (entries, bytes) = (swept.tally.entries, swept.tally.bytes);
+    Leftovers { directory: path.to_vec(), entries, bytes, some: swept.found }
+}
+
+impl Leftovers {
+    /// The command that removes them.
+    #[must_use]
+    pub fn command(&self) -> String {
+        clean_command(&self.directory)
+    }
+}
+
+/// The command that removes what ended runs have left in a directory.
+#[must_use]
+pub fn clean_command(directory: &[u8]) -> String {
+    format!("atta clean --yes -- {}", shell_quote(directory))
+}

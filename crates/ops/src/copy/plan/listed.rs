@@ -1,0 +1,133 @@
+//! Copies what a list names: directories above a name may not be there yet, and the same directory may be met many times. So
+//! directories are made under their own names, and get what they are to have in the very end. Those that are there get it once more:
+//! what is put into them changes their times.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use atta_entry::{Errno, Metadata};
+use rustix::fd::OwnedFd;
+use rustix::fs::Mode;
+
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::target::file::Place;
+use crate::copy::target::mirror::Mirror;
+use crate::file::error::{FileError, Step};
+use crate::metadata::give::Attributes;
+use crate::metadata::inherited::{disinherit, open_own};
+use crate::walk::directory::Directory;
+use atta_sys::{self as sys, retry};
+
+impl Copying<'_> {
+    /// Makes a directory under its own name. Whether it was not there.
+    pub(crate) fn make_at_once(
+        &self,
+        above: &OwnedFd,
+        name: &CStr,
+        metadata: &Metadata,
+        list: Option<&[u8]>,
+    ) -> Result<bool, Errno> {
+        // Private until it gets its mode, if it gets one.
+        let keep = &self.options.keep;
+        let bits = keep.mode_of(metadata, list, false).filter(|_| !keep.mode).unwrap_or_default();
+        match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU)) {
+            Ok(()) => {
+                let own = self.stores.own_uid(sys::stat_descriptor(above)?.device);
+                let made = match open_own(above, name, own, self.features) {
+                    // Another rank has put there what it had for it, and given it its owner.
+                    Err(Errno::STALE) if self.seat.ranks > 1 => return Ok(false),
+                    opened => opened?.0,
+                };
+                disinherit(&made)?;
+                match retry(|| rustix::fs::fchmod(&made, Mode::RWXU | Mode::from_raw_mode(bits))) {
+                    // EPERM, ENOSYS, EOPNOTSUPP: a file system that takes no modes.
+                    Ok(()) | Err(Errno(1 | 38 | 95)) => Ok(true),
+                    Err(errno) => Err(errno),
+                }
+            }
+            // Something else in its place is noticed when it is opened.
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Location a name in a source's directory goes; what is listed may have to make that place.
+    pub(crate) fn place_of<'a>(
+        &self,
+        worker: &mut CopyWorker,
+        source: Option<&Arc<Directory>>,
+        mirror: &'a Arc<Mirror>,
+        name: &'a CStr,
+    ) -> Result<Place<'a>, FileError> {
+        match (self.place(worker, mirror, name), source) {
+            (Err(FileError::Failed(_, Errno::NOENT)), Some(source)) if self.is_listed => {
+                self.make_above(worker, source)?;
+                self.place(worker, mirror, name)
+            }
+            (Ok(to), Some(source)) if self.is_listed => {
+                self.expect_above(worker, source)?;
+                Ok(to)
+            }
+            (to, _) => to,
+        }
+    }
+
+    /// Says what the copies of a source's directory and of those above it are to have in the end: putting something in, or this
+    /// job's own things, changes their times.
+    pub(crate) fn expect_above(
+        &self,
+        worker: &mut CopyWorker,
+        directory: &Arc<Directory>,
+    ) -> Result<(), FileError> {
+        let mut next = Some(directory);
+        while let Some(directory) = next {
+            match Mirror::of(directory) {
+                Some(mirror) if !mirror.is_expecting() => {
+                    mirror.will_have(self.attributes_of(worker, directory)?);
+                }
+                // Those above are known, too.
+                _ => return Ok(()),
+            }
+            next = directory.parent();
+        }
+        Ok(())
+    }
+
+    /// What the copy of a directory, which is there, is to have.
+    fn attributes_of(
+        &self,
+        worker: &mut CopyWorker,
+        source: &Arc<Directory>,
+    ) -> Result<Attributes, FileError> {
+        let opened = source.descriptor(&mut worker.held, self.features);
+        let opened = opened.map_err(|errno| FileError::new(Step::Open, errno))?;
+        let metadata = sys::stat_descriptor(&opened);
+        let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
+        let extended = self.extended(worker, &opened)?;
+        Ok(Attributes { metadata, extended, is_old: true })
+    }
+
+    /// Makes the copies of a source's directory and of those above it, as far as they are not there.
+    fn make_above(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) -> Result<(), FileError> {
+        let failed = |errno| FileError::new(Step::MakeDirectory, errno);
+        let mut chain = vec![directory];
+        while let Some(above) = chain.last().and_then(|last| last.parent()) {
+            chain.push(above);
+        }
+        for source in chain.into_iter().rev() {
+            let Some(mirror) = Mirror::of(source) else { return Ok(()) };
+            let attributes = self.attributes_of(worker, source)?;
+            if let Some(above) = mirror.target.parent() {
+                let above = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                let list = attributes.extended.access_list();
+                let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata, list);
+                if made.map_err(failed)? {
+                    worker.totals.directories += 1;
+                    mirror.set_left();
+                }
+            }
+            mirror.will_have(attributes);
+        }
+        Ok(())
+    }
+}

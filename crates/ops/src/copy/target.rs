@@ -1,0 +1,12 @@
+//! What is made in the target: directories, files, special files, and what is done about existing entries. Nothing here syncs.
+
+pub(crate) mod clone;
+pub(crate) mod directories;
+pub(crate) mod existing;
+pub(crate) mod file;
+pub(crate) mod grants;
+pub(crate) mod mirror;
+pub(crate) mod special;
+pub(crate) mod spelling;
+pub(crate) mod stripe;
+pub(crate) mod unfinished;

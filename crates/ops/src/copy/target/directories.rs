@@ -1,0 +1,294 @@
+//! Directories of the target: made under other names, looked at when they are entered, named when their files are there, and given
+//! what they are to have in the end. When each of that is due `mirror.rs` and `publish.rs` know.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use atta_entry::{Errno, Metadata};
+use rustix::fd::OwnedFd;
+use rustix::fs::Mode;
+
+use crate::copy::commit::publish::Ready;
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::target::file::Place;
+use crate::copy::target::mirror::{Complete, Mirror};
+use crate::copy::target::spelling::refuse_taken;
+use crate::file::error::{FileError, Step};
+use crate::file::source::Source;
+use crate::jobs::names::PREFIX;
+use crate::metadata::differences::{Changes, Wanted};
+use crate::metadata::extended::Extended;
+use crate::metadata::give::Attributes;
+use crate::metadata::inherited::{admit_owner, disinherit};
+use crate::walk::directory::Directory;
+use crate::walk::location::Location;
+use crate::walk::visit::Here;
+use atta_sys::{self as sys, retry};
+
+impl Copying<'_> {
+    /// Makes a directory, under another name, unless it is there; counts it.
+    pub(crate) fn make_directory(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<(), FileError> {
+        if to.name != c"." {
+            self.make_named_directory(worker, from, to, metadata)?;
+        }
+        worker.totals.directories += 1;
+        Ok(())
+    }
+
+    fn make_named_directory(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+        metadata: &Metadata,
+    ) -> Result<(), FileError> {
+        let failed = |errno| FileError::new(Step::MakeDirectory, errno);
+        // In a directory of this job's own, too: the source's may tell a name twice.
+        match sys::open_directory_at(&to.directory, to.name) {
+            Ok(opened) if self.is_own_home(to, &opened) => return Err(failed(Errno::EXIST)),
+            Ok(_) if to.mirror.is_new() => return refuse_taken(to, Step::MakeDirectory),
+            Ok(_) => return Ok(()),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        if self.is_listed {
+            // Of no use where the mode comes along.
+            let extended = match self.options.keep.mode {
+                true => Extended::default(),
+                false => self.extended_of_name(worker, from, metadata)?,
+            };
+            let list = extended.access_list();
+            return self.make_at_once(&to.directory, to.name, metadata, list).map(drop).map_err(failed);
+        }
+        let alias = to.mirror.alias(to.name);
+        match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => self.take_alias(from, to, &alias).map_err(failed),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Takes a directory that is there under the name of a new one, which nobody else could know: the answer to the first request to make
+    /// it was lost, or the source's directory lists its name twice.
+    fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
+        let opened = sys::open_directory_at(&to.directory, alias)?;
+        let found = sys::stat_descriptor(&opened)?;
+        let own = self.stores.own_uid(found.device);
+        let is_private = found.mode & 0o777 == 0o700 && own.is_none_or(|own| own == found.uid);
+        if !is_private {
+            return Err(Errno::EXIST);
+        }
+        if sys::names_of(&opened, 1)?.is_empty() {
+            return Ok(());
+        }
+        // Of a SOURCE itself no directory was listed.
+        let names = sys::names_of(from.directory, usize::MAX).unwrap_or_default();
+        let times = names.iter().filter(|name| name.as_c_str() == from.name).count();
+        if times > 1 { Ok(()) } else { Err(Errno::EXIST) }
+    }
+
+    /// Whether a directory that is there is that of this copy and of others beside it.
+    fn is_own_home(&self, to: &Place<'_>, opened: &OwnedFd) -> bool {
+        let namer = &self.shared.namer;
+        to.name.to_bytes().starts_with(PREFIX)
+            && *to.name == *namer.home()
+            && sys::stat_at(opened, &namer.tag(), false).is_ok()
+    }
+
+    /// Refuses a directory of which the copy would be within it, by a mount that no path tells of: there would be no end.
+    pub(crate) fn refuse_endless(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+    ) -> Result<(), FileError> {
+        // Else what is mounted is not entered.
+        if self.options.walk.one_file_system || !sys::may_be_mount(from.directory, from.name) {
+            return Ok(());
+        }
+        let failed = |errno| FileError::new(Step::MakeDirectory, errno);
+        let identity = |of: Metadata| (of.device, of.inode);
+        let entered = sys::stat_at(from.directory, from.name, false).map(identity).map_err(failed)?;
+        let is_it = |found: Result<Metadata, Errno>| found.is_ok_and(|found| identity(found) == entered);
+        let mut next = Some(&to.mirror.target);
+        let mut is_endless = is_it(sys::stat_at(&to.directory, to.name, false));
+        while let Some(above) = next.filter(|_| !is_endless) {
+            is_endless = match above.known_place() {
+                Some(place) => (place.device, place.inode) == entered,
+                None => {
+                    let opened = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                    is_it(sys::stat_descriptor(&opened))
+                }
+            };
+            next = above.parent();
+        }
+        // ELOOP
+        if is_endless { Err(failed(Errno::LOOP)) } else { Ok(()) }
+    }
+
+    /// Notes what an opened directory is to have, and whether this job made its copy.
+    pub(crate) fn enter(&self, worker: &mut CopyWorker, here: Here<'_>) -> Result<(), FileError> {
+        let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
+        let failed = |errno| FileError::new(Step::OpenDirectory, errno);
+        let opened = self.open_made(worker, &mirror).map_err(failed)?;
+        if mirror.target.alias().is_some() {
+            mirror.set_new(self.batch.failures());
+            if self.waits_in(&mirror) && self.batch.failures() > 0 {
+                // It may have been made before a sync that failed.
+                retry(|| rustix::fs::fsync(&opened)).map_err(|errno| FileError::new(Step::Sync, errno))?;
+            }
+        }
+        let is_old = !mirror.is_new();
+        let metadata = sys::stat_descriptor(here.descriptor);
+        let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
+        let extended = self.extended(worker, here.descriptor)?;
+        mirror.will_have(Attributes { metadata, extended, is_old });
+        if self.is_listed {
+            // It may be met again.
+            mirror.set_left();
+        }
+        Ok(())
+    }
+
+    /// Opens the copy of a directory. One that this job has just made loses what it has inherited, before anything is put into it;
+    /// if it is not the one that was made, or keeps something, nothing will be put into it.
+    pub(crate) fn open_made(
+        &self,
+        worker: &mut CopyWorker,
+        mirror: &Arc<Mirror>,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        let mut opened = mirror.target.descriptor(&mut worker.held, self.features);
+        if matches!(opened, Err(Errno::ACCES))
+            && let (Some(alias), Some(above)) = (mirror.target.alias(), mirror.target.parent())
+        {
+            let above = above.descriptor(&mut worker.held, self.features)?;
+            let own = self.stores.own_uid(sys::stat_descriptor(&above)?.device);
+            if admit_owner(&above, alias, own, self.features).is_ok() {
+                opened = mirror.target.descriptor(&mut worker.held, self.features);
+            }
+        }
+        let opened = opened?;
+        if mirror.target.alias().is_some() {
+            let settled = self.refuse_foreign(worker, mirror, &opened);
+            let settled = settled.and_then(|is_known| disinherit(&opened).map(|_| is_known));
+            if settled.inspect_err(|_| mirror.set_foreign())? {
+                mirror.seal();
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Refuses a directory that belongs to somebody else, or that is not where this job made one: where others may make names, they may
+    /// put a directory of theirs in the place of a new one, and nothing is mounted on a directory that is new. Whether it is known
+    /// for sure that it belongs to whom this process makes things for.
+    fn refuse_foreign(
+        &self,
+        worker: &mut CopyWorker,
+        mirror: &Mirror,
+        opened: &Arc<OwnedFd>,
+    ) -> Result<bool, Errno> {
+        let found = sys::stat_descriptor(opened)?;
+        let above = mirror.target.parent().map(|above| above.descriptor(&mut worker.held, self.features));
+        let is_there = match above.transpose()? {
+            Some(above) => sys::stat_descriptor(&above)?.device == found.device,
+            None => true,
+        };
+        mirror.store.get_or_init(|| self.stores.note(opened));
+        let own = self.stores.own_uid(found.device);
+        if is_there && own.is_none_or(|own| own == found.uid) { Ok(own.is_some()) } else { Err(Errno::STALE) }
+    }
+
+    /// Gives a directory its name.
+    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
+        let Some(mirror) = Mirror::of(directory) else { return };
+        if mirror.target.alias().is_some() && !mirror.is_foreign() {
+            let origin = Location::Itself(Arc::clone(directory));
+            self.publish(worker, Ready::directory(origin, mirror), Vec::new());
+        }
+    }
+
+    /// Gives complete directories their attributes, and lets those be synced that are synced by themselves.
+    pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
+        for Complete { target, attributes, is_synced, .. } in complete {
+            let opened = target.descriptor(&mut worker.held, self.features);
+            let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno));
+            let given = opened.and_then(|opened| {
+                attributes.map_or(Ok(()), |attributes| self.close_one(worker, &opened, &attributes))?;
+                Ok(opened)
+            });
+            match given {
+                Ok(opened) if is_synced => self.sync_directory(worker, &target, opened),
+                Ok(_) => {}
+                Err(error) => self.fail(worker, &Location::Itself(target), error),
+            }
+        }
+    }
+
+    /// Gives a directory what it has not of its source, and takes away what its source has not.
+    fn close_one(
+        &self,
+        worker: &mut CopyWorker,
+        opened: &OwnedFd,
+        attributes: &Attributes,
+    ) -> Result<(), FileError> {
+        let Attributes { metadata, extended, is_old } = attributes;
+        let there = sys::stat_descriptor(opened);
+        let there = there.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
+        let others = self.extended_there(worker, opened)?;
+        let keep = &self.options.keep;
+        let granularity = self.stores.granularity(there.device);
+        let needs_times = keep.times && !granularity.is_kept(metadata.mtime, there.mtime);
+        let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
+        Changes::between(wanted, &there, &others).apply(opened, &mut worker.totals.not_kept).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    use atta_testkit::scratch::Scratch;
+    use rustix::fs::CWD;
+
+    use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::{Copy, Options, Seat};
+    use crate::walk::visit::Handler;
+
+    // Hazard 32.
+    #[test]
+    fn what_is_there_under_the_name_of_a_new_directory_is_taken_only_if_it_is_private_and_empty() {
+        let scratch = Scratch::new("directories").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&target).unwrap();
+        fs::create_dir(&source).unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let (options, path) = (Options::default(), target.as_os_str().as_bytes());
+        let prepared = Copy::prepare(&sources, path, &options, &NothingFails, Seat::alone());
+        let Copy { copying, .. } = prepared.unwrap();
+        let mut worker = copying.worker(0);
+        let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy" };
+        let from = Source { directory: CWD, name: c"copy" };
+        let alias = target.join(std::ffi::OsStr::from_bytes(mirror.alias(to.name).as_bytes()));
+        let metadata = sys::stat_path(&sources[0], false).unwrap();
+        for (mode, content, is_taken) in
+            [(0o700, None, true), (0o700, Some("other"), false), (0o770, None, false)]
+        {
+            rustix::fs::mkdirat(CWD, &alias, Mode::from_raw_mode(mode)).unwrap();
+            content.iter().for_each(|name| fs::write(alias.join(name), "").unwrap());
+            let made = copying.make_directory(&mut worker, from, &to, &metadata);
+            let expected = Err(FileError::new(Step::MakeDirectory, Errno::EXIST));
+            assert_eq!(made, if is_taken { Ok(()) } else { expected }, "{mode:o} {content:?}");
+            content.iter().for_each(|name| fs::remove_file(alias.join(name)).unwrap());
+            fs::remove_dir(&alias).unwrap();
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Copies one regular file as a whole: open, bytes, attributes, and proof that the source did not change meanwhile. Its name it
+//! gets here only if nobody sees it before all is well; else see `publish.rs`.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use atta_entry::{Errno, Kind, Metadata, Timestamp};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode};
+
+use crate::copy::commit::durable::SyncRule;
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::large::Version;
+use crate::copy::target::mirror::Mirror;
+use crate::copy::target::spelling::refuse_taken;
+use crate::digest::{HOLE_BYTES_MAX, Hash, Piece};
+use crate::file::direct::bypass_cache;
+use crate::file::error::{FileError, Step};
+use crate::file::holes::{self, may_have_holes};
+use crate::file::mover::Way;
+use crate::file::retries::{ask_close, close};
+use crate::file::source::Identity;
+use crate::file::source::Source;
+use crate::file::source::TRIES;
+use crate::file::source::identity_of;
+use crate::file::source::is_same;
+use crate::file::source::look;
+use crate::file::source::open;
+use crate::file::source::settled;
+use crate::metadata::extended::Extended;
+use crate::metadata::give::{self, Manner};
+use atta_sys::{self as sys, retry};
+
+/// A name on the target's side.
+#[derive(Clone, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) mirror: &'a Arc<Mirror>,
+    pub(crate) directory: Arc<OwnedFd>,
+    pub(crate) name: &'a CStr,
+}
+
+/// Something that is there as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// The name that it has, if that is not its own.
+    pub(crate) temporary: Option<CString>,
+    pub(crate) bytes: u64,
+    /// How long it took.
+    pub(crate) elapsed: std::time::Duration,
+    pub(crate) digest: Option<Hash>,
+    /// Location it leads, if it is a symbolic link.
+    pub(crate) target: Option<Vec<u8>>,
+    /// The copy, open, and which file it is of: for whoever makes links of it, if it has several names; for whoever finds that it is
+    /// none, if it was written into.
+    pub(crate) file: Option<(OwnedFd, (u64, u64))>,
+    /// What its source was, if it is to be read back.
+    pub(crate) version: Option<Version>,
+    /// The copy, open, if it is to be synced by itself before it gets its name, and what its source was.
+    pub(crate) unsynced: Option<(OwnedFd, Version)>,
+    /// The time of access that it was given, if it is to be read back.
+    pub(crate) atime: Option<Timestamp>,
+    /// It is another name of a copy that was made before.
+    pub(crate) is_link: bool,
+    /// Which file it is, if it has another name than its own: a lost reply to a rename is recognised by it.
+    pub(crate) identity: Option<Identity>,
+    /// The mode of the file that was written into.
+    pub(crate) in_place: Option<u32>,
+    /// How many syncs had failed when it was begun; of a link of what was made before, none.
+    pub(crate) since: u64,
+}
+
+impl Made {
+    pub(crate) fn temporary(name: CString) -> Self {
+        Self { temporary: Some(name), ..Self::default() }
+    }
+}
+
+/// How many new names are tried where a server reports each of them as taken.
+pub(crate) const NAMES_TRIED: u32 = 4;
+impl Copying<'_> {
+    /// Makes a copy of a regular file, with all it has.
+    pub(crate) fn file(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+    ) -> Result<Made, FileError> {
+        let began = std::time::Instant::now();
+        let mut error = FileError::Changed;
+        // What is written into loses its mode for the time being.
+        let mut was = None;
+        for _ in 0..TRIES {
+            let source = open(from)?;
+            let before = settled(&source)?;
+            if before.kind() != Kind::File {
+                // It was one when it was listed.
+                continue;
+            }
+            error = match self.make(worker, source.as_fd(), &before, to, &mut was) {
+                Ok(mut made) => {
+                    made.elapsed = began.elapsed();
+                    let now = look(&source);
+                    if now.as_ref().is_ok_and(|now| is_same(&before, now)) {
+                        return Ok(made);
+                    }
+                    remove(to, &made);
+                    now.map(|_| FileError::Changed)?
+                }
+                Err(error) if error.is_worth_another_copy() => error,
+                Err(error) => return Err(error),
+            };
+        }
+        Err(error)
+    }
+
+    fn make(
+        &self,
+        worker: &mut CopyWorker,
+        source: BorrowedFd<'_>,
+        metadata: &Metadata,
+        to: &Place<'_>,
+        was: &mut Option<u32>,
+    ) -> Result<Made, FileError> {
+        let since = self.batch.failures();
+        let (file, mut made) = match self.in_place(worker, source, to, metadata)? {
+            Some((file, mode)) => {
+                (file, Made { in_place: Some(*was.get_or_insert(mode)), since, ..Made::default() })
+            }
+            None => {
+                let layout = self.layout_of(source, metadata);
+                let (file, temporary) = self.create(worker, to, layout.as_deref())?;
+                (file, Made { temporary, since, ..Made::default() })
+            }
+        };
+        let filled = self.fill(worker, source, metadata, &file, &mut made, to);
+        if filled.is_ok() && (self.options.verify || made.temporary.is_some()) {
+            let copy = sys::stat_descriptor(&file).ok();
+            made.identity = copy.as_ref().map(identity_of);
+            let copy = copy.filter(|_| self.options.verify);
+            made.version = copy.map(|copy| Version::new(metadata, copy.inode));
+            made.atime = copy.map(|copy| copy.atime);
+        }
+        let closed = match filled {
+            Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => match self.syncs_each_in(to.mirror) {
+                true => {
+                    made.unsynced = Some((file, Version::new(metadata, 0)));
+                    Ok(())
+                }
+                false => close(file),
+            },
+            filled => {
+                let asked = filled.and_then(|()| ask_close(&file));
+                made.file = Some((file, (metadata.device, metadata.inode)));
+                asked
+            }
+        };
+        if closed.is_err() {
+            remove(to, &made);
+        }
+        closed.map(|()| made)
+    }
+
+    /// A new file: under its own name, where nobody sees it yet, or under another one, which comes with it.
+    fn create(
+        &self,
+        worker: &mut CopyWorker,
+        to: &Place<'_>,
+        layout: Option<&[u8]>,
+    ) -> Result<(OwnedFd, Option<CString>), FileError> {
+        if to.mirror.is_direct() {
+            match self.create_with(worker, to, to.name, layout) {
+                Ok(file) => return Ok((file, None)),
+                // A directory that tells a name twice; not names that are one to the target.
+                Err(Errno::EXIST) => refuse_taken(to, Step::Create)?,
+                Err(errno) => return Err(FileError::new(Step::Create, errno)),
+            }
+        }
+        self.create_temporary(worker, to, layout).map(|(file, name)| (file, Some(name)))
+    }
+
+    /// A new file under a name that nobody looks for.
+    pub(crate) fn create_temporary(
+        &self,
+        worker: &mut CopyWorker,
+        to: &Place<'_>,
+        layout: Option<&[u8]>,
+    ) -> Result<(OwnedFd, CString), FileError> {
+        let mut last = Errno::EXIST;
+        for _ in 0..NAMES_TRIED {
+            let name = self.shared.namer.of_file(worker.index);
+            match self.create_with(worker, to, &name, layout) {
+                Ok(file) => return Ok((file, name)),
+                Err(errno) => last = errno,
+            }
+            if last != Errno::EXIST {
+                break;
+            }
+            // Nobody else knows the name: the answer to the first request was lost. What has it is not opened.
+            let _ = rustix::fs::unlinkat(&to.directory, &name, AtFlags::empty());
+        }
+        Err(FileError::new(Step::Create, last))
+    }
+
+    fn fill(
+        &self,
+        worker: &mut CopyWorker,
+        source: BorrowedFd<'_>,
+        metadata: &Metadata,
+        file: &OwnedFd,
+        made: &mut Made,
+        to: &Place<'_>,
+    ) -> Result<(), FileError> {
+        let failed = |errno| FileError::new(Step::Sync, errno);
+        self.fill_bytes(worker, source, metadata, file, made)?;
+        // What has its name already cannot wait for a sync of many: nobody would tell if that failed.
+        let syncs_in_place = made.in_place.is_some() && self.sync_rule(to.mirror) != SyncRule::Never;
+        if syncs_in_place {
+            // Before it has its time, by which a later run would take it for a copy.
+            self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
+        }
+        match made.in_place {
+            Some(was) => self.settle(worker, to, (source, metadata), (file, was))?,
+            None => {
+                let extended = self.extended(worker, source)?;
+                let manner = self.manner();
+                give::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
+            }
+        }
+        // Other names of it may be given before this one.
+        let syncs_at_once = metadata.nlink > 1 && self.syncs_each_in(to.mirror);
+        if syncs_at_once || syncs_in_place {
+            self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn fill_bytes(
+        &self,
+        worker: &mut CopyWorker,
+        source: BorrowedFd<'_>,
+        metadata: &Metadata,
+        file: &OwnedFd,
+        made: &mut Made,
+    ) -> Result<(), FileError> {
+        if !worker.mover.sizes.is_stated(source, metadata) {
+            let mut hasher = self.options.digest.then(|| Piece::at(0));
+            made.bytes = worker.mover.pass_to_end(source, Some(file.as_fd()), hasher.as_mut())?;
+            made.digest = hasher.map(|hasher| hasher.digest());
+            return Ok(());
+        }
+        if self.clone_bytes(worker, source, file, metadata)? {
+            made.bytes = metadata.size;
+            return Ok(());
+        }
+        let has_holes = may_have_holes(metadata);
+        if self.options.direct && !bypass_cache(source, file, metadata.size, has_holes) {
+            worker.totals.not_direct += 1;
+        }
+        let mut hasher = self.is_hashed(source, metadata)?.then(|| Piece::at(0));
+        let way = Way { has_holes, size: metadata.size, hasher: hasher.as_mut() };
+        made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
+        if made.bytes < metadata.size {
+            return Err(FileError::Changed);
+        }
+        made.digest = hasher.map(|hasher| hasher.digest());
+        if has_holes {
+            let cut = retry(|| rustix::fs::ftruncate(file, made.bytes));
+            cut.map_err(|errno| FileError::new(Step::Write, errno))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a file gets a digest: if any does, and it has not too many holes.
+    pub(crate) fn is_hashed(&self, source: impl AsFd, metadata: &Metadata) -> Result<bool, FileError> {
+        let most = self.options.hole_bytes_max.unwrap_or(HOLE_BYTES_MAX);
+        Ok(self.options.digest && !holes::exceed(source, metadata, most, &self.options.walk.stop)?)
+    }
+
+    /// What extended attributes the source has.
+    pub(crate) fn extended(&self, worker: &mut CopyWorker, source: impl AsFd) -> Result<Extended, FileError> {
+        let CopyWorker { room, totals, .. } = worker;
+        let wanted = |name: &CStr| self.options.keep.reads(name);
+        let read = Extended::read(source, room, wanted, &mut totals.not_kept);
+        read.map_err(|errno| FileError::new(Step::ReadExtended, errno))
+    }
+
+    /// How what this job makes gets what it is to have.
+    pub(crate) fn manner(&self) -> Manner<'_> {
+        Manner { keep: &self.options.keep, is_old: false }
+    }
+}
+
+/// Empties what was written into the place of an old file and is no copy: nobody is to take it for one by its size and time, and
+/// whoever writes it again must not write over what a sync has failed to write.
+fn spoil(file: &OwnedFd) {
+    let _ = retry(|| rustix::fs::ftruncate(file, 0));
+    let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));
+}
+
+/// Takes back what was made.
+pub(crate) fn remove(to: &Place<'_>, made: &Made) {
+    if made.in_place.is_some() {
+        // What was there is gone already.
+        return made.file.iter().for_each(|(file, _)| spoil(file));
+    }
+    let name = made.temporary.as_deref().unwrap_or(to.name);
+    // What cannot be removed has a name that says whose it is, or is in a directory that nobody sees.
+    let _ = rustix::fs::unlinkat(&to.directory, name, AtFlags::empty());
+}

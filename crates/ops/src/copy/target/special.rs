@@ -1,0 +1,273 @@
+//! Copies what is neither a file nor a directory: symbolic links as links, FIFOs, sockets and devices without opening them.
+
+use std::ffi::CStr;
+
+use atta_entry::{Errno, Kind, Metadata};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode};
+
+use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::target::file::{Made, NAMES_TRIED, Place};
+use crate::copy::target::spelling::refuse_taken;
+use crate::file::error::{FileError, Step};
+use crate::file::source::device;
+use crate::file::source::{Source, identity_of};
+use crate::metadata::extended::Extended;
+use crate::metadata::extended::Holder;
+use crate::metadata::inherited::open_private;
+use crate::metadata::keep::ExtendedNames;
+use crate::metadata::named;
+use crate::metadata::not_kept::NotKept;
+use atta_sys::at::NameAt;
+use atta_sys::{self as sys, retry};
+
+const XDEV: Errno = Errno(18);
+
+/// What is to be made, and what it is to have.
+struct Model<'a> {
+    metadata: &'a Metadata,
+    extended: Extended,
+    /// Under which key others find it to link it.
+    key: Option<&'a CStr>,
+    step: Step,
+}
+
+impl Copying<'_> {
+    /// Makes a link that says what the source's says, a FIFO, a socket or a device. `key`: it has several names.
+    pub(crate) fn named(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        to: &Place<'_>,
+        metadata: &Metadata,
+        key: Option<&CStr>,
+    ) -> Result<Made, FileError> {
+        if metadata.kind() == Kind::Symlink {
+            let target = read_link(from)?;
+            if key.is_some() {
+                refuse_another(from, metadata)?;
+            }
+            let extended = self.extended_of_name(worker, from, metadata)?;
+            let model = Model { metadata, extended, key, step: Step::MakeLink };
+            let make =
+                |directory: &OwnedFd, name: &CStr| rustix::fs::symlinkat(target.as_slice(), directory, name);
+            let made = self.under_a_name(worker, to, &model, make)?;
+            worker.totals.symlinks += 1;
+            return Ok(Made { target: Some(target), ..made });
+        }
+        let (kind, device) = match metadata.kind() {
+            Kind::Fifo => (FileType::Fifo, 0),
+            Kind::Socket => (FileType::Socket, 0),
+            Kind::CharDevice => (FileType::CharacterDevice, device(from)?),
+            Kind::BlockDevice => (FileType::BlockDevice, device(from)?),
+            _ => return Err(FileError::Changed),
+        };
+        if matches!(metadata.kind(), Kind::CharDevice | Kind::BlockDevice) {
+            refuse_another(from, metadata)?;
+        }
+        let extended = self.extended_of_name(worker, from, metadata)?;
+        let model = Model { metadata, extended, key, step: Step::MakeSpecial };
+        let private = Mode::RUSR | Mode::WUSR;
+        let make =
+            |directory: &OwnedFd, name: &CStr| rustix::fs::mknodat(directory, name, kind, private, device);
+        let made = self.under_a_name(worker, to, &model, make)?;
+        worker.totals.specials += 1;
+        Ok(made)
+    }
+
+    /// Makes something that cannot be opened, and so gets what it has by its name: under its own where nobody else can be, else in a
+    /// private directory, from where it is moved to another name beside its own.
+    fn under_a_name(
+        &self,
+        worker: &mut CopyWorker,
+        to: &Place<'_>,
+        model: &Model<'_>,
+        make: impl Fn(&OwnedFd, &CStr) -> rustix::io::Result<()>,
+    ) -> Result<Made, FileError> {
+        let since = self.batch.failures();
+        let failed = |errno| FileError::new(model.step, errno);
+        let complete = |directory: &OwnedFd, name: &CStr, not_kept: &mut NotKept| {
+            retry(|| make(directory, name)).map_err(failed)?;
+            let Model { metadata, extended, key, .. } = model;
+            let at = NameAt { directory: directory.as_fd(), name, features: self.features };
+            named::give(at, metadata, extended, &self.options.keep, not_kept)?;
+            let is_found = key.is_none_or(|key| self.link_as(directory, name, key).is_ok());
+            not_kept.hard_links += u64::from(!is_found);
+            Ok(())
+        };
+        if to.mirror.is_direct() && to.mirror.is_sealed() {
+            match complete(&to.directory, to.name, &mut worker.totals.not_kept) {
+                Ok(()) => return Ok(Made { since, ..Made::default() }),
+                // A directory that tells a name twice.
+                Err(FileError::Failed(_, Errno::EXIST)) => refuse_taken(to, model.step)?,
+                Err(error) => return Err(error),
+            }
+        }
+        let make_in = |private: &OwnedFd, not_kept: &mut NotKept| {
+            let mut tried = 1;
+            loop {
+                let name = self.shared.namer.of_file(worker.index);
+                let made = complete(private, &name, not_kept)
+                    .and_then(|()| move_out(private, &to.directory, &name).map_err(failed));
+                if made.is_err() {
+                    let _ = rustix::fs::unlinkat(private, &name, AtFlags::empty());
+                }
+                match made {
+                    // The answer to the first request was lost. What has the name is not used.
+                    Err(FileError::Failed(step, Errno::EXIST))
+                        if step == model.step && tried < NAMES_TRIED =>
+                    {
+                        tried += 1;
+                    }
+                    made => return made.map(|()| name),
+                }
+            }
+        };
+        let mut not_kept = NotKept::default();
+        let made = match to.mirror.is_mounted() {
+            true => Err(failed(XDEV)),
+            false => make_in(self.private().map_err(failed)?, &mut not_kept),
+        };
+        let name = match made {
+            // Nothing can be moved there from the job's own directory: another file system, or another project of the same one.
+            Err(FileError::Failed(_, XDEV)) => {
+                not_kept = NotKept::default();
+                self.beside(worker.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??
+            }
+            made => made?,
+        };
+        worker.totals.not_kept += not_kept;
+        let identity = sys::stat_at(&to.directory, &name, false).ok().as_ref().map(identity_of);
+        Ok(Made { since, identity, ..Made::temporary(name) })
+    }
+
+    /// Lends a directory that nobody else can do anything in, in the one where something is to be.
+    fn beside<T>(&self, who: u64, to: &Place<'_>, act: impl FnOnce(&OwnedFd) -> T) -> Result<T, Errno> {
+        let name = self.shared.namer.of_file(who);
+        let device = sys::stat_descriptor(&to.directory)?.device;
+        let made = retry(|| rustix::fs::mkdirat(&to.directory, &name, Mode::RWXU));
+        if matches!(made, Err(errno) if errno != Errno::EXIST) {
+            made?;
+        }
+        let opened =
+            open_private(&to.directory, &name, self.stores.own_uid(device), self.features).and_then(|own| {
+                // It is there if the answer to the first request was lost, and then it is empty.
+                let is_own = made.is_ok() || sys::names_of(&own, 1)?.is_empty();
+                if is_own { Ok(own) } else { Err(Errno::EXIST) }
+            });
+        let done = opened.map(|own| act(&own));
+        let _ = rustix::fs::unlinkat(&to.directory, &name, AtFlags::REMOVEDIR);
+        done
+    }
+
+    /// Lets others find what was just made under a name, where nobody else can be.
+    fn link_as(&self, directory: &OwnedFd, name: &CStr, key: &CStr) -> Result<(), Errno> {
+        let private = self.private()?;
+        match retry(|| rustix::fs::linkat(directory, name, private, key, AtFlags::empty())) {
+            Err(Errno::EXIST) => {
+                // The answer to the first request was lost, if it is the same.
+                let [own, there] =
+                    [(directory, name), (private, key)].map(|(at, name)| sys::stat_at(at, name, false));
+                if identity_of(&own?) == identity_of(&there?) { Ok(()) } else { Err(Errno::EXIST) }
+            }
+            linked => linked,
+        }
+    }
+}
+
+impl Copying<'_> {
+    /// What extended attributes a link or a special file has. One call if it has none, no call if none of a link would be kept.
+    pub(crate) fn extended_of_name(
+        &self,
+        worker: &mut CopyWorker,
+        from: Source<'_>,
+        metadata: &Metadata,
+    ) -> Result<Extended, FileError> {
+        let (keep, kind) = (&self.options.keep, metadata.kind());
+        if kind == Kind::Symlink && keep.extended == ExtendedNames::None {
+            return Ok(Extended::default());
+        }
+        let at = NameAt { directory: from.directory, name: from.name, features: self.features };
+        let CopyWorker { room, totals, .. } = worker;
+        let not_kept = &mut totals.not_kept;
+        let wanted = |name: &CStr| keep.reads_of(kind, name);
+        match Extended::read_from(Holder::Named(at), room, wanted, not_kept) {
+            Ok(found) if found.is_empty() || named::is_still_there(from, metadata) => Ok(found),
+            // They may be those of something else, and let others do what they must not.
+            Ok(_) => Err(FileError::Changed),
+            // Before Linux 6.13 and without /proc; or it may not be asked: EPERM, EACCES.
+            Err(Errno::NOENT | Errno(1 | 13)) if named::is_still_there(from, metadata) => {
+                not_kept.extended += 1;
+                Ok(Extended::default())
+            }
+            Err(errno) => Err(FileError::new(Step::ReadExtended, errno)),
+        }
+    }
+}
+
+/// Moves something out of a private directory, under a name that nobody else could know there. It replaces nothing.
+fn move_out(private: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match retry(|| rustix::fs::renameat(private, name, to, name)) {
+        // The answer to the first request was lost, if it is there.
+        Err(Errno::NOENT) => sys::stat_at(to, name, false).map(drop),
+        moved => moved,
+    }
+}
+
+/// Refuses a name that is something else by now: with the rights and under the key of what it was it would do harm.
+fn refuse_another(from: Source<'_>, metadata: &Metadata) -> Result<(), FileError> {
+    if named::is_still_there(from, metadata) { Ok(()) } else { Err(FileError::Changed) }
+}
+
+/// What a symbolic link says.
+pub(crate) fn read_link(from: Source<'_>) -> Result<Vec<u8>, FileError> {
+    sys::read_link_at(from.directory, from.name).map_err(|errno| FileError::new(Step::ReadLink, errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+    use std::sync::Arc;
+
+    use atta_testkit::scratch::Scratch;
+    use rustix::fs::CWD;
+
+    use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::{Copy, Options, Seat};
+    use crate::walk::visit::Handler;
+
+    /// What was listed, and what somebody has put in its place.
+    #[test]
+    fn what_is_something_else_by_now_gets_nothing_of_what_it_was() {
+        let scratch = Scratch::new("special").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&target).unwrap();
+        symlink("one", &source).unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let (options, to) = (Options::default(), target.as_os_str().as_bytes());
+        let prepared = Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone());
+        let Copy { copying, .. } = prepared.unwrap();
+        let mut worker = copying.worker(0);
+        let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy" };
+        let path = std::ffi::CString::new(sources[0].clone()).unwrap();
+        let from = Source { directory: rustix::fd::AsFd::as_fd(&CWD), name: &path };
+        let listed = sys::stat_path(&sources[0], false).unwrap();
+        // Both are there at once, so that the second one has another number.
+        symlink("another", scratch.join("another")).unwrap();
+        fs::rename(scratch.join("another"), &source).unwrap();
+        let made = copying.named(&mut worker, from, &to, &listed, Some(c"key"));
+        assert!(matches!(made, Err(FileError::Changed)), "{made:?}");
+        for kind in [0o020_000, 0o060_000] {
+            let device = Metadata { mode: kind | 0o666, ..listed };
+            let made = copying.named(&mut worker, from, &to, &device, None);
+            assert!(matches!(made, Err(FileError::Changed)), "{made:?}");
+        }
+        assert_eq!(sys::names_of(&copying.top, 10).unwrap(), [copying.shared.namer.home()]);
+        let now = sys::stat_path(&sources[0], false).unwrap();
+        assert!(copying.named(&mut worker, from, &to, &now, None).is_ok());
+    }
+}

@@ -1,0 +1,68 @@
+//! Names in a source that another run gave to what it has not completed: they are no data, and are left out and counted. A name is
+//! one only if the record of its run is found, in its directory or in one above it; any other name is copied, whatever it looks like.
+
+use std::sync::Arc;
+
+use atta_entry::Errno;
+use rustix::fd::{AsFd, OwnedFd};
+
+use crate::jobs;
+use crate::jobs::names::{self, Namer, PREFIX, Parsed};
+use crate::walk::directory::{Directory, Held};
+use crate::walk::visit::Here;
+use atta_sys::{self as sys, Features};
+
+/// Directories above a name in which its record is looked for.
+const ABOVE_MOST: usize = 256;
+
+/// Whether a name is that of something that another run has not completed, or of the private directory of one.
+pub(crate) fn is_unfinished(here: Here<'_>, name: &[u8], held: &mut Held, features: Features) -> bool {
+    if !name.starts_with(PREFIX) {
+        return false;
+    }
+    match names::parse(name) {
+        None => false,
+        Some(Parsed { serial: None, .. }) => {
+            let name = std::ffi::CString::new(name).unwrap_or_default();
+            jobs::is_private_directory(here.descriptor, &name)
+        }
+        Some(parsed) => find(here.directory, parsed, held, features).is_some_and(|namer| namer.gave(name)),
+    }
+}
+
+/// The names that a run gave: its record is in this directory, or above it.
+fn find(
+    directory: &Arc<Directory>,
+    parsed: Parsed<'_>,
+    held: &mut Held,
+    features: Features,
+) -> Option<Namer> {
+    let (mut next, mut last) = (Some(directory), None);
+    let mut count = 0;
+    while let Some(directory) = next.filter(|_| count < ABOVE_MOST) {
+        let opened = directory.descriptor(held, features).ok()?;
+        if let Some(namer) = jobs::namer_in(&opened, parsed) {
+            return Some(namer);
+        }
+        (next, last) = (directory.parent(), Some(opened));
+        count += 1;
+    }
+    above_root(&*last?, parsed, ABOVE_MOST - count, features)
+}
+
+/// The same above the root of a walk.
+fn above_root(root: &OwnedFd, parsed: Parsed<'_>, most: usize, features: Features) -> Option<Namer> {
+    let climb = |from: &OwnedFd| -> Result<Option<OwnedFd>, Errno> {
+        let above = sys::open_path_at(from, c"..")?;
+        let is_top = sys::place_of(&above, features)? == sys::place_of(from.as_fd(), features)?;
+        Ok((!is_top).then_some(above))
+    };
+    let mut here = climb(root).ok()??;
+    for _ in 0..most {
+        if let Some(namer) = jobs::namer_in(&here, parsed) {
+            return Some(namer);
+        }
+        here = climb(&here).ok()??;
+    }
+    None
+}

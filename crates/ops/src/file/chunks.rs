@@ -1,0 +1,328 @@
+//! Files so large that several threads do parts of them: how they are cut, what their tasks are as bytes, and what is known of
+//! those that are under way. What is done with a chunk is not known here.
+//!
+//! ```text
+//!   entry ─▶ plan: open, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? digest
+//!                  ▲                                          │ changed, for the first time
+//!                  └──────────────────────────────────────────┘
+//! ```
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::error::FileError;
+use crate::digest::{Hash, PieceValue, merge};
+use crate::walk;
+use crate::walk::visit::{Here, Tasks};
+
+/// The smallest chunk: some milliseconds of work.
+const CHUNK_LEAST: u64 = 8 << 20;
+const CHUNK_MOST: u64 = 1 << 30;
+/// What a chunk takes by the rate that was measured: at least, at most. Here and below: of one rank alone, and of several.
+const TIME_LEAST: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
+const TIME_MOST: Duration = Duration::from_secs(4);
+// There are never more than 2^20 chunks.
+/// So many chunks of a file for each thread, about, so that all end at the same time: on average half a chunk is waited for. Handing one
+/// over takes microseconds; to another rank it takes two files that are opened, and a sync.
+const CHUNKS_PER_THREAD: [u64; 2] = [32, 4];
+/// What a task is, in its first byte.
+const PLAN: u8 = b'P';
+const CHUNK: u8 = b'C';
+
+/// How files are cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    chunk: Option<u64>,
+    threads: u64,
+    has_ranks: bool,
+    /// Bytes a second that one thread was found to do; none: not known.
+    rate: Option<u64>,
+}
+
+impl Cut {
+    /// Into chunks of so many bytes, a power of two, or by their size and the number of threads of so many ranks.
+    pub(crate) fn new(chunk: Option<u64>, walk: &walk::Options<'_>, ranks: u32) -> Self {
+        let threads = walk.threads.max(walk.cores).max(1) as u64 * u64::from(ranks);
+        Self { chunk, threads, has_ranks: ranks > 1, rate: None }
+    }
+
+    /// The same, where so many bytes a second of one thread were measured.
+    pub(crate) fn at_rate(self, rate: Option<u64>) -> Self {
+        Self { rate, ..self }
+    }
+
+    /// Whether a file of so many bytes is worth it.
+    pub(crate) fn is_large(&self, bytes: u64) -> bool {
+        bytes >= self.chunk.unwrap_or(CHUNK_LEAST).saturating_mul(2)
+    }
+
+    /// Bytes in a chunk of a file: a power of two.
+    pub(crate) fn chunk_of(&self, bytes: u64) -> u64 {
+        let which = usize::from(self.has_ranks);
+        let auto = (bytes / (CHUNKS_PER_THREAD[which] * self.threads)).next_power_of_two();
+        // Fast storage is not to be handed over more often than it is worth, slow storage often enough that all end together.
+        let worth = |rate: u64, time: Duration| {
+            let bytes = u128::from(rate) * time.as_millis() / 1000;
+            u64::try_from(bytes).unwrap_or(CHUNK_MOST).clamp(CHUNK_LEAST, CHUNK_MOST).next_power_of_two()
+        };
+        let least = self.rate.map_or(CHUNK_LEAST, |rate| worth(rate, TIME_LEAST[which]));
+        let most = self.rate.map_or(CHUNK_MOST, |rate| worth(rate, TIME_MOST));
+        let chunk = self.chunk.unwrap_or(auto.clamp(least, most));
+        chunk.max((bytes >> 20).next_power_of_two())
+    }
+
+    /// The same for a file with so many holes that they are not hashed: `data` of its bytes are to be moved. It takes no more chunks
+    /// than a file of that size would: each costs a task, and there may be very many such files.
+    pub(crate) fn chunk_of_sparse(&self, bytes: u64, data: u64) -> u64 {
+        let chunks = data / self.chunk_of(data);
+        bytes.div_ceil(chunks.max(1)).next_power_of_two().max(self.chunk_of(bytes))
+    }
+}
+
+/// A task of a large file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LargeTask<'a> {
+    /// Open a file and cut it: a name of the task's directory, or a root, by its whole path.
+    Plan { name: &'a [u8], is_again: bool },
+    /// Do one chunk.
+    Chunk { file: u64, index: u64 },
+}
+
+impl<'a> LargeTask<'a> {
+    /// The task that these bytes are; none: they are none.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        match bytes.split_first()? {
+            (&PLAN, rest) => {
+                let (is_again, name) = rest.split_first()?;
+                Some(Self::Plan { name, is_again: *is_again != 0 })
+            }
+            (&CHUNK, rest) => match rest.as_chunks::<8>() {
+                (&[file, index], []) => {
+                    let (file, index) = (u64::from_le_bytes(file), u64::from_le_bytes(index));
+                    Some(Self::Chunk { file, index })
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// As bytes.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Plan { name, is_again } => [&[PLAN, u8::from(is_again)], name].concat(),
+            Self::Chunk { file, index } => [&[CHUNK][..], &file.to_le_bytes(), &index.to_le_bytes()].concat(),
+        }
+    }
+
+    /// Leaves it to whoever has nothing else to do.
+    pub(crate) fn push(self, here: Option<Here<'_>>, tasks: &mut Tasks) {
+        match here {
+            Some(here) => tasks.push_in(here.directory, self.to_bytes()),
+            None => tasks.push(self.to_bytes()),
+        }
+    }
+}
+
+/// Files that are under way, by their numbers.
+#[derive(Debug)]
+pub(crate) struct UnderWay<L> {
+    known: Mutex<HashMap<u64, Arc<L>>>,
+    next: AtomicU64,
+    /// They are open: so many at a time, about.
+    most: usize,
+}
+
+impl<L> UnderWay<L> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { known: Mutex::default(), next: AtomicU64::new(0), most }
+    }
+
+    /// Whether one more may be cut. If not, one thread does it as a whole. Threads that ask at the same time may all be right:
+    /// what they have open is their own until they come back for the next task.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().len() < self.most
+    }
+
+    /// Adds a file of so many chunks, and a task for each.
+    pub(crate) fn add(&self, large: L, chunks: u64, here: Option<Here<'_>>, tasks: &mut Tasks) {
+        let file = self.insert(large);
+        // The newest is done first.
+        (0..chunks).rev().for_each(|index| LargeTask::Chunk { file, index }.push(here, tasks));
+    }
+
+    /// Adds a file; its number.
+    pub(crate) fn insert(&self, large: L) -> u64 {
+        let file = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(file, Arc::new(large));
+        file
+    }
+
+    pub(crate) fn find(&self, file: u64) -> Option<Arc<L>> {
+        self.lock().get(&file).cloned()
+    }
+
+    /// Forgets a file that is done.
+    pub(crate) fn remove(&self, file: u64) {
+        self.lock().remove(&file);
+    }
+
+    /// Takes all that are not done.
+    pub(crate) fn take_all(&self) -> Vec<Arc<L>> {
+        std::mem::take(&mut *self.lock()).into_values().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<L>>> {
+        lock(&self.known)
+    }
+}
+
+/// The chunks of one file, what they came to, and which error came first.
+#[derive(Debug)]
+pub(crate) struct Chunks<T = FileError> {
+    bytes: u64,
+    chunk: u64,
+    /// Those that are not done.
+    left: AtomicU64,
+    error: Mutex<Option<T>>,
+    /// Empty until there is one.
+    values: Mutex<Vec<Option<PieceValue>>>,
+}
+
+impl<T: Copy> Chunks<T> {
+    /// Of a file of so many bytes, more than a chunk.
+    pub(crate) fn new(bytes: u64, chunk: u64) -> Self {
+        let left = AtomicU64::new(bytes.div_ceil(chunk).max(1));
+        Self { bytes, chunk, left, error: Mutex::new(None), values: Mutex::default() }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.bytes.div_ceil(self.chunk).max(1)
+    }
+
+    /// The bytes of one.
+    pub(crate) fn range(&self, index: u64) -> Range<u64> {
+        let start = index * self.chunk;
+        start..start.saturating_add(self.chunk).min(self.bytes)
+    }
+
+    /// How many bytes one has. Beyond the last there are none.
+    pub(crate) fn bytes_of(&self, index: u64) -> u64 {
+        self.bytes.saturating_sub(index.saturating_mul(self.chunk)).min(self.chunk)
+    }
+
+    /// Does one, unless another one failed. Whether it was the last.
+    pub(crate) fn run(&self, chunk: impl FnOnce() -> Result<(), T>) -> bool {
+        if self.error().is_none()
+            && let Err(error) = chunk()
+        {
+            lock(&self.error).get_or_insert(error);
+        }
+        self.left.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Takes in what came of one that was done elsewhere. Whether it was the last.
+    pub(crate) fn end(&self, index: u64, came: Result<Option<PieceValue>, T>) -> bool {
+        self.run(|| came.map(|value| self.set_value(index, value)))
+    }
+
+    /// The first that there was.
+    pub(crate) fn error(&self) -> Option<T> {
+        *lock(&self.error)
+    }
+
+    pub(crate) fn set_value(&self, index: u64, value: Option<PieceValue>) {
+        let mut values = lock(&self.values);
+        values.resize(usize::try_from(self.count()).unwrap_or(usize::MAX), None);
+        if let Some(place) = usize::try_from(index).ok().and_then(|index| values.get_mut(index)) {
+            *place = value;
+        }
+    }
+
+    /// Of each, as far as it has one.
+    pub(crate) fn values(&self) -> Vec<Option<PieceValue>> {
+        lock(&self.values).clone()
+    }
+
+    /// Of all bytes; none: some chunk has none.
+    pub(crate) fn digest(&self) -> Option<Hash> {
+        let values: Option<Vec<PieceValue>> = lock(&self.values).iter().copied().collect();
+        values.filter(|values| values.len() > 1).map(|values| merge(&values))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_go_through_bytes_and_back() {
+        let tasks = [
+            LargeTask::Plan { name: b"a\xff", is_again: true },
+            LargeTask::Plan { name: b"", is_again: false },
+            LargeTask::Chunk { file: u64::MAX, index: 7 },
+        ];
+        for task in tasks {
+            let bytes = task.to_bytes();
+            assert_eq!(LargeTask::parse(&bytes), Some(task));
+        }
+        for damaged in [&b""[..], b"P", b"C", b"C1234567", b"X"] {
+            assert_eq!(LargeTask::parse(damaged), None);
+        }
+    }
+
+    #[test]
+    fn any_file_has_some_chunks_and_not_too_many() {
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
+        assert!(!cut.is_large(16 << 20 >> 1) && cut.is_large(16 << 20));
+        for bytes in [16 << 20, (1 << 40) + 1, 8 << 40, i64::MAX as u64] {
+            let chunk = cut.chunk_of(bytes);
+            let chunks: Chunks = Chunks::new(bytes.min(1 << 30), chunk);
+            assert!(chunk.is_power_of_two() && bytes.div_ceil(chunk) <= 1 << 20, "{bytes}");
+            assert_eq!(chunks.range(chunks.count() - 1).end, bytes.min(1 << 30));
+        }
+        let asked = Cut { chunk: Some(1 << 20), threads: 1, has_ranks: false, rate: None };
+        assert_eq!(asked.at_rate(Some(u64::MAX)).chunk_of(5 << 20), 1 << 20);
+        // A chunk that no file is larger than.
+        let whole = Cut { chunk: Some(1 << 63), ..asked };
+        assert!(!whole.is_large(i64::MAX as u64));
+        assert_eq!(whole.chunk_of(i64::MAX as u64), 1 << 63);
+    }
+
+    #[test]
+    fn a_file_of_holes_is_cut_by_its_data() {
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
+        let size = i64::MAX as u64;
+        assert_eq!(cut.chunk_of_sparse(size, 0), 1 << 63);
+        assert_eq!(cut.chunk_of_sparse(size, 4 << 30), 1 << 55);
+        for data in [0, 1 << 20, 1 << 34, 1 << 50, size] {
+            let (chunk, like) = (cut.chunk_of_sparse(size, data), data.div_ceil(cut.chunk_of(data)));
+            assert!(chunk.is_power_of_two() && size.div_ceil(chunk) <= like.max(1), "{data}");
+        }
+    }
+
+    #[test]
+    fn chunks_are_larger_on_fast_storage_and_smaller_on_slow_one() {
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
+        let chunk = |bytes, rate| cut.at_rate(rate).chunk_of(bytes);
+        // Unknown: by the size and the threads alone.
+        assert_eq!([100 << 20, 1 << 40].map(|bytes| chunk(bytes, None)), [8 << 20, 1 << 30]);
+        // 4 GiB/s: not less than 2 ms of it, which are more than 8 MiB.
+        assert_eq!(chunk(100 << 20, Some(4 << 30)), 16 << 20);
+        // What goes to other ranks goes in larger ones.
+        let shared = Cut { has_ranks: true, ..cut };
+        assert_eq!([cut, shared].map(|cut| cut.chunk_of(1 << 30)), [8 << 20, 32 << 20]);
+        // 50 MiB/s: not more than 4 s.
+        assert_eq!(chunk(1 << 40, Some(50 << 20)), 256 << 20);
+        // Whatever was measured, it is a chunk.
+        assert_eq!([Some(0), Some(u64::MAX)].map(|rate| chunk(1 << 34, rate)), [8 << 20, 1 << 30]);
+    }
+}

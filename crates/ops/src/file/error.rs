@@ -1,0 +1,218 @@
+//! Errors of one file or entry: which step failed, and why; for two that are compared, on which side. It reports nothing.
+
+use atta_entry::{Errno, Operation, Side};
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Open,
+    Read,
+    ReadToEnd,
+    HashHoles,
+    ReadExtended,
+    ReadLink,
+    Create,
+    LookAtCopy,
+    Write,
+    Clone,
+    SetOwner,
+    SetExtended,
+    SetMode,
+    SetTimes,
+    Sync,
+    Close,
+    Rename,
+    Link,
+    MakeDirectory,
+    OpenDirectory,
+    MakeLink,
+    MakeSpecial,
+    Clean,
+    Verify,
+}
+
+/// All of them: their places here are their numbers.
+const ALL: [Step; 24] = [
+    Step::Open,
+    Step::Read,
+    Step::ReadToEnd,
+    Step::HashHoles,
+    Step::ReadExtended,
+    Step::ReadLink,
+    Step::Create,
+    Step::LookAtCopy,
+    Step::Write,
+    Step::Clone,
+    Step::SetOwner,
+    Step::SetExtended,
+    Step::SetMode,
+    Step::SetTimes,
+    Step::Sync,
+    Step::Close,
+    Step::Rename,
+    Step::Link,
+    Step::MakeDirectory,
+    Step::OpenDirectory,
+    Step::MakeLink,
+    Step::MakeSpecial,
+    Step::Clean,
+    Step::Verify,
+];
+
+impl Step {
+    /// For another rank.
+    pub(crate) fn number(self) -> u8 {
+        let at = ALL.iter().position(|step| *step == self);
+        at.and_then(|at| u8::try_from(at).ok()).unwrap_or_default()
+    }
+
+    /// From another rank.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        ALL.get(usize::from(number)).copied()
+    }
+
+    /// The words for it, as in `cannot WORDS: PATH`: the path is the source's, but that of a directory that is made is its own.
+    pub(crate) const fn operation(self) -> Operation {
+        Operation::Custom(match self {
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::ReadToEnd => "read to the end within 64 MiB",
+            Self::HashHoles => "hash all holes (see --max-holes)",
+            Self::ReadExtended => "read extended attributes",
+            Self::ReadLink => return Operation::ReadLink,
+            Self::Create => "create the copy",
+            Self::LookAtCopy => "look at what is in the place of the copy",
+            Self::Write => "write the copy",
+            Self::Clone => "share the bytes with the copy",
+            Self::SetOwner => "set the owner of the copy",
+            Self::SetExtended => "set extended attributes of the copy",
+            Self::SetMode => "set the mode of the copy",
+            Self::SetTimes => "set the times of the copy",
+            Self::Sync => "make the copy durable",
+            Self::Close => "close the copy",
+            Self::Rename => "give the copy its name",
+            Self::Link => "link the copy",
+            Self::MakeDirectory => "make the directory",
+            Self::OpenDirectory => "open the copied directory",
+            Self::MakeLink => "make the link",
+            Self::MakeSpecial => "make the special file",
+            Self::Clean => "remove the job's own directory in",
+            Self::Verify => "verify the copy",
+        })
+    }
+}
+
+/// Why an entry was not copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileError {
+    /// A call failed.
+    Failed(Step, Errno),
+    /// The source was another one after it was read than before.
+    Changed,
+    /// The run is to end, and this entry would have taken long. It is no failure of the entry, and is not reported.
+    Stopped,
+}
+
+impl FileError {
+    pub(crate) fn new(step: Step, errno: Errno) -> Self {
+        Self::Failed(step, errno)
+    }
+
+    /// Whether all may be well if the file is read and written once more, from the beginning: it changed, or what was written of it
+    /// may be lost. A sync alone, made again, would say that it is well when it is not.
+    pub(crate) fn is_worth_another_copy(self) -> bool {
+        match self {
+            Self::Changed => true,
+            Self::Stopped => false,
+            Self::Failed(step, errno) => {
+                // There would be no more room.
+                matches!(step, Step::Sync | Step::Close) && !is_want_of_room(errno)
+            }
+        }
+    }
+
+    /// Whether there was no room for it, as there may be none for anything. A quota that root meets is one of many.
+    pub(crate) fn is_for_want_of_room(self) -> bool {
+        let is_one_of_many = |errno| errno == Errno(122) && rustix::process::geteuid().is_root();
+        matches!(self, Self::Failed(_, errno) if is_want_of_room(errno) && !is_one_of_many(errno))
+    }
+
+    /// Whether something is in its place already: EEXIST, ENOTEMPTY.
+    pub(crate) fn is_taken(self) -> bool {
+        matches!(self, Self::Failed(_, Errno(17 | 39)))
+    }
+
+    /// Whether what is in its place is of another type: a directory and something else.
+    fn is_of_another_type(self) -> bool {
+        const ISDIR: Errno = Errno(21);
+        matches!(
+            self,
+            Self::Failed(Step::MakeDirectory, Errno::NOTDIR)
+                | Self::Failed(Step::Rename, ISDIR | Errno::NOTDIR)
+        )
+    }
+
+    /// Whether its message names the path that was to be made, not that of the source.
+    pub(crate) fn is_of_target(self) -> bool {
+        matches!(self, Self::Failed(Step::MakeDirectory, _))
+    }
+
+    /// The words for the failed step, and the error number.
+    pub(crate) fn described(self) -> (Operation, Errno) {
+        match self {
+            Self::Failed(step, errno) if self.is_of_another_type() => {
+                (Operation::Replace(step.operation().name()), errno)
+            }
+            Self::Failed(step, errno) => (step.operation(), errno),
+            Self::Changed => (Operation::ReadUnchanged, Errno::AGAIN),
+            Self::Stopped => (Step::Read.operation(), Errno(INTERRUPTED)),
+        }
+    }
+}
+
+/// Why two files or entries could not be compared, and on which side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PairError {
+    /// A call failed on one side.
+    Failed(Side, Operation, Errno),
+    /// One side was another one afterwards than before.
+    Changed,
+    /// The run is to end: nothing is known, and nothing is to be reported.
+    Stopped,
+}
+
+/// What went wrong on one side.
+pub(crate) fn on(side: Side, error: FileError) -> PairError {
+    match (error, error.described()) {
+        (FileError::Changed, _) => PairError::Changed,
+        (FileError::Stopped, _) => PairError::Stopped,
+        (FileError::Failed(..), (operation, errno)) => PairError::Failed(side, operation, errno),
+    }
+}
+
+/// A call that failed on one side.
+pub(crate) fn failed(side: Side, operation: Operation) -> impl Fn(Errno) -> PairError {
+    move |errno| PairError::Failed(side, operation, errno)
+}
+
+/// EINTR
+const INTERRUPTED: i32 = 4;
+
+/// Of a file system, or of a user: ENOSPC, EDQUOT.
+fn is_want_of_room(errno: Errno) -> bool {
+    matches!(errno, Errno(28 | 122))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_tried_survives_being_a_number() {
+        for step in ALL {
+            assert_eq!(Step::of_number(step.number()), Some(step));
+        }
+        assert_eq!(ALL.len(), Step::Verify as usize + 1, "each is there");
+        assert_eq!(Step::of_number(ALL.len() as u8), None);
+    }
+}

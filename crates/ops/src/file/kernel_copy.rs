@@ -1,0 +1,248 @@
+//! Lets the kernel move bytes by itself (`copy_file_range`), where nobody needs to see them. Where servers can do it they do not pass this
+//! machine then. Within a local file system it is faster than reading and writing on some machines and slower on others, so each thread
+//! tries both on the first large files and goes on with what was faster. What the kernel does not do, or fails at, is read and written,
+//! which says why.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use atta_aio::{Fd, Op, perform};
+use rustix::fd::{AsRawFd, BorrowedFd};
+
+use super::error::FileError;
+use super::mover::Mover;
+use atta_sys::file_systems::{CopyBy, is_copied_by};
+
+/// Bytes of one call: a server that copies them all the same can be interrupted.
+const SERVER_BLOCK: u64 = 16 << 20;
+/// The same within a local file system, where other threads may wait for the file.
+const LOCAL_BLOCK: u64 = 1 << 20;
+/// So many bytes are moved by one side, then by the other one.
+const HEAT: u64 = 2 << 20;
+/// After so many of each it is known who is faster.
+const HEATS: u32 = 6;
+
+/// Who may be asked to move bytes that nobody needs to see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// Nobody: they are read and written.
+    #[default]
+    Nobody,
+    /// The servers.
+    Servers,
+    /// The kernel, if it is faster.
+    Kernel(Race),
+}
+
+/// Who of two is faster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Race {
+    /// Of the kernel; of reading and writing: all heats together, and the slowest one of each, which does not count: anything may hold
+    /// up one. What holds up most, as other threads at the same file do, is to count.
+    took: [Duration; 2],
+    slowest: [Duration; 2],
+    heats: [u32; 2],
+}
+
+impl Race {
+    /// Whether the kernel is next, while that is open; for good once it is not.
+    fn is_kernels(&self) -> bool {
+        let [kernel, plain] = [0, 1].map(|which| self.took[which].saturating_sub(self.slowest[which]));
+        if self.is_over() { kernel < plain } else { self.heats[0] <= self.heats[1] }
+    }
+
+    fn is_over(&self) -> bool {
+        self.heats.iter().all(|heats| *heats >= HEATS)
+    }
+
+    fn note(&mut self, is_kernel: bool, took: Duration) {
+        let which = usize::from(!is_kernel);
+        self.took[which] += took;
+        self.slowest[which] = self.slowest[which].max(took);
+        self.heats[which] += 1;
+    }
+}
+
+impl Mover {
+    /// Moves a range of which nobody needs to see the bytes; returns how far it came: not to its end only if the source ends before.
+    pub(crate) fn pass_unseen(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: &Range<u64>,
+        size: u64,
+    ) -> Result<u64, FileError> {
+        // Of less nothing was measured. What is mounted below TARGET, or below a source, may be anything.
+        let may_race = || {
+            !self.is_shared
+                && range.end - range.start >= HEAT
+                && is_copied_by(from, CopyBy::Pages)
+                && is_copied_by(to, CopyBy::Pages)
+        };
+        let came = match self.within {
+            Within::Servers => self.move_within(from, to, range, SERVER_BLOCK),
+            Within::Kernel(race) if !race.is_over() && may_race() => {
+                return self.race(race, (from, to), range, size);
+            }
+            Within::Kernel(race) if race.is_over() && race.is_kernels() && may_race() => {
+                self.move_within(from, to, range, LOCAL_BLOCK)
+            }
+            Within::Kernel(_) | Within::Nobody => range.start,
+        };
+        self.pass_rest((from, to), &(came..range.end), size)
+    }
+
+    /// Reads and writes what the kernel has not moved of a range. If that is nothing, nobody has looked past the end of the file.
+    fn pass_rest(
+        &mut self,
+        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
+        rest: &Range<u64>,
+        size: u64,
+    ) -> Result<u64, FileError> {
+        if rest.is_empty() && rest.end == size {
+            self.check_end(from, size)?;
+        }
+        self.pass_plainly(from, to, rest, size)
+    }
+
+    fn race(
+        &mut self,
+        mut race: Race,
+        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
+        range: &Range<u64>,
+        size: u64,
+    ) -> Result<u64, FileError> {
+        let mut at = range.start;
+        // What is less than a heat tells nothing.
+        while range.end - at >= HEAT && !race.is_over() {
+            let heat = at..at + HEAT;
+            let (is_kernel, began) = (race.is_kernels(), Instant::now());
+            at = match is_kernel {
+                true => self.move_within(from, to, &heat, LOCAL_BLOCK),
+                false => self.pass_plainly(from, to, &heat, size)?,
+            };
+            if at < heat.end {
+                if is_kernel {
+                    // It cannot, or something is wrong: reading and writing says what.
+                    self.within = Within::Nobody;
+                }
+                return self.pass_plainly(from, to, &(at..range.end), size);
+            }
+            race.note(is_kernel, began.elapsed());
+        }
+        self.within = Within::Kernel(race);
+        self.pass_rest((from, to), &(at..range.end), size)
+    }
+
+    /// How far the kernel came with a range, in calls of so many bytes.
+    fn move_within(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: &Range<u64>, block: u64) -> u64 {
+        let raw = |fd: BorrowedFd<'_>| Fd::Raw(fd.as_raw_fd());
+        let mut at = range.start;
+        while at < range.end {
+            let bytes = usize::try_from((range.end - at).min(block)).unwrap_or(usize::MAX);
+            let (from, to) = (raw(from), raw(to));
+            let mut op = Op::CopyRange { from, from_offset: at, to, to_offset: at, bytes };
+            match perform(&mut op) {
+                Ok(0) | Err(_) => break,
+                Ok(moved) => {
+                    at += moved;
+                    self.wait_for(usize::try_from(moved).unwrap_or(usize::MAX));
+                }
+            }
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::AsFd as _;
+
+    use atta_testkit::scratch::Scratch;
+
+    use super::super::mover::Way;
+    use super::*;
+
+    /// A race that is over.
+    fn won_by(which: usize) -> Within {
+        let took = [0, 1].map(|other| Duration::from_nanos(if other == which { 1 } else { 2 }));
+        Within::Kernel(Race { took, slowest: [Duration::ZERO; 2], heats: [HEATS; 2] })
+    }
+
+    fn way(size: u64) -> Way<'static> {
+        Way { has_holes: false, size, hasher: None }
+    }
+
+    #[test]
+    fn what_the_file_system_moves_is_what_is_there_and_the_rest_is_read() {
+        let scratch = Scratch::new("within").unwrap();
+        let bytes: Vec<u8> = (0..5_000_001_u32).map(|at| (at * 7) as u8).collect();
+        std::fs::write(scratch.join("from"), &bytes).unwrap();
+        let from = std::fs::File::open(scratch.join("from")).unwrap();
+        // Another file system may refuse, and a pipe's end cannot be asked at all.
+        for place in [
+            scratch.join("to"),
+            std::path::PathBuf::from("/dev/shm").join(format!("atta-within-{}", std::process::id())),
+        ] {
+            let to = std::fs::File::create(&place).unwrap();
+            let end = bytes.len() as u64;
+            for within in
+                [Within::Servers, Within::Kernel(Race::default()), won_by(0), won_by(1), Within::Nobody]
+            {
+                let mut mover = Mover::within(within);
+                // Until a race is over, and after it.
+                for _ in 0..=HEATS {
+                    to.set_len(0).unwrap();
+                    assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end, way(end)), Ok(end));
+                    assert!(std::fs::read(&place).unwrap() == bytes, "{}", place.display());
+                }
+                let is_open = matches!(mover.within, Within::Kernel(race) if !race.is_over());
+                // None is held where the kernel is not to be asked.
+                assert!(
+                    !is_open || !is_copied_by(&from, CopyBy::Pages) || !is_copied_by(&to, CopyBy::Pages),
+                    "{within:?}"
+                );
+                // One with more bytes than it was said to have is noticed, whoever moves them.
+                let short = mover.copy(from.as_fd(), to.as_fd(), 0..end - 1, way(end - 1));
+                assert_eq!(short, Err(FileError::Changed), "{within:?}");
+                // A source that ends before says where.
+                assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end + 9, way(end)), Ok(end));
+            }
+            std::fs::remove_file(&place).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_says_so() {
+        let scratch = Scratch::new("within").unwrap();
+        let mut from = std::fs::File::create_new(scratch.join("from")).unwrap();
+        from.write_all(&vec![b'x'; 4 << 20]).unwrap();
+        let from = std::fs::File::open(scratch.join("from")).unwrap();
+        for within in [Within::Servers, Within::Kernel(Race::default()), won_by(0)] {
+            let mut mover = Mover::within(within);
+            let came = mover.copy(from.as_fd(), from.as_fd(), 0..4 << 20, way(4 << 20));
+            assert!(came.is_err(), "it is open to be read alone");
+            // The kernel was asked first, and is not asked again.
+            let was_asked = within == Within::Kernel(Race::default()) && is_copied_by(&from, CopyBy::Pages);
+            assert!(!was_asked || mover.within == Within::Nobody, "{:?}", mover.within);
+        }
+    }
+
+    #[test]
+    fn who_was_faster_goes_on() {
+        for (kernel, plain, is_kernel) in [(3, 4, true), (4, 3, false), (4, 4, false)] {
+            let mut race = Race::default();
+            let mut heats = [0, 0];
+            while !race.is_over() {
+                let who = race.is_kernels();
+                heats[usize::from(!who)] += 1;
+                let took = Duration::from_micros(if who { kernel } else { plain });
+                // One that was held up says nothing.
+                let is_held_up = who == is_kernel && heats[usize::from(!who)] == 1;
+                race.note(who, if is_held_up { Duration::from_secs(1) } else { took });
+            }
+            assert_eq!((heats, race.is_kernels()), ([HEATS, HEATS], is_kernel));
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Moves the bytes of one file, or only reads them, range by range, and keeps its holes. What a file is called and
+//! what else it has, is not known here.
+//!
+//! A file that has more bytes than its size says has changed, or its size lies. To see that costs no system call of its own: the read
+//! that comes to the end of the file asks for one byte more.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use atta_aio::{At, Buffer, Fd, Op, perform};
+use atta_entry::Errno;
+use atta_runtime::{Rate, Stop};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::SeekFrom;
+
+use super::error::{FileError, Step};
+use super::holes::seek;
+use super::kernel_copy::Within;
+use super::retries::{patiently, read_patiently};
+use super::sizes::{SizeKnowledge, UNKNOWN_SIZE_MOST};
+use crate::digest::Piece;
+
+/// Bytes that are moved at a time. More would push each other out of the caches; and the kernel looks for as much memory in one piece for
+/// what is written by one call (folios), which on a virtual machine is memory that its host has taken back first of all.
+const BLOCK: usize = 128 << 10;
+
+/// What one thread moves bytes with.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    buffer: Buffer,
+    /// No more bytes a second than that, until all is to end.
+    pace: Option<(Arc<Rate>, Stop)>,
+    /// What takes long without reading or writing ends when it is set.
+    stop: Stop,
+    /// Which sizes are to be believed.
+    pub(crate) sizes: SizeKnowledge,
+    /// Some files may go past the cache.
+    may_be_direct: bool,
+    /// Who is asked to move bytes that nobody looks at.
+    pub(crate) within: Within,
+    /// Another thread is at the same file: the kernel would have one of them wait while it moves bytes for the other one.
+    pub(crate) is_shared: bool,
+    /// Files that should have, and turned out not to be able to.
+    pub(crate) not_direct: u64,
+}
+
+/// How the bytes of a file are to be moved.
+pub(crate) struct Way<'a> {
+    /// The file has fewer blocks than bytes: holes are looked for.
+    pub(crate) has_holes: bool,
+    /// Bytes of the whole file. A range that ends there is read one byte further: there must be none.
+    pub(crate) size: u64,
+    /// Takes each byte, also those of holes.
+    pub(crate) hasher: Option<&'a mut Piece>,
+}
+
+impl Default for Mover {
+    fn default() -> Self {
+        Self {
+            // With room for the byte that must not be there.
+            buffer: Buffer::zeroed(BLOCK + 1),
+            pace: None,
+            stop: Stop::new(),
+            sizes: SizeKnowledge::default(),
+            may_be_direct: false,
+            within: Within::Nobody,
+            is_shared: false,
+            not_direct: 0,
+        }
+    }
+}
+
+impl Mover {
+    /// Moves at most so many bytes a second, until `stop`; bypasses the page cache where that is possible and wanted.
+    pub(crate) fn new(bandwidth: Option<&Arc<Rate>>, is_direct: bool, within: Within, stop: &Stop) -> Self {
+        let pace = bandwidth.map(|rate| (Arc::clone(rate), stop.clone()));
+        // Who waits for others does not see who is faster.
+        let is_paced = pace.is_some() && within != Within::Servers;
+        let within = if is_paced { Within::Nobody } else { within };
+        Self { pace, stop: stop.clone(), may_be_direct: is_direct, within, ..Self::default() }
+    }
+
+    /// Reads as fast as it can, until a run is to end.
+    pub(crate) fn reading(stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..Self::default() }
+    }
+
+    /// That asks those.
+    #[cfg(test)]
+    pub(crate) fn within(within: Within) -> Self {
+        Self { within, ..Self::default() }
+    }
+
+    /// Waits until so many more bytes may be moved.
+    pub(crate) fn wait_for(&self, bytes: usize) {
+        if let Some((rate, stop)) = &self.pace {
+            rate.acquire(bytes as u64, stop);
+        }
+    }
+
+    /// Moves a range; returns how far it came: not to its end only if the source ends before.
+    pub(crate) fn copy(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: Range<u64>,
+        way: Way<'_>,
+    ) -> Result<u64, FileError> {
+        self.pass(from, Some(to), range, way)
+    }
+
+    /// Reads a range, which goes nowhere but to the hasher; returns how far it came.
+    pub(crate) fn hash(
+        &mut self,
+        from: BorrowedFd<'_>,
+        range: Range<u64>,
+        way: Way<'_>,
+    ) -> Result<u64, FileError> {
+        self.pass(from, None, range, way)
+    }
+
+    /// Reads a file whose size says nothing, from its beginning to its end; writes it, if there is a copy. Returns how many bytes it
+    /// has. Past [`UNKNOWN_SIZE_MOST`] it fails.
+    pub(crate) fn pass_to_end(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: Option<BorrowedFd<'_>>,
+        mut hasher: Option<&mut Piece>,
+    ) -> Result<u64, FileError> {
+        let mut at = 0;
+        loop {
+            let read = self.read_on(from)?;
+            if read == 0 {
+                return Ok(at);
+            }
+            self.wait_for(read);
+            if at + read as u64 > UNKNOWN_SIZE_MOST {
+                return Err(FileError::new(Step::ReadToEnd, Errno(TOO_LARGE)));
+            }
+            if let Some(hasher) = &mut hasher {
+                hasher.update(self.buffer.as_slice());
+            }
+            if let Some(to) = to {
+                self.write(to, at, read)?;
+            }
+            at += read as u64;
+        }
+    }
+
+    /// Whether a file whose size says nothing has the bytes of another one, from its beginning to its end.
+    pub(crate) fn is_same_to_end(
+        &mut self,
+        from: BorrowedFd<'_>,
+        other: BorrowedFd<'_>,
+    ) -> Result<bool, FileError> {
+        let mut at = 0;
+        while at <= UNKNOWN_SIZE_MOST {
+            let read = self.read_on(from)?;
+            let bytes = self.buffer.as_slice().to_vec();
+            // At the end of one there must be nothing in the other one either.
+            let mut found = 0;
+            while found < read.max(1) {
+                match self.read(other, at + found as u64, read.max(1) - found)? {
+                    0 => break,
+                    more if bytes.get(found..found + more) == Some(self.buffer.as_slice()) => found += more,
+                    _ => return Ok(false),
+                }
+            }
+            if read == 0 || found < read {
+                return Ok(found == read);
+            }
+            at += read as u64;
+        }
+        Err(FileError::new(Step::ReadToEnd, Errno(TOO_LARGE)))
+    }
+
+    /// Fails if a file has more bytes than its size says: for what was moved without being read here.
+    pub(crate) fn check_end(&mut self, from: BorrowedFd<'_>, size: u64) -> Result<(), FileError> {
+        if size < OFFSET_MOST && self.read(from, size, 1)? > 0 {
+            return Err(FileError::Changed);
+        }
+        Ok(())
+    }
+
+    /// Writes each block of a range that differs from the source's, or cannot be read. `has_written`: whether it came to that.
+    pub(crate) fn mend(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: Range<u64>,
+        has_written: &mut bool,
+    ) -> Result<(), FileError> {
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
+            let there = self.read(to, at, wanted).map(|_| self.buffer.as_slice().to_vec());
+            let read = self.read(from, at, wanted)?;
+            if read == 0 {
+                return Err(FileError::Changed);
+            }
+            self.go_on()?;
+            if !there.is_ok_and(|there| there.get(..read) == Some(self.buffer.as_slice())) {
+                *has_written = true;
+                self.write(to, at, read)?;
+            }
+            at += read as u64;
+        }
+        Ok(())
+    }
+
+    fn pass(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: Option<BorrowedFd<'_>>,
+        range: Range<u64>,
+        mut way: Way<'_>,
+    ) -> Result<u64, FileError> {
+        if self.may_be_direct
+            && let Some(to) = to
+            && Self::is_direct(from, to)
+        {
+            return self.copy_direct(from, to, range, &mut way);
+        }
+        if !way.has_holes {
+            return self.pass_data(from, to, range, &mut way);
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let Some(data) = seek(from, SeekFrom::Data(at))? else { break };
+            if data >= range.end {
+                if range.end == way.size {
+                    // Behind the end of the file.
+                    return Err(FileError::Changed);
+                }
+                break;
+            }
+            self.hash_zeros(&mut way, data - at)?;
+            at = data;
+            let hole = seek(from, SeekFrom::Hole(at))?.unwrap_or(at).min(range.end);
+            if hole <= at && at < range.end {
+                // There was data here a moment ago.
+                return Err(FileError::Changed);
+            }
+            let end = self.pass_data(from, to, at..hole, &mut way)?;
+            if end < hole {
+                return Ok(end);
+            }
+            at = end;
+        }
+        self.hash_zeros(&mut way, range.end - at)?;
+        Ok(range.end)
+    }
+
+    /// Holes take no reading, but hashing them takes long: it ends soon if the run is to end.
+    fn hash_zeros(&self, way: &mut Way<'_>, bytes: u64) -> Result<(), FileError> {
+        let Some(hasher) = &mut way.hasher else { return Ok(()) };
+        match hasher.zeros_while(bytes, || !self.stop.is_set()) {
+            true => Ok(()),
+            false => Err(FileError::Stopped),
+        }
+    }
+
+    fn go_on(&self) -> Result<(), FileError> {
+        if self.stop.is_set() { Err(FileError::Stopped) } else { Ok(()) }
+    }
+
+    fn pass_data(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: Option<BorrowedFd<'_>>,
+        range: Range<u64>,
+        way: &mut Way<'_>,
+    ) -> Result<u64, FileError> {
+        match (to, &way.hasher) {
+            (Some(to), None) => self.pass_unseen(from, to, &range, way.size),
+            _ => self.pass_through(from, to, range, way),
+        }
+    }
+
+    /// Reads and writes a range.
+    pub(crate) fn pass_plainly(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        range: &Range<u64>,
+        size: u64,
+    ) -> Result<u64, FileError> {
+        self.pass_through(from, Some(to), range.clone(), &mut Way { has_holes: false, size, hasher: None })
+    }
+
+    /// Reads a range, and does with it what is wanted.
+    fn pass_through(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: Option<BorrowedFd<'_>>,
+        range: Range<u64>,
+        way: &mut Way<'_>,
+    ) -> Result<u64, FileError> {
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
+            self.wait_for(wanted);
+            let read = self.read(from, at, wanted + way.bytes_past(at + wanted as u64))?;
+            if read == 0 {
+                break;
+            }
+            if read > wanted {
+                return Err(FileError::Changed);
+            }
+            if let Some(hasher) = &mut way.hasher {
+                hasher.update(self.buffer.as_slice());
+            }
+            if let Some(to) = to {
+                self.write(to, at, read)?;
+            }
+            at += read as u64;
+        }
+        Ok(at)
+    }
+
+    /// Reads so many bytes, or fewer; the buffer shows them.
+    fn read(&mut self, from: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<usize, FileError> {
+        let read = self.read_into(from, offset, 0..bytes)?;
+        self.show(0..read);
+        Ok(read)
+    }
+
+    /// Reads what comes next of a file whose size says nothing; 0: it has come to its end.
+    fn read_on(&mut self, from: BorrowedFd<'_>) -> Result<usize, FileError> {
+        self.go_on()?;
+        self.show(0..BLOCK);
+        let at = At::Position;
+        let read = read_patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
+        let read = read.map_err(|errno| FileError::new(Step::Read, errno))?;
+        self.show(0..read);
+        Ok(read)
+    }
+
+    /// Reads into a part of the buffer; how many bytes.
+    pub(crate) fn read_into(
+        &mut self,
+        from: BorrowedFd<'_>,
+        offset: u64,
+        part: Range<usize>,
+    ) -> Result<usize, FileError> {
+        self.show(part);
+        let at = At::Offset(offset);
+        let read = read_patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
+        read.map_err(|errno| FileError::new(Step::Read, errno))
+    }
+
+    /// Writes the first so many bytes of the buffer, all of them.
+    fn write(&mut self, to: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<(), FileError> {
+        self.write_from(to, offset, 0..bytes)
+    }
+
+    /// Writes a part of the buffer, all of it.
+    pub(crate) fn write_from(
+        &mut self,
+        to: BorrowedFd<'_>,
+        offset: u64,
+        part: Range<usize>,
+    ) -> Result<(), FileError> {
+        let mut done = 0;
+        while part.start + done < part.end {
+            self.show(part.start + done..part.end);
+            let at = At::Offset(offset + done as u64);
+            let written = patiently(|| self.perform(|buffer| Op::Write { fd: raw(to), buffer, at }));
+            match written.map_err(|errno| FileError::new(Step::Write, errno))? {
+                // No file system says so and goes on.
+                0 => return Err(FileError::new(Step::Write, Errno::IO)),
+                written => done += written,
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows a part of the buffer alone.
+    pub(crate) fn show(&mut self, part: Range<usize>) {
+        self.buffer.show(part);
+    }
+
+    /// The part that is shown.
+    pub(crate) fn shown(&self) -> &[u8] {
+        self.buffer.as_slice()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn shown_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_mut_slice()
+    }
+
+    /// Does something with the buffer itself.
+    pub(crate) fn with_buffer<T>(&mut self, with: impl FnOnce(&mut Buffer) -> T) -> T {
+        with(&mut self.buffer)
+    }
+
+    fn perform(&mut self, op: impl FnOnce(Buffer) -> Op) -> Result<usize, Errno> {
+        let mut op = op(std::mem::take(&mut self.buffer));
+        let outcome = perform(&mut op);
+        self.buffer = op.into_buffer().unwrap_or_default();
+        outcome.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+}
+
+impl Way<'_> {
+    /// How many bytes are asked for past an offset: one at the end of the file.
+    pub(crate) fn bytes_past(&self, offset: u64) -> usize {
+        usize::from(offset == self.size && offset < OFFSET_MOST)
+    }
+}
+
+/// The largest offset at which a file can have a byte.
+pub(crate) const OFFSET_MOST: u64 = i64::MAX as u64 - 1;
+/// EFBIG
+pub(crate) const TOO_LARGE: i32 = 27;
+
+fn raw(fd: BorrowedFd<'_>) -> Fd {
+    Fd::Raw(fd.as_raw_fd())
+}

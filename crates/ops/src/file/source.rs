@@ -1,0 +1,81 @@
+//! A file that is read: opened so that nothing blocks and no link is followed, and looked at so that a change while it is read
+//! shows. It reads no bytes.
+
+use std::ffi::CStr;
+
+use atta_entry::{Metadata, Timestamp};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use super::error::{FileError, Step};
+use super::retries::patiently;
+use atta_sys::{self as sys, retry};
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) directory: BorrowedFd<'a>,
+    pub(crate) name: &'a CStr,
+}
+
+/// Device and inode.
+pub(crate) type Identity = (u64, u64);
+
+/// What identifies an entry.
+pub(crate) fn identity_of(found: &Metadata) -> Identity {
+    (found.device, found.inode)
+}
+
+/// Longer than the clock of file times stands still.
+const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
+/// How often a source is looked at that is being written all the time.
+const LOOKS: u32 = 10;
+/// How often a source is read that changes, or whose copy may be lost.
+pub(crate) const TRIES: u32 = 2;
+
+/// Opens a file to read it, and nothing that would block or that a link leads to.
+pub(crate) fn open(from: Source<'_>) -> Result<OwnedFd, FileError> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    patiently(|| retry(|| rustix::fs::openat(from.directory, from.name, flags, Mode::empty())))
+        .map_err(|errno| FileError::new(Step::Open, errno))
+}
+
+pub(crate) fn look(source: &OwnedFd) -> Result<Metadata, FileError> {
+    sys::stat_descriptor(source).map_err(|errno| FileError::new(Step::Read, errno))
+}
+
+/// Looks at a file that nobody has changed within the last ticks of the clock: a change right after that would get the same time.
+pub(crate) fn settled(source: &OwnedFd) -> Result<Metadata, FileError> {
+    for _ in 0..LOOKS {
+        let found = look(source)?;
+        if !is_fresh(&found) {
+            return Ok(found);
+        }
+        std::thread::sleep(TICKS);
+    }
+    Err(FileError::Changed)
+}
+
+/// Whether somebody has changed a file within the last ticks of the clock.
+pub(crate) fn is_fresh(found: &Metadata) -> bool {
+    let age = clock_of_files().as_nanoseconds() - found.ctime.as_nanoseconds();
+    (0..TICKS.as_nanos().cast_signed()).contains(&age)
+}
+
+/// What a local file system would give a file as its time now.
+pub(crate) fn clock_of_files() -> Timestamp {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    // Below 10^9.
+    Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or_default() }
+}
+
+/// Whether nothing has happened to a file.
+pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.size, one.mtime, one.ctime, one.mode) == (other.size, other.mtime, other.ctime, other.mode)
+}
+
+/// Which device a name stands for.
+pub(crate) fn device(from: Source<'_>) -> Result<u64, FileError> {
+    let stat = retry(|| rustix::fs::statat(from.directory, from.name, AtFlags::SYMLINK_NOFOLLOW));
+    stat.map(|stat| stat.st_rdev).map_err(|errno| FileError::new(Step::Read, errno))
+}

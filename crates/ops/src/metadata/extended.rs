@@ -1,0 +1,205 @@
+//! Extended attributes: names, values, and which of them matter. Read and given through a descriptor or by name; what else an
+//! entry has is not known here.
+
+use std::ffi::{CStr, CString};
+
+use atta_entry::Errno;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::XattrFlags;
+
+use super::keep::{self, Keep, is_of_system};
+use super::not_kept::NotKept;
+use crate::file::error::{FileError, Step};
+use atta_sys::at::NameAt;
+use atta_sys::retry;
+
+/// Extended attributes: names and values, in the order in which the source lists them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extended(Vec<(CString, Vec<u8>)>);
+
+/// What has extended attributes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Holder<'a> {
+    /// An open file.
+    Open(BorrowedFd<'a>),
+    /// A name that is neither followed nor opened.
+    Named(NameAt<'a>),
+}
+
+impl Holder<'_> {
+    fn list(self, room: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(fd) => rustix::fs::flistxattr(fd, room),
+            Self::Named(at) => at.list(room),
+        }
+    }
+
+    fn get(self, name: &CStr, value: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(fd) => rustix::fs::fgetxattr(fd, name, value),
+            Self::Named(at) => at.get(name, value),
+        }
+    }
+
+    fn set(self, name: &CStr, value: &[u8]) -> rustix::io::Result<()> {
+        match self {
+            Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Named(at) => at.set(name, value),
+        }
+    }
+}
+
+/// Whether an extended attribute is one that a copy takes along.
+pub(crate) fn is_copied(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    let is_root = rustix::process::geteuid().is_root();
+    !name.starts_with(b"lustre.") && (is_root || !name.starts_with(b"trusted."))
+}
+
+/// Room for the names of extended attributes, mostly enough.
+const NAMES_ROOM: usize = 256;
+/// More than the kernel gives of a list, or of a value.
+const EXTENDED_MOST: usize = 64 << 10;
+pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+
+impl Extended {
+    /// What an open file has.
+    pub(crate) fn read(
+        file: impl AsFd,
+        room: &mut Vec<u8>,
+        wanted: impl Fn(&CStr) -> bool,
+        not_kept: &mut NotKept,
+    ) -> Result<Self, Errno> {
+        Self::read_from(Holder::Open(file.as_fd()), room, wanted, not_kept)
+    }
+
+    /// What a file has, opened or not.
+    pub(crate) fn read_from(
+        holder: Holder<'_>,
+        room: &mut Vec<u8>,
+        wanted: impl Fn(&CStr) -> bool,
+        not_kept: &mut NotKept,
+    ) -> Result<Self, Errno> {
+        let (names, are_all) = match list(holder, room)? {
+            Listed::None => return Ok(Self::default()),
+            Listed::Names(length) => (&room[..length], true),
+            // What says who may do what is asked for by name: else the mode would say too much.
+            Listed::TooLong => (RIGHTS, false),
+        };
+        not_kept.extended += u64::from(!are_all);
+        let mut found = Vec::new();
+        let mut value = Vec::new();
+        for name in names.split_inclusive(|byte| *byte == 0) {
+            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            if !wanted(name) {
+                continue;
+            }
+            value.resize(EXTENDED_MOST, 0);
+            match retry(|| holder.get(name, &mut value)) {
+                Ok(bytes) => found.push((name.to_owned(), value[..bytes].to_vec())),
+                // It went away meanwhile.
+                Err(Errno(NODATA)) => {}
+                // Its name may be told, and what it says not: EPERM, EACCES, EOPNOTSUPP.
+                Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += u64::from(are_all),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// Names that are not there, or have another value, in a copy; in order. What the system maintains there is its own.
+    pub(crate) fn differing(&self, copy: &Self) -> Vec<Vec<u8>> {
+        let alone = |one: &Self, other: &Self| {
+            let own = one.0.iter().filter(|pair| !other.0.contains(pair));
+            own.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        let mut names: Vec<_> = alone(self, copy).into_iter().map(CString::into_bytes).collect();
+        let extra = alone(copy, self).into_iter().filter(|name| !is_of_system(name));
+        names.extend(extra.map(CString::into_bytes));
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    pub(crate) fn access_list(&self) -> Option<&[u8]> {
+        self.0.iter().find(|(name, _)| name.as_c_str() == ACCESS_LIST).map(|(_, value)| value.as_slice())
+    }
+
+    /// Names and values.
+    pub(crate) fn pairs(&self) -> &[(CString, Vec<u8>)] {
+        &self.0
+    }
+
+    /// Some of them.
+    pub(crate) fn select(&self, is_wanted: impl Fn(&(CString, Vec<u8>)) -> bool) -> Self {
+        Self(self.0.iter().filter(|pair| is_wanted(pair)).cloned().collect())
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives them to a copy. Whether its access list, should there be one, is the source's.
+    pub(crate) fn give(
+        &self,
+        copy: Holder<'_>,
+        keep: &Keep,
+        not_kept: &mut NotKept,
+    ) -> Result<bool, FileError> {
+        let mut has_list = false;
+        let given = self.0.iter().filter(|(name, _)| keep.gives(name));
+        // ACLs come last: they may let not even the owner write, which other attributes need.
+        let (lists, others): (Vec<_>, Vec<_>) = given.partition(|(name, _)| keep::is_list(name.to_bytes()));
+        for (name, value) in others.into_iter().chain(lists) {
+            match retry(|| copy.set(name, value)) {
+                Ok(()) => has_list |= name.as_c_str() == ACCESS_LIST,
+                // Not on this file system, not by this user, or no room: EOPNOTSUPP, EPERM, EACCES, EINVAL, E2BIG, ENOSPC, ERANGE.
+                Err(Errno(95 | 1 | 13 | 22 | 7 | 28 | 34)) => not_kept.extended += 1,
+                // Before Linux 6.13 and without /proc nothing leads to what this process has just made.
+                Err(Errno::NOENT) if matches!(copy, Holder::Named(_)) => not_kept.extended += 1,
+                Err(errno) => return Err(FileError::new(Step::SetExtended, errno)),
+            }
+        }
+        Ok(has_list)
+    }
+}
+
+/// Whether an attribute is the list that says who may do what with a file.
+pub(crate) fn is_access_list(name: &CStr) -> bool {
+    name == ACCESS_LIST
+}
+
+const NODATA: i32 = 61;
+const RANGE: i32 = 34;
+const TOO_LONG: i32 = 7;
+const NOT_SUPPORTED: i32 = 95;
+/// Attributes that say who may do what, as a list of names.
+const RIGHTS: &[u8] =
+    b"system.posix_acl_access\0system.posix_acl_default\0system.nfs4_acl\0security.capability\0";
+
+/// What a list of names is.
+enum Listed {
+    /// There are none, or the file system has no such thing.
+    None,
+    /// So many bytes of names.
+    Names(usize),
+    /// The kernel lists no more than 64 KiB, and then nothing at all.
+    TooLong,
+}
+
+/// The list of names, in `room`.
+fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Listed, Errno> {
+    if room.is_empty() {
+        room.resize(NAMES_ROOM, 0);
+    }
+    loop {
+        match retry(|| holder.list(room)) {
+            Ok(0) | Err(Errno(NOT_SUPPORTED)) => return Ok(Listed::None),
+            Ok(length) => return Ok(Listed::Names(length)),
+            Err(Errno(TOO_LONG)) => return Ok(Listed::TooLong),
+            Err(Errno(RANGE)) if room.len() < EXTENDED_MOST => room.resize(EXTENDED_MOST, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Where an entry is, for messages.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use super::directory::Directory;
+
+/// What of a path is below its root.
+pub(crate) fn below(path: &[u8], root_bytes: usize) -> &[u8] {
+    let below = path.get(root_bytes..).unwrap_or_default();
+    below.strip_prefix(b"/").unwrap_or(below)
+}
+
+/// A root, an entry of a directory, or a directory.
+#[derive(Clone, Debug)]
+pub(crate) enum Location {
+    Root(Vec<u8>),
+    In(Arc<Directory>, CString),
+    Itself(Arc<Directory>),
+}
+
+impl Location {
+    /// Its root and its path.
+    pub(crate) fn root_and_path(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut path = Vec::new();
+        let root = match self {
+            Self::Root(path) => return (path.clone(), path.clone()),
+            Self::In(directory, name) => {
+                let root = directory.path_into(&mut path);
+                let root = path[..root].to_vec();
+                super::look::join(&mut path, name.as_bytes());
+                return (root, path);
+            }
+            Self::Itself(directory) => directory.path_into(&mut path),
+        };
+        (path[..root].to_vec(), path)
+    }
+}

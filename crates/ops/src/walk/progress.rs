@@ -1,0 +1,37 @@
+//! What is counted while an operation runs, to display it and to learn how fast it is. Results are counted elsewhere.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// What is counted while it runs, for who watches, and to learn how fast it goes.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) files: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Bytes of large files that were to be copied, and those of which it is known what came of them.
+    pub(crate) large_found: AtomicU64,
+    pub(crate) large_done: AtomicU64,
+    began: Instant,
+    threads: u64,
+}
+
+/// Of less nothing is learnt.
+const LEARNT_FROM: u64 = 64 << 20;
+
+impl Live {
+    /// For a copy that begins now on so many threads.
+    pub(crate) fn new(threads: usize) -> Self {
+        let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (large_found, large_done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let threads = threads.max(1) as u64;
+        Self { files, bytes, large_found, large_done, began: Instant::now(), threads }
+    }
+
+    /// Bytes a second that one thread has copied so far, about; none: not enough was copied.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let nanoseconds = self.began.elapsed().as_nanos().max(1);
+        let rate = u128::from(bytes) * 1_000_000_000 / nanoseconds / u128::from(self.threads);
+        (bytes >= LEARNT_FROM).then(|| u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,22 @@
+//! System calls as `atta-ops` makes them: relative to a descriptor, following no link, repeated where that is right. It decides nothing and
+//! knows no trees.
+//!
+//! Everything here exists since Linux 4.18, the oldest kernel that atta runs on; newer calls have a fallback ([`Features`]).
+//! `raw` is the one module with unsafe code.
+
+pub mod at;
+pub mod descriptors;
+pub mod file_systems;
+mod listing;
+mod open;
+mod raw;
+mod retry;
+mod stat;
+
+pub use at::NameAt;
+pub use listing::{has_name, kind_of, names_of, other_spelling};
+pub use open::{
+    link_of, open_directory_at, open_directory_path, open_name_at, open_path_at, read_link_at, real_path,
+};
+pub use retry::retry;
+pub use stat::{Features, Place, may_be_mount, place_of, stat_at, stat_descriptor, stat_of, stat_path};
