@@ -72,6 +72,8 @@ pub(crate) fn run(options: &Options, tell: &dyn Fn(&str)) -> Told<(String, PathB
     let launcher = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let target = programs::target_directory(&launcher)?;
     let load_before = load();
+    // Before anything is built: the source may be changed while programs run that were built from this state of it.
+    let machine = Machine::describe(&target, Path::new(PACKAGE_DIRECTORY));
     raise_descriptor_limit(tell);
     if options.cold {
         drop_caches().map_err(|error| format!("dropping caches, which needs root: {error}"))?;
@@ -92,20 +94,20 @@ pub(crate) fn run(options: &Options, tell: &dyn Fn(&str)) -> Told<(String, PathB
     if options.wants(Which::Memory) {
         memory::run(&field, &options.memory_ground(), options.memory_files(), &rules, &mut case)?;
     }
-    let report = report(options, &field, case, [load_before, load()], &target);
+    let report = report(options, &field, case, [load_before, load()], machine);
     let results = options.results.clone().unwrap_or_else(|| Path::new(PACKAGE_DIRECTORY).join("results"));
     let path = report.write(&results, &options.results_name());
     Ok((report.render(), path.map_err(|error| format!("writing the results: {error}"))?))
 }
 
-fn report(options: &Options, field: &Field, case: Case<'_>, load: [String; 2], target: &Path) -> Report {
+fn report(options: &Options, field: &Field, case: Case<'_>, load: [String; 2], machine: Machine) -> Report {
     let Case { sheets, goals, mut notes, commands, .. } = case;
     notes.extend(field.versions());
     notes.extend(commands.into_inner().iter().map(|(name, command)| format!("{name}: `{command}`")));
     let cache = if options.cold { "cold" } else { "warm" };
     Report {
         title: format!("atta copy beside its peers, {cache} cache"),
-        machine: Machine::describe(target, Path::new(PACKAGE_DIRECTORY)),
+        machine,
         load,
         notes,
         goals,

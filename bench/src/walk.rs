@@ -64,16 +64,16 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Result<(Report, Pat
     // Before anything is built: a program that cargo replaces while it runs has no path any more.
     let launcher = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let target = programs::target_directory(&launcher)?;
-    let mut field = Field::gather(&target, options.yardstick.clone(), &tell)?;
-    field.before.clone_from(&options.before);
-    if !options.alone {
-        field.find_peers(&target, options.install, &tell)?;
-    }
     let place = options.dir.clone().unwrap_or_else(|| target.join("bench-trees"));
     std::fs::create_dir_all(&place).map_err(|error| format!("making {}: {error}", place.display()))?;
     let machine = Machine::describe(&place, Path::new(PACKAGE_DIRECTORY));
     if machine.in_memory() {
         return Err(format!("{} lies in memory; name a directory on a disk with --dir", place.display()));
+    }
+    let mut field = Field::gather(&target, options.yardstick.clone(), &tell)?;
+    field.before.clone_from(&options.before);
+    if !options.alone {
+        field.find_peers(&target, options.install, &tell)?;
     }
     if options.cold {
         drop_caches().map_err(|error| format!("dropping caches, which needs root: {error}"))?;
