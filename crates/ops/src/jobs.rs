@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Somebody else who owns TOP may have taken that name: then the run's directory is `TOP/.atta.UID.TAG`, which the record proves as
-//! well, but which no later run looks for. It decides nothing: what is done about other runs, `copy/beside.rs` and `clean.rs` know.
+//! well, but which no later run looks for. It decides nothing: what is done about other runs, `copy/plan/beside.rs` and `clean.rs` know.
 
 pub(crate) mod names;
 pub(crate) mod record;

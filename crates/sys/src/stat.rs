@@ -14,7 +14,7 @@ use crate::retry::{retry, retry_interrupted};
 /// What the running kernel is taken to have. Switched off in tests to prove that the fallback does the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// `statx` tells the id of the mount (Linux 5.8); else it is read from `/proc/self/fdinfo`.
+    /// `statx` reports the id of the mount (Linux 5.8); else it is read from `/proc/self/fdinfo`.
     pub statx_mount_id: bool,
     /// There are calls for modes and extended attributes by a descriptor and a name (`fchmodat2`, Linux 6.6; `getxattrat` and its
     /// like, 6.13); else it is done through `/proc/self/fd`.

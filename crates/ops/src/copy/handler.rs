@@ -1,5 +1,5 @@
 //! The copy as what a walk does with entries: directories are made before they are entered, small files copied where they are
-//! found, everything else as `file.rs`, `special.rs`, `links.rs` and `publish.rs` say.
+//! found, everything else as `links.rs` and the files of `target/` and `commit/` say.
 //!
 //! ```text
 //!   entry ─▶ directory: made under another name ─▶ entered ─▶ its files, by one or more threads ─▶ gets its name

@@ -1,5 +1,5 @@
 //! What an existing file or directory lacks of its source, and has beyond it: one rule for all that is left, written into or merged
-//! into. It compares, and changes what differs; whether an existing file may get it at all is decided in `existing.rs`.
+//! into. It compares, and changes what differs; whether an existing file may get it at all is decided in `copy/target/existing.rs`.
 //!
 //! Names of extended attributes that are not to be kept are neither compared nor touched. Others are set where they are missing or
 //! have another value, and removed where the source has none, but for those that the system itself maintains.

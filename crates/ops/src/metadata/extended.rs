@@ -99,7 +99,7 @@ impl Extended {
                 Ok(bytes) => found.push((name.to_owned(), value[..bytes].to_vec())),
                 // It went away meanwhile.
                 Err(Errno(NODATA)) => {}
-                // Its name may be told, and what it says not: EPERM, EACCES, EOPNOTSUPP.
+                // It is listed and cannot be read: EPERM, EACCES, EOPNOTSUPP.
                 Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += u64::from(are_all),
                 Err(errno) => return Err(errno),
             }

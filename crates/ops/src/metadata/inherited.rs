@@ -3,7 +3,7 @@
 //! directory is asked itself what it has got, and loses it before anything is put into it. While it has it, its mode grants nothing
 //! to anybody else (the mask of the ACL is the mode's group class). Files in a directory that this process has made, owns and has
 //! stripped of its default ACL are not asked: nobody else can set one there. What something is to have instead is given later, by
-//! `attributes.rs`. ACLs of NFSv4 are not looked at.
+//! `give.rs`. ACLs of NFSv4 are not looked at.
 
 use std::ffi::CStr;
 

@@ -1,6 +1,6 @@
 //! What links and special files have: owner, extended attributes, mode, times. They cannot be opened, so all of that is read and
 //! given by name, in a directory that is open (`atta_sys::at`), and no link is gone through. Where copies are made, so that nobody
-//! else can be there, `special.rs` says.
+//! else can be there, `copy/target/special.rs` says.
 
 use atta_entry::{Kind, Metadata};
 use rustix::fs::{AtFlags, Mode};

@@ -30,7 +30,7 @@ impl std::ops::AddAssign for NotKept {
 }
 
 impl NotKept {
-    /// Counts a mode or times that a file system does not take. What was there may be somebody else's: that is told.
+    /// Counts a mode or times that a file system does not take. An entry that existed may belong to somebody else: there it is an error.
     pub(crate) fn unless_taken(
         &mut self,
         given: Result<(), Errno>,

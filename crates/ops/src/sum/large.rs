@@ -1,5 +1,5 @@
 //! Files so large that several threads hash parts of them. Whoever plans one opens it and cuts it; any thread may take a chunk; the last
-//! one done looks whether the file is what it was, and merges what the chunks came to. How is in `chunks.rs`.
+//! one done looks whether the file is what it was, and merges what the chunks came to. How is in `file/chunks.rs`.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};

@@ -8,7 +8,7 @@ use std::time::Instant;
 pub(crate) struct Live {
     pub(crate) files: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Bytes of large files that were to be copied, and those of which it is known what came of them.
+    /// Bytes of large files that are to be copied, and of those that are copied or failed.
     pub(crate) large_found: AtomicU64,
     pub(crate) large_done: AtomicU64,
     began: Instant,

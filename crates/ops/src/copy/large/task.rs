@@ -149,7 +149,7 @@ impl Task {
                 match came {
                     Ok(None) => {}
                     Ok(Some(value)) => out.extend_from_slice(value.as_bytes()),
-                    Err(error) => encode_trouble(*error, &mut out),
+                    Err(error) => encode_error(*error, &mut out),
                 }
             }
         }
@@ -205,7 +205,7 @@ fn own_name(bytes: &[u8]) -> Option<CString> {
     is_own.then(|| CString::new(bytes).ok()).flatten()
 }
 
-fn encode_trouble(error: FileError, out: &mut Vec<u8>) {
+fn encode_error(error: FileError, out: &mut Vec<u8>) {
     let (step, errno) = match error {
         FileError::Changed => (u8::MAX, 0),
         FileError::Stopped => (u8::MAX, 1),

@@ -1,5 +1,5 @@
 //! Directories of the target: made under other names, looked at when they are entered, named when their files are there, and given
-//! what they are to have in the end. When each of that is due `mirror.rs` and `publish.rs` know.
+//! what they are to have in the end. When each of that is due `mirror.rs` and `commit/publish.rs` know.
 
 use std::ffi::CStr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Copies one regular file as a whole: open, bytes, attributes, and proof that the source did not change meanwhile. Its name it
-//! gets here only if nobody sees it before all is well; else see `publish.rs`.
+//! gets here only if nobody sees it before all is well; else see `commit/publish.rs`.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
