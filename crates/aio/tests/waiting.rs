@@ -83,7 +83,8 @@ fn long_reads_beside_each_other_bring_what_is_there() {
 
 #[test]
 fn who_waits_is_woken_before_a_continuation_that_waits_for_them() {
-    for backend in backends() {
+    // One thread ends operations in their order. With several the last one may end first, and alone.
+    for backend in [Backend::Best(RingOptions::default()), Backend::Threads(1)] {
         let options = Options { backend, continuation_threads: 0, ..Options::default() };
         let service = Arc::new(Service::new(&options).unwrap());
         let (go, gone) = mpsc::channel::<()>();

@@ -34,8 +34,8 @@ impl Copying<'_> {
             Ok(()) => {
                 let own = self.stores.own_uid(sys::stat_descriptor(above)?.device);
                 let made = match open_own(above, name, own, self.features) {
-                    // Another rank has put there what it had for it, and given it its owner.
-                    Err(Errno::STALE) if self.seat.ranks > 1 => return Ok(false),
+                    // Another rank has put there what it had for it, and given it its owner: it was made here all the same.
+                    Err(Errno::STALE) if self.seat.ranks > 1 => return Ok(true),
                     opened => opened?.0,
                 };
                 disinherit(&made)?;
@@ -129,5 +129,53 @@ impl Copying<'_> {
             mirror.will_have(attributes);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::lchown;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use atta_testkit::scratch::Scratch;
+    use atta_testkit::skip;
+
+    use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::{Copy, Options, Seat};
+
+    const TIMES: usize = 3000;
+
+    // Another rank that has something for the same directory may be done with it at once.
+    #[test]
+    fn a_directory_is_made_also_if_another_rank_gives_it_its_owner_at_once() {
+        let test = "a_directory_is_made_also_if_another_rank_gives_it_its_owner_at_once";
+        if !skip::is_root() {
+            return skip::skipped(test, "it needs root");
+        }
+        let scratch = Scratch::new("listed").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&source).unwrap();
+        fs::create_dir(&target).unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let (options, path) = (Options::default(), target.as_os_str().as_bytes());
+        let seat = Seat { ranks: 2, ..Seat::alone() };
+        let Copy { copying, .. } = Copy::prepare(&sources, path, &options, &NothingFails, seat).unwrap();
+        let metadata = sys::stat_path(&sources[0], false).unwrap();
+        let (made, has_ended) = (target.join("made"), AtomicBool::new(false));
+        let all = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !has_ended.load(Ordering::Relaxed) {
+                    let _ = lchown(&made, Some(1000), None);
+                }
+            });
+            let make = || copying.make_at_once(&copying.top, c"made", &metadata, None);
+            let all: Vec<_> = (0..TIMES).map(|_| (make(), fs::remove_dir(&made).is_ok())).collect();
+            has_ended.store(true, Ordering::Relaxed);
+            all
+        });
+        assert_eq!(all.iter().find(|made| **made != (Ok(true), true)), None);
     }
 }
