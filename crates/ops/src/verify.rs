@@ -48,6 +48,7 @@ pub use fields::Fields;
 pub use totals::Totals;
 
 use crate::descriptors::{Budget, Needs};
+use crate::metadata::granularity::Shown;
 pub use crate::refused::Refused;
 use crate::walk::directory::Directory;
 use crate::walk::{self, Start};
@@ -132,6 +133,7 @@ pub fn run(
         key: Arc::default(),
         large: LargeFiles::new(budget.large),
         equal: Equal::new(options.walk.memory_bytes / EQUAL_PART),
+        granularity: Shown::default(),
         pending: Mutex::default(),
         live: Live::default(),
     };

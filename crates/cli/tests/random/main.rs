@@ -28,8 +28,9 @@ const SHORT: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(3600);
 /// Where the seeds of the long check begin: it looks at others than the short one.
 const LONG_FIRST: u64 = 1 << 32;
-/// Seeds that failed once. 422: stale `user.*` attributes of an ordinary user's files without the right to write stayed.
-const KEPT: [u64; 1] = [422];
+/// Seeds that failed once. 422: stale `user.*` attributes of an ordinary user's files without the right to write stayed. 516, once in
+/// 60 runs: `verify` took the time of a root that is 1 ns away for a time that was cut to 100 ns.
+const KEPT: [u64; 2] = [422, 516];
 
 #[test]
 fn random_trees_are_copied_and_verified_as_a_second_comparer_has_it() {

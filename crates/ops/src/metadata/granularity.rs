@@ -1,18 +1,22 @@
 //! How exactly a file system keeps times. Where a job may write, it sets a time and looks what is left of it; else the system's own
 //! times show it, which nobody can set and which it cuts in the same way. It sets no times but those of a probe.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use atta_entry::{Metadata, Timestamp};
 use rustix::fd::AsFd;
 use rustix::fs::{Timespec, Timestamps};
 
+use crate::file::source::Source;
 use atta_sys::{self as sys, retry};
 
 /// To how many nanoseconds file systems cut times: not at all, as NTFS and SMB, to a microsecond (UDF), a millisecond, 10 of them
 /// (exFAT), a second (ext3, small inodes of ext4), and two (FAT).
-const UNITS: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000];
+const UNITS: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, FAT];
 /// The first unit that a time divides by chance so rarely that one time is proof enough.
 const SURE: i128 = 10_000_000;
 
+const FAT: i128 = 2_000_000_000;
 const MSDOS: i64 = 0x4d44;
 /// ext2 to ext4, XFS, btrfs, tmpfs, F2FS, ZFS, overlayfs, bcachefs: they keep nanoseconds, or whole seconds.
 const EXACT: [i64; 8] =
@@ -42,22 +46,23 @@ impl Granularity {
         Self(1 << unit.unwrap_or(0) | 1)
     }
 
-    /// What the times of an entry, and of the directory that it is in, let the granularity be. Nothing is written.
-    pub(crate) fn shown_by(entry: &Metadata, directory: impl AsFd) -> Self {
-        #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
-        let magic = rustix::fs::fstatfs(&directory).map_or(0, |found| i64::from(found.f_type));
-        let above = sys::stat_descriptor(&directory).map_or(entry.ctime, |found| found.ctime);
-        let may_be = |unit: i128| {
-            let is_cut = |time: Timestamp| time.as_nanoseconds() % unit == 0;
-            match unit {
-                1 => true,
-                // What it calls a time of change is something else.
-                2_000_000_000 => magic == MSDOS,
-                SURE.. => is_cut(entry.ctime),
-                _ => is_cut(entry.ctime) && is_cut(above) && !EXACT.contains(&magic),
-            }
+    /// What a file system of this kind may have. `magic`: none if that is not known.
+    fn possible(magic: Option<i64>) -> Self {
+        let is_possible = |unit: i128| match magic {
+            None => unit == 1,
+            Some(_) if unit == 1 => true,
+            Some(magic) if unit == FAT => magic == MSDOS,
+            Some(magic) => unit >= SURE || !EXACT.contains(&magic),
         };
-        let bits = UNITS.iter().enumerate().filter(|(_, unit)| may_be(**unit));
+        let bits = UNITS.iter().enumerate().filter(|(_, unit)| is_possible(**unit));
+        Self(bits.fold(0, |all, (bit, _)| all | 1 << bit))
+    }
+
+    /// Without the units that would have cut this time of the system.
+    fn without_those_that_cut(self, time: Timestamp) -> Self {
+        // What FAT calls a time of change is something else.
+        let is_left = |unit: i128| unit == FAT || time.as_nanoseconds() % unit == 0;
+        let bits = UNITS.iter().enumerate().filter(|(bit, unit)| self.0 >> bit & 1 == 1 && is_left(**unit));
         Self(bits.fold(0, |all, (bit, _)| all | 1 << bit))
     }
 
@@ -65,6 +70,56 @@ impl Granularity {
     pub(crate) fn is_kept(self, source: Timestamp, copy: Timestamp) -> bool {
         let mut units = UNITS.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
         units.any(|(_, unit)| cut(source, *unit) == copy.as_nanoseconds())
+    }
+}
+
+/// The granularity of each file system, as the system's own times of entries show it. A time that a unit does not divide rules this
+/// unit out for the rest of the run: one time alone divides by 100 ns in one of a hundred cases.
+#[derive(Debug, Default)]
+pub(crate) struct Shown(Mutex<Vec<(u64, Granularity)>>);
+
+impl Shown {
+    /// What the granularity of an entry's file system can be. `at`: where the entry is. Nothing is written.
+    pub(crate) fn by(&self, entry: &Metadata, at: Source<'_>) -> Granularity {
+        let known = self.lock().iter().find(|(device, _)| *device == entry.device).map(|known| known.1);
+        let before = known.unwrap_or_else(|| first_shown(entry.device, at));
+        let times = [Some(entry.ctime), entry.btime];
+        let shown = times.into_iter().flatten().fold(before, Granularity::without_those_that_cut);
+        if known == Some(shown) {
+            return shown;
+        }
+        let mut all = self.lock();
+        match all.iter_mut().find(|(device, _)| *device == entry.device) {
+            // Another thread may know more.
+            Some((_, known)) => {
+                known.0 &= shown.0;
+                *known
+            }
+            None => {
+                all.push((entry.device, shown));
+                shown
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Granularity)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the kind of a file system and its directory show.
+fn first_shown(device: u64, at: Source<'_>) -> Granularity {
+    let magic = |found: rustix::fs::StatFs| {
+        #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
+        i64::from(found.f_type)
+    };
+    let asked = rustix::fs::fstatfs(at.directory).ok();
+    // A path has no directory that is open.
+    let asked = asked.or_else(|| rustix::fs::fstatfs(sys::open_name_at(at.directory, at.name).ok()?).ok());
+    let possible = Granularity::possible(asked.map(magic));
+    match sys::stat_descriptor(at.directory) {
+        Ok(above) if above.device == device => possible.without_those_that_cut(above.ctime),
+        _ => possible,
     }
 }
 
@@ -101,15 +156,41 @@ mod tests {
         assert!(Granularity::of_kept(given, time(7, 0)).is_kept(before, time(-2, 0)));
     }
 
+    fn entry(seconds: i64, nanoseconds: u32) -> Metadata {
+        Metadata { ctime: time(seconds, nanoseconds), ..Metadata::default() }
+    }
+
     #[test]
     fn times_of_the_system_show_what_is_cut() {
         let directory = std::fs::File::open("/proc/self").unwrap();
-        let entry = |nanoseconds| Metadata { ctime: time(7, nanoseconds), ..Metadata::default() };
-        let shown = |nanoseconds| Granularity::shown_by(&entry(nanoseconds), &directory);
+        let at = Source { directory: directory.as_fd(), name: c"." };
+        let shown = |nanoseconds| Shown::default().by(&entry(7, nanoseconds), at);
         let given = time(9, 999_999_999);
         assert!(shown(0).is_kept(given, time(9, 0)) && !shown(0).is_kept(given, time(8, 0)));
         assert!(shown(10_000_000).is_kept(given, time(9, 990_000_000)));
         assert!(!shown(10_000_000).is_kept(given, time(9, 0)));
         assert!(!shown(1).is_kept(given, time(9, 0)) && shown(1).is_kept(given, given));
+    }
+
+    #[test]
+    fn one_time_rules_a_unit_out_for_its_file_system() {
+        let directory = std::fs::File::open("/proc/self").unwrap();
+        let at = Source { directory: directory.as_fd(), name: c"." };
+        let (shown, cut) = (Shown::default(), (time(9, 999_999_999), time(9, 0)));
+        let is_kept = |entry: &Metadata| shown.by(entry, at).is_kept(cut.0, cut.1);
+        assert!(is_kept(&entry(7, 0)));
+        assert!(!is_kept(&entry(7, 1)));
+        assert!(!is_kept(&entry(7, 0)), "what one time has shown is known");
+        assert!(is_kept(&Metadata { device: 5, ..entry(7, 0) }), "another file system");
+        assert!(!is_kept(&Metadata { device: 5, btime: Some(time(8, 1)), ..entry(7, 0) }));
+    }
+
+    // The time of change of a root was a multiple of 100 ns by chance: what is 1 ns away was taken for a time that was cut.
+    #[test]
+    fn the_file_system_of_a_path_is_asked_for_its_kind() {
+        let at = Source { directory: rustix::fs::CWD, name: c"/dev/shm" };
+        let found = sys::stat_at(at.directory, at.name, false).unwrap();
+        let root = Metadata { device: found.device, ..entry(7, 100) };
+        assert!(!Shown::default().by(&root, at).is_kept(time(9, 1), time(9, 0)));
     }
 }

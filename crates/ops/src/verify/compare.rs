@@ -13,7 +13,6 @@ use crate::file::error::{PairError, failed, on};
 use crate::file::source;
 use crate::file::source::Source;
 use crate::metadata::extended::{Extended, Holder, is_copied};
-use crate::metadata::granularity::Granularity;
 use crate::metadata::keep::may_have;
 use crate::metadata::not_kept::NotKept;
 use atta_sys as sys;
@@ -109,7 +108,7 @@ impl Comparing<'_> {
         let wanted = self.options.fields;
         let mut found = fields::differing(wanted, self.options.window, &both.source, &both.target);
         let Pair { source, target } = pair;
-        drop_cut_time(&mut found, both, target.directory);
+        self.drop_cut_time(&mut found, both, target);
         match both.source.kind() {
             Kind::Symlink if wanted.has(Field::Target) => {
                 let read = |from: Source<'_>| sys::read_link_at(from.directory, from.name);
@@ -145,7 +144,8 @@ impl Comparing<'_> {
     ) -> Result<Vec<Detail>, PairError> {
         let (wanted, Both { source, target }) = (self.options.fields, &opened.read);
         let mut found = fields::differing(wanted, self.options.window, source, target);
-        drop_cut_time(&mut found, &opened.before, &opened.target);
+        let at = Source { directory: opened.target.as_fd(), name: c"." };
+        self.drop_cut_time(&mut found, &opened.before, at);
         if wanted.has(Field::Xattrs) {
             found.extend(extended(worker, Kind::File, opened.holders())?);
         }
@@ -185,14 +185,15 @@ impl Comparing<'_> {
         let is_told = found.iter().any(|detail| detail.field() == Field::Size);
         !is_told && !self.equal.has(&opened.before)
     }
-}
 
-/// Leaves out a time that is the source's, cut as the file system of the target cuts times. `at`: the target, or where it is.
-fn drop_cut_time(found: &mut Vec<Detail>, Both { source, target }: &Both, at: impl AsFd) {
-    found.retain(|detail| {
-        detail.field() != Field::Mtime
-            || !Granularity::shown_by(target, &at).is_kept(source.mtime, target.mtime)
-    });
+    /// Leaves out a time that is the source's, cut as the file system of the target cuts times. `at`: where the target is.
+    fn drop_cut_time(&self, found: &mut Vec<Detail>, both: &Both, at: Source<'_>) {
+        let Both { source, target } = both;
+        found.retain(|detail| {
+            detail.field() != Field::Mtime
+                || !self.granularity.by(target, at).is_kept(source.mtime, target.mtime)
+        });
+    }
 }
 
 /// Compares extended attributes, of those that a copy takes along.

@@ -33,6 +33,7 @@ use crate::file::compare::Blocks;
 use crate::file::error::failed;
 use crate::file::mover::Mover;
 use crate::file::source::Source;
+use crate::metadata::granularity::Shown;
 use crate::walk::directory::{CurrentPath, Directory, Held};
 use crate::walk::names::Names;
 use crate::walk::visit::{Handler, Here, Tasks};
@@ -55,6 +56,8 @@ pub(crate) struct Comparing<'a> {
     pub(crate) key: Arc<RandomState>,
     pub(crate) large: LargeFiles,
     pub(crate) equal: Equal,
+    /// Of the file systems of the target.
+    pub(crate) granularity: Shown,
     /// Source's directories whose target may have names of its own.
     pub(crate) pending: Mutex<Vec<Arc<Directory>>>,
     pub(crate) live: Live,
@@ -350,6 +353,7 @@ mod tests {
             key: Arc::default(),
             large: LargeFiles::new(1),
             equal: Equal::new(0),
+            granularity: Shown::default(),
             pending: Mutex::default(),
             live: Live::default(),
         };

@@ -25,7 +25,7 @@ use crate::file::source::Source;
 use crate::jobs::names::Namer;
 use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
-use crate::metadata::granularity::Granularity;
+use crate::metadata::granularity::{Granularity, Shown};
 use crate::walk::directory::Directory;
 use crate::walk::visit::{Handler, Here, Tasks};
 use crate::walk::{self, Differs, HardLinks, Seed, Start};
@@ -60,6 +60,8 @@ struct Rehearsal<'a> {
     /// Of files, of symbolic links, of special files.
     links: [HardLinks; 3],
     top_identity: (u64, u64),
+    /// Of the file systems of the target.
+    granularity: Shown,
     held: usize,
 }
 
@@ -86,6 +88,7 @@ impl<'a> DryRun<'a> {
             roots: target.roots(sources, &shared, walk.features)?,
             links: [4, 16, 16].map(spill),
             top_identity: sys::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
+            granularity: Shown::default(),
             held: Budget::of_process(Needs::COPY, walk.threads.max(walk.cores)).held_in_target,
         };
         Ok(Self { rehearsal, starts: Box::new(starts_of(sources).map(Seed::from)) })
@@ -194,7 +197,8 @@ impl Rehearsal<'_> {
             Existing::Update if is_directory || !is_own => false,
             Existing::Update => {
                 let copy = Source { directory: directory.as_fd(), name };
-                is_up_to_date(self.options, (from, metadata), (copy, &there))?
+                let granularity = self.granularity.by(&there, copy);
+                is_up_to_date(self.options, (from, metadata), (copy, &there), granularity)?
             }
         };
         match (is_directory, there.kind() == Kind::Directory) {
@@ -261,6 +265,7 @@ fn is_up_to_date(
     options: &Options<'_>,
     (from, metadata): (Source<'_>, &Metadata),
     (copy, there): (Source<'_>, &Metadata),
+    granularity: Granularity,
 ) -> Result<bool, FileError> {
     let (keep, extended) = (&options.keep, Extended::default());
     let wanted = Wanted {
@@ -275,7 +280,6 @@ fn is_up_to_date(
     if !rustix::process::geteuid().is_root() && changes.owner.is_some() {
         (changes.owner, changes.is_refused) = (None, true);
     }
-    let granularity = Granularity::shown_by(there, copy.directory);
     if metadata.kind() == Kind::File {
         let gives_rights = changes.owner.is_some() || changes.gained_bits() != 0;
         return Ok(!gives_rights && is_alike(metadata, there, granularity));
