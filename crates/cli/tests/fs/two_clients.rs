@@ -3,7 +3,7 @@
 //! compared through the client that did not make it. It shows what the file system does on one machine, not how fast, and no
 //! server that fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +79,8 @@ fn a_copy_is_whole_whenever_the_other_client_looks(scratch: &Scratch, one: &Path
         let summary = ran.expect_code(0).json();
         assert!(summary["signature"].is_string(), "{summary}");
         let files = contents(&[&tree]);
-        assert_eq!(whole_files(&target, Path::new(""), &files, Look::After), files.len());
+        let seen = whole_files(&target, Path::new(""), &files, Look::After);
+        assert!(seen.iter().eq(files.keys()), "{seen:?}");
         assert_same_but_directories(&tree, &target);
         run(copy(&["--update"]).arg(tree.join(".")).arg(one.join("looked-at"))).expect_code(0);
         assert_same(&tree, &target);
@@ -146,7 +147,7 @@ fn what_a_killed_copy_left_the_other_client_completes(test: &str, scratch: &Scra
         let ran = run(killed.args([served.path(), &one.join(&name)]));
         assert_eq!(ran.signal(), Some(Signal::KILL.as_raw()), "{}: {}", ran.code(), ran.err());
         let target = two.join(&name);
-        let seen = whole_files(&target, Path::new(""), &allowed, Look::After);
+        let seen = whole_files(&target, Path::new(""), &allowed, Look::After).len();
         assert!(seen < allowed.len(), "{seen} files: it was complete");
         std::fs::create_dir_all(&target).unwrap();
         run(copy(&["--chunk", "1M"]).arg(tree.join(".")).arg(&target)).expect_code(0);
@@ -254,13 +255,14 @@ impl Look {
     }
 }
 
-/// How many files there are under names of their own in `top/below`; each has all bytes of one that may be there, and no others.
-fn whole_files(top: &Path, below: &Path, allowed: &Contents, look: Look) -> usize {
+/// The files that are under names of their own in `top/below`; each has all bytes of one that may be there, and no others. GlusterFS may
+/// list a name twice that has got its file by a rename.
+fn whole_files(top: &Path, below: &Path, allowed: &Contents, look: Look) -> BTreeSet<PathBuf> {
     let directory = top.join(below);
-    let mut count = 0;
+    let mut files = BTreeSet::new();
     let entries = match std::fs::read_dir(&directory) {
         // The target itself may not be there at all.
-        Err(error) if error.kind() == ErrorKind::NotFound && below == Path::new("") => return 0,
+        Err(error) if error.kind() == ErrorKind::NotFound && below == Path::new("") => return files,
         entries => look.at(&directory, entries),
     };
     for entry in entries.into_iter().flatten() {
@@ -271,16 +273,16 @@ fn whole_files(top: &Path, below: &Path, allowed: &Contents, look: Look) -> usiz
         let below = below.join(entry.file_name());
         let Some(kind) = look.at(&below, entry.file_type()) else { continue };
         if kind.is_dir() {
-            count += whole_files(top, &below, allowed, look);
+            files.extend(whole_files(top, &below, allowed, look));
         } else if kind.is_file() {
             let Some(content) = look.at(&below, std::fs::read(entry.path())) else { continue };
             let allowed =
                 allowed.get(&below).unwrap_or_else(|| panic!("{} is of no source", below.display()));
             assert!(allowed.contains(&content), "{}: {} bytes of no source", below.display(), content.len());
-            count += 1;
+            files.insert(below);
         }
     }
-    count
+    files
 }
 
 fn is_temporary(name: &OsStr) -> bool {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use atta_entry::Errno;
 use atta_runtime::{Meeting, RankError};
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, FlockOperation};
 
 use crate::copy::commit::publish::Ready;
 use crate::copy::handler::{CopyWorker, Copying};

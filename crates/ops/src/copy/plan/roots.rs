@@ -117,7 +117,7 @@ impl Target {
     }
 
     /// Whether another copy is putting things into the directory that TARGET is, as far as the file system tells. Each has a lock of
-    /// it from here on, which goes with its process.
+    /// it from here until it ends.
     pub(crate) fn is_taken(&self) -> bool {
         let lock = || rustix::fs::flock(&self.top, FlockOperation::NonBlockingLockExclusive);
         self.name.is_none() && lock() == Err(rustix::io::Errno::WOULDBLOCK)
