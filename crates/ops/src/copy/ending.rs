@@ -287,6 +287,8 @@ impl<'a> Ending<'a> {
             copying.fail(worker, &Location::Root(copying.target.clone()), FileError::new(Step::Sync, errno));
         }
         copying.finish(worker);
+        // Closing would not do: a child process of the program may have the descriptor, too.
+        let _ = rustix::fs::flock(&self.copying.top, FlockOperation::Unlock);
         let parked = self.copying.room.is_gone();
         self.clock.end(Phase::Sync);
         let rank = self.report();
