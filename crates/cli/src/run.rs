@@ -8,6 +8,7 @@ pub(crate) mod fatal;
 pub(crate) mod file;
 pub(crate) mod messages;
 pub(crate) mod refused;
+pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod starts;

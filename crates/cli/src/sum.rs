@@ -26,6 +26,7 @@ use crate::run::file::{describe, print};
 use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::refused::Refused;
+use crate::run::report::by_errno;
 use crate::run::settings::compile;
 use crate::run::settings::spill_directory;
 use crate::run::signals::Signals;
@@ -157,7 +158,7 @@ fn conclude(
     fatal = fatal.or_else(|| sink.failures.flush().err());
     if let Some(catalog) = &sink.catalog {
         if fatal.is_none() && interrupted.is_none() {
-            let (totals, errors) = (summary::totals(outcome), summary::by_errno(outcome));
+            let (totals, errors) = (summary::totals(outcome), by_errno(&outcome.totals.failures));
             fatal = catalog
                 .commit(Recorded { roots: recording.roots, totals, errors, started: recording.started })
                 .err();

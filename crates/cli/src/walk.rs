@@ -181,7 +181,7 @@ fn conclude(
             let recorded = Recorded {
                 roots: root_paths(&arguments.paths),
                 totals: report.totals_json(),
-                errors: by_errno(&totals),
+                errors: crate::run::report::by_errno(&totals.failures),
                 started,
             };
             fatal = catalog.commit(recorded).err();
@@ -203,9 +203,4 @@ fn conclude(
         return fatal.tell();
     }
     interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
-}
-
-/// Failed entries by the name of their error, for JSON.
-fn by_errno(totals: &Totals) -> std::collections::BTreeMap<String, u64> {
-    totals.failures.iter().map(|(errno, &count)| (errno.label(), count)).collect()
 }

@@ -11,10 +11,20 @@ use crate::Class;
 pub struct Errno(pub i32);
 
 impl Errno {
+    /// Operation not permitted.
+    pub const PERM: Self = Self(1);
     /// No such file or directory.
     pub const NOENT: Self = Self(2);
+    /// Interrupted by a signal.
+    pub const INTR: Self = Self(4);
     /// Input/output error.
     pub const IO: Self = Self(5);
+    /// No such device or address; also: a position behind the last byte.
+    pub const NXIO: Self = Self(6);
+    /// Argument list too long (`E2BIG`); here: too large for the file system.
+    pub const TOOBIG: Self = Self(7);
+    /// Bad file descriptor.
+    pub const BADF: Self = Self(9);
     /// Resource temporarily unavailable; here also: a file that changes while it is read.
     pub const AGAIN: Self = Self(11);
     /// Permission denied.
@@ -25,12 +35,40 @@ impl Errno {
     pub const XDEV: Self = Self(18);
     /// Not a directory.
     pub const NOTDIR: Self = Self(20);
+    /// Is a directory.
+    pub const ISDIR: Self = Self(21);
     /// Invalid argument.
     pub const INVAL: Self = Self(22);
+    /// Too many open files in the system.
+    pub const NFILE: Self = Self(23);
+    /// Too many open files in this process.
+    pub const MFILE: Self = Self(24);
+    /// Inappropriate control operation for a device.
+    pub const NOTTY: Self = Self(25);
+    /// File too large; here also: a file without a size that does not end.
+    pub const FBIG: Self = Self(27);
+    /// No space left on device.
+    pub const NOSPC: Self = Self(28);
+    /// Read-only file system.
+    pub const ROFS: Self = Self(30);
+    /// Too many links.
+    pub const MLINK: Self = Self(31);
+    /// Result too large.
+    pub const RANGE: Self = Self(34);
+    /// Function not implemented.
+    pub const NOSYS: Self = Self(38);
+    /// Directory not empty.
+    pub const NOTEMPTY: Self = Self(39);
     /// Too many levels of symbolic links; here also: a link back to a directory above it.
     pub const LOOP: Self = Self(40);
+    /// No data available; here: no such extended attribute.
+    pub const NODATA: Self = Self(61);
+    /// Operation not supported.
+    pub const OPNOTSUPP: Self = Self(95);
     /// Stale file handle: the server does not know the file any more.
     pub const STALE: Self = Self(116);
+    /// Disk quota exceeded.
+    pub const DQUOT: Self = Self(122);
 
     /// The symbolic name, as in `EACCES`; none for a number that Linux does not define.
     #[must_use]
@@ -53,7 +91,7 @@ impl Errno {
     /// Whether this process, or the whole system, has too many files open (`EMFILE`, `ENFILE`).
     #[must_use]
     pub const fn is_too_many_open(self) -> bool {
-        matches!(self.0, 23 | 24)
+        matches!(self, Self::NFILE | Self::MFILE)
     }
 
     /// What kind of trouble it is to whoever reads the report.

@@ -363,7 +363,7 @@ pub(crate) fn remove_other(
 pub(crate) fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     let names = sys::names_of(directory, 2)?;
     if names.iter().any(|name| name.as_c_str() != RECORD) {
-        return Err(Errno(39));
+        return Err(Errno::NOTEMPTY);
     }
     gone(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
     gone(retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)))

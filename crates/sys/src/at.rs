@@ -65,19 +65,16 @@ impl NameAt<'_> {
 pub fn set_mode(descriptor: impl AsFd, mode: Mode, features: Features) -> std::result::Result<(), Errno> {
     let descriptor = descriptor.as_fd();
     match features.calls_at.then(|| retry(|| raw::set_mode(descriptor, mode))) {
-        Some(done) if !matches!(done, Err(Errno(ENOSYS | EPERM))) => return done,
+        Some(done) if !matches!(done, Err(Errno::NOSYS | Errno::PERM)) => return done,
         _ => {}
     }
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     match retry(|| rustix::fs::chmodat(CWD, link.as_str(), mode, AtFlags::empty())) {
         // What is open is there: it is the link that is not.
-        Err(Errno::NOENT) => Err(Errno(ENOSYS)),
+        Err(Errno::NOENT) => Err(Errno::NOSYS),
         done => done,
     }
 }
-
-const EPERM: i32 = 1;
-const ENOSYS: i32 = 38;
 
 /// Whether the kernel does not have a call, or a sandbox keeps it from this process (some say EPERM). EPERM that means something else
 /// comes once more from the other call.

@@ -80,15 +80,15 @@ mod tests {
         let mut left = 5;
         let mut call = || {
             left -= 1;
-            if left > 0 { Err(Errno(24)) } else { Ok(7) }
+            if left > 0 { Err(Errno::MFILE) } else { Ok(7) }
         };
         assert_eq!(wait_for(&mut call), Ok(7));
         let mut calls = 0;
         let mut call = || -> Result<(), Errno> {
             calls += 1;
-            Err(Errno(24))
+            Err(Errno::MFILE)
         };
-        assert_eq!((wait_for(&mut call), calls), (Err(Errno(24)), TRIES + 1));
+        assert_eq!((wait_for(&mut call), calls), (Err(Errno::MFILE), TRIES + 1));
         assert_eq!(wait_for(&mut || Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
     }
 }

@@ -14,14 +14,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use atta_engine::Reduce;
-use atta_entry::{Errno, Failure};
+use atta_entry::Failure;
 use atta_fabric::Endpoint;
 use atta_mpi_loader::Launcher;
 use atta_ops::copy::{
-    Copy, Leftovers, NotKept, Notice, Outcome, Progress, Refused, Report, Seat, SlowFile, Totals, Watch,
+    Copy, Leftovers, Notice, Outcome, Progress, Refused, Report, Seat, SlowFile, Totals, Watch,
 };
 use atta_ops::digest::Signature;
-use atta_runtime::{Meeting, Member, Outbox, RankError};
+use atta_runtime::{Meeting, Member, Outbox, RankError, Results as _};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::CopyArguments;
@@ -282,17 +282,14 @@ impl Reduce for Going {
 /// What ranks have done in the end.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Part {
-    /// Files, bytes, directories, links, special files, hard links, skipped, cloned, not direct, not striped, changed; bytes
-    /// verified, parts mended, names elsewhere, copies not verified.
-    counts: [u64; 17],
-    not_kept: [u64; 5],
+    /// Its counters, encoded.
+    totals: Vec<u8>,
     /// Files and bytes of each class of sizes.
     sizes: Vec<(u64, u64)>,
     /// Nanoseconds, bytes and path of the slowest files.
     slowest: Vec<(u64, u64, Vec<u8>)>,
     /// What each rank did, and where its time went.
     by_rank: Vec<(u32, Numbers)>,
-    failures: Vec<(i32, u64)>,
     /// None: not wanted, or not all was copied.
     signature: Option<Vec<u8>>,
     elapsed_ns: u64,
@@ -307,45 +304,8 @@ struct Part {
 impl Part {
     fn new(outcome: Outcome, interrupted: Option<u8>, late: Vec<u8>) -> Self {
         let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
-        let NotKept { owners, set_id_bits, modes_and_times, extended, hard_links: links } = totals.not_kept;
-        let Totals { files, bytes, directories, symlinks, specials, hard_links, .. } = totals;
-        let Totals {
-            skipped,
-            cloned,
-            not_direct,
-            not_striped,
-            changed,
-            verified_bytes,
-            mended,
-            elsewhere,
-            not_verified,
-            not_hashed,
-            unfinished,
-            ..
-        } = totals;
         let mut part = Self {
-            counts: [
-                files,
-                bytes,
-                directories,
-                symlinks,
-                specials,
-                hard_links,
-                skipped,
-                cloned,
-                not_direct,
-                not_striped,
-                changed,
-                verified_bytes,
-                mended,
-                elsewhere,
-                not_verified,
-                not_hashed,
-                unfinished,
-            ],
-            not_kept: [owners, set_id_bits, extended, links, modes_and_times],
             by_rank: vec![(rank.rank, by_rank::numbers(&rank))],
-            failures: totals.failures.iter().map(|(errno, count)| (errno.0, *count)).collect(),
             signature: signature.map(|signature| signature.to_bytes()),
             elapsed_ns: nanoseconds(elapsed),
             threads: threads.len(),
@@ -354,8 +314,14 @@ impl Part {
             late,
             ..Self::default()
         };
+        totals.encode(&mut part.totals);
         part.set_report(report);
         part
+    }
+
+    /// What it counted.
+    fn totals(&self) -> Totals {
+        Totals::decode_all(&self.totals).unwrap_or_default()
     }
 
     /// Which files were copied.
@@ -390,22 +356,15 @@ impl Part {
 
     fn merge(sum: &[u8], more: &[u8]) -> Vec<u8> {
         let (mut sum, more) = (Self::decode(sum), Self::decode(more));
-        let add = |one: &mut [u64], other: &[u64]| {
-            one.iter_mut().zip(other).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
-        };
-        add(&mut sum.counts, &more.counts);
-        add(&mut sum.not_kept, &more.not_kept);
+        let mut totals = sum.totals();
+        totals += &more.totals();
+        sum.totals.clear();
+        totals.encode(&mut sum.totals);
         let mut report = sum.report();
         report += &more.report();
         sum.set_report(report);
         sum.by_rank.extend(more.by_rank);
         sum.by_rank.sort_unstable_by_key(|(rank, _)| *rank);
-        for (errno, count) in more.failures {
-            match sum.failures.iter_mut().find(|(known, _)| *known == errno) {
-                Some((_, known)) => *known += count,
-                None => sum.failures.push((errno, count)),
-            }
-        }
         sum.signature = sum.signature.zip(more.signature).and_then(|(sum, more)| {
             let mut sum = Signature::from_bytes(&sum)?;
             sum.merge(&Signature::from_bytes(&more)?);
@@ -420,49 +379,9 @@ impl Part {
     }
 
     fn whole(&self) -> Whole {
-        let [files, bytes, directories, symlinks, specials, hard_links, rest @ ..] = self.counts;
-        let [
-            skipped,
-            cloned,
-            not_direct,
-            not_striped,
-            changed,
-            verified_bytes,
-            mended,
-            elsewhere,
-            not_verified,
-            not_hashed,
-            unfinished,
-        ] = rest;
-        let [owners, set_id_bits, extended, links, modes_and_times] = self.not_kept;
-        let not_kept = NotKept { owners, set_id_bits, modes_and_times, extended, hard_links: links };
-        let failures = self.failures.iter().map(|(errno, count)| (Errno(*errno), *count)).collect();
-        let totals = Totals {
-            files,
-            bytes,
-            directories,
-            symlinks,
-            specials,
-            hard_links,
-            skipped,
-            // Differences are repaired on one rank.
-            repaired: 0,
-            cloned,
-            not_direct,
-            not_striped,
-            changed,
-            verified_bytes,
-            mended,
-            elsewhere,
-            not_verified,
-            not_hashed,
-            unfinished,
-            not_kept,
-            failures,
-        };
         let signature = self.signature.as_ref().and_then(|bytes| Signature::from_bytes(bytes));
         Whole {
-            totals,
+            totals: self.totals(),
             report: self.report(),
             signature,
             elapsed: Duration::from_nanos(self.elapsed_ns),

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use atta_ops::copy::{
-    Leftovers, NotKept, Outcome, Progress, RankReport, Report, SizeClass, SlowFile, Totals,
-};
+use atta_ops::copy::{Leftovers, Outcome, Progress, RankReport, Report, SizeClass, SlowFile, Totals};
 use atta_ops::digest::Signature;
+use atta_runtime::{Counter, Results as _};
 use serde_json::{Value, json};
 
 use super::arguments::CopyArguments;
 use super::by_rank;
 use super::pace::{self, Outlook};
-use crate::size::{binary, counted, grouped, listed, per_second};
+use crate::run::report;
+use crate::size::{binary, counted, grouped, per_second};
 
 /// Leftovers that are shown; all of them are counted.
 const LEFTOVERS_SHOWN: usize = 10;
@@ -52,14 +52,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     if outcome.parked {
         text.push_str("parked: TARGET is out of space; results are incomplete\n");
     }
-    let kinds = [
-        (totals.files, "file", "files"),
-        (totals.directories, "directory", "directories"),
-        (totals.symlinks, "symlink", "symlinks"),
-        (totals.hard_links, "hard link", "hard links"),
-        (totals.specials, "special file", "special files"),
-    ];
-    let (kinds, bytes) = (listed(&kinds), binary(totals.bytes));
+    let (kinds, bytes) = (report::kinds(totals), binary(totals.bytes));
     if arguments.dry_run {
         let _ = writeln!(text, "{kinds} would be copied, {bytes}; nothing was written");
     } else {
@@ -70,53 +63,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
     }
-    if totals.verified_bytes > 0 {
-        let _ = writeln!(text, "{} read back and found right", binary(totals.verified_bytes));
-    }
-    if totals.not_verified > 0 {
-        let left = counted(totals.not_verified, "copy", "copies");
-        let _ = writeln!(text, "not read back: {left}, or parts of large ones");
-    }
-    if totals.not_hashed > 0 {
-        let files = counted(totals.not_hashed, "file", "files");
-        let _ =
-            writeln!(text, "no digest: {files} with more holes than --max-holes; so there is no signature");
-    }
-    if totals.mended > 0 {
-        let _ =
-            writeln!(text, "{} written once more", counted(totals.mended, "file or part", "files or parts"));
-    }
-    if totals.repaired > 0 {
-        let repaired = counted(totals.repaired, "entry", "entries");
-        let _ = writeln!(text, "attributes repaired: {repaired}");
-    }
-    if let Some(extra) = outcome.extra.filter(|extra| *extra > 0) {
-        let _ = writeln!(text, "left alone: {} that only TARGET has", counted(extra, "entry", "entries"));
-    }
-    if totals.skipped > 0 {
-        let left = counted(totals.skipped, "entry", "entries");
-        let why = if arguments.dry_run { "" } else { "; not read, so there is no signature" };
-        let _ = writeln!(text, "skipped: {left} already there{why}");
-    }
-    if totals.unfinished > 0 {
-        let names = counted(totals.unfinished, "name", "names");
-        let _ = writeln!(text, "left out: {names} in SOURCE of what another copy has not completed");
-    }
-    let notes = [
-        (totals.cloned, "share their bytes with their sources"),
-        (totals.not_striped, "not striped as asked for"),
-        (totals.not_direct, "went through the page cache although --direct was asked for"),
-    ];
-    for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = writeln!(text, "{} {what}", counted(count, "file", "files"));
-    }
-    if totals.elsewhere > 0 {
-        let names = counted(totals.elsewhere, "name", "names");
-        let _ = writeln!(text, "{names} of copied files without a copy, or with one of their own");
-    }
-    for (count, what) in not_kept(&totals.not_kept) {
-        let _ = writeln!(text, "not kept: {} {what}", grouped(count));
-    }
+    totals.show(&mut |counter| lines(counter, arguments.dry_run, outcome.extra, &mut text));
     if arguments.tell.verbose && !arguments.dry_run {
         if totals.files > 0 {
             table(&outcome.report, &mut text);
@@ -137,16 +84,16 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     text
 }
 
-/// What the target does not have, and how often.
-fn not_kept(not_kept: &NotKept) -> impl Iterator<Item = (u64, &'static str)> {
-    let all = [
-        (not_kept.owners, "owners or groups: only root may give files away"),
-        (not_kept.set_id_bits, "set-id bits, of files whose owner was not kept"),
-        (not_kept.modes_and_times, "modes and times, which the target does not take"),
-        (not_kept.extended, "extended attributes that cannot be read, or that the target does not take"),
-        (not_kept.hard_links, "hard links: these names have files of their own"),
-    ];
-    all.into_iter().filter(|(count, _)| *count > 0)
+/// What there is to say of a counter. `extra`: entries of a list of differences that the target alone has.
+fn lines(counter: Counter, is_dry_run: bool, extra: Option<u64>, text: &mut String) {
+    if let Some(line) = report::line(&counter) {
+        let is_unread = counter.name == "skipped" && !is_dry_run;
+        let why = if is_unread { "; not read, so there is no signature" } else { "" };
+        let _ = writeln!(text, "{line}{why}");
+    }
+    if let ("repaired", Some(extra @ 1..)) = (counter.name, extra) {
+        let _ = writeln!(text, "left alone: {} that only TARGET has", counted(extra, "entry", "entries"));
+    }
 }
 
 /// How many files there were of which size, and which took longest.
@@ -170,44 +117,17 @@ fn table(report: &Report, text: &mut String) {
 /// The same for machines.
 pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Value {
     let totals = &outcome.totals;
-    let errors: std::collections::BTreeMap<_, _> =
-        totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
     let sizes = totals_by_size(&outcome.report);
     let slowest: Vec<_> = outcome.report.slowest.iter().map(slow).collect();
-    json!({
+    let others = json!({
         "schema_version": 1,
         "interrupted": was_interrupted,
         "parked": outcome.parked,
         "dry_run": arguments.dry_run,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
-        "files": totals.files,
-        "bytes": totals.bytes,
-        "directories": totals.directories,
-        "symlinks": totals.symlinks,
-        "hard_links": totals.hard_links,
-        "names_elsewhere": totals.elsewhere,
-        "special_files": totals.specials,
-        "skipped": totals.skipped,
-        "unfinished_left_out": totals.unfinished,
-        "repaired": totals.repaired,
         "extra": outcome.extra,
-        "cloned": totals.cloned,
-        "not_striped": totals.not_striped,
-        "not_direct": totals.not_direct,
         "failed": totals.failed(),
-        "changed": totals.changed,
-        "verified_bytes": totals.verified_bytes,
-        "not_verified": totals.not_verified,
-        "not_hashed": totals.not_hashed,
-        "mended": totals.mended,
-        "errors": errors,
-        "not_kept": {
-            "owners": totals.not_kept.owners,
-            "set_id_bits": totals.not_kept.set_id_bits,
-            "modes_and_times": totals.not_kept.modes_and_times,
-            "extended_attributes": totals.not_kept.extended,
-            "hard_links": totals.not_kept.hard_links,
-        },
+        "errors": report::by_errno(&totals.failures),
         "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
         "sizes": sizes,
         "slowest": slowest,
@@ -215,7 +135,8 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "threads": outcome.threads,
         "ranks": outcome.ranks.len(),
         "by_rank": by_rank::rows(&outcome.ranks),
-    })
+    });
+    report::object(totals, others)
 }
 
 fn leftovers(left: &Leftovers) -> Value {

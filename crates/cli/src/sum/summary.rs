@@ -1,6 +1,5 @@
 //! The summary of `atta sum`: as text for people, as JSON for programs. It renders; it decides nothing.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 use super::arguments::SumArguments;
 use crate::run::fatal::Fatal;
 use crate::run::file::print;
+use crate::run::report;
 use crate::size::{binary, counted, grouped, listed, per_second};
 
 /// Tells what was summed up: on standard error where rows are on standard output.
@@ -55,24 +55,11 @@ fn write(arguments: &SumArguments, text: &str) -> Result<(), Fatal> {
     print(text)
 }
 
-/// Failed entries by the name of their error.
-pub(super) fn by_errno<W>(outcome: &Outcome<W>) -> BTreeMap<String, u64> {
-    outcome.totals.failures.iter().map(|(errno, count)| (errno.label(), *count)).collect()
-}
-
 /// The counts, without times: what a catalog records of the trees.
 pub(super) fn totals<W>(outcome: &Outcome<W>) -> Value {
     let totals = &outcome.totals;
-    json!({
-        "entries": totals.entries(),
-        "files": totals.files,
-        "read_under_another_name": totals.known,
-        "bytes": totals.bytes,
-        "directories": totals.directories,
-        "symlinks": totals.symlinks,
-        "special_files": totals.specials,
-        "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
-    })
+    let signature = outcome.signature.as_ref().map(|signature| signature.digest().to_string());
+    report::object(totals, json!({"entries": totals.entries(), "signature": signature}))
 }
 
 fn json<W>(outcome: &Outcome<W>, was_interrupted: bool) -> Value {
@@ -81,7 +68,7 @@ fn json<W>(outcome: &Outcome<W>, was_interrupted: bool) -> Value {
         "command": "sum",
         "interrupted": was_interrupted,
         "totals": totals(outcome),
-        "errors": {"count": outcome.totals.failed(), "by_errno": by_errno(outcome)},
+        "errors": {"count": outcome.totals.failed(), "by_errno": report::by_errno(&outcome.totals.failures)},
         "changed": outcome.totals.changed,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
         "bytes_per_second": per_second(outcome.totals.bytes, outcome.elapsed),
@@ -101,13 +88,7 @@ fn words<W>(outcome: &Outcome<W>, was_interrupted: bool) -> String {
     if was_interrupted {
         text.push_str("interrupted: this is not all\n");
     }
-    let kinds = listed(&[
-        (totals.files, "file", "files"),
-        (totals.directories, "directory", "directories"),
-        (totals.symlinks, "symlink", "symlinks"),
-        (totals.specials, "special file", "special files"),
-    ]);
-    let _ = writeln!(text, "{kinds} summed up, {}", speed(outcome));
+    let _ = writeln!(text, "{} summed up, {}", report::kinds(totals), speed(outcome));
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
     }

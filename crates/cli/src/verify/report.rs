@@ -7,6 +7,7 @@ use atta_entry::Field;
 use atta_ops::verify::{Outcome, Totals};
 use serde_json::{Value, json};
 
+use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
 
 /// In words.
@@ -35,14 +36,10 @@ fn found(totals: &Totals) -> String {
     if totals.differences() == 0 {
         return "no difference".to_owned();
     }
-    let kinds =
-        [(totals.missing, "missing"), (totals.extra, "extra"), (totals.different, "different")].into_iter();
-    let kinds = kinds.filter(|(count, _)| *count > 0);
-    let kinds: Vec<_> = kinds.map(|(count, word)| format!("{} {word}", grouped(count))).collect();
     let fields: Vec<_> =
         by_field(totals).map(|(field, count)| format!("{} {}", field.name(), grouped(count))).collect();
     let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
-    format!("{}{fields}", kinds.join(", "))
+    format!("{}{fields}", report::kinds(totals))
 }
 
 /// How often each field differs, of those that do.
@@ -53,24 +50,16 @@ fn by_field(totals: &Totals) -> impl Iterator<Item = (Field, u64)> {
 /// The same for machines.
 pub(crate) fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
     let totals = &outcome.totals;
-    let errors: BTreeMap<_, _> =
-        totals.failures.iter().map(|(errno, count)| (errno.label(), count)).collect();
     let fields: BTreeMap<_, _> = by_field(totals).map(|(field, count)| (field.name(), count)).collect();
-    json!({
+    let others = json!({
         "schema_version": 1,
         "interrupted": was_interrupted,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
         "same": totals.is_same() && !outcome.stopped,
-        "compared": totals.compared,
-        "files": totals.files,
-        "bytes": totals.bytes,
-        "missing": totals.missing,
-        "extra": totals.extra,
-        "different": totals.different,
         "fields": fields,
         "failed": totals.failed(),
-        "changed": totals.changed,
-        "errors": errors,
+        "errors": report::by_errno(&totals.failures),
         "threads": outcome.threads.len(),
-    })
+    });
+    report::object(totals, others)
 }

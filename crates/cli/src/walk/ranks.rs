@@ -20,7 +20,7 @@ use atta_fabric::Endpoint;
 use atta_mpi_loader::Launcher;
 use atta_ops::walk::{self, Outcome, Profile, Progress, Start, Summary, ThreadReport, Totals};
 use atta_runtime::{
-    Meeting, Member, RankError, Rate, SpillReport, Stop, Stream, WorkerReport, processor_time,
+    Meeting, Member, RankError, Rate, Results as _, SpillReport, Stop, Stream, WorkerReport, processor_time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -258,6 +258,7 @@ fn ended<'a>(
         Some(Fatal::Failed { what: format!("rank {rank}: {what}"), hint: None })
     });
     let code = (sum.interrupted > 0).then_some(sum.interrupted);
+    let totals = vec![sum.totals(), linked];
     let whole = Whole {
         elapsed: Duration::from_nanos(sum.elapsed_ns),
         profile: sum.profile(),
@@ -269,7 +270,6 @@ fn ended<'a>(
         },
         ranks: sum.ranks,
     };
-    let totals = vec![Totals::from_numbers(&sum.totals).unwrap_or_default(), linked];
     Ended { totals, whole, fatal, interrupted: code.filter(|_| reason != Reason::Done), signals }
 }
 
@@ -277,7 +277,8 @@ fn ended<'a>(
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct RankTotals {
     profile: Numbers,
-    totals: Vec<u64>,
+    /// Its counters, encoded.
+    totals: Vec<u8>,
     elapsed_ns: u64,
     /// Tasks and bytes.
     spilled: [u64; 2],
@@ -339,7 +340,7 @@ impl RankTotals {
         traffic: bool,
     ) -> Self {
         let mut totals = Totals::default();
-        outcome.workers.iter().for_each(|worker| totals.merge(&worker.totals));
+        outcome.workers.iter().for_each(|worker| totals += &worker.totals);
         let thread = |thread: &ThreadReport| {
             let WorkerReport { tasks, steals, waiting } = thread.worker;
             (numbers(thread.profile), [tasks, steals, nanoseconds(waiting)])
@@ -362,7 +363,7 @@ impl RankTotals {
         };
         Self {
             profile: numbers(outcome.profile),
-            totals: totals.to_numbers(),
+            totals: encoded(&totals),
             elapsed_ns: nanoseconds(outcome.elapsed),
             spilled: [outcome.spill.tasks, outcome.spill.bytes],
             spill_error: outcome.spill.error.clone().map(|what| (member.rank(), what)),
@@ -376,6 +377,16 @@ impl RankTotals {
     fn profile(&self) -> Profile {
         profile(&self.profile)
     }
+
+    fn totals(&self) -> Totals {
+        Totals::decode_all(&self.totals).unwrap_or_default()
+    }
+}
+
+fn encoded(totals: &Totals) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    totals.encode(&mut bytes);
+    bytes
 }
 
 impl Reduce for RankTotals {
@@ -385,9 +396,9 @@ impl Reduce for RankTotals {
         };
         sum(&mut self.profile, &other.profile);
         sum(&mut self.spilled, &other.spilled);
-        let mut totals = Totals::from_numbers(&self.totals).unwrap_or_default();
-        totals.merge(&Totals::from_numbers(&other.totals).unwrap_or_default());
-        self.totals = totals.to_numbers();
+        let mut totals = self.totals();
+        totals += &other.totals();
+        self.totals = encoded(&totals);
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.interrupted = self.interrupted.max(other.interrupted);
         self.fatal = self.fatal.take().or_else(|| other.fatal.clone());
@@ -405,7 +416,7 @@ impl Reduce for RankTotals {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let totals: Self = serde_json::from_slice(bytes).ok()?;
         // While the walk runs there are none; what is there must be totals, or they would count as nothing.
-        let known = totals.totals.is_empty() || Totals::from_numbers(&totals.totals).is_some();
+        let known = totals.totals.is_empty() || Totals::decode_all(&totals.totals).is_some();
         known.then_some(totals)
     }
 }
@@ -442,10 +453,10 @@ mod tests {
     #[test]
     fn totals_survive_being_bytes() {
         let mut totals = Totals::default();
-        (totals.apparent_bytes, totals.depth_max) = (u64::MAX, 3);
-        let mut sum = RankTotals { totals: totals.to_numbers(), elapsed_ns: 5, ..RankTotals::default() };
+        (totals.apparent_bytes, totals.depth_max) = (u64::MAX, atta_runtime::Most(3));
+        let mut sum = RankTotals { totals: encoded(&totals), elapsed_ns: 5, ..RankTotals::default() };
         sum.merge(&RankTotals {
-            totals: totals.to_numbers(),
+            totals: encoded(&totals),
             elapsed_ns: 9,
             interrupted: 130,
             ..RankTotals::default()
@@ -454,7 +465,7 @@ mod tests {
         sum.encode(&mut bytes);
         let back = RankTotals::decode(&bytes).unwrap();
         assert_eq!((back.elapsed_ns, back.interrupted), (9, 130));
-        assert_eq!(Totals::from_numbers(&back.totals), Some(totals));
+        assert_eq!(Totals::decode_all(&back.totals), Some(totals));
         assert!(RankTotals::decode(b"{").is_none());
         sum.totals.pop();
         bytes.clear();

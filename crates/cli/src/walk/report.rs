@@ -10,11 +10,11 @@ use atta_runtime::SpillReport;
 use serde_json::{Value, json};
 
 use super::arguments::WalkArguments;
-use super::by_errno;
 use super::ranks::RankReport;
 use crate::run::fatal::Fatal;
 use crate::run::file;
 use crate::run::messages::complain;
+use crate::run::report::{self, by_errno};
 use crate::size::{binary, counted, grouped, per_second};
 
 /// What there is to say of a walk.
@@ -99,7 +99,7 @@ impl Report<'_> {
         let extras = [
             ("extra links", self.totals.extra_links),
             ("excluded", self.outcome.profile.excluded),
-            ("levels", u64::from(self.totals.depth_max)),
+            ("levels", self.totals.depth_max.0),
             ("spilled", self.outcome.spill.tasks),
             ("errors", self.totals.failed()),
         ];
@@ -176,19 +176,20 @@ impl Report<'_> {
     /// The counts, without times: what a catalog records of the tree.
     pub(crate) fn totals_json(&self) -> Value {
         let totals = self.totals;
-        // A lite walk asks for the sizes of few entries: a sum over those would pass for the tree's.
-        let known = |sum: u64| if self.arguments.lite { Value::Null } else { json!(sum) };
         let kinds: serde_json::Map<_, _> =
             Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(totals.of(kind)))).collect();
-        json!({
+        let others = json!({
             "entries": totals.entries(),
             "by_kind": kinds,
-            "apparent_bytes": known(totals.apparent_bytes),
-            "allocated_bytes": known(totals.allocated_bytes),
-            "extra_links": known(totals.extra_links),
-            "depth_max": totals.depth_max,
+            "depth_max": totals.depth_max.0,
             "excluded": self.outcome.profile.excluded,
-        })
+        });
+        let mut all = report::object(totals, others);
+        if self.arguments.lite {
+            // It asks for the sizes of few entries: a sum over those would pass for the tree's.
+            (all["apparent_bytes"], all["allocated_bytes"]) = (Value::Null, Value::Null);
+        }
+        all
     }
 
     /// Writes all there is to say to a file.
@@ -222,7 +223,7 @@ impl Report<'_> {
             "command": "walk",
             "interrupted": self.interrupted,
             "totals": self.totals_json(),
-            "errors": {"count": self.totals.failed(), "by_errno": by_errno(self.totals)},
+            "errors": {"count": self.totals.failed(), "by_errno": by_errno(&self.totals.failures)},
             "elapsed_seconds": outcome.elapsed.as_secs_f64(),
             "entries_per_second": per_second(self.totals.entries(), outcome.elapsed),
             "time_shares": shares,

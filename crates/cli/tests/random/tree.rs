@@ -223,8 +223,11 @@ fn change_one(maker: &mut Maker, path: &Path, facts: &facts::Facts, number: u64)
         }
         1 if !is_directory => fs::remove_file(path).unwrap(),
         2 if is_directory => {
-            maker.make_file(&path.join(format!("extra{number}")));
-            lchown(path.join(format!("extra{number}")), Some(facts.owner.0), Some(facts.owner.1)).unwrap();
+            // The same directory may be drawn again.
+            let mut names = (number..).map(|number| path.join(format!("extra{number}")));
+            let name = names.find(|name| fs::symlink_metadata(name).is_err()).unwrap();
+            maker.make_file(&name);
+            lchown(name, Some(facts.owner.0), Some(facts.owner.1)).unwrap();
             set_time(path, seconds, nanoseconds);
         }
         3 if is_file || is_directory => set_attribute(path, "user.stale", b"stale"),

@@ -338,8 +338,7 @@ impl Copying<'_> {
         for name in names.iter().filter(|name| self.shared.namer.gave(name.to_bytes())) {
             let remove = |flags| retry(|| rustix::fs::unlinkat(&opened, name, flags));
             let removed = match remove(AtFlags::empty()) {
-                // EISDIR, EPERM
-                Err(Errno(21 | 1)) => remove(AtFlags::REMOVEDIR),
+                Err(Errno::ISDIR | Errno::PERM) => remove(AtFlags::REMOVEDIR),
                 removed => removed,
             };
             if removed.is_err_and(|errno| errno != Errno::NOENT) {

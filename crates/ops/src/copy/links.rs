@@ -264,8 +264,7 @@ impl Copying<'_> {
                 Ok(Linked::Made(Box::new(made)))
             }
             Err(Errno::NOENT) => Ok(Linked::NotYet),
-            // EMLINK, EXDEV, EPERM, EOPNOTSUPP
-            Err(Errno(31 | 18 | 1 | 95)) => Ok(Linked::Never),
+            Err(Errno::MLINK | Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP) => Ok(Linked::Never),
             Err(errno) => Err(FileError::new(Step::Link, errno)),
         }
     }

@@ -133,22 +133,21 @@ impl FileError {
 
     /// Whether there was no room for it, as there may be none for anything. A quota that root meets is one of many.
     pub(crate) fn is_for_want_of_room(self) -> bool {
-        let is_one_of_many = |errno| errno == Errno(122) && rustix::process::geteuid().is_root();
+        let is_one_of_many = |errno| errno == Errno::DQUOT && rustix::process::geteuid().is_root();
         matches!(self, Self::Failed(_, errno) if is_want_of_room(errno) && !is_one_of_many(errno))
     }
 
     /// Whether something is in its place already: EEXIST, ENOTEMPTY.
     pub(crate) fn is_taken(self) -> bool {
-        matches!(self, Self::Failed(_, Errno(17 | 39)))
+        matches!(self, Self::Failed(_, Errno::EXIST | Errno::NOTEMPTY))
     }
 
     /// Whether what is in its place is of another type: a directory and something else.
     fn is_of_another_type(self) -> bool {
-        const ISDIR: Errno = Errno(21);
         matches!(
             self,
             Self::Failed(Step::MakeDirectory, Errno::NOTDIR)
-                | Self::Failed(Step::Rename, ISDIR | Errno::NOTDIR)
+                | Self::Failed(Step::Rename, Errno::ISDIR | Errno::NOTDIR)
         )
     }
 
@@ -165,7 +164,7 @@ impl FileError {
             }
             Self::Failed(step, errno) => (step.operation(), errno),
             Self::Changed => (Operation::ReadUnchanged, Errno::AGAIN),
-            Self::Stopped => (Step::Read.operation(), Errno(INTERRUPTED)),
+            Self::Stopped => (Step::Read.operation(), Errno::INTR),
         }
     }
 }
@@ -195,12 +194,9 @@ pub(crate) fn failed(side: Side, operation: Operation) -> impl Fn(Errno) -> Pair
     move |errno| PairError::Failed(side, operation, errno)
 }
 
-/// EINTR
-const INTERRUPTED: i32 = 4;
-
 /// Of a file system, or of a user: ENOSPC, EDQUOT.
 fn is_want_of_room(errno: Errno) -> bool {
-    matches!(errno, Errno(28 | 122))
+    matches!(errno, Errno::NOSPC | Errno::DQUOT)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(crate) fn seek(fd: impl AsFd, to: SeekFrom) -> Result<Option<u64>, FileError
     match retry(|| rustix::fs::seek(&fd, to)) {
         Ok(at) => Ok(Some(at)),
         // ENXIO
-        Err(atta_entry::Errno(6)) => Ok(None),
+        Err(atta_entry::Errno::NXIO) => Ok(None),
         Err(errno) => Err(FileError::new(Step::Read, errno)),
     }
 }

@@ -135,7 +135,7 @@ impl Mover {
             }
             self.wait_for(read);
             if at + read as u64 > UNKNOWN_SIZE_MOST {
-                return Err(FileError::new(Step::ReadToEnd, Errno(TOO_LARGE)));
+                return Err(FileError::new(Step::ReadToEnd, Errno::FBIG));
             }
             if let Some(hasher) = &mut hasher {
                 hasher.update(self.buffer.as_slice());
@@ -171,7 +171,7 @@ impl Mover {
             }
             at += read as u64;
         }
-        Err(FileError::new(Step::ReadToEnd, Errno(TOO_LARGE)))
+        Err(FileError::new(Step::ReadToEnd, Errno::FBIG))
     }
 
     /// Fails if a file has more bytes than its size says: for what was moved without being read here.
@@ -412,8 +412,6 @@ impl Way<'_> {
 
 /// The largest offset at which a file can have a byte.
 pub(crate) const OFFSET_MOST: u64 = i64::MAX as u64 - 1;
-/// EFBIG
-pub(crate) const TOO_LARGE: i32 = 27;
 
 fn raw(fd: BorrowedFd<'_>) -> Fd {
     Fd::Raw(fd.as_raw_fd())

@@ -49,12 +49,10 @@ pub(crate) fn read_patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> R
 pub(crate) fn close(file: OwnedFd) -> Result<(), FileError> {
     match perform(&mut Op::Close { fd: file.into_raw_fd() }) {
         // It is closed all the same.
-        Ok(_) | Err(Errno(INTERRUPTED)) => Ok(()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(errno) => Err(FileError::new(Step::Close, errno)),
     }
 }
-
-const INTERRUPTED: i32 = 4;
 
 /// Asks what closing a copy would tell, and leaves it open.
 pub(crate) fn ask_close(file: &OwnedFd) -> Result<(), FileError> {

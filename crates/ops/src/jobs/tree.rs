@@ -12,9 +12,6 @@ use atta_sys::{self as sys, Features, Place, retry};
 
 /// How often a directory is read again in which names turned up meanwhile.
 const AGAIN_MOST: u32 = 3;
-const XDEV: Errno = Errno(18);
-const NOTEMPTY: Errno = Errno(39);
-const INTR: Errno = Errno(4);
 
 /// How it is done.
 #[derive(Clone, Debug)]
@@ -73,7 +70,7 @@ pub(crate) fn dispose(
         };
         let over = parent.as_ref().map_or(directory, AsFd::as_fd);
         match end(over, &done.name, manner) {
-            Err(NOTEMPTY) if done.again < AGAIN_MOST => {
+            Err(Errno::NOTEMPTY) if done.again < AGAIN_MOST => {
                 let below = list(&here, manner, tally)?;
                 done = Level { below, again: done.again + 1, ..done };
                 levels.push(done);
@@ -106,11 +103,11 @@ fn leaf(directory: BorrowedFd<'_>, name: &CStr, manner: &Manner, tally: &mut Tal
 /// Opens a directory that is on the same mount as the one that all of it is in.
 fn enter(directory: BorrowedFd<'_>, name: &CStr, above: Place, manner: &Manner) -> Result<OwnedFd, Errno> {
     if manner.stop.is_set() {
-        return Err(INTR);
+        return Err(Errno::INTR);
     }
     let opened = sys::open_directory_at(directory, name)?;
     let place = sys::place_of(&opened, manner.features)?;
-    if (place.device, place.mount) == (above.device, above.mount) { Ok(opened) } else { Err(XDEV) }
+    if (place.device, place.mount) == (above.device, above.mount) { Ok(opened) } else { Err(Errno::XDEV) }
 }
 
 fn level(opened: &OwnedFd, name: CString, manner: &Manner, tally: &mut Tally) -> Result<Level, Errno> {
@@ -131,7 +128,7 @@ fn list(opened: &OwnedFd, manner: &Manner, tally: &mut Tally) -> Result<Vec<CStr
             continue;
         }
         if manner.stop.is_set() {
-            return Err(INTR);
+            return Err(Errno::INTR);
         }
         let kind = match sys::kind_of(entry.file_type()) {
             Kind::Unknown => match sys::stat_at(opened, name, false) {
@@ -161,7 +158,7 @@ fn end(above: BorrowedFd<'_>, name: &CStr, manner: &Manner) -> Result<(), Errno>
     match retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)) {
         Err(Errno::NOENT) => Ok(()),
         // POSIX lets it be either.
-        Err(Errno::EXIST) => Err(NOTEMPTY),
+        Err(Errno::EXIST) => Err(Errno::NOTEMPTY),
         ended => ended,
     }
 }
@@ -228,7 +225,7 @@ mod tests {
         let manner = Manner { removes: true, stop: Stop::new(), features: Features::default() };
         manner.stop.set();
         let done = dispose(opened.as_fd(), c"tree", &manner, &mut Tally::default());
-        assert_eq!(done, Err(INTR));
+        assert_eq!(done, Err(Errno::INTR));
         assert!(scratch.join("tree/a").exists());
     }
 }

@@ -197,10 +197,9 @@ impl<'a> Changes<'a> {
                 give::narrow(fd, self.wanted.keep).map_err(failed)?;
             }
             match retry(|| rustix::fs::fremovexattr(fd, name.as_c_str())) {
-                // ENODATA: somebody else was quicker.
-                Ok(()) | Err(Errno(61)) => {}
-                // EPERM, EACCES, EOPNOTSUPP
-                Err(Errno(1 | 13 | 95)) => not_kept.extended += 1,
+                // Somebody else was quicker.
+                Ok(()) | Err(Errno::NODATA) => {}
+                Err(Errno::PERM | Errno::ACCES | Errno::OPNOTSUPP) => not_kept.extended += 1,
                 Err(errno) => return Err(failed(errno)),
             }
         }

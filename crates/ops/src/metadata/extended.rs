@@ -98,9 +98,9 @@ impl Extended {
             match retry(|| holder.get(name, &mut value)) {
                 Ok(bytes) => found.push((name.to_owned(), value[..bytes].to_vec())),
                 // It went away meanwhile.
-                Err(Errno(NODATA)) => {}
-                // It is listed and cannot be read: EPERM, EACCES, EOPNOTSUPP.
-                Err(Errno(1 | 13 | NOT_SUPPORTED)) => not_kept.extended += u64::from(are_all),
+                Err(Errno::NODATA) => {}
+                // It is listed and cannot be read.
+                Err(Errno::PERM | Errno::ACCES | Errno::OPNOTSUPP) => not_kept.extended += u64::from(are_all),
                 Err(errno) => return Err(errno),
             }
         }
@@ -154,8 +154,7 @@ impl Extended {
         for (name, value) in others.into_iter().chain(lists) {
             match retry(|| copy.set(name, value)) {
                 Ok(()) => has_list |= name.as_c_str() == ACCESS_LIST,
-                // Not on this file system, not by this user, or no room: EOPNOTSUPP, EPERM, EACCES, EINVAL, E2BIG, ENOSPC, ERANGE.
-                Err(Errno(95 | 1 | 13 | 22 | 7 | 28 | 34)) => not_kept.extended += 1,
+                Err(errno) if CANNOT_HAVE.contains(&errno) => not_kept.extended += 1,
                 // Before Linux 6.13 and without /proc nothing leads to what this process has just made.
                 Err(Errno::NOENT) if matches!(copy, Holder::Named(_)) => not_kept.extended += 1,
                 Err(errno) => return Err(FileError::new(Step::SetExtended, errno)),
@@ -170,10 +169,9 @@ pub(crate) fn is_access_list(name: &CStr) -> bool {
     name == ACCESS_LIST
 }
 
-const NODATA: i32 = 61;
-const RANGE: i32 = 34;
-const TOO_LONG: i32 = 7;
-const NOT_SUPPORTED: i32 = 95;
+/// What a file system says that cannot have an attribute, or has no room for it, or takes it from others alone.
+const CANNOT_HAVE: [Errno; 7] =
+    [Errno::OPNOTSUPP, Errno::PERM, Errno::ACCES, Errno::INVAL, Errno::TOOBIG, Errno::NOSPC, Errno::RANGE];
 /// Attributes that say who may do what, as a list of names.
 const RIGHTS: &[u8] =
     b"system.posix_acl_access\0system.posix_acl_default\0system.nfs4_acl\0security.capability\0";
@@ -195,10 +193,10 @@ fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Listed, Errno> {
     }
     loop {
         match retry(|| holder.list(room)) {
-            Ok(0) | Err(Errno(NOT_SUPPORTED)) => return Ok(Listed::None),
+            Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Listed::None),
             Ok(length) => return Ok(Listed::Names(length)),
-            Err(Errno(TOO_LONG)) => return Ok(Listed::TooLong),
-            Err(Errno(RANGE)) if room.len() < EXTENDED_MOST => room.resize(EXTENDED_MOST, 0),
+            Err(Errno::TOOBIG) => return Ok(Listed::TooLong),
+            Err(Errno::RANGE) if room.len() < EXTENDED_MOST => room.resize(EXTENDED_MOST, 0),
             Err(errno) => return Err(errno),
         }
     }

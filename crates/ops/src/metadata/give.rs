@@ -124,8 +124,8 @@ pub(crate) fn mode_without_list(file: impl AsFd, mode: u32) -> u32 {
 
 /// Whether an owner was refused for who asks, or by a file system that has none.
 pub(crate) fn may_not(errno: Errno) -> bool {
-    // EPERM, EINVAL (an identity that the user namespace does not have), EOPNOTSUPP.
-    matches!(errno, Errno(1 | 22 | 95))
+    // EINVAL: an identity that the user namespace does not have.
+    matches!(errno, Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP)
 }
 
 /// Sets the time of access of an open file, and no other time.

@@ -118,16 +118,13 @@ fn is_private(found: &Metadata, own: Option<u32>) -> bool {
 fn has_list(of: impl AsFd, name: &CStr) -> bool {
     let mut nothing = [0_u8; 0];
     let asked = retry(|| rustix::fs::fgetxattr(&of, name, &mut nothing[..]));
-    !matches!(asked, Err(Errno(NODATA | NOT_SUPPORTED)))
+    !matches!(asked, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// Removes an ACL, if there is one.
 pub(crate) fn remove_list(from: impl AsFd, name: &CStr) -> Result<(), Errno> {
     match retry(|| rustix::fs::fremovexattr(&from, name)) {
-        Ok(()) | Err(Errno(NODATA | NOT_SUPPORTED)) => Ok(()),
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
         Err(errno) => Err(errno),
     }
 }
-
-const NODATA: i32 = 61;
-const NOT_SUPPORTED: i32 = 95;

@@ -1,31 +1,29 @@
 //! Counts what could not be kept because this process or the file system cannot give it.
 
 use atta_entry::Errno;
+use atta_runtime::counters;
 
 use crate::file::error::{FileError, Step};
 
-/// What could not be kept although the copy is there; counted, and said once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NotKept {
-    /// Owners or groups that this user may not give away.
-    pub owners: u64,
-    /// Set-id bits, where the owner could not be set: they would have given the rights of another user.
-    pub set_id_bits: u64,
-    /// Permissions and times, each by itself, that the target does not take.
-    pub modes_and_times: u64,
-    /// Extended attributes, ACLs among them, that cannot be read or that the target does not take.
-    pub extended: u64,
-    /// Hard links that had to become files of their own.
-    pub hard_links: u64,
-}
-
-impl std::ops::AddAssign for NotKept {
-    fn add_assign(&mut self, other: Self) {
-        self.owners += other.owners;
-        self.set_id_bits += other.set_id_bits;
-        self.modes_and_times += other.modes_and_times;
-        self.extended += other.extended;
-        self.hard_links += other.hard_links;
+counters! {
+    /// What could not be kept although the copy is there; counted, and said once.
+    #[derive(Copy)]
+    pub struct NotKept {
+        /// Owners or groups that this user may not give away.
+        pub owners: u64 = "owners",
+            Line("not kept: ", [""; 2], " owners or groups: only root may give files away");
+        /// Set-id bits, where the owner could not be set: they would have given the rights of another user.
+        pub set_id_bits: u64 = "set_id_bits",
+            Line("not kept: ", [""; 2], " set-id bits, of files whose owner was not kept");
+        /// Permissions and times, each by itself, that the target does not take.
+        pub modes_and_times: u64 = "modes_and_times",
+            Line("not kept: ", [""; 2], " modes and times, which the target does not take");
+        /// Extended attributes, ACLs among them, that cannot be read or that the target does not take.
+        pub extended: u64 = "extended_attributes",
+            Line("not kept: ", [""; 2], " extended attributes that cannot be read, or that the target does not take");
+        /// Hard links that had to become files of their own.
+        pub hard_links: u64 = "hard_links",
+            Line("not kept: ", [""; 2], " hard links: these names have files of their own");
     }
 }
 
@@ -39,12 +37,16 @@ impl NotKept {
     ) -> Result<(), FileError> {
         match given {
             Ok(()) => Ok(()),
-            // EOPNOTSUPP, ENOSYS; EPERM, of what this process has made.
-            Err(Errno(errno)) if matches!(errno, 95 | 38) || errno == 1 && !is_old => {
-                self.modes_and_times += 1;
-                Ok(())
+            Err(errno) => {
+                let is_refused = match errno {
+                    Errno::OPNOTSUPP | Errno::NOSYS => true,
+                    // Of what this process has made.
+                    Errno::PERM => !is_old,
+                    _ => false,
+                };
+                self.modes_and_times += u64::from(is_refused);
+                if is_refused { Ok(()) } else { Err(FileError::new(step, errno)) }
             }
-            Err(errno) => Err(FileError::new(step, errno)),
         }
     }
 }

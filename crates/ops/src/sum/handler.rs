@@ -17,7 +17,7 @@ use crate::digest::{Element, HOLE_BYTES_MAX, Hash, Piece, Signature};
 use crate::file::chunks::{Cut, LargeTask, UnderWay};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
-use crate::file::mover::{Mover, TOO_LARGE, Way};
+use crate::file::mover::{Mover, Way};
 use crate::file::source::{Source, TRIES, is_same, look, open, settled};
 use crate::walk::location::{Location, below};
 use crate::walk::progress::Live;
@@ -109,7 +109,7 @@ impl<'a, W: Watch> Summing<'a, W> {
     pub(super) fn refuse_holes(&self, source: impl AsFd, before: &Metadata) -> Result<(), FileError> {
         let most = self.options.hole_bytes_max.unwrap_or(HOLE_BYTES_MAX);
         match holes::exceed(source, before, most, &self.options.walk.stop)? {
-            true => Err(FileError::new(Step::HashHoles, Errno(TOO_LARGE))),
+            true => Err(FileError::new(Step::HashHoles, Errno::FBIG)),
             false => Ok(()),
         }
     }

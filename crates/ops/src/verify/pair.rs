@@ -20,7 +20,7 @@ use crate::walk::look::join;
 use atta_sys as sys;
 
 /// What a file that is gone, or is another kind of entry, says when it is opened.
-const GONE: [Errno; 3] = [Errno::NOENT, Errno::LOOP, Errno(6)];
+const GONE: [Errno; 3] = [Errno::NOENT, Errno::LOOP, Errno::NXIO];
 
 /// Location an entry is, for messages: its directories on both sides and its name, or that it is the roots.
 #[derive(Clone, Copy, Debug)]

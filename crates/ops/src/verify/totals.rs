@@ -3,28 +3,32 @@
 use std::collections::BTreeMap;
 
 use atta_entry::{Change, Errno, Field};
+use atta_runtime::counters;
 
-/// What was compared and what was found: of one thread, or of all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Entries that both sides have and that were compared.
-    pub compared: u64,
-    /// Files whose bytes were compared.
-    pub files: u64,
-    /// Bytes of these files that were compared, holes included: up to the first difference.
-    pub bytes: u64,
-    /// Entries that the target does not have. What is below a directory is not counted.
-    pub missing: u64,
-    /// Entries that the target alone has. What is below a directory is not counted.
-    pub extra: u64,
-    /// Entries that differ. One that also differs in its hard links counts twice.
-    pub different: u64,
-    /// How often each field differs, by its number.
-    pub fields: [u64; Field::ALL.len()],
-    /// Entries that changed each time they were compared.
-    pub changed: u64,
-    /// Entries that could not be compared, by error; those that changed included.
-    pub failures: BTreeMap<Errno, u64>,
+counters! {
+    /// What was compared and what was found: of one thread, or of all.
+    pub struct Totals {
+        /// Entries that both sides have and that were compared.
+        pub compared: u64 = "compared";
+        /// Files whose bytes were compared.
+        pub files: u64 = "files";
+        /// Bytes of these files that were compared, holes included: up to the first difference.
+        pub bytes: u64 = "bytes";
+        /// Entries that the target does not have. What is below a directory is not counted.
+        pub missing: u64 = "missing", Kind("missing", "missing");
+        /// Entries that the target alone has. What is below a directory is not counted.
+        pub extra: u64 = "extra", Kind("extra", "extra");
+        /// Entries that differ. One that also differs in its hard links counts twice.
+        pub different: u64 = "different", Kind("different", "different");
+        /// Entries that changed each time they were compared.
+        pub changed: u64 = "changed";
+    }
+    parts {
+        /// How often each field differs, by its number.
+        pub fields: [u64; Field::ALL.len()];
+        /// Entries that could not be compared, by error; those that changed included.
+        pub failures: BTreeMap<Errno, u64>;
+    }
 }
 
 impl Totals {
@@ -55,22 +59,6 @@ impl Totals {
                 self.different += 1;
                 details.iter().for_each(|detail| self.fields[detail.field() as usize] += 1);
             }
-        }
-    }
-}
-
-impl std::ops::AddAssign<&Self> for Totals {
-    fn add_assign(&mut self, other: &Self) {
-        self.compared += other.compared;
-        self.files += other.files;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.missing += other.missing;
-        self.extra += other.extra;
-        self.different += other.different;
-        self.fields.iter_mut().zip(other.fields).for_each(|(sum, more)| *sum += more);
-        self.changed += other.changed;
-        for (errno, count) in &other.failures {
-            *self.failures.entry(*errno).or_default() += count;
         }
     }
 }

@@ -6,27 +6,30 @@ use std::io;
 use std::path::PathBuf;
 
 use atta_entry::{Entry, Errno, Failure, Kind};
-use atta_runtime::Stop;
+use atta_runtime::{Most, Results as _, Stop, counters};
 
 use super::hard_links::{HardLinks, Seen};
 
-/// The sums of a tree, or of one thread's part of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Entries of each kind, in the order of [`Kind::ALL`]: names, so a file with two names is two.
-    pub by_kind: [u64; Kind::ALL.len()],
-    /// Apparent bytes of regular files; a file with several names counts once.
-    pub apparent_bytes: u64,
-    /// Allocated bytes of all entries, directories included, as `du` counts; a file with several names counts once.
-    pub allocated_bytes: u64,
-    /// Names beyond the first of files with several.
-    pub extra_links: u64,
-    /// Names of which the memory did not tell at once whether they are first ones.
-    put_off: u64,
-    /// The largest depth.
-    pub depth_max: u32,
-    /// Entries that failed, by error number.
-    pub failures: BTreeMap<Errno, u64>,
+counters! {
+    /// The sums of a tree, or of one thread's part of it.
+    pub struct Totals {
+        /// Apparent bytes of regular files; a file with several names counts once.
+        pub apparent_bytes: u64 = "apparent_bytes";
+        /// Allocated bytes of all entries, directories included, as `du` counts; a file with several names counts once.
+        pub allocated_bytes: u64 = "allocated_bytes";
+        /// Names beyond the first of files with several.
+        pub extra_links: u64 = "extra_links";
+        /// Names of which the memory did not tell at once whether they are first ones.
+        put_off: u64;
+    }
+    parts {
+        /// Entries of each kind, in the order of [`Kind::ALL`]: names, so a file with two names is two.
+        pub by_kind: [u64; Kind::ALL.len()];
+        /// The largest depth.
+        pub depth_max: Most;
+        /// Entries that failed, by error number.
+        pub failures: BTreeMap<Errno, u64>;
+    }
 }
 
 impl Totals {
@@ -48,54 +51,9 @@ impl Totals {
         self.failures.values().sum()
     }
 
-    /// Adds what another thread counted.
-    pub fn merge(&mut self, other: &Self) {
-        self.by_kind.iter_mut().zip(other.by_kind).for_each(|(sum, more)| *sum += more);
-        self.apparent_bytes = self.apparent_bytes.saturating_add(other.apparent_bytes);
-        self.allocated_bytes = self.allocated_bytes.saturating_add(other.allocated_bytes);
-        self.extra_links += other.extra_links;
-        self.put_off += other.put_off;
-        self.depth_max = self.depth_max.max(other.depth_max);
-        other.failures.iter().for_each(|(&errno, count)| *self.failures.entry(errno).or_default() += count);
-    }
-
     fn add_bytes(&mut self, apparent: u64, allocated: u64) {
         self.apparent_bytes = self.apparent_bytes.saturating_add(apparent);
         self.allocated_bytes = self.allocated_bytes.saturating_add(allocated);
-    }
-
-    /// All numbers, for another rank.
-    #[must_use]
-    pub fn to_numbers(&self) -> Vec<u64> {
-        let mut numbers = self.by_kind.to_vec();
-        numbers.extend([self.apparent_bytes, self.allocated_bytes, self.extra_links, self.put_off]);
-        numbers.push(u64::from(self.depth_max));
-        for (errno, count) in &self.failures {
-            numbers.extend([u64::from(errno.0.cast_unsigned()), *count]);
-        }
-        numbers
-    }
-
-    /// The totals that [`to_numbers`](Self::to_numbers) gave; none if these are no such numbers.
-    #[must_use]
-    pub fn from_numbers(numbers: &[u64]) -> Option<Self> {
-        let (by_kind, rest) = numbers.split_first_chunk()?;
-        let (&[apparent_bytes, allocated_bytes, extra_links, put_off, depth_max], rest) =
-            rest.split_first_chunk()?;
-        let (failures, rest) = rest.as_chunks::<2>();
-        let failure =
-            |&[errno, count]: &[u64; 2]| Some((Errno(u32::try_from(errno).ok()?.cast_signed()), count));
-        let failures = failures.iter().map(failure).collect::<Option<_>>()?;
-        let depth_max = u32::try_from(depth_max).ok()?;
-        rest.is_empty().then_some(Self {
-            by_kind: *by_kind,
-            apparent_bytes,
-            allocated_bytes,
-            extra_links,
-            put_off,
-            depth_max,
-            failures,
-        })
     }
 
     /// Counts one failure.
@@ -175,7 +133,7 @@ impl Summary {
     /// Adds an entry.
     pub fn add(&self, totals: &mut Totals, entry: &Entry<'_>) {
         totals.by_kind[entry.kind as usize] += 1;
-        totals.depth_max = totals.depth_max.max(entry.depth);
+        totals.depth_max.add(&Most(entry.depth.into()));
         let Some(metadata) = entry.metadata else { return };
         let apparent = if entry.kind == Kind::File { metadata.size } else { 0 };
         let allocated = metadata.allocated_bytes();
@@ -223,7 +181,7 @@ impl Summary {
         stop: &Stop,
     ) -> (Totals, io::Result<()>) {
         let mut sum = Totals::default();
-        threads.into_iter().for_each(|totals| sum.merge(totals));
+        threads.into_iter().for_each(|totals| sum += totals);
         let Links::Here(links) = self.links else { return (sum, Ok(())) };
         let settled = links.settle(stop).map(|settled| {
             sum.apparent_bytes = sum.apparent_bytes.saturating_add(settled.apparent_bytes);

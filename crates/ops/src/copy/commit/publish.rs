@@ -288,8 +288,10 @@ impl Copying<'_> {
         if self.options.existing == Existing::Ignore {
             let flags = rustix::fs::RenameFlags::NOREPLACE;
             match retry(|| rustix::fs::renameat_with(directory, temporary, directory, name, flags)) {
-                // A file system that knows no flags, or a kernel: EINVAL, ENOSYS, EOPNOTSUPP.
-                Err(Errno(22 | 38 | 95)) => return link_into_place(directory, temporary, name),
+                // A file system that knows no flags, or a kernel.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                    return link_into_place(directory, temporary, name);
+                }
                 other => return other,
             }
         }

@@ -290,7 +290,7 @@ impl Copying<'_> {
         let open = |flags| retry(|| rustix::fs::openat(&to.directory, &check.name, flags, Mode::empty()));
         let file = match open(flags | OFlags::NOATIME) {
             // Only the owner of a file, and who may do what owners may, reads it without that showing.
-            Err(Errno(NOT_PERMITTED)) => open(flags),
+            Err(Errno::PERM) => open(flags),
             opened => opened,
         };
         let file = file.map_err(failed)?;
@@ -373,9 +373,6 @@ impl Copying<'_> {
         }
     }
 }
-
-/// EPERM
-const NOT_PERMITTED: i32 = 1;
 
 /// Sets the time of access back, where reading a copy has changed it all the same: this process does not own it, or a server keeps the
 /// time. Who may not set it either counts it as not kept.

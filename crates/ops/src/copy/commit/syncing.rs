@@ -202,8 +202,10 @@ pub(crate) fn make_durable(opened: Opened) -> Result<(), FileError> {
             synced.and(close(file))
         }
         Opened::Directory(directory) => match retry(|| rustix::fs::fsync(&directory)) {
-            // EBADF, EINVAL, EROFS, ENOSYS, EOPNOTSUPP: the file system has no such call for directories (fsync(2)).
-            Ok(()) | Err(Errno(9 | 22 | 30 | 38 | 95)) => Ok(()),
+            // The file system has no such call for directories (fsync(2)).
+            Ok(()) | Err(Errno::BADF | Errno::INVAL | Errno::ROFS | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                Ok(())
+            }
             Err(errno) => Err(failed(errno)),
         },
     }

@@ -262,8 +262,8 @@ mod tests {
             ended(Ok(Some(PieceValue::from([7; 32])))),
             ended(Err(FileError::Changed)),
             ended(Err(FileError::Stopped)),
-            ended(Err(FileError::new(Step::Write, Errno(28)))),
-            ended(Err(FileError::new(Step::Open, Errno(2)))),
+            ended(Err(FileError::new(Step::Write, Errno::NOSPC))),
+            ended(Err(FileError::new(Step::Open, Errno::NOENT))),
         ]
     }
 

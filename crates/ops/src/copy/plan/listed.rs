@@ -40,8 +40,8 @@ impl Copying<'_> {
                 };
                 disinherit(&made)?;
                 match retry(|| rustix::fs::fchmod(&made, Mode::RWXU | Mode::from_raw_mode(bits))) {
-                    // EPERM, ENOSYS, EOPNOTSUPP: a file system that takes no modes.
-                    Ok(()) | Err(Errno(1 | 38 | 95)) => Ok(true),
+                    // A file system that takes no modes.
+                    Ok(()) | Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(true),
                     Err(errno) => Err(errno),
                 }
             }

@@ -31,8 +31,6 @@ use crate::walk::visit::{Handler, Here, Tasks};
 use crate::walk::{self, Differs, HardLinks, Seed, Start};
 use atta_sys as sys;
 
-const ISDIR: Errno = Errno(21);
-
 /// What would become of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
@@ -211,7 +209,7 @@ impl Rehearsal<'_> {
                 Ok(Some(Planned::Skipped))
             }
             (true, false) => Err(FileError::new(Step::MakeDirectory, Errno::NOTDIR)),
-            (false, true) => Err(FileError::new(Step::Rename, ISDIR)),
+            (false, true) => Err(FileError::new(Step::Rename, Errno::ISDIR)),
             (false, false) => {
                 self.count(worker, metadata);
                 Ok(Some(Planned::Replaced))

@@ -53,8 +53,8 @@ impl Copying<'_> {
             }
             Err(errno) if self.options.reflink == Reflink::Always => Err(FileError::new(Step::Clone, errno)),
             Err(errno) => {
-                // EOPNOTSUPP, ENOTTY, EXDEV, ENOSYS: no file of that device can. Everything else may be this one's affair.
-                if matches!(errno, Errno(95 | 25 | 18 | 38)) {
+                // No file of that device can. Everything else may be this one's affair.
+                if matches!(errno, Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::NOSYS) {
                     self.unable.add(metadata.device);
                 }
                 Ok(false)

@@ -36,8 +36,6 @@ pub enum Existing {
     Ignore,
 }
 
-/// Operation not permitted.
-const PERM: i32 = 1;
 const OPENED: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Copying<'_> {
@@ -149,7 +147,7 @@ impl Copying<'_> {
         }
         let mode = changes.whole_mode();
         let changed = match changes.apply(file, &mut worker.totals.not_kept) {
-            Err(FileError::Failed(Step::SetMode, Errno(PERM)))
+            Err(FileError::Failed(Step::SetMode, Errno::PERM))
                 if !self.can_give(worker, to, Grant::Mode(mode.unwrap_or_default(), None), b"")? =>
             {
                 worker.totals.not_kept.modes_and_times += 1;

@@ -21,8 +21,6 @@ use crate::metadata::not_kept::NotKept;
 use atta_sys::at::NameAt;
 use atta_sys::{self as sys, retry};
 
-const XDEV: Errno = Errno(18);
-
 /// What is to be made, and what it is to have.
 struct Model<'a> {
     metadata: &'a Metadata,
@@ -125,18 +123,18 @@ impl Copying<'_> {
         };
         let mut not_kept = NotKept::default();
         let made = match to.mirror.is_mounted() {
-            true => Err(failed(XDEV)),
+            true => Err(failed(Errno::XDEV)),
             false => make_in(self.private().map_err(failed)?, &mut not_kept),
         };
         let name = match made {
             // Nothing can be moved there from the job's own directory: another file system, or another project of the same one.
-            Err(FileError::Failed(_, XDEV)) => {
+            Err(FileError::Failed(_, Errno::XDEV)) => {
                 not_kept = NotKept::default();
                 self.beside(worker.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??
             }
             made => made?,
         };
-        worker.totals.not_kept += not_kept;
+        worker.totals.not_kept += &not_kept;
         let identity = sys::stat_at(&to.directory, &name, false).ok().as_ref().map(identity_of);
         Ok(Made { since, identity, ..Made::temporary(name) })
     }
@@ -195,8 +193,8 @@ impl Copying<'_> {
             Ok(found) if found.is_empty() || named::is_still_there(from, metadata) => Ok(found),
             // They may be those of something else, and let others do what they must not.
             Ok(_) => Err(FileError::Changed),
-            // Before Linux 6.13 and without /proc; or it may not be asked: EPERM, EACCES.
-            Err(Errno::NOENT | Errno(1 | 13)) if named::is_still_there(from, metadata) => {
+            // Before Linux 6.13 and without /proc; or it may not be asked.
+            Err(Errno::NOENT | Errno::PERM | Errno::ACCES) if named::is_still_there(from, metadata) => {
                 not_kept.extended += 1;
                 Ok(Extended::default())
             }

@@ -196,7 +196,7 @@ mod tests {
             let flags = rustix::fs::fcntl_getfl(file).unwrap();
             let is_fresh = rustix::fs::fstat(file).unwrap().st_size == 0;
             if flags.contains(OFlags::WRONLY) || !is_fresh || layout.len() < PLAIN_BYTES {
-                return Err(Errno(22));
+                return Err(Errno::INVAL);
             }
             self.0.lock().unwrap().push(layout.to_vec());
             Ok(())
