@@ -1,5 +1,5 @@
-//! What the commands share: messages and exit codes, files, failures, starts, progress, events, signals. A module here imports only
-//! those before it in this list, and no command.
+//! What the commands share: messages and exit codes, files, failures, starts, progress, events, signals. None of it imports
+//! a command.
 
 pub(crate) mod display;
 pub(crate) mod events;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Queue;
+use crate::queue::Queue;
 
 /// A piece of work that is done as tasks, each of which may give more.
 ///

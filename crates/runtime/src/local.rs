@@ -7,9 +7,9 @@ use std::time::Duration;
 use atta_engine::{Load, Share, Tasks};
 use crossbeam_deque::Steal;
 
-use crate::Job;
 use crate::bell::Bell;
-use crate::pool::Shared;
+use crate::job::Job;
+use crate::pool::shared::Shared;
 use crate::stream::Outbox;
 
 /// Bytes of tasks in one parcel, about: large enough for many directories, small enough to arrive at once.

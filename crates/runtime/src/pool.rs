@@ -1,138 +1,30 @@
 //! The pool: starts workers, finds them tasks, tunes their number, and reports. Tasks themselves are the job's.
 
-use std::any::Any;
+pub(crate) mod shared;
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use crossbeam_deque::{Injector, Stealer, Worker};
+use crossbeam_deque::Worker;
 
-use crate::bell::Bell;
 use crate::cpu::Watch;
-use crate::idle::Idle;
+use crate::job::Job;
 use crate::local::Peer;
-use crate::meter::Meter;
+use crate::options::{Options, Outcome, Status, WorkerReport};
 use crate::probe::Probe;
+use crate::queue::Queue;
 use crate::search::Search;
-use crate::spill::Spill;
 use crate::stream::Outbox;
-use crate::threads::Tuner;
-use crate::{Job, Queue, Rate, SpillReport, Stop, Threads, available_cores};
+use crate::threads::{Threads, Tuner};
+use shared::{Ranks, Shared};
 
 /// Ticks at the start are short, so that a slow file system gets its threads within some 50 ms.
 const TICK_FIRST: Duration = Duration::from_millis(4);
 const TICK_LATER: Duration = Duration::from_millis(25);
 const TICKS_FIRST: u32 = 25;
-/// While fewer tasks than this wait on one rank of several, workers open directories in breadth. More make no better parcels.
-const BREADTH: usize = 16;
-
-/// How a job is run.
-#[derive(Debug)]
-pub struct Options<'a> {
-    /// How many threads.
-    pub threads: Threads,
-    /// Most threads, whatever that says: what the process may hold open does not suffice for more.
-    pub threads_most: usize,
-    /// Bytes that waiting tasks may hold in memory; past it the oldest go to a file. An aim, not a hard limit: what a
-    /// task that runs pushes at once, and what [`Job::pack`] gives back, comes on top.
-    pub memory_bytes: u64,
-    /// Where the file for waiting tasks is made (without a name) if one is needed.
-    pub spill_directory: PathBuf,
-    /// A request to end early.
-    pub stop: Stop,
-    /// The cap that the job's tasks keep to, so that being held back is not taken for a slow file system.
-    pub rate: Option<&'a Rate>,
-    /// Cores that are this process's: what [`Threads::Auto`] begins with.
-    pub cores: usize,
-}
-
-impl Default for Options<'_> {
-    /// Threads as needed, 128 MiB, and a spill file in `$TMPDIR` or `/var/tmp` (`/tmp` is often memory).
-    fn default() -> Self {
-        Self {
-            threads: Threads::Auto,
-            threads_most: usize::MAX,
-            memory_bytes: 128 << 20,
-            spill_directory: std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from),
-            stop: Stop::new(),
-            rate: None,
-            cores: available_cores(),
-        }
-    }
-}
-
-/// How a job stands, as its observer sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Status {
-    /// Since the start.
-    pub elapsed: Duration,
-    /// Threads that are wanted at present.
-    pub threads: usize,
-    /// How long ago the job was asked to end, if it was: a thread may be stuck in a system call.
-    pub stopping: Option<Duration>,
-}
-
-/// What one worker did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkerReport {
-    /// Tasks done.
-    pub tasks: u64,
-    /// Of them, taken from other workers.
-    pub steals: u64,
-    /// Time without a task.
-    pub waiting: Duration,
-}
-
-/// What a job left.
-#[derive(Debug)]
-pub struct Outcome<W> {
-    /// The state of each worker that was started.
-    pub workers: Vec<W>,
-    /// What each of them did, in the same order.
-    pub reports: Vec<WorkerReport>,
-    /// What was spilled.
-    pub spill: SpillReport,
-    /// The most threads that worked.
-    pub threads_max: usize,
-    /// From the first task to the last.
-    pub elapsed: Duration,
-    /// Whether it ended early because it was asked to.
-    pub stopped: bool,
-}
-
-/// What all workers share.
-pub(crate) struct Shared<'a, J: Job> {
-    pub(crate) job: &'a J,
-    pub(crate) idle: Idle,
-    pub(crate) spill: Spill,
-    pub(crate) stop: Stop,
-    pub(crate) meters: Vec<Meter>,
-    pub(crate) stealers: Vec<Stealer<J::Task>>,
-    pub(crate) seeds: Injector<J::Task>,
-    /// Tasks that are to leave this rank, where none may stay; the workers do not take them.
-    pub(crate) outgoing: Injector<J::Task>,
-    /// Tasks for one rank each, none of them this one.
-    pub(crate) addressed: Injector<(u32, J::Task)>,
-    /// Of what a task leads to, so many stay; none: all.
-    pub(crate) kept: Option<usize>,
-    /// While fewer tasks than this wait, about, workers take the oldest and not the newest.
-    pub(crate) breadth: usize,
-    /// Whether another rank asked for work in vain: a reason to cut work finer.
-    pub(crate) is_wanted: AtomicBool,
-    /// Workers that have been started; they are the first of `stealers`.
-    pub(crate) started: AtomicUsize,
-    /// Workers with an index from here on are not wanted at present.
-    pub(crate) wanted: AtomicUsize,
-    memory_bytes: i64,
-    /// Workers that have ended, by a panic or otherwise.
-    ended: AtomicUsize,
-    finished: Mutex<Vec<(usize, J::Worker)>>,
-    /// The first panic of a task.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-}
 
 /// Runs `seeds` and all that they lead to; returns when everything is done or `options.stop` was set.
 ///
@@ -163,7 +55,7 @@ pub(crate) fn run_with<J: Job>(
     let most = options.threads.max(cores).min(options.threads_most.max(1));
     let (first, most) = if runs_tasks { (options.threads.initial(cores).min(most), most) } else { (0, 0) };
     let deques: Vec<_> = (0..most).map(|_| Worker::new_lifo()).collect();
-    let shared = Shared::new(job, options, &deques, peer.as_deref());
+    let shared = Shared::new(job, options, &deques, peer.as_deref().map(ranks_of));
     seeds.into_iter().for_each(|task| shared.seeds.push(task));
     std::thread::scope(|scope| {
         let _guard = EndsWithSupervisor { shared: &shared, outbox: peer.as_deref().map(Peer::outbox) };
@@ -188,51 +80,7 @@ pub(crate) fn run_with<J: Job>(
     shared.outcome(started.elapsed())
 }
 
-impl<'a, J: Job> Shared<'a, J> {
-    pub(crate) fn new(
-        job: &'a J,
-        options: &Options<'_>,
-        deques: &[Worker<J::Task>],
-        peer: Option<&dyn Peer>,
-    ) -> Self {
-        let bell = peer.map_or_else(Bell::default, Peer::bell);
-        Self {
-            job,
-            idle: Idle::new(peer.is_some(), bell),
-            spill: Spill::new(options.spill_directory.clone()),
-            stop: options.stop.clone(),
-            // One more for the supervising thread, which brings tasks from other ranks and takes some for them.
-            meters: (0..=deques.len()).map(|_| Meter::default()).collect(),
-            stealers: deques.iter().map(Worker::stealer).collect(),
-            seeds: Injector::new(),
-            outgoing: Injector::new(),
-            addressed: Injector::new(),
-            kept: peer.and_then(Peer::kept),
-            breadth: if peer.is_some() { BREADTH } else { 0 },
-            is_wanted: AtomicBool::new(false),
-            started: AtomicUsize::new(0),
-            wanted: AtomicUsize::new(deques.len()),
-            memory_bytes: i64::try_from(options.memory_bytes).unwrap_or(i64::MAX),
-            ended: AtomicUsize::new(0),
-            finished: Mutex::default(),
-            panic: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn meter(&self, index: usize) -> &Meter {
-        &self.meters[index]
-    }
-
-    /// The supervising thread's.
-    pub(crate) fn outside(&self) -> &Meter {
-        &self.meters[self.meters.len() - 1]
-    }
-
-    /// Whether waiting tasks hold more than they may.
-    pub(crate) fn is_over_memory(&self) -> bool {
-        self.meters.iter().map(Meter::held_bytes).sum::<i64>() > self.memory_bytes
-    }
-
+impl<J: Job> Shared<'_, J> {
     /// A worker's life.
     fn live(&self, index: usize, deque: &Worker<J::Task>) {
         let meter = self.meter(index);
@@ -262,14 +110,6 @@ impl<'a, J: Job> Shared<'a, J> {
         self.ended.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether no task is to be had anywhere but from a worker that runs.
-    pub(crate) fn is_empty(&self) -> bool {
-        let started = self.started.load(Ordering::Acquire);
-        self.seeds.is_empty()
-            && self.spill.is_empty()
-            && self.stealers.iter().take(started).all(Stealer::is_empty)
-    }
-
     fn outcome(self, elapsed: Duration) -> Outcome<J::Worker> {
         let mut finished = self.finished.into_inner().unwrap_or_else(PoisonError::into_inner);
         finished.sort_by_key(|(index, _)| *index);
@@ -287,6 +127,10 @@ impl<'a, J: Job> Shared<'a, J> {
             stopped: self.stop.is_set(),
         }
     }
+}
+
+fn ranks_of(peer: &dyn Peer) -> Ranks {
+    Ranks { bell: peer.bell(), kept: peer.kept() }
 }
 
 /// Ends the workers when the supervising thread panics, in the observer or otherwise: the scope waits for them, and they

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::pool::Shared;
+use crate::job::Job;
+use crate::pool::shared::Shared;
+use crate::rate::Rate;
 use crate::threads::Sample;
-use crate::{Job, Rate};
 
 /// Threads that are looked at in each tick, at most: a sample is enough.
 const WATCHED: usize = 8;

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_deque::{Steal, Worker};
 
-use crate::Job;
-use crate::pool::Shared;
+use crate::job::Job;
+use crate::pool::shared::Shared;
 
 /// Tasks looked at between two looks at how much is held in memory.
 const PUSHES_PER_CHECK: u32 = 64;

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crossbeam_deque::{Steal, Worker};
 
-use crate::Job;
-use crate::pool::Shared;
+use crate::job::Job;
+use crate::pool::shared::Shared;
 
 /// Rounds over all victims before an idle worker goes to sleep. A wake-up costs its caller about 12 us, so a little
 /// patience pays; more than that would take the cores from those who work.

@@ -26,8 +26,9 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::WalkArguments;
 use super::report::Whole;
-use super::sink::{RootSide, Sink, SinkWorker};
-use super::{Ended, Run, conclude, give_up, options};
+use super::run::{Ended, PATIENCE, Run, conclude, give_up, options};
+use super::sink::{ROWS, RootSide, Sink, SinkWorker};
+use super::threads::{Numbers, RankReport, nanoseconds, numbers, profile, thread_report};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
 use crate::run::fatal::Fatal;
 use crate::run::messages::complain;
@@ -37,8 +38,6 @@ use crate::run::settings::take;
 use crate::run::signals::Signals;
 use crate::run::starts::root_paths;
 
-/// Whole rows of standard output.
-pub(super) const ROWS: Stream = Stream(0);
 /// Names of files with several.
 const LINKS: Stream = Stream(2);
 
@@ -141,7 +140,7 @@ impl Here<'_> {
                     whole = sum.profile();
                 }
                 display.tick(&Progress { profile: whole, ..progress.clone() });
-                if progress.stopping.is_some_and(|since| since > super::PATIENCE) {
+                if progress.stopping.is_some_and(|since| since > PATIENCE) {
                     give_up(&sink, take(&list_error), &mut display, progress, self.signals);
                 }
             },
@@ -188,7 +187,7 @@ impl Here<'_> {
             &mut member,
             |profile| RankTotals::so_far(*profile),
             |progress, _| {
-                if progress.stopping.is_some_and(|since| since > super::PATIENCE) {
+                if progress.stopping.is_some_and(|since| since > PATIENCE) {
                     hangs(rank, &sink, progress);
                 }
             },
@@ -292,40 +291,6 @@ struct RankTotals {
     ranks: Vec<RankReport>,
 }
 
-/// What one rank did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct RankReport {
-    pub(super) rank: u32,
-    pub(super) entries: u64,
-    /// Time its communicating thread spent on messages.
-    pub(super) communication_seconds: f64,
-    /// Time on a core of all its threads, from when the ranks had met.
-    cpu_seconds: f64,
-    requests: u64,
-    refused: u64,
-    parcels_given: u64,
-    tasks_given: u64,
-    parcels_accepted: u64,
-    tasks_accepted: u64,
-    rests: u64,
-    /// To whom it sent how many messages and bytes, where that was asked for.
-    pub(super) traffic: Vec<(u32, u64, u64)>,
-    /// Of each thread: its profile, its tasks, steals and nanoseconds of waiting.
-    threads: Vec<(Numbers, [u64; 3])>,
-}
-
-impl RankReport {
-    /// What its threads did, all together.
-    pub(super) fn profile(&self) -> Profile {
-        self.threads.iter().map(|(numbers, _)| profile(numbers)).sum()
-    }
-
-    /// Seconds that its threads waited, all together.
-    pub(super) fn waiting(&self) -> f64 {
-        self.threads.iter().map(|(_, [.., waiting])| Duration::from_nanos(*waiting).as_secs_f64()).sum()
-    }
-}
-
 impl RankTotals {
     fn so_far(profile: Profile) -> Self {
         Self { profile: numbers(profile), ..Self::default() }
@@ -419,31 +384,6 @@ impl Reduce for RankTotals {
         let known = totals.totals.is_empty() || Totals::decode_all(&totals.totals).is_some();
         known.then_some(totals)
     }
-}
-
-/// Entries, directories, failures, excluded, bytes, known, looked; nanoseconds of readdir, stat, callback.
-type Numbers = [u64; 10];
-
-fn numbers(profile: Profile) -> Numbers {
-    let Profile { entries, directories, failures, excluded, bytes, known, looked, .. } = profile;
-    let [readdir, stat, callback] = [profile.readdir, profile.stat, profile.callback].map(nanoseconds);
-    [entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback]
-}
-
-fn profile(
-    &[entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback]: &Numbers,
-) -> Profile {
-    let [readdir, stat, callback] = [readdir, stat, callback].map(Duration::from_nanos);
-    Profile { entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback }
-}
-
-fn thread_report((numbers, [tasks, steals, waiting]): &(Numbers, [u64; 3])) -> ThreadReport {
-    let worker = WorkerReport { tasks: *tasks, steals: *steals, waiting: Duration::from_nanos(*waiting) };
-    ThreadReport { profile: profile(numbers), worker }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use atta_runtime::SpillReport;
 use serde_json::{Value, json};
 
 use super::arguments::WalkArguments;
-use super::ranks::RankReport;
+use super::threads::RankReport;
 use crate::run::fatal::Fatal;
 use crate::run::file;
 use crate::run::messages::complain;

@@ -8,10 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use atta_catalog::{Columns, Format, RowWriter, ShardRecord};
 use atta_entry::{Entry, Failure};
 use atta_ops::walk::{Summary, Tasks, Totals, Visit};
-use atta_runtime::{Outbox, Stop};
+use atta_runtime::{Outbox, Stop, Stream};
 
 use super::arguments::{Callback, WalkArguments};
-use super::ranks::ROWS;
 use crate::catalog::{CatalogShard, CatalogSink};
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
@@ -19,6 +18,9 @@ use crate::run::file::print_rows;
 use crate::run::refused::Refused;
 use crate::run::settings::ROWS_BYTES;
 use crate::run::settings::ROWS_BYTES_TERMINAL;
+
+/// Whole rows of standard output.
+pub(super) const ROWS: Stream = Stream(0);
 
 /// Where the entries go.
 pub(crate) struct Sink {

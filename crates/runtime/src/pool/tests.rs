@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicU64;
 
 use super::*;
+use crate::available_cores;
 
 fn fixed(threads: usize) -> Options<'static> {
     Options { threads: Threads::Fixed(NonZeroUsize::new(threads).unwrap()), ..Options::default() }

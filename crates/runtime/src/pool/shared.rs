@@ -1,0 +1,113 @@
+//! What all workers of a pool share: where tasks wait, who is idle, how much is held. It starts no threads and takes no tasks.
+
+use std::any::Any;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crossbeam_deque::{Injector, Stealer, Worker};
+
+use crate::bell::Bell;
+use crate::idle::Idle;
+use crate::job::Job;
+use crate::meter::Meter;
+use crate::options::Options;
+use crate::spill::Spill;
+use crate::stop::Stop;
+
+/// While fewer tasks than this wait on one rank of several, workers open directories in breadth. More make no better parcels.
+const BREADTH: usize = 16;
+
+/// What a rank among several has beside its workers.
+#[derive(Default)]
+pub(crate) struct Ranks {
+    /// Rung when there is something for the thread that speaks with other ranks.
+    pub(crate) bell: Bell,
+    /// Of what a task leads to, so many stay; none: all.
+    pub(crate) kept: Option<usize>,
+}
+
+/// What all workers share.
+pub(crate) struct Shared<'a, J: Job> {
+    pub(crate) job: &'a J,
+    pub(crate) idle: Idle,
+    pub(crate) spill: Spill,
+    pub(crate) stop: Stop,
+    pub(crate) meters: Vec<Meter>,
+    pub(crate) stealers: Vec<Stealer<J::Task>>,
+    pub(crate) seeds: Injector<J::Task>,
+    /// Tasks that are to leave this rank, where none may stay; the workers do not take them.
+    pub(crate) outgoing: Injector<J::Task>,
+    /// Tasks for one rank each, none of them this one.
+    pub(crate) addressed: Injector<(u32, J::Task)>,
+    /// Of what a task leads to, so many stay; none: all.
+    pub(crate) kept: Option<usize>,
+    /// While fewer tasks than this wait, about, workers take the oldest and not the newest.
+    pub(crate) breadth: usize,
+    /// Whether another rank asked for work in vain: a reason to cut work finer.
+    pub(crate) is_wanted: AtomicBool,
+    /// Workers that have been started; they are the first of `stealers`.
+    pub(crate) started: AtomicUsize,
+    /// Workers with an index from here on are not wanted at present.
+    pub(crate) wanted: AtomicUsize,
+    memory_bytes: i64,
+    /// Workers that have ended, by a panic or otherwise.
+    pub(super) ended: AtomicUsize,
+    pub(super) finished: Mutex<Vec<(usize, J::Worker)>>,
+    /// The first panic of a task.
+    pub(super) panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl<'a, J: Job> Shared<'a, J> {
+    pub(crate) fn new(
+        job: &'a J,
+        options: &Options<'_>,
+        deques: &[Worker<J::Task>],
+        ranks: Option<Ranks>,
+    ) -> Self {
+        let is_one_of_many = ranks.is_some();
+        let Ranks { bell, kept } = ranks.unwrap_or_default();
+        Self {
+            job,
+            idle: Idle::new(is_one_of_many, bell),
+            spill: Spill::new(options.spill_directory.clone()),
+            stop: options.stop.clone(),
+            // One more for the supervising thread, which brings tasks from other ranks and takes some for them.
+            meters: (0..=deques.len()).map(|_| Meter::default()).collect(),
+            stealers: deques.iter().map(Worker::stealer).collect(),
+            seeds: Injector::new(),
+            outgoing: Injector::new(),
+            addressed: Injector::new(),
+            kept,
+            breadth: if is_one_of_many { BREADTH } else { 0 },
+            is_wanted: AtomicBool::new(false),
+            started: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(deques.len()),
+            memory_bytes: i64::try_from(options.memory_bytes).unwrap_or(i64::MAX),
+            ended: AtomicUsize::new(0),
+            finished: Mutex::default(),
+            panic: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn meter(&self, index: usize) -> &Meter {
+        &self.meters[index]
+    }
+
+    /// The supervising thread's.
+    pub(crate) fn outside(&self) -> &Meter {
+        &self.meters[self.meters.len() - 1]
+    }
+
+    /// Whether waiting tasks hold more than they may.
+    pub(crate) fn is_over_memory(&self) -> bool {
+        self.meters.iter().map(Meter::held_bytes).sum::<i64>() > self.memory_bytes
+    }
+
+    /// Whether no task is to be had anywhere but from a worker that runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        let started = self.started.load(Ordering::Acquire);
+        self.seeds.is_empty()
+            && self.spill.is_empty()
+            && self.stealers.iter().take(started).all(Stealer::is_empty)
+    }
+}
