@@ -31,6 +31,27 @@ pub(crate) fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result
     }
 }
 
+/// How long after a server has denied a name that is there, the first time and the last time; each time twice as long.
+const DENIED_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(64)];
+
+/// Makes a call that renames something until it does not deny that this is there, while it is: GlusterFS does so for a moment where another client
+/// looks at a directory that is new.
+pub(crate) fn until_found(
+    is_there: impl Fn() -> bool,
+    mut rename: impl FnMut() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let [mut pause, longest] = DENIED_PAUSES;
+    loop {
+        match rename() {
+            Err(Errno::NOENT) if pause <= longest && is_there() => {
+                std::thread::sleep(pause);
+                pause *= 2;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// How often a disk is asked again for what it could not read.
 const UNREADABLE_MOST: u32 = 2;
 

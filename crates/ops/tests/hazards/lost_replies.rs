@@ -63,6 +63,28 @@ fn a_request_that_was_carried_out_and_answered_with_an_error_is_done() {
     }
 }
 
+// GlusterFS does so where another client looks at a directory that is new.
+#[test]
+fn a_name_that_a_server_denies_once_is_renamed_all_the_same() {
+    let test = "a_name_that_a_server_denies_once_is_renamed_all_the_same";
+    for target in ["new", "old"] {
+        for skip in 0.. {
+            let rule = format!("rename:*:ENOENT:skip={skip}:times=1");
+            let fill = |directory: &Path| small_and_old(&directory.join("old"));
+            let Some(served) = serve(test, fill, &[&rule]) else { return };
+            let source = served.scratch.join("source");
+            mixed(&source, true);
+            let (_, failures) = copy_within(&source, &served.at(target));
+            assert_eq!(failures, [], "{target}, {rule}");
+            assert_same(&source, &served.beneath(target));
+            assert_no_leftovers(&served.directory);
+            if served.served().of(Operation::Rename) <= skip {
+                break;
+            }
+        }
+    }
+}
+
 // Hazard 32.
 #[test]
 fn a_rename_that_was_not_carried_out_has_failed_whatever_has_the_name() {

@@ -18,6 +18,7 @@ use crate::copy::target::existing::Existing;
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
 use crate::file::error::{FileError, Step};
+use crate::file::retries::until_found;
 use crate::file::source::{Identity, identity_of};
 use crate::walk::location::Location;
 use atta_sys::{self as sys, retry};
@@ -268,7 +269,9 @@ impl Copying<'_> {
                 let (Some(alias), Some(parent)) = (target.alias(), target.parent()) else { return Ok(()) };
                 let parent = open(parent)?;
                 // It replaces nothing but an empty directory.
-                match retry(|| rustix::fs::renameat(&parent, alias, &parent, target.name())) {
+                let is_there = || sys::stat_at(&parent, alias, false).is_ok();
+                let rename = || retry(|| rustix::fs::renameat(&parent, alias, &parent, target.name()));
+                match until_found(is_there, rename) {
                     // A directory that tells a name twice: whoever had it first has named it.
                     Ok(()) | Err(Errno::NOENT) => target.end_alias(),
                     Err(errno) => return Err(failed(errno)),
@@ -295,7 +298,8 @@ impl Copying<'_> {
                 other => return other,
             }
         }
-        retry(|| rustix::fs::renameat(directory, temporary, directory, name))
+        let is_there = || sys::stat_at(directory, temporary, false).is_ok();
+        until_found(is_there, || retry(|| rustix::fs::renameat(directory, temporary, directory, name)))
     }
 
     /// The last sync, of all file systems. Nothing waits for it to be named.

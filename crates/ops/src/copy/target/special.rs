@@ -10,6 +10,7 @@ use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::{Made, NAMES_TRIED, Place};
 use crate::copy::target::spelling::refuse_taken;
 use crate::file::error::{FileError, Step};
+use crate::file::retries::until_found;
 use crate::file::source::device;
 use crate::file::source::{Source, identity_of};
 use crate::metadata::extended::Extended;
@@ -205,7 +206,8 @@ impl Copying<'_> {
 
 /// Moves something out of a private directory, under a name that nobody else could know there. It replaces nothing.
 fn move_out(private: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    match retry(|| rustix::fs::renameat(private, name, to, name)) {
+    let is_there = || sys::stat_at(private, name, false).is_ok();
+    match until_found(is_there, || retry(|| rustix::fs::renameat(private, name, to, name))) {
         // The answer to the first request was lost, if it is there.
         Err(Errno::NOENT) => sys::stat_at(to, name, false).map(drop),
         moved => moved,
