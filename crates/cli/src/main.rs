@@ -1,7 +1,6 @@
 //! The program `atta`: reads arguments, runs an operation, renders what it says. The only place that prints and exits.
 
 mod arguments;
-mod catalog;
 mod clean;
 mod copy;
 mod descriptors;

@@ -1,6 +1,7 @@
 //! What the commands share: messages and exit codes, files, failures, starts, progress, events, signals. None of it imports
 //! a command.
 
+pub(crate) mod catalog;
 pub(crate) mod display;
 pub(crate) mod events;
 pub(crate) mod failures;

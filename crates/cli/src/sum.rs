@@ -17,8 +17,8 @@ pub(crate) use arguments::SumArguments;
 use arguments::SumFormat;
 use sink::{Sink, SinkWorker};
 
-use crate::catalog::Recorded;
 use crate::input::Input;
+use crate::run::catalog::Recorded;
 use crate::run::display::Display;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;

@@ -14,7 +14,7 @@ use atta_ops::sum::check::{Item, Items};
 use atta_runtime::Stop;
 
 use super::arguments::{SumArguments, SumFormat};
-use crate::catalog::{CatalogShard, CatalogSink};
+use crate::run::catalog::{CatalogShard, CatalogSink};
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::{describe, print_rows};

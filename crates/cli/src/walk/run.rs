@@ -10,7 +10,7 @@ use super::figures;
 use super::progress::Display;
 use super::report::{Report, Whole};
 use super::sink::Sink;
-use crate::catalog::Recorded;
+use crate::run::catalog::Recorded;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::messages::{complain, exit};

@@ -11,7 +11,7 @@ use atta_ops::walk::{Summary, Tasks, Totals, Visit};
 use atta_runtime::{Outbox, Stop, Stream};
 
 use super::arguments::{Callback, WalkArguments};
-use crate::catalog::{CatalogShard, CatalogSink};
+use crate::run::catalog::{CatalogShard, CatalogSink};
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::print_rows;
