@@ -35,193 +35,37 @@ mod link;
 pub(crate) mod location;
 pub(crate) mod look;
 pub(crate) mod names;
+mod options;
 pub(crate) mod parts;
 mod profile;
 pub(crate) mod progress;
 mod read;
 mod roots;
 mod rules;
+mod start;
 mod summary;
 pub(crate) mod task;
 pub(crate) mod visit;
 
 use atta_sys as sys;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use atta_engine::Reduce;
 use atta_entry::{Errno, Metadata};
-use atta_runtime::{Member, RankError, Rate, SpillReport, Status, Stop, Threads, WorkerReport};
+use atta_runtime::{Member, RankError, Status};
 
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, Seen};
+pub use options::{Options, Outcome, Progress, ThreadReport};
 pub use profile::Profile;
 pub use rules::{BadRule, Rule, Rules};
+pub(crate) use start::Seed;
+pub use start::{Differs, Start};
 pub use summary::{Summary, Totals};
 pub use visit::{Each, Tasks, Visit, each};
 
 use job::WalkJob;
 use task::Task;
 use visit::Handler;
-
-/// Where a walk starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// A path as the operator gave it. Symbolic links on the way to it are followed, the last name's only if the walk
-    /// follows links or it ends in a slash.
-    pub root: Vec<u8>,
-    /// A path below it, from a list: no link on the way to it is followed, and only it and what is below it is walked.
-    pub below: Option<Vec<u8>>,
-}
-
-impl Start {
-    /// Starts at a path.
-    #[must_use]
-    pub fn new(root: impl Into<Vec<u8>>) -> Self {
-        Self { root: root.into(), below: None }
-    }
-}
-
-/// What a list of differences says of a name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Differs {
-    /// The target does not have it: whatever is below it is meant too. Else a directory is meant alone.
-    pub is_missing: bool,
-    /// The bytes of the file were compared and differ, whatever size and times say.
-    pub content: bool,
-    /// It shares its file with another name on one side alone.
-    pub links: bool,
-}
-
-impl Differs {
-    const MISSING: u8 = 1;
-    const CONTENT: u8 = 2;
-    const LINKS: u8 = 4;
-
-    /// As one byte, for tasks that become bytes.
-    pub(crate) fn to_bits(self) -> u8 {
-        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        bit(self.is_missing, Self::MISSING) | bit(self.content, Self::CONTENT) | bit(self.links, Self::LINKS)
-    }
-
-    pub(crate) fn from_bits(bits: u8) -> Self {
-        let is_set = |bit: u8| bits & bit != 0;
-        Self { is_missing: is_set(Self::MISSING), content: is_set(Self::CONTENT), links: is_set(Self::LINKS) }
-    }
-}
-
-/// A start, and what a list of differences says of it, if it comes from one.
-#[derive(Debug)]
-pub(crate) struct Seed {
-    pub(crate) start: Start,
-    pub(crate) differs: Option<Differs>,
-}
-
-impl From<Start> for Seed {
-    fn from(start: Start) -> Self {
-        Self { start, differs: None }
-    }
-}
-
-impl From<(Start, Differs)> for Seed {
-    fn from((start, differs): (Start, Differs)) -> Self {
-        Self { start, differs: Some(differs) }
-    }
-}
-
-/// How a walk is done.
-#[derive(Debug)]
-pub struct Options<'a> {
-    /// Do not enter directories on other file systems, nor other mounts of the same one.
-    pub one_file_system: bool,
-    /// Levels below the root that are listed; none: all. With 0 the root alone.
-    pub max_depth: Option<u32>,
-    /// Follow symbolic links that stay below the root; others are failures, as is a link back to a directory above it.
-    pub follow: bool,
-    /// Do not ask for metadata where the directory says of which kind an entry is.
-    pub lite: bool,
-    /// Read the targets of symbolic links.
-    pub targets: bool,
-    /// Ask for the time of birth. Whoever does without it spares a walk of cached metadata some 2 % of its time.
-    pub birth_time: bool,
-    /// Entries to leave out.
-    pub rules: Option<Rules>,
-    /// A cap on metadata operations a second.
-    pub rate: Option<&'a Rate>,
-    /// How many threads.
-    pub threads: Threads,
-    /// Bytes of memory for tasks that wait; more go to a file.
-    pub memory_bytes: u64,
-    /// Where that file is made.
-    pub spill_directory: PathBuf,
-    /// A request to end early.
-    pub stop: Stop,
-    /// What the kernel is taken to have.
-    pub features: Features,
-    /// Cores that are this process's.
-    pub cores: usize,
-}
-
-impl Default for Options<'_> {
-    fn default() -> Self {
-        let runtime = atta_runtime::Options::default();
-        Self {
-            one_file_system: false,
-            max_depth: None,
-            follow: false,
-            lite: false,
-            targets: false,
-            birth_time: true,
-            rules: None,
-            rate: None,
-            threads: runtime.threads,
-            memory_bytes: runtime.memory_bytes,
-            spill_directory: runtime.spill_directory,
-            stop: runtime.stop,
-            features: Features::default(),
-            cores: runtime.cores,
-        }
-    }
-}
-
-/// How a walk stands, as its observer sees it.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    /// Since the start.
-    pub elapsed: Duration,
-    /// Threads that are wanted at present.
-    pub threads: usize,
-    /// How long ago it was asked to end, if it was.
-    pub stopping: Option<Duration>,
-    /// What was done so far, over all threads.
-    pub profile: Profile,
-}
-
-/// What one thread of a walk did.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadReport {
-    /// What it did and where its time went.
-    pub profile: Profile,
-    /// Its tasks, steals and waiting.
-    pub worker: WorkerReport,
-}
-
-/// What a walk left.
-#[derive(Debug)]
-pub struct Outcome<W> {
-    /// The visitor's state of each thread.
-    pub workers: Vec<W>,
-    /// What each thread did, in the same order.
-    pub threads: Vec<ThreadReport>,
-    /// Their sum.
-    pub profile: Profile,
-    /// What was spilled.
-    pub spill: SpillReport,
-    /// From start to end.
-    pub elapsed: Duration,
-    /// Whether it ended early because it was asked to.
-    pub stopped: bool,
-}
 
 /// Walks everything below `starts`, which may be a long list: it is taken as the walk goes on. Returns when all is done or `options.stop` was set.
 ///

@@ -10,11 +10,12 @@ use atta_runtime::Queue;
 
 use super::directory::Directory;
 use super::job::{WalkJob, WalkWorker, push_own};
+use super::link;
 use super::names::Names;
 use super::profile::Phase;
+use super::start::{Differs, Seed, Start};
 use super::task::{self, Task};
 use super::visit::{Handler, Here};
-use super::{Differs, Seed, Start, link};
 
 /// Starts that are taken from the caller's list at a time: a long list never is in memory as a whole.
 const FEED_STARTS: usize = 256;

@@ -22,13 +22,15 @@ use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
 use super::directory::{CurrentPath, Directory, Held};
+use super::link;
 use super::look::Look;
 use super::names::Names;
+use super::options::Options;
 use super::profile::{Counters, Phase, Profile, Stopwatch};
 use super::roots::Roots;
+use super::start::Seed;
 use super::task::{self, FindRoot, PackedBy, Task};
 use super::visit::{Handler, Here, Own, Tasks};
-use super::{Options, Seed, link};
 use crate::descriptors::Budget;
 use atta_sys::{self as sys, Features, Place};
 

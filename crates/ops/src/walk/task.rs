@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 
-use super::Differs;
 use super::directory::Directory;
 use super::names::Names;
+use super::start::Differs;
 use super::visit::Own;
 use atta_sys::{Features, Place};
 

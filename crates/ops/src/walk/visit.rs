@@ -7,8 +7,8 @@ use std::time::Duration;
 use atta_entry::{Entry, Errno, Failure};
 use rustix::fd::OwnedFd;
 
-use super::Differs;
 use super::directory::Directory;
+use super::start::Differs;
 use crate::descriptors::Needs;
 
 /// What a user's operation does with a tree: it gets each entry once and may give back more tasks.
