@@ -186,8 +186,10 @@ impl Report<'_> {
         });
         let mut all = report::object(totals, others);
         if self.arguments.lite {
-            // It asks for the sizes of few entries: a sum over those would pass for the tree's.
-            (all["apparent_bytes"], all["allocated_bytes"]) = (Value::Null, Value::Null);
+            // It asks for the metadata of few entries: a sum over those would pass for the tree's.
+            for unknown in ["apparent_bytes", "allocated_bytes", "extra_links"] {
+                all[unknown] = Value::Null;
+            }
         }
         all
     }

@@ -20,7 +20,7 @@ counters! {
         pub hard_links: u64 = "hard_links", Kind("hard link", "hard links");
         /// FIFOs, sockets and devices.
         pub specials: u64 = "special_files", Kind("special file", "special files");
-        /// Bytes of these files, holes included.
+        /// Bytes of the files that [`files`](Self::files) counts, holes included.
         pub bytes: u64 = "bytes";
         /// Bytes that were read back from the target and found to be those of the source; of what has several names, once on each rank
         /// that met one.

@@ -31,11 +31,11 @@ pub(crate) fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result
     }
 }
 
-/// How long after a server has denied a name that is there, the first time and the last time; each time twice as long.
+/// Pauses before a rename is repeated: the first, which is doubled up to the last.
 const DENIED_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(64)];
 
-/// Makes a call that renames something until it does not deny that this is there, while it is: GlusterFS does so for a moment where another client
-/// looks at a directory that is new.
+/// Renames something, or makes a link of it. Repeats that while the answer is ENOENT although the old name is there: GlusterFS gives that answer for a
+/// moment while another client looks at a directory that is new.
 pub(crate) fn until_found(
     is_there: impl Fn() -> bool,
     mut rename: impl FnMut() -> Result<(), Errno>,

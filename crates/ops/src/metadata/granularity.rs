@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atta_entry::{Metadata, Timestamp};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Timespec, Timestamps};
 
 use crate::file::source::Source;
@@ -107,20 +107,21 @@ impl Shown {
     }
 }
 
-/// What the kind of a file system and its directory show.
+/// What the kind of an entry's file system and the directory that it is in show. A mount point is on another one than its directory; a path
+/// has no directory that is open.
 fn first_shown(device: u64, at: Source<'_>) -> Granularity {
-    let magic = |found: rustix::fs::StatFs| {
+    let magic = |opened: BorrowedFd<'_>| {
+        let found = rustix::fs::fstatfs(opened).ok()?;
         #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
-        i64::from(found.f_type)
+        Some(i64::from(found.f_type))
     };
-    let asked = rustix::fs::fstatfs(at.directory).ok();
-    // A path has no directory that is open.
-    let asked = asked.or_else(|| rustix::fs::fstatfs(sys::open_name_at(at.directory, at.name).ok()?).ok());
-    let possible = Granularity::possible(asked.map(magic));
-    match sys::stat_descriptor(at.directory) {
-        Ok(above) if above.device == device => possible.without_those_that_cut(above.ctime),
-        _ => possible,
+    let is_there = |found: &Metadata| found.device == device;
+    if let Some(above) = sys::stat_descriptor(at.directory).ok().filter(is_there) {
+        return Granularity::possible(magic(at.directory)).without_those_that_cut(above.ctime);
     }
+    let opened = sys::open_name_at(at.directory, at.name).ok();
+    let opened = opened.filter(|opened| sys::stat_descriptor(opened).is_ok_and(|found| is_there(&found)));
+    Granularity::possible(opened.and_then(|opened| magic(opened.as_fd())))
 }
 
 fn cut(time: Timestamp, unit: i128) -> i128 {
@@ -130,6 +131,8 @@ fn cut(time: Timestamp, unit: i128) -> i128 {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CStr;
+
     use super::*;
 
     fn time(seconds: i64, nanoseconds: u32) -> Timestamp {
@@ -160,11 +163,17 @@ mod tests {
         Metadata { ctime: time(seconds, nanoseconds), ..Metadata::default() }
     }
 
+    /// A path, and an entry on its file system that changed at 7 s and so many nanoseconds.
+    fn on(path: &'static CStr) -> (Source<'static>, impl Fn(u32) -> Metadata) {
+        let at = Source { directory: rustix::fs::CWD, name: path };
+        let device = sys::stat_at(at.directory, path, false).unwrap().device;
+        (at, move |nanoseconds| Metadata { device, ctime: time(7, nanoseconds), ..Metadata::default() })
+    }
+
     #[test]
     fn times_of_the_system_show_what_is_cut() {
-        let directory = std::fs::File::open("/proc/self").unwrap();
-        let at = Source { directory: directory.as_fd(), name: c"." };
-        let shown = |nanoseconds| Shown::default().by(&entry(7, nanoseconds), at);
+        let (at, entry) = on(c"/proc");
+        let shown = |nanoseconds| Shown::default().by(&entry(nanoseconds), at);
         let given = time(9, 999_999_999);
         assert!(shown(0).is_kept(given, time(9, 0)) && !shown(0).is_kept(given, time(8, 0)));
         assert!(shown(10_000_000).is_kept(given, time(9, 990_000_000)));
@@ -174,23 +183,33 @@ mod tests {
 
     #[test]
     fn one_time_rules_a_unit_out_for_its_file_system() {
-        let directory = std::fs::File::open("/proc/self").unwrap();
-        let at = Source { directory: directory.as_fd(), name: c"." };
-        let (shown, cut) = (Shown::default(), (time(9, 999_999_999), time(9, 0)));
-        let is_kept = |entry: &Metadata| shown.by(entry, at).is_kept(cut.0, cut.1);
-        assert!(is_kept(&entry(7, 0)));
-        assert!(!is_kept(&entry(7, 1)));
-        assert!(!is_kept(&entry(7, 0)), "what one time has shown is known");
-        assert!(is_kept(&Metadata { device: 5, ..entry(7, 0) }), "another file system");
-        assert!(!is_kept(&Metadata { device: 5, btime: Some(time(8, 1)), ..entry(7, 0) }));
+        let (shown, proc, sys) = (Shown::default(), on(c"/proc"), on(c"/sys"));
+        let is_kept = |at, entry: &Metadata| shown.by(entry, at).is_kept(time(9, 999_999_999), time(9, 0));
+        assert!(is_kept(proc.0, &proc.1(0)));
+        assert!(!is_kept(proc.0, &proc.1(1)));
+        assert!(!is_kept(proc.0, &proc.1(0)), "what one time has shown is known");
+        assert!(is_kept(sys.0, &sys.1(0)), "another file system");
+        assert!(!is_kept(sys.0, &Metadata { btime: Some(time(8, 1)), ..sys.1(0) }));
+    }
+
+    // Procfs is not known to keep nanoseconds; what it is mounted on is. The other way round a miss would follow.
+    #[test]
+    fn a_mount_point_is_asked_for_its_own_kind() {
+        for (above, path, name, is_cut) in
+            [(c"/", c"/proc", c"proc", true), (c"/dev", c"/dev/shm", c"shm", false)]
+        {
+            let above = sys::open_directory_at(rustix::fs::CWD, above).unwrap();
+            let at = Source { directory: above.as_fd(), name };
+            let entry = on(path).1(100);
+            let is_kept = Shown::default().by(&entry, at).is_kept(time(9, 1), time(9, 0));
+            assert_eq!(is_kept, is_cut, "{name:?}");
+        }
     }
 
     // The time of change of a root was a multiple of 100 ns by chance: what is 1 ns away was taken for a time that was cut.
     #[test]
     fn the_file_system_of_a_path_is_asked_for_its_kind() {
-        let at = Source { directory: rustix::fs::CWD, name: c"/dev/shm" };
-        let found = sys::stat_at(at.directory, at.name, false).unwrap();
-        let root = Metadata { device: found.device, ..entry(7, 100) };
-        assert!(!Shown::default().by(&root, at).is_kept(time(9, 1), time(9, 0)));
+        let (at, entry) = on(c"/dev/shm");
+        assert!(!Shown::default().by(&entry(100), at).is_kept(time(9, 1), time(9, 0)));
     }
 }

@@ -16,9 +16,9 @@ counters! {
         pub symlinks: u64 = "symlinks", Kind("symlink", "symlinks");
         /// FIFOs, sockets and devices.
         pub specials: u64 = "special_files", Kind("special file", "special files");
-        /// Bytes of these files, holes included.
+        /// Bytes of the files that [`files`](Self::files) counts, holes included.
         pub bytes: u64 = "bytes";
-        /// Names among them of files that were read under another name.
+        /// Of all these names, those of files that were read under another name.
         pub known: u64 = "read_under_another_name";
         /// Names of the file that is being written, which is left out.
         pub left_out: u64;

@@ -288,17 +288,18 @@ impl Copying<'_> {
     }
 
     fn rename_file(&self, directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result<(), Errno> {
+        let is_there = || sys::stat_at(directory, temporary, false).is_ok();
         if self.options.existing == Existing::Ignore {
             let flags = rustix::fs::RenameFlags::NOREPLACE;
-            match retry(|| rustix::fs::renameat_with(directory, temporary, directory, name, flags)) {
+            let rename = || retry(|| rustix::fs::renameat_with(directory, temporary, directory, name, flags));
+            return match until_found(is_there, rename) {
                 // A file system that knows no flags, or a kernel.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                    return link_into_place(directory, temporary, name);
+                    link_into_place(directory, temporary, name)
                 }
-                other => return other,
-            }
+                other => other,
+            };
         }
-        let is_there = || sys::stat_at(directory, temporary, false).is_ok();
         until_found(is_there, || retry(|| rustix::fs::renameat(directory, temporary, directory, name)))
     }
 
@@ -331,7 +332,9 @@ fn link_into_place(directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result
     let none = rustix::fs::AtFlags::empty();
     let identity =
         |name: &CStr| sys::stat_at(directory, name, false).ok().map(|found| (found.device, found.inode));
-    match retry(|| rustix::fs::linkat(directory, temporary, directory, name, none)) {
+    let is_there = || identity(temporary).is_some();
+    match until_found(is_there, || retry(|| rustix::fs::linkat(directory, temporary, directory, name, none)))
+    {
         // It was made, and the answer was lost.
         Err(Errno::EXIST) if identity(temporary).is_some() && identity(temporary) == identity(name) => {}
         linked => linked?,
