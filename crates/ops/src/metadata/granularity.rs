@@ -159,10 +159,6 @@ mod tests {
         assert!(Granularity::of_kept(given, time(7, 0)).is_kept(before, time(-2, 0)));
     }
 
-    fn entry(seconds: i64, nanoseconds: u32) -> Metadata {
-        Metadata { ctime: time(seconds, nanoseconds), ..Metadata::default() }
-    }
-
     /// A path, and an entry on its file system that changed at 7 s and so many nanoseconds.
     fn on(path: &'static CStr) -> (Source<'static>, impl Fn(u32) -> Metadata) {
         let at = Source { directory: rustix::fs::CWD, name: path };
