@@ -44,7 +44,7 @@ pub use options::{Options, Outcome, Status, WorkerReport};
 pub use pool::run;
 pub use queue::Queue;
 pub use rate::Rate;
-pub use results::{Counter, Most, Results, Text};
+pub use results::{Counter, Maximum, Results, Text};
 pub use spill::{SpillReport, unnamed_file};
 pub use stop::Stop;
 pub use stream::{Outbox, Stream};

@@ -1,6 +1,6 @@
 //! What threads and ranks count and add up. A counter is declared once, with [`counters!`](crate::counters): its field, its name in
-//! JSON and its line in a summary; adding, sending as bytes and showing follow from that. It renders nothing: who shows
-//! counters is told each one by name.
+//! JSON and its line in a summary; adding, sending as bytes and showing follow from that. It renders nothing: `Results::show`
+//! gives each counter with its name and its words to whoever does.
 
 use std::collections::BTreeMap;
 
@@ -217,9 +217,9 @@ impl Results for BTreeMap<Errno, u64> {
 
 /// The largest of the numbers that were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Most(pub u64);
+pub struct Maximum(pub u64);
 
-impl Results for Most {
+impl Results for Maximum {
     fn add(&mut self, other: &Self) {
         *self = (*self).max(*other);
     }
@@ -263,7 +263,7 @@ mod tests {
             /// By error number.
             failures: BTreeMap<Errno, u64>;
             /// Levels.
-            depth: Most;
+            depth: Maximum;
             /// Of each kind.
             kinds: [u64; 3];
         }
@@ -272,7 +272,15 @@ mod tests {
     fn sample(by: u64) -> Sample {
         let failures = [(Errno(13), by), (Errno(by as i32), 1)].into();
         let inner = Inner { lost: by * 3 };
-        Sample { files: by, bytes: u64::MAX, hidden: 7, inner, failures, depth: Most(by), kinds: [by, 0, 1] }
+        Sample {
+            files: by,
+            bytes: u64::MAX,
+            hidden: 7,
+            inner,
+            failures,
+            depth: Maximum(by),
+            kinds: [by, 0, 1],
+        }
     }
 
     #[test]
@@ -286,7 +294,7 @@ mod tests {
             hidden: 14,
             inner: Inner { lost: 21 },
             failures,
-            depth: Most(5),
+            depth: Maximum(5),
             kinds: [7, 0, 2],
         };
         assert_eq!(sum, expected);

@@ -33,7 +33,7 @@ pub(crate) fn line(counter: &Counter) -> Option<String> {
 }
 
 /// Puts all counters into an object, those of a group into an object of their own.
-pub(crate) fn insert(of: &impl Results, into: &mut Map<String, Value>) {
+fn insert(of: &impl Results, into: &mut Map<String, Value>) {
     of.show(&mut |counter| {
         let count = json!(counter.count);
         if counter.group.is_empty() {

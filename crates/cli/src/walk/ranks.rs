@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn totals_survive_being_bytes() {
         let mut totals = Totals::default();
-        (totals.apparent_bytes, totals.depth_max) = (u64::MAX, atta_runtime::Most(3));
+        (totals.apparent_bytes, totals.depth_max) = (u64::MAX, atta_runtime::Maximum(3));
         let mut sum = RankTotals { totals: encoded(&totals), elapsed_ns: 5, ..RankTotals::default() };
         sum.merge(&RankTotals {
             totals: encoded(&totals),

@@ -169,7 +169,7 @@ pub(crate) fn is_access_list(name: &CStr) -> bool {
     name == ACCESS_LIST
 }
 
-/// What a file system says that cannot have an attribute, or has no room for it, or takes it from others alone.
+/// The file system cannot have such an attribute, has no room for it, or does not let this user set it.
 const CANNOT_HAVE: [Errno; 7] =
     [Errno::OPNOTSUPP, Errno::PERM, Errno::ACCES, Errno::INVAL, Errno::TOOBIG, Errno::NOSPC, Errno::RANGE];
 /// Attributes that say who may do what, as a list of names.

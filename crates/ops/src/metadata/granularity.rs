@@ -60,7 +60,7 @@ impl Granularity {
 
     /// Without the units that would have cut this time of the system.
     fn without_those_that_cut(self, time: Timestamp) -> Self {
-        // What FAT calls a time of change is something else.
+        // On FAT the time of change of status does not show the unit of that of the content.
         let is_left = |unit: i128| unit == FAT || time.as_nanoseconds() % unit == 0;
         let bits = UNITS.iter().enumerate().filter(|(bit, unit)| self.0 >> bit & 1 == 1 && is_left(**unit));
         Self(bits.fold(0, |all, (bit, _)| all | 1 << bit))
@@ -107,8 +107,8 @@ impl Shown {
     }
 }
 
-/// What the kind of an entry's file system and the directory that it is in show. A mount point is on another one than its directory; a path
-/// has no directory that is open.
+/// What the kind of an entry's file system and the directory that it is in show. A mount point is on another
+/// file system than its directory. Of a path no directory is open.
 fn first_shown(device: u64, at: Source<'_>) -> Granularity {
     let magic = |opened: BorrowedFd<'_>| {
         let found = rustix::fs::fstatfs(opened).ok()?;

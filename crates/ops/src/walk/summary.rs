@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use atta_entry::{Entry, Errno, Failure, Kind};
-use atta_runtime::{Most, Results as _, Stop, counters};
+use atta_runtime::{Maximum, Results as _, Stop, counters};
 
 use super::hard_links::{HardLinks, Seen};
 
@@ -26,7 +26,7 @@ counters! {
         /// Entries of each kind, in the order of [`Kind::ALL`]: names, so a file with two names is two.
         pub by_kind: [u64; Kind::ALL.len()];
         /// The largest depth.
-        pub depth_max: Most;
+        pub depth_max: Maximum;
         /// Entries that failed, by error number.
         pub failures: BTreeMap<Errno, u64>;
     }
@@ -133,7 +133,7 @@ impl Summary {
     /// Adds an entry.
     pub fn add(&self, totals: &mut Totals, entry: &Entry<'_>) {
         totals.by_kind[entry.kind as usize] += 1;
-        totals.depth_max.add(&Most(entry.depth.into()));
+        totals.depth_max.add(&Maximum(entry.depth.into()));
         let Some(metadata) = entry.metadata else { return };
         let apparent = if entry.kind == Kind::File { metadata.size } else { 0 };
         let allocated = metadata.allocated_bytes();
