@@ -373,10 +373,11 @@ fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
         let mut value = [0; 64];
         let label = rustix::fs::lgetxattr(path, "user.label", &mut value[..]).ok();
         let label = label.map(|length| value[..length].to_vec());
-        // What a file system gives as it likes; a directory's size and number of names, too.
-        let mut record = Record { ino: 0, dev: 0, blocks: 0, ..record };
+        // What a file system gives as it likes; a directory's size, too. The names of a file are compared by `first`: GlusterFS may give
+        // it one name fewer than it has, by another brick than the one that lists them.
+        let mut record = Record { ino: 0, dev: 0, blocks: 0, nlink: 0, ..record };
         if record.kind == 'd' {
-            (record.size, record.nlink) = (0, 0);
+            record.size = 0;
         }
         (below, Facts { record, first, content, label })
     });

@@ -26,7 +26,7 @@ use super::link;
 use atta_sys::{self as sys, Features, Place};
 
 /// How often a directory that is stale is opened again from its root.
-const STALE_MOST: u32 = 3;
+pub(crate) const STALE_MOST: u32 = 3;
 
 /// A directory on the way from a root to the tasks below it.
 #[derive(Debug)]
@@ -275,8 +275,13 @@ impl Directory {
                 Err(Errno::STALE) if tries < STALE_MOST => tries += 1,
                 outcome => return outcome,
             }
-            self.lineage().for_each(|directory| directory.close(features));
+            self.close_lineage(features);
         }
+    }
+
+    /// Closes its descriptor and those above it, so that the next use looks each name up again.
+    pub(crate) fn close_lineage(self: &Arc<Self>, features: Features) {
+        self.lineage().for_each(|directory| directory.close(features));
     }
 
     fn open_again(self: &Arc<Self>, held: &mut Held, features: Features) -> Result<Arc<OwnedFd>, Errno> {

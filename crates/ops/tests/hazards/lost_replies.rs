@@ -2,6 +2,7 @@
 //! not there any more, as NFS does.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use atta_ops::copy::Options;
@@ -79,6 +80,39 @@ fn a_name_that_a_server_denies_once_is_renamed_all_the_same() {
             assert_same(&source, &served.beneath(target));
             assert_no_leftovers(&served.directory);
             if served.served().of(Operation::Rename) <= skip {
+                break;
+            }
+        }
+    }
+}
+
+// GlusterFS does so where a new directory is missing on one of its bricks.
+#[test]
+fn a_directory_that_a_server_denies_gets_its_attributes_all_the_same() {
+    let test = "a_directory_that_a_server_denies_gets_its_attributes_all_the_same";
+    for (operation, target) in [
+        (Operation::Chmod, "new"),
+        (Operation::Utimes, "new"),
+        (Operation::Chmod, "old"),
+        (Operation::Utimes, "old"),
+    ] {
+        for skip in 0.. {
+            let rule = format!("{}:*:ESTALE:skip={skip}:times=1", operation.name());
+            let Some(served) = serve(test, |_| (), &[&rule]) else { return };
+            let source = served.scratch.join("source");
+            for (name, mode) in [("", 0o755), ("one", 0o750), ("one/two", 0o711)] {
+                fs::create_dir(source.join(name)).unwrap();
+                fs::set_permissions(source.join(name), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            if target == "old" {
+                fs::create_dir(served.beneath(target)).unwrap();
+            }
+            let (_, failures) = copy_within(&source, &served.at(target));
+            assert_eq!(failures, [], "{target}, {rule}");
+            assert_same(&source, &served.beneath(target));
+            assert_no_leftovers(&served.directory);
+            if served.served().of(operation) <= skip {
+                assert!(skip > 0, "{rule}: nothing was denied");
                 break;
             }
         }

@@ -17,6 +17,7 @@ use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::existing::Existing;
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::spelling::refuse_taken;
 use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Identity, identity_of};
@@ -252,10 +253,9 @@ impl Copying<'_> {
             Some((temporary, name)) => {
                 let directory = open(target)?;
                 let to = Place { mirror: &ready.mirror, directory: Arc::clone(&directory), name };
-                let renamed = self.refuse_respelled(&to, temporary).and_then(|()| {
-                    self.rename_file(&directory, temporary, name).or_else(|errno| {
-                        if was_renamed(&to, ready.identity, errno) { Ok(()) } else { Err(failed(errno)) }
-                    })
+                let renamed = self.rename_file(&to, temporary).or_else(|error| match error {
+                    FileError::Failed(_, errno) if was_renamed(&to, ready.identity, errno) => Ok(()),
+                    error => Err(error),
                 });
                 // To rename a name to another one of the same file does nothing: where a directory tells a name twice.
                 if renamed.is_err() || self.links.are_used() {
@@ -287,20 +287,33 @@ impl Copying<'_> {
         }
     }
 
-    fn rename_file(&self, directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result<(), Errno> {
+    fn rename_file(&self, to: &Place<'_>, temporary: &CStr) -> Result<(), FileError> {
+        let failed = |errno| FileError::new(Step::Rename, errno);
+        let Place { directory, name, .. } = to;
         let is_there = || sys::stat_at(directory, temporary, false).is_ok();
-        if self.options.existing == Existing::Ignore {
-            let flags = rustix::fs::RenameFlags::NOREPLACE;
-            let rename = || retry(|| rustix::fs::renameat_with(directory, temporary, directory, name, flags));
-            return match until_found(is_there, rename) {
-                // A file system that knows no flags, or a kernel.
-                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                    link_into_place(directory, temporary, name)
-                }
-                other => other,
-            };
+        let replace = || {
+            until_found(is_there, || retry(|| rustix::fs::renameat(directory, temporary, directory, *name)))
+                .map_err(failed)
+        };
+        let ignores = self.options.existing == Existing::Ignore;
+        if !ignores && !Self::folds_case(to.mirror, directory, temporary) {
+            return replace();
         }
-        until_found(is_there, || retry(|| rustix::fs::renameat(directory, temporary, directory, name)))
+        let renamed = match until_found(is_there, || rename_new(directory, temporary, name)) {
+            // A file system that knows no flags, or a kernel.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                link_into_place(directory, temporary, name)
+            }
+            renamed => renamed,
+        };
+        match renamed {
+            // What has the very same name is replaced, and another spelling of it is not. EPERM and the others: a file system that has no hard
+            // links either.
+            Err(Errno::EXIST | Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) if !ignores => {
+                refuse_taken(to, Step::Rename).and_then(|()| replace())
+            }
+            renamed => renamed.map_err(failed),
+        }
     }
 
     /// The last sync, of all file systems. Nothing waits for it to be named.
@@ -325,6 +338,12 @@ fn was_renamed(to: &Place<'_>, identity: Option<Identity>, errno: Errno) -> bool
     matches!(errno, Errno::NOENT | Errno::EXIST)
         && identity.is_some()
         && sys::stat_at(&to.directory, to.name, false).ok().as_ref().map(identity_of) == identity
+}
+
+/// Renames something, and replaces nothing.
+fn rename_new(directory: &OwnedFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
+    let flags = rustix::fs::RenameFlags::NOREPLACE;
+    retry(|| rustix::fs::renameat_with(directory, from, directory, to, flags))
 }
 
 /// Gives a file its name by a link, which never replaces anything.
@@ -357,6 +376,40 @@ mod tests {
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::{Copy, Options, Seat};
 
+    // Row 19: another thread may have given a file the other spelling after this one has looked for it.
+    #[test]
+    fn what_has_another_spelling_of_the_name_is_not_replaced() {
+        let test = "what_has_another_spelling_of_the_name_is_not_replaced";
+        let _lock = Lock::for_mounts().unwrap();
+        for rules in [&["rename:*:EINVAL:times=1"][..], &["rename:*:EINVAL:times=1", "link:*:EPERM"]] {
+            let scratch = Scratch::new("spelling").unwrap();
+            let (source, target) = (scratch.join("source"), scratch.join("target"));
+            for directory in [&source, &target] {
+                fs::create_dir(directory).unwrap();
+            }
+            let builder = SlowFs::builder().latency(Duration::ZERO).over(&target).fold_case();
+            let builder = rules.iter().fold(builder, |builder, rule| builder.fail(rule));
+            let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+            let sources = [source.join(".").as_os_str().as_bytes().to_vec()];
+            let (options, to) = (Options::default(), shown.path().as_os_str().as_bytes());
+            let Copy { copying, .. } =
+                Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone()).unwrap();
+            let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+            fs::write(target.join("name"), "first").unwrap();
+            for (name, outcome, found) in [
+                (c"NAME", Err(FileError::new(Step::Rename, Errno::EXIST)), "first"),
+                // The first one that the file system is asked for is refused.
+                (c"free", Ok(()), "first"),
+                (c"name", Ok(()), "second"),
+            ] {
+                fs::write(target.join("temporary"), "second").unwrap();
+                let to = Place { mirror, directory: Arc::clone(&copying.top), name };
+                assert_eq!(copying.rename_file(&to, c"temporary"), outcome, "{name:?} {rules:?}");
+                assert_eq!(fs::read_to_string(target.join("name")).unwrap(), found, "{name:?} {rules:?}");
+            }
+        }
+    }
+
     // Hazard 35.
     #[test]
     fn what_turns_up_is_not_replaced_where_the_file_system_has_no_such_rename() {
@@ -375,16 +428,19 @@ mod tests {
             let to = shown.path().as_os_str().as_bytes();
             let Copy { copying, .. } =
                 Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone()).unwrap();
+            let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
             for (name, is_there) in [("there", true), ("free", false)] {
                 fs::write(target.join("temporary"), "new").unwrap();
                 if is_there {
                     fs::write(target.join(name), "old").unwrap();
                 }
                 let new_name = CString::new(name).unwrap();
-                let named = copying.rename_file(&copying.top, c"temporary", &new_name);
+                let to = Place { mirror, directory: Arc::clone(&copying.top), name: &new_name };
+                let named = copying.rename_file(&to, c"temporary");
                 let found = fs::read_to_string(target.join(name)).unwrap();
                 if is_there {
-                    assert_eq!((named, found.as_str()), (Err(Errno::EXIST), "old"), "{rule}");
+                    let expected = Err(FileError::new(Step::Rename, Errno::EXIST));
+                    assert_eq!((named, found.as_str()), (expected, "old"), "{rule}");
                 } else {
                     assert_eq!((named, found.as_str()), (Ok(()), "new"), "{rule}");
                     assert!(!target.join("temporary").exists(), "{rule}");

@@ -20,7 +20,7 @@ use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{admit_owner, disinherit};
-use crate::walk::directory::Directory;
+use crate::walk::directory::{Directory, STALE_MOST};
 use crate::walk::location::Location;
 use crate::walk::visit::Here;
 use atta_sys::{self as sys, retry};
@@ -216,17 +216,32 @@ impl Copying<'_> {
     /// Gives complete directories their attributes, and lets those be synced that are synced by themselves.
     pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
         for Complete { target, attributes, is_synced, .. } in complete {
-            let opened = target.descriptor(&mut worker.held, self.features);
-            let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno));
-            let given = opened.and_then(|opened| {
-                attributes.map_or(Ok(()), |attributes| self.close_one(worker, &opened, &attributes))?;
-                Ok(opened)
-            });
+            let given = self.close_anew(worker, &target, attributes.as_ref());
             match given {
                 Ok(opened) if is_synced => self.sync_directory(worker, &target, opened),
                 Ok(_) => {}
                 Err(error) => self.fail(worker, &Location::Itself(target), error),
             }
+        }
+    }
+
+    /// Gives a directory its attributes. Where the server does not know any more what the descriptor refers to (ESTALE), the directory is
+    /// opened again by its names: GlusterFS then makes it on a brick where it was missing.
+    fn close_anew(
+        &self,
+        worker: &mut CopyWorker,
+        target: &Arc<Directory>,
+        attributes: Option<&Attributes>,
+    ) -> Result<Arc<OwnedFd>, FileError> {
+        let mut tries = 0;
+        loop {
+            let opened = target.descriptor(&mut worker.held, self.features);
+            let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
+            match attributes.map_or(Ok(()), |attributes| self.close_one(worker, &opened, attributes)) {
+                Err(FileError::Failed(_, Errno::STALE)) if tries < STALE_MOST => tries += 1,
+                outcome => return outcome.map(|()| opened),
+            }
+            target.close_lineage(self.features);
         }
     }
 

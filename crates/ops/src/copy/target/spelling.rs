@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use atta_entry::Errno;
+use rustix::fd::OwnedFd;
 
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::Place;
@@ -18,14 +19,13 @@ use atta_sys as sys;
 const NAMINGS_MOST: u64 = 1000;
 
 impl Copying<'_> {
-    /// Refuses a name that is taken by another spelling of it. `made` is something of this job's own in the same directory: if the
+    /// Whether a directory of the target takes two spellings for one name. `made` is something of this job's own in it: if the
     /// target finds that in capital letters, it folds case.
-    pub(crate) fn refuse_respelled(&self, to: &Place<'_>, made: &CStr) -> Result<(), FileError> {
-        let folds = || {
+    pub(crate) fn folds_case(mirror: &Mirror, directory: &OwnedFd, made: &CStr) -> bool {
+        *mirror.folds_case.get_or_init(|| {
             let capitals = CString::new(made.to_bytes().to_ascii_uppercase()).unwrap_or_default();
-            sys::stat_at(&to.directory, &capitals, false).is_ok()
-        };
-        if *to.mirror.folds_case.get_or_init(folds) { refuse_taken(to, Step::Rename) } else { Ok(()) }
+            sys::stat_at(directory, &capitals, false).is_ok()
+        })
     }
 
     /// The name of what is in the place of something that could not be made there, if it is spelled otherwise.
