@@ -96,6 +96,8 @@ pub struct ShardRecord {
     pub bytes: u64,
 }
 
+atta_entry::record!(ShardRecord { file, rows, bytes });
+
 impl ShardRecord {
     /// The record of the shard with this number.
     #[must_use]

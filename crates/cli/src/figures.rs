@@ -31,8 +31,10 @@ pub(crate) struct Run {
     pub(crate) ranks: Vec<Group>,
     /// Parts of the time of all together.
     pub(crate) all: Vec<(String, f64)>,
-    /// Number of ranks.
+    /// Rows of what was exchanged: ranks, or groups of them.
     pub(crate) size: usize,
+    /// Consecutive ranks that are one row; 0: each rank is one.
+    pub(crate) ranks_per_row: u32,
     /// What each pair of ranks exchanged; none: it was not counted.
     pub(crate) pairs: Option<Vec<Sent>>,
     /// Messages and bytes of all together.
@@ -86,7 +88,11 @@ impl Run {
         for sent in self.pairs.iter().flatten() {
             matrix.add(sent.from as usize, sent.to as usize, value(sent) as f64)?;
         }
-        let labels = Labels::new(title).subtitle(of).x("to rank").y("from rank").value(unit);
+        let (x, y) = match self.ranks_per_row {
+            0 | 1 => ("to rank".to_owned(), "from rank".to_owned()),
+            ranks => (format!("to group of {ranks} ranks"), format!("from group of {ranks} ranks")),
+        };
+        let labels = Labels::new(title).subtitle(of).x(x).y(y).value(unit);
         atta_plots::heat_map(&labels, &matrix, Scale::Linear)
     }
 

@@ -5,7 +5,6 @@ use atta_fabric::Endpoint;
 use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk;
 use atta_runtime::{Meeting, RankError, Stream};
-use serde::{Deserialize, Serialize};
 
 use crate::run::messages::complain;
 use crate::run::messages::exit;
@@ -46,15 +45,26 @@ fn on_mpi(mut mpi: Mpi, part: impl FnOnce(&mut dyn Endpoint) -> Result<u8, RankE
     }
 }
 
+/// Meets the other ranks, which must run the same program. If they do not: the code to exit with.
+pub(crate) fn meet(endpoint: &mut dyn Endpoint) -> Result<Result<Meeting<'_>, u8>, RankError> {
+    let mut meeting = Meeting::new(endpoint);
+    let program = format!("atta {} (messages {})", env!("CARGO_PKG_VERSION"), atta_entry::VERSION);
+    match meeting.greet(&program)? {
+        None => Ok(Ok(meeting)),
+        Some(differs) => {
+            if meeting.rank() == 0 {
+                complain(&differs.to_string(), Some("start the same atta on all ranks"));
+            }
+            Ok(Err(exit::FATAL))
+        }
+    }
+}
+
 /// Cores that this rank may take: those of its own affinity mask, divided among the ranks that have the same ones.
 pub(crate) fn cores_of_this_rank(meeting: &mut Meeting<'_>) -> Result<usize, RankError> {
     let cores = atta_runtime::cores();
-    let own: Vec<u8> = cores.iter().flat_map(|core| core.to_le_bytes()).collect();
-    let masks = meeting.among_neighbours(&own)?;
-    let overlaps = |mask: &Vec<u8>| {
-        mask.chunks_exact(4)
-            .any(|core| core.try_into().is_ok_and(|core| cores.contains(&u32::from_le_bytes(core))))
-    };
+    let masks = meeting.among_neighbours(&cores)?;
+    let overlaps = |mask: &Vec<u32>| mask.iter().any(|core| cores.contains(core));
     let sharing = masks.iter().filter(|mask| overlaps(mask)).count().max(1);
     Ok((cores.len() / sharing).max(1))
 }
@@ -79,44 +89,36 @@ pub(crate) fn facts(paths: Vec<Vec<u8>>) -> (Vec<String>, Vec<u64>) {
 }
 
 /// What some ranks see at the PATHs.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct View {
     facts: Vec<String>,
     ranks: u32,
     first: u32,
 }
 
+atta_entry::record!(View { facts, ranks, first });
+
 impl View {
     /// Brings what all ranks see together: the root gets the whole.
     pub(crate) fn gather(
         facts: Vec<String>,
         meeting: &mut Meeting<'_>,
-    ) -> Result<Option<Vec<u8>>, RankError> {
-        let own = Self::encode(&[Self { facts, ranks: 1, first: meeting.rank() }]);
-        meeting.gather(own, Self::merge)
-    }
-
-    pub(crate) fn encode(views: &[Self]) -> Vec<u8> {
-        serde_json::to_vec(views).unwrap_or_default()
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Vec<Self> {
-        serde_json::from_slice(bytes).unwrap_or_default()
+    ) -> Result<Option<Vec<Self>>, RankError> {
+        let own = Self { facts, ranks: 1, first: meeting.rank() };
+        meeting.gather(vec![own], Self::merge)
     }
 
     /// Puts those that see the same together. More kinds than will be told are dropped: it is an error already.
-    pub(crate) fn merge(sum: &[u8], more: &[u8]) -> Vec<u8> {
-        let mut views = Self::decode(sum);
-        for other in Self::decode(more) {
+    fn merge(views: &mut Vec<Self>, more: Vec<Self>) {
+        for other in more {
             if let Some(view) = views.iter_mut().find(|view| view.facts == other.facts) {
-                view.ranks += other.ranks;
+                view.ranks = view.ranks.saturating_add(other.ranks);
                 view.first = view.first.min(other.first);
             } else if views.len() < VIEWS_MAX {
                 views.push(other);
             }
         }
         views.sort_by_key(|view| view.first);
-        Self::encode(&views)
     }
 
     /// What is wrong, if ranks do not all see the same.
@@ -134,25 +136,26 @@ impl View {
 mod tests {
     use super::*;
 
-    fn view(facts: &str, first: u32) -> Vec<u8> {
-        View::encode(&[View { facts: vec![facts.to_owned()], ranks: 1, first }])
+    fn view(facts: &str, first: u32) -> Vec<View> {
+        vec![View { facts: vec![facts.to_owned()], ranks: 1, first }]
     }
 
     #[test]
     fn ranks_that_see_the_same_are_one_view() {
-        let same = View::merge(&view("/a: inode 1", 2), &view("/a: inode 1", 0));
-        let same = View::merge(&same, &view("/a: inode 1", 1));
-        let views = View::decode(&same);
+        let mut views = view("/a: inode 1", 2);
+        View::merge(&mut views, view("/a: inode 1", 0));
+        View::merge(&mut views, view("/a: inode 1", 1));
         assert_eq!((views.len(), views[0].ranks, views[0].first), (1, 3, 0));
         assert_eq!(View::differ(&views), None);
-        let differs = View::differ(&View::decode(&View::merge(&same, &view("/a: inode 7", 5)))).unwrap();
+        View::merge(&mut views, view("/a: inode 7", 5));
+        let differs = View::differ(&views).unwrap();
         assert!(differs.ends_with("on rank 0 /a: inode 1; on rank 5 /a: inode 7"), "{differs}");
     }
 
     #[test]
     fn many_different_views_stay_few() {
-        let views =
-            (0..50).fold(view("x", 99), |sum, rank| View::merge(&sum, &view(&rank.to_string(), rank)));
-        assert_eq!(View::decode(&views).len(), VIEWS_MAX);
+        let mut views = view("x", 99);
+        (0..50).for_each(|rank| View::merge(&mut views, view(&rank.to_string(), rank)));
+        assert_eq!(views.len(), VIEWS_MAX);
     }
 }

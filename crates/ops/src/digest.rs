@@ -11,7 +11,7 @@ mod pieces;
 
 use std::sync::OnceLock;
 
-use atta_entry::Kind;
+use atta_entry::{Code, Kind};
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 
 pub use blake3::Hash;
@@ -69,24 +69,25 @@ impl Signature {
         self.0.iter_mut().zip(other.0.iter()).for_each(|(lane, more)| *lane = lane.wrapping_add(*more));
     }
 
-    /// All numbers, to be sent: 16 bits each, the lower byte first.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|lane| lane.to_le_bytes()).collect()
-    }
-
-    /// The signature that has these numbers; none: it is not 2,048 bytes.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (pairs, rest) = bytes.as_chunks::<2>();
-        let lanes: Vec<u16> = pairs.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
-        let lanes: Box<[u16; LANES]> = lanes.into_boxed_slice().try_into().ok()?;
-        rest.is_empty().then_some(Self(lanes))
-    }
-
     /// What is shown and compared: the BLAKE3 of the numbers.
     #[must_use]
     pub fn digest(&self) -> Hash {
-        blake3::hash(&self.to_bytes())
+        blake3::hash(&self.encoded())
+    }
+}
+
+/// All numbers, 16 bits each, the lower byte first.
+impl Code for Signature {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.iter().for_each(|lane| out.extend(lane.to_le_bytes()));
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let (numbers, rest) = bytes.split_at_checked(2 * LANES)?;
+        *bytes = rest;
+        let lanes: Vec<u16> =
+            numbers.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
+        lanes.into_boxed_slice().try_into().ok().map(Self)
     }
 }
 
@@ -136,8 +137,8 @@ mod tests {
         entries.iter().rev().skip(1).step_by(2).for_each(|entry| other.add(entry));
         one.merge(&other);
         assert_eq!(one, forward);
-        assert_eq!(Signature::from_bytes(&one.to_bytes()).unwrap().digest(), forward.digest());
-        assert!(Signature::from_bytes(&[0; 2047]).is_none() && Signature::from_bytes(&[0; 2050]).is_none());
+        assert_eq!(Signature::decode_all(&one.encoded()).unwrap().digest(), forward.digest());
+        assert!(Signature::decode_all(&[0; 2047]).is_none() && Signature::decode_all(&[0; 2050]).is_none());
         entries.iter().for_each(|entry| one.remove(entry));
         assert_eq!(one, Signature::default());
         // Any single thing that is different shows, and so does an entry that is there twice.

@@ -87,7 +87,7 @@ fn options(config: &Config, stop: &Stop) -> Options<'static> {
 
 /// All ranks meet: who is fast must not begin the next job while others are in the last one.
 fn meet(meeting: &mut Meeting<'_>) -> Result<(), RankError> {
-    let there = meeting.gather(vec![], |_, _| vec![])?;
+    let there = meeting.gather((), |(), ()| ())?;
     meeting.tell(there)?;
     Ok(())
 }

@@ -18,6 +18,7 @@
 mod bell;
 pub mod conformance;
 mod cpu;
+mod hello;
 mod idle;
 mod job;
 mod local;
@@ -36,7 +37,9 @@ mod stop;
 mod stream;
 mod threads;
 
+pub use atta_entry::Code;
 pub use cpu::{available_cores, cores, processor_time};
+pub use hello::Differs;
 pub use job::Job;
 pub use meeting::Meeting;
 pub use member::{Member, RankError, Receiver, run_and_reduce, run_on_ranks};

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use atta_engine::{Rank, Tree, WireError};
+use atta_entry::Code;
 use atta_fabric::{Endpoint, Received};
 
 use crate::{RankError, Stop};
@@ -81,19 +82,20 @@ impl<'e> Meeting<'e> {
     /// must not depend on the order, nor grow with the number of ranks.
     ///
     /// # Errors
-    /// The fabric fails, or another rank does another step.
-    pub fn gather(
+    /// The fabric fails, or another rank does another step or sends something else.
+    pub fn gather<T: Code>(
         &mut self,
-        own: Vec<u8>,
-        mut merge: impl FnMut(&[u8], &[u8]) -> Vec<u8>,
-    ) -> Result<Option<Vec<u8>>, RankError> {
+        own: T,
+        mut merge: impl FnMut(&mut T, T),
+    ) -> Result<Option<T>, RankError> {
         let tree = self.next_step();
         let mut sum = own;
         for child in tree.children() {
-            sum = merge(&sum, &self.receive_from(child.0)?);
+            let part = self.receive_from(child.0)?;
+            merge(&mut sum, decoded(child, &part)?);
         }
         match tree.parent() {
-            Some(parent) => self.send(parent.0, &sum).map(|()| None),
+            Some(parent) => self.send(parent.0, &sum.encoded()).map(|()| None),
             None => Ok(Some(sum)),
         }
     }
@@ -101,34 +103,38 @@ impl<'e> Meeting<'e> {
     /// Tells all ranks what the root says; the others give nothing.
     ///
     /// # Errors
-    /// The fabric fails, or another rank does another step.
-    pub fn tell(&mut self, said: Option<Vec<u8>>) -> Result<Vec<u8>, RankError> {
+    /// The fabric fails, or another rank does another step or sends something else; or the root gives nothing.
+    pub fn tell<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
         let tree = self.next_step();
-        let said = match (tree.parent(), said) {
+        let bytes = match (tree.parent(), said) {
             (Some(parent), _) => self.receive_from(parent.0)?,
-            (None, said) => said.unwrap_or_default(),
+            (None, Some(said)) => said.encoded(),
+            (None, None) => return Err(RankError::Stuck("the first rank has nothing to tell")),
         };
         for child in tree.children() {
-            self.send(child.0, &said)?;
+            self.send(child.0, &bytes)?;
         }
         // Whoever has heard may leave at once.
         while self.endpoint.unsent()? > 0 {
             std::thread::sleep(POLL);
         }
-        Ok(said)
+        decoded(tree.parent().unwrap_or(Rank::ROOT), &bytes)
     }
 
     /// What each rank of this host says, in their order.
     ///
     /// # Errors
-    /// The fabric fails, or another rank does another step.
-    pub fn among_neighbours(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
+    /// The fabric fails, or another rank does another step or sends something else.
+    pub fn among_neighbours<T: Code>(&mut self, own: &T) -> Result<Vec<T>, RankError> {
         self.next_step();
-        let (here, neighbours) = (self.rank(), self.neighbours().to_vec());
+        let (here, neighbours, own) = (self.rank(), self.neighbours().to_vec(), own.encoded());
         for &rank in neighbours.iter().filter(|rank| **rank != here) {
-            self.send(rank, own)?;
+            self.send(rank, &own)?;
         }
-        let hear = |rank| if rank == here { Ok(own.to_vec()) } else { self.receive_from(rank) };
+        let hear = |rank| {
+            let said = if rank == here { own.clone() } else { self.receive_from(rank)? };
+            decoded(Rank(rank), &said)
+        };
         neighbours.into_iter().map(hear).collect()
     }
 
@@ -228,6 +234,11 @@ impl<'e> Meeting<'e> {
     }
 }
 
+/// What a rank sent.
+fn decoded<T: Code>(from: Rank, bytes: &[u8]) -> Result<T, RankError> {
+    T::decode_all(bytes).ok_or(RankError::Wire { from, error: WireError::Value })
+}
+
 #[cfg(test)]
 mod tests {
     use atta_engine::Message;
@@ -247,9 +258,17 @@ mod tests {
         for message in [vec![TAG, 2, 0, 0, 0], vec![TAG, 1, 0, 0]] {
             let mut ranks = in_process(2);
             ranks[1].send(0, message).unwrap();
-            let error = Meeting::new(&mut ranks[0]).gather(vec![], |_, _| vec![]).unwrap_err();
+            let error = Meeting::new(&mut ranks[0]).gather((), |(), ()| ()).unwrap_err();
             assert!(matches!(error, RankError::Wire { from: Rank(1), .. }), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_no_value_of_the_step_is_an_error() {
+        let mut ranks = in_process(2);
+        ranks[1].send(0, vec![TAG, 1, 0, 0, 0, 0x80]).unwrap();
+        let error = Meeting::new(&mut ranks[0]).gather(1_u64, |sum, more| *sum += more).unwrap_err();
+        assert!(matches!(error, RankError::Wire { from: Rank(1), .. }), "{error}");
     }
 
     #[test]
@@ -273,12 +292,12 @@ mod tests {
                         "rank {} heard of nothing",
                         meeting.rank()
                     );
-                    let all = meeting.gather(Vec::new(), |_, _| Vec::new()).unwrap();
+                    let all = meeting.gather((), |(), ()| ()).unwrap();
                     meeting.tell(all).unwrap();
                     meeting.keep_to_itself();
                     // What is still on its way disturbs no later step.
-                    let ranks = meeting.gather(vec![1], |one, other| vec![one[0] + other[0]]).unwrap();
-                    assert_eq!(meeting.tell(ranks).unwrap(), [40]);
+                    let ranks = meeting.gather(1_u32, |sum, more| *sum += more).unwrap();
+                    assert_eq!(meeting.tell(ranks).unwrap(), 40);
                 });
             }
         });
@@ -291,20 +310,13 @@ mod tests {
             for mut endpoint in atta_fabric::in_process_on_hosts(&hosts) {
                 scope.spawn(move || {
                     let mut meeting = Meeting::new(&mut endpoint);
-                    for round in 0..3_u8 {
-                        let own = vec![u8::try_from(meeting.rank()).unwrap() + round];
-                        let merge = |one: &[u8], other: &[u8]| vec![one[0].max(other[0])];
-                        let most = meeting.gather(own, merge).unwrap();
+                    for round in 0..3 {
+                        let own = meeting.rank() + round;
+                        let most = meeting.gather(own, |most, other| *most = other.max(*most)).unwrap();
                         assert_eq!(most.is_some(), meeting.rank() == 0);
-                        assert_eq!(meeting.tell(most).unwrap(), [39 + round]);
-                        let here = u8::try_from(meeting.rank()).unwrap();
-                        let near = meeting.among_neighbours(&[here]).unwrap();
-                        let expected: Vec<Vec<u8>> = meeting
-                            .neighbours()
-                            .iter()
-                            .map(|rank| vec![u8::try_from(*rank).unwrap()])
-                            .collect();
-                        assert_eq!(near, expected);
+                        assert_eq!(meeting.tell(most).unwrap(), 39 + round);
+                        let near = meeting.among_neighbours(&meeting.rank()).unwrap();
+                        assert_eq!(near, meeting.neighbours());
                     }
                 });
             }

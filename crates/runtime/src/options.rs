@@ -66,6 +66,8 @@ pub struct WorkerReport {
     pub waiting: Duration,
 }
 
+atta_entry::record!(WorkerReport { tasks, steals, waiting });
+
 /// What a job left.
 #[derive(Debug)]
 pub struct Outcome<W> {

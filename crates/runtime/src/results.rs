@@ -4,26 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use atta_entry::Errno;
+use atta_entry::{Code, Errno};
 
-/// Counts that several threads or ranks have, and that are added up. Adding does not depend on order or grouping.
-pub trait Results: Clone + Default {
+/// Counts that several threads or ranks have, that are added up and sent as bytes. Adding does not depend on order or grouping.
+pub trait Results: Clone + Default + Code {
     /// Adds what another one counted. Sums saturate.
     fn add(&mut self, other: &Self);
 
-    /// Writes it as bytes, for another rank.
-    fn encode(&self, out: &mut Vec<u8>);
-
-    /// Reads what [`encode`](Self::encode) wrote, and leaves the rest of the bytes; none if it is no such thing.
-    fn decode(bytes: &mut &[u8]) -> Option<Self>;
-
     /// Shows each counter that has a name, in the order of the declaration.
     fn show(&self, show: &mut dyn FnMut(Counter));
-
-    /// Reads it from bytes that hold nothing else.
-    fn decode_all(mut bytes: &[u8]) -> Option<Self> {
-        Self::decode(&mut bytes).filter(|_| bytes.is_empty())
-    }
 }
 
 /// A counter and its value.
@@ -92,18 +81,6 @@ macro_rules! counters {
                 $($($crate::Results::add(&mut self.$part, &other.$part);)*)?
             }
 
-            fn encode(&self, out: &mut Vec<u8>) {
-                $($crate::Results::encode(&self.$field, out);)*
-                $($($crate::Results::encode(&self.$part, out);)*)?
-            }
-
-            fn decode(bytes: &mut &[u8]) -> Option<Self> {
-                Some(Self {
-                    $($field: $crate::Results::decode(bytes)?,)*
-                    $($($part: $crate::Results::decode(bytes)?,)*)?
-                })
-            }
-
             fn show(&self, show: &mut dyn FnMut($crate::Counter)) {
                 $($(
                     let text = $crate::counters!(@text $($text $text_of)?);
@@ -114,6 +91,20 @@ macro_rules! counters {
                         show($crate::Counter { group: $group, ..counter });
                     });
                 )?)*)?
+            }
+        }
+
+        impl $crate::Code for $struct {
+            fn encode(&self, out: &mut Vec<u8>) {
+                $($crate::Code::encode(&self.$field, out);)*
+                $($($crate::Code::encode(&self.$part, out);)*)?
+            }
+
+            fn decode(bytes: &mut &[u8]) -> Option<Self> {
+                Some(Self {
+                    $($field: $crate::Code::decode(bytes)?,)*
+                    $($($part: $crate::Code::decode(bytes)?,)*)?
+                })
             }
         }
 
@@ -132,33 +123,6 @@ impl Results for u64 {
         *self = self.saturating_add(*other);
     }
 
-    /// As seven bits a byte, the lowest first; all but the last have the highest bit.
-    fn encode(&self, out: &mut Vec<u8>) {
-        let mut rest = *self;
-        while rest >= 0x80 {
-            out.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        out.push(rest as u8);
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = bytes.split_first()?;
-            *bytes = rest;
-            let bits = u64::from(byte & 0x7f);
-            if bits << shift >> shift != bits {
-                return None;
-            }
-            number |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(number);
-            }
-        }
-        None
-    }
-
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 
@@ -171,18 +135,6 @@ where
         self.iter_mut().zip(other).for_each(|(sum, more)| sum.add(more));
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|number| number.encode(out));
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        let mut numbers = Self::default();
-        for number in &mut numbers {
-            *number = u64::decode(bytes)?;
-        }
-        Some(numbers)
-    }
-
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 
@@ -190,26 +142,6 @@ where
 impl Results for BTreeMap<Errno, u64> {
     fn add(&mut self, other: &Self) {
         other.iter().for_each(|(errno, more)| self.entry(*errno).or_default().add(more));
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        (self.len() as u64).encode(out);
-        for (errno, count) in self {
-            u64::from(errno.0.cast_unsigned()).encode(out);
-            count.encode(out);
-        }
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        let mut failures = Self::new();
-        for _ in 0..u64::decode(bytes)? {
-            let errno = u32::try_from(u64::decode(bytes)?).ok()?.cast_signed();
-            // Each once, so that no number of them takes more memory than their bytes do.
-            if failures.insert(Errno(errno), u64::decode(bytes)?).is_some() {
-                return None;
-            }
-        }
-        Some(failures)
     }
 
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
@@ -224,6 +156,10 @@ impl Results for Maximum {
         *self = (*self).max(*other);
     }
 
+    fn show(&self, _show: &mut dyn FnMut(Counter)) {}
+}
+
+impl Code for Maximum {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
     }
@@ -231,8 +167,6 @@ impl Results for Maximum {
     fn decode(bytes: &mut &[u8]) -> Option<Self> {
         u64::decode(bytes).map(Self)
     }
-
-    fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 
 #[cfg(test)]
@@ -303,8 +237,7 @@ mod tests {
     #[test]
     fn bytes_are_read_back_and_nothing_else_is() {
         for sample in [sample(0), sample(300), Sample::default()] {
-            let mut bytes = Vec::new();
-            sample.encode(&mut bytes);
+            let mut bytes = sample.encoded();
             assert_eq!(Sample::decode_all(&bytes), Some(sample));
             for length in 0..bytes.len() {
                 assert_eq!(Sample::decode_all(&bytes[..length]), None, "{length} of {}", bytes.len());
@@ -312,12 +245,6 @@ mod tests {
             bytes.push(0);
             assert_eq!(Sample::decode_all(&bytes), None);
         }
-        // Bits that no number has, and a number that does not end.
-        assert_eq!(u64::decode_all(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
-        assert_eq!(u64::decode_all(&[0x80; 11]), None);
-        // The same error twice, and more of them than there are bytes.
-        assert_eq!(BTreeMap::decode_all(&[2, 1, 1, 1, 1]), None);
-        assert_eq!(BTreeMap::decode_all(&[0xff, 0xff, 0xff, 0x7f, 1, 1]), None);
     }
 
     #[test]

@@ -133,9 +133,8 @@ impl Reduce for Ones {
 
 /// All ranks meet; the root gets their number.
 fn meet(meeting: &mut Meeting<'_>) -> Result<(), RankError> {
-    let add = |one: &[u8], other: &[u8]| vec![one.first().unwrap_or(&1) + other.first().unwrap_or(&1)];
-    let count = meeting.gather(Vec::new(), add)?;
-    assert_eq!(count, (meeting.rank() == 0).then(|| vec![RANKS as u8]));
+    let count = meeting.gather(1, |sum, more: u32| *sum += more)?;
+    assert_eq!(count, (meeting.rank() == 0).then_some(RANKS));
     meeting.tell(count)?;
     Ok(())
 }

@@ -1,51 +1,12 @@
-//! What each rank of a copy did and where its time went: as a table, as JSON, and as numbers that ranks send each other. No I/O; what
+//! What each rank of a copy did and where its time went: as a table and as JSON. No I/O; what
 //! is measured, and how, is known to `atta_ops::copy` alone.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use atta_ops::copy::{Phase, RankReport};
 use serde_json::{Map, Value, json};
 
 use crate::size::{binary, grouped, per_second};
-
-/// A row as numbers: files, bytes, the phases, busy, finding, waiting, syncs, syncing; times in nanoseconds.
-pub(super) type Numbers = [u64; Phase::ALL.len() + 7];
-
-/// A row as numbers.
-pub(super) fn numbers(report: &RankReport) -> Numbers {
-    let RankReport { rank: _, files, bytes, phases, busy, finding, waiting, syncs, syncing } = *report;
-    let [copying, links, batch, verify, directories, sync, others] = phases.map(nanoseconds);
-    let [busy, finding, waiting, syncing] = [busy, finding, waiting, syncing].map(nanoseconds);
-    [
-        files,
-        bytes,
-        copying,
-        links,
-        batch,
-        verify,
-        directories,
-        sync,
-        others,
-        busy,
-        finding,
-        waiting,
-        syncs,
-        syncing,
-    ]
-}
-
-/// The row that these numbers are.
-pub(super) fn report(rank: u32, numbers: &Numbers) -> RankReport {
-    let [files, bytes, phases @ .., busy, finding, waiting, syncs, syncing] = *numbers;
-    let [busy, finding, waiting, syncing] = [busy, finding, waiting, syncing].map(Duration::from_nanos);
-    let phases = phases.map(Duration::from_nanos);
-    RankReport { rank, files, bytes, phases, busy, finding, waiting, syncs, syncing }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// Room for a phase: its name, or as many seconds as a month has.
 fn width(phase: Phase) -> usize {
@@ -102,6 +63,8 @@ fn row(report: &RankReport) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn sample() -> RankReport {
@@ -116,17 +79,6 @@ mod tests {
             waiting: second(3),
             syncs: 11,
             syncing: Duration::from_millis(2500),
-        }
-    }
-
-    #[test]
-    fn a_row_survives_being_numbers() {
-        let row = numbers(&sample());
-        assert_eq!(report(12, &row), sample());
-        for at in 0..row.len() {
-            let mut other = row;
-            other[at] += 1;
-            assert_ne!(report(12, &other), sample(), "{at}");
         }
     }
 

@@ -134,19 +134,20 @@ fn listed(line: &str, name: &str) -> Option<u32> {
 }
 
 /// First, last, whom the first becomes, and whether the others follow: a rule for another rank, which may know other names.
-type Row = (u32, u32, u32, bool);
+pub(super) type Row = (u32, u32, u32, bool);
 
-/// Rules as bytes.
-pub(super) fn encode(owners: &Owners) -> Vec<u8> {
+/// Rules of users and of groups.
+pub(super) type Rows = (Vec<Row>, Vec<Row>);
+
+/// Rules, to be sent.
+pub(super) fn to_rows(owners: &Owners) -> Rows {
     let row = |rule: &OwnerRule| (*rule.from.start(), *rule.from.end(), rule.to, rule.shifts);
-    let rows = |rules: &[OwnerRule]| rules.iter().map(row).collect::<Vec<Row>>();
-    // Nothing in it can fail to be written.
-    serde_json::to_vec(&(rows(&owners.users), rows(&owners.groups))).unwrap_or_default()
+    let rows = |rules: &[OwnerRule]| rules.iter().map(row).collect();
+    (rows(&owners.users), rows(&owners.groups))
 }
 
-/// The rules that these bytes are; those that are none map nothing.
-pub(super) fn decode(bytes: &[u8]) -> Owners {
-    let (users, groups): (Vec<Row>, Vec<Row>) = serde_json::from_slice(bytes).unwrap_or_default();
+/// The rules that were sent.
+pub(super) fn from_rows((users, groups): Rows) -> Owners {
     let rule = |(first, last, to, shifts): Row| OwnerRule { from: first..=last, to, shifts };
     let rules = |rows: Vec<Row>| rows.into_iter().map(rule).collect();
     Owners { users: rules(users), groups: rules(groups) }

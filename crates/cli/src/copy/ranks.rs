@@ -14,18 +14,16 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use atta_engine::Reduce;
-use atta_entry::Failure;
+use atta_entry::{Code, Failure};
 use atta_fabric::Endpoint;
 use atta_mpi_loader::Launcher;
 use atta_ops::copy::{
-    Copy, Leftovers, Notice, Outcome, Progress, Refused, Report, Seat, SlowFile, Totals, Watch,
+    Copy, Leftovers, Notice, Outcome, Progress, RankReport, Refused, Report, Seat, Totals, Watch,
 };
 use atta_ops::digest::Signature;
-use atta_runtime::{Meeting, Member, Outbox, RankError, Results as _};
-use serde::{Deserialize, Serialize};
+use atta_runtime::{Meeting, Member, Outbox, RankError};
 
 use super::arguments::CopyArguments;
-use super::by_rank::{self, Numbers};
 use super::notices;
 use super::teller::Teller;
 use super::{Run, Setting, Whole, conclude, owners, run_alone, summary, tell};
@@ -49,17 +47,19 @@ fn on_ranks(
     signals: &Signals,
     endpoint: &mut dyn Endpoint,
 ) -> Result<u8, RankError> {
-    let mut meeting = Meeting::new(endpoint);
+    let mut meeting = match ranks::meet(endpoint)? {
+        Ok(meeting) => meeting,
+        Err(code) => return Ok(code),
+    };
     let cores = cores_of_this_rank(&mut meeting)?;
     let (rank, ranks) = (meeting.rank(), meeting.size());
     if arguments.dry_run || arguments.repair.is_some() {
         // Which names are one file is found out in one place.
         let code = (rank == 0).then(|| run_alone(arguments, signals));
-        meeting.tell(code.map(|code| vec![code]))?;
+        meeting.tell(code)?;
         return Ok(code.unwrap_or(exit::DONE));
     }
-    let number = (rank == 0).then(|| RandomState::new().hash_one(std::process::id()).to_le_bytes().to_vec());
-    let job = meeting.tell(number)?.try_into().map_or(0, u64::from_le_bytes);
+    let job = meeting.tell((rank == 0).then(|| RandomState::new().hash_one(std::process::id())))?;
     let stop = signals.stop();
     let mut run = match (rank == 0).then(|| Run::new(arguments, &stop)).transpose() {
         Ok(Some(run)) if run.starts.as_ref().is_some_and(Starts::are_differences) => {
@@ -75,11 +75,11 @@ fn on_ranks(
     let (starts, owners) = own
         .map(|run| {
             teller = Some(Teller::new(&arguments.tell, false, std::mem::take(&mut run.events)));
-            (run.starts.take(), owners::encode(&run.keep.owners))
+            (run.starts.take(), owners::to_rows(&run.keep.owners))
         })
         .unzip();
     let owners = meeting.tell((rank == 0).then(|| owners.unwrap_or_default()))?;
-    let keep = arguments.keep.with_owners(owners::decode(&owners));
+    let keep = arguments.keep.with_owners(owners::from_rows(owners));
     let failures = run.as_ref().ok().and_then(Option::as_ref).map(|run| &run.failures);
     let watch = RankWatch::new(failures, arguments.tell.quiet);
     let setting = Setting::new(arguments, ranks, keep);
@@ -128,7 +128,7 @@ fn may_go<'a>(
         Err(refused) => refused.what.clone(),
     });
     let views = View::gather(seen, meeting)?;
-    let code = views.map(|views| match (refused, &prepared, View::differ(&View::decode(&views))) {
+    let code = views.map(|views| match (refused, &prepared, View::differ(&views)) {
         (Some(code), ..) => code,
         (None, _, Some(what)) => {
             let hint = "SOURCE and TARGET must be the same file systems, at the same places, on all ranks";
@@ -138,9 +138,9 @@ fn may_go<'a>(
         (None, Err(refused), None) => tell(refused),
         (None, Ok(copy), None) => copy.refused().map_or(exit::DONE, tell),
     });
-    let said = meeting.tell(code.map(|code| vec![code]))?;
+    let said = meeting.tell(code)?;
     Ok(match prepared {
-        Ok(copy) if said == [exit::DONE] => Ok(copy),
+        Ok(copy) if said == exit::DONE => Ok(copy),
         _ => Err(code.unwrap_or(exit::DONE)),
     })
 }
@@ -183,13 +183,13 @@ impl Here<'_> {
         let outcome = ending.end();
         let leftovers = outcome.leftovers.clone();
         let own = Part::new(outcome, self.signals.code(), self.watch.take());
-        let sum = meeting.gather(own.encode(), Part::merge)?;
+        let sum = meeting.gather(own, Part::merge)?;
         // Nobody leaves before the first has heard of all.
-        meeting.tell(sum.as_ref().map(|_| Vec::new()))?;
+        meeting.tell(sum.as_ref().map(|_| ()))?;
         if let Some(teller) = &mut teller {
             teller.clear();
         }
-        Ok(sum.map(|sum| (Part::decode(&sum), leftovers)))
+        Ok(sum.map(|sum| (sum, leftovers)))
     }
 }
 
@@ -269,30 +269,24 @@ impl Reduce for Going {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.0.iter().for_each(|number| out.extend(number.to_le_bytes()));
+        self.0.encode(out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (numbers, rest) = bytes.as_chunks::<8>();
-        let numbers: [[u8; 8]; GOING] = numbers.try_into().ok()?;
-        rest.is_empty().then_some(Self(numbers.map(u64::from_le_bytes)))
+        Code::decode_all(bytes).map(Self)
     }
 }
 
 /// What ranks have done in the end.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug)]
 struct Part {
-    /// Its counters, encoded.
-    totals: Vec<u8>,
-    /// Files and bytes of each class of sizes.
-    sizes: Vec<(u64, u64)>,
-    /// Nanoseconds, bytes and path of the slowest files.
-    slowest: Vec<(u64, u64, Vec<u8>)>,
+    totals: Totals,
+    report: Report,
     /// What each rank did, and where its time went.
-    by_rank: Vec<(u32, Numbers)>,
+    by_rank: Vec<RankReport>,
     /// None: not wanted, or not all was copied.
-    signature: Option<Vec<u8>>,
-    elapsed_ns: u64,
+    signature: Option<Signature>,
+    elapsed: Duration,
     threads: usize,
     /// The exit code of a signal, if one was caught.
     interrupted: u8,
@@ -301,100 +295,34 @@ struct Part {
     late: Vec<u8>,
 }
 
+atta_entry::record!(Part { totals, report, by_rank, signature, elapsed, threads, interrupted, parked, late });
+
 impl Part {
     fn new(outcome: Outcome, interrupted: Option<u8>, late: Vec<u8>) -> Self {
         let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
-        let mut part = Self {
-            by_rank: vec![(rank.rank, by_rank::numbers(&rank))],
-            signature: signature.map(|signature| signature.to_bytes()),
-            elapsed_ns: nanoseconds(elapsed),
-            threads: threads.len(),
-            interrupted: interrupted.unwrap_or(0),
-            parked,
-            late,
-            ..Self::default()
-        };
-        totals.encode(&mut part.totals);
-        part.set_report(report);
-        part
+        let (by_rank, threads, interrupted) = (vec![rank], threads.len(), interrupted.unwrap_or(0));
+        Self { totals, report, by_rank, signature, elapsed, threads, interrupted, parked, late }
     }
 
-    /// What it counted.
-    fn totals(&self) -> Totals {
-        Totals::decode_all(&self.totals).unwrap_or_default()
-    }
-
-    /// Which files were copied.
-    fn report(&self) -> Report {
-        let mut report = Report::default();
-        for (class, (files, bytes)) in report.sizes.iter_mut().zip(&self.sizes) {
-            (class.files, class.bytes) = (*files, *bytes);
-        }
-        let slow = |(ns, bytes, path): &(u64, u64, Vec<u8>)| SlowFile {
-            elapsed: Duration::from_nanos(*ns),
-            bytes: *bytes,
-            path: path.clone(),
-        };
-        report.slowest = self.slowest.iter().map(slow).collect();
-        report
-    }
-
-    fn set_report(&mut self, report: Report) {
-        self.sizes = report.sizes.iter().map(|class| (class.files, class.bytes)).collect();
-        let slow = |file: SlowFile| (nanoseconds(file.elapsed), file.bytes, file.path);
-        self.slowest = report.slowest.into_iter().map(slow).collect();
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        // Nothing in it can fail to be written.
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-
-    fn decode(bytes: &[u8]) -> Self {
-        serde_json::from_slice(bytes).unwrap_or_default()
-    }
-
-    fn merge(sum: &[u8], more: &[u8]) -> Vec<u8> {
-        let (mut sum, more) = (Self::decode(sum), Self::decode(more));
-        let mut totals = sum.totals();
-        totals += &more.totals();
-        sum.totals.clear();
-        totals.encode(&mut sum.totals);
-        let mut report = sum.report();
-        report += &more.report();
-        sum.set_report(report);
-        sum.by_rank.extend(more.by_rank);
-        sum.by_rank.sort_unstable_by_key(|(rank, _)| *rank);
-        sum.signature = sum.signature.zip(more.signature).and_then(|(sum, more)| {
-            let mut sum = Signature::from_bytes(&sum)?;
-            sum.merge(&Signature::from_bytes(&more)?);
-            Some(sum.to_bytes())
+    fn merge(&mut self, more: Self) {
+        self.totals += &more.totals;
+        self.report += &more.report;
+        self.by_rank.extend(more.by_rank);
+        self.by_rank.sort_unstable_by_key(|report| report.rank);
+        self.signature = self.signature.take().zip(more.signature).map(|(mut sum, more)| {
+            sum.merge(&more);
+            sum
         });
-        sum.elapsed_ns = sum.elapsed_ns.max(more.elapsed_ns);
-        sum.threads += more.threads;
-        sum.interrupted = sum.interrupted.max(more.interrupted);
-        sum.parked |= more.parked;
-        sum.late.extend(more.late);
-        sum.encode()
+        self.elapsed = self.elapsed.max(more.elapsed);
+        self.threads = self.threads.saturating_add(more.threads);
+        self.interrupted = self.interrupted.max(more.interrupted);
+        self.parked |= more.parked;
+        self.late.extend(more.late);
     }
 
-    fn whole(&self) -> Whole {
-        let signature = self.signature.as_ref().and_then(|bytes| Signature::from_bytes(bytes));
-        Whole {
-            totals: self.totals(),
-            report: self.report(),
-            signature,
-            elapsed: Duration::from_nanos(self.elapsed_ns),
-            threads: self.threads,
-            ranks: self.by_rank.iter().map(|(rank, numbers)| by_rank::report(*rank, numbers)).collect(),
-            parked: self.parked,
-            target_is_name: false,
-            leftovers: None,
-            extra: None,
-        }
+    fn whole(self) -> Whole {
+        let Self { totals, report, signature, elapsed, threads, by_rank: ranks, parked, .. } = self;
+        let (target_is_name, leftovers, extra) = (false, None, None);
+        Whole { totals, report, signature, elapsed, threads, ranks, parked, target_is_name, leftovers, extra }
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use atta_entry::Failure;
+use atta_entry::{Code as _, Failure};
 use atta_runtime::Outbox;
 
 use super::refused::Refused;
@@ -75,16 +75,10 @@ impl Failures {
 
     /// Takes failures of another rank. False: the bytes are not what one would send.
     pub(crate) fn receive(&self, mut bytes: &[u8]) -> bool {
-        fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-            let (length, rest) = bytes.split_first_chunk()?;
-            let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-            *bytes = rest;
-            Some(part)
-        }
         while !bytes.is_empty() {
-            let (Some(line), Some(row)) = (part(&mut bytes), part(&mut bytes)) else { return false };
+            let Some((line, row)) = <(String, Vec<u8>)>::decode(&mut bytes) else { return false };
             if let Self::Here(inner) = self {
-                lock(inner).add(line, row);
+                lock(inner).add(line.as_bytes(), &row);
             }
         }
         true
@@ -106,13 +100,7 @@ fn told(failure: &Failure<'_>) -> (String, Vec<u8>) {
 
 /// A failure as [`Failures::receive`] takes it.
 pub(crate) fn as_bytes(failure: &Failure<'_>) -> Vec<u8> {
-    let (line, row) = told(failure);
-    let mut bytes = Vec::with_capacity(8 + line.len() + row.len());
-    for part in [line.as_bytes(), &row] {
-        bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend_from_slice(part);
-    }
-    bytes
+    told(failure).encoded()
 }
 
 impl Inner {

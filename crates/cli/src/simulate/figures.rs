@@ -185,7 +185,7 @@ fn run(done: &Done) -> Run {
         pairs.iter().enumerate().filter(|(_, volume)| volume.messages > 0).map(sent).collect()
     });
     let shares = vec![("workers".to_owned(), shares(done))];
-    Run { shares, ranks, all, size, pairs, sent: (sent.messages, sent.bytes) }
+    Run { shares, ranks, all, size, ranks_per_row: 1, pairs, sent: (sent.messages, sent.bytes) }
 }
 
 /// Where the time of a rank's threads went, in seconds. What a thread of its own does for messages is none of theirs.

@@ -5,6 +5,7 @@ use std::path::Path;
 use atta_ops::walk::Profile;
 
 use super::report::Whole;
+use super::threads::ranks_per_row;
 use crate::figures::{Run, Sent, write};
 use crate::run::fatal::Fatal;
 
@@ -27,19 +28,27 @@ fn run(whole: &Whole) -> Run {
     let ranks = whole.ranks.iter().map(|rank| {
         (rank.rank.to_string(), parts(rank.profile(), rank.communication_seconds, rank.waiting()))
     });
+    let ranks_per_row = ranks_per_row(whole.ranks.len() as u32);
     let pairs: Vec<Sent> = whole
         .ranks
         .iter()
         .flat_map(|rank| {
-            let from = rank.rank;
-            rank.traffic.iter().map(move |&(to, messages, bytes)| Sent { from, to, messages, bytes })
+            let from = rank.rank / ranks_per_row;
+            let row = move |&(to, messages, bytes): &(u32, _, _)| Sent {
+                from,
+                to: to / ranks_per_row,
+                messages,
+                bytes,
+            };
+            rank.traffic.iter().map(row)
         })
         .collect();
     Run {
         shares,
         ranks: ranks.collect(),
         all: parts(whole.profile, communication, waiting),
-        size: whole.ranks.len(),
+        size: whole.ranks.len().div_ceil(ranks_per_row as usize),
+        ranks_per_row,
         sent: (pairs.iter().map(|sent| sent.messages).sum(), pairs.iter().map(|sent| sent.bytes).sum()),
         pairs: Some(pairs),
     }

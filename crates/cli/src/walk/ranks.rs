@@ -16,19 +16,17 @@ use std::time::Duration;
 
 use atta_catalog::ShardRecord;
 use atta_engine::{Reason, Reduce};
+use atta_entry::Code;
 use atta_fabric::Endpoint;
 use atta_mpi_loader::Launcher;
-use atta_ops::walk::{self, Outcome, Profile, Progress, Start, Summary, ThreadReport, Totals};
-use atta_runtime::{
-    Meeting, Member, RankError, Rate, Results as _, SpillReport, Stop, Stream, WorkerReport, processor_time,
-};
-use serde::{Deserialize, Serialize};
+use atta_ops::walk::{self, Outcome, Profile, Progress, Start, Summary, Totals};
+use atta_runtime::{Meeting, Member, RankError, Rate, SpillReport, Stop, Stream, processor_time};
 
 use super::arguments::WalkArguments;
 use super::report::Whole;
 use super::run::{Ended, PATIENCE, Run, conclude, give_up, options};
 use super::sink::{ROWS, RootSide, Sink, SinkWorker};
-use super::threads::{Numbers, RankReport, nanoseconds, numbers, profile, thread_report};
+use super::threads::{RankReport, grouped};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
 use crate::run::fatal::Fatal;
 use crate::run::messages::complain;
@@ -51,50 +49,50 @@ pub(super) fn run(arguments: &WalkArguments, signals: &Signals, launcher: &Launc
 struct Met(Duration);
 
 /// What rank 0 tells the others before the walk.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 struct Verdict {
     go: bool,
     partial: Option<Vec<u8>>,
     terminal: bool,
 }
 
+atta_entry::record!(Verdict { go, partial, terminal });
+
 fn on_ranks(
     arguments: &WalkArguments,
     signals: &Signals,
     endpoint: &mut dyn Endpoint,
 ) -> Result<u8, RankError> {
-    let mut meeting = Meeting::new(endpoint);
+    let mut meeting = match ranks::meet(endpoint)? {
+        Ok(meeting) => meeting,
+        Err(code) => return Ok(code),
+    };
     let cores = cores_of_this_rank(&mut meeting)?;
     let (facts, devices) = facts(root_paths(&arguments.paths));
     let views = View::gather(facts, &mut meeting)?;
     let size = meeting.size() as usize;
     let root = views.map(|views| begin(arguments, &views, size, signals.stop()));
-    let verdict = root.as_ref().map(|root| {
-        let verdict = match root {
-            Ok(run) => Verdict {
-                go: true,
-                partial: run.sink.partial().map(|partial| partial.into_os_string().into_vec()),
-                terminal: run.sink.is_on_terminal(),
-            },
-            Err(_) => Verdict { go: false, partial: None, terminal: false },
-        };
-        serde_json::to_vec(&verdict).unwrap_or_default()
+    let verdict = root.as_ref().map(|root| match root {
+        Ok(run) => Verdict {
+            go: true,
+            partial: run.sink.partial().map(|partial| partial.into_os_string().into_vec()),
+            terminal: run.sink.is_on_terminal(),
+        },
+        Err(_) => Verdict { go: false, partial: None, terminal: false },
     });
     let verdict = meeting.tell(verdict)?;
     let place = Here { arguments, signals, cores, devices, met: Met(processor_time()) };
     match root {
         Some(Ok(run)) => place.root(run, meeting),
         Some(Err(code)) => Ok(code),
-        None => match serde_json::from_slice::<Verdict>(&verdict) {
-            Ok(verdict) if verdict.go => place.other(verdict, meeting),
-            _ => Ok(exit::DONE),
-        },
+        None if verdict.go => place.other(verdict, meeting),
+        None => Ok(exit::DONE),
     }
 }
 
 /// Opens on rank 0 what the command needs; says what is wrong, if something is.
-fn begin<'a>(arguments: &'a WalkArguments, views: &[u8], size: usize, stop: Stop) -> Result<Run<'a>, u8> {
-    if let Some(what) = View::differ(&View::decode(views)) {
+fn begin<'a>(arguments: &'a WalkArguments, views: &[View], size: usize, stop: Stop) -> Result<Run<'a>, u8> {
+    if let Some(what) = View::differ(views) {
         let hint = "PATH must be the same file system, at the same place, on all ranks";
         complain(&what, Some(hint));
         return Err(exit::FATAL);
@@ -137,7 +135,7 @@ impl Here<'_> {
             |profile| RankTotals::so_far(*profile),
             |progress, sum: Option<RankTotals>| {
                 if let Some(sum) = sum {
-                    whole = sum.profile();
+                    whole = sum.profile;
                 }
                 display.tick(&Progress { profile: whole, ..progress.clone() });
                 if progress.stopping.is_some_and(|since| since > PATIENCE) {
@@ -257,11 +255,11 @@ fn ended<'a>(
         Some(Fatal::Failed { what: format!("rank {rank}: {what}"), hint: None })
     });
     let code = (sum.interrupted > 0).then_some(sum.interrupted);
-    let totals = vec![sum.totals(), linked];
+    let totals = vec![sum.totals, linked];
     let whole = Whole {
-        elapsed: Duration::from_nanos(sum.elapsed_ns),
-        profile: sum.profile(),
-        threads: sum.ranks.iter().flat_map(|rank| rank.threads.iter().map(thread_report)).collect(),
+        elapsed: sum.elapsed,
+        profile: sum.profile,
+        threads: sum.ranks.iter().flat_map(|rank| rank.threads.iter().copied()).collect(),
         spill: SpillReport {
             tasks: sum.spilled[0],
             bytes: sum.spilled[1],
@@ -273,12 +271,11 @@ fn ended<'a>(
 }
 
 /// What ranks add up, while they walk and at the end.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct RankTotals {
-    profile: Numbers,
-    /// Its counters, encoded.
-    totals: Vec<u8>,
-    elapsed_ns: u64,
+    profile: Profile,
+    totals: Totals,
+    elapsed: Duration,
     /// Tasks and bytes.
     spilled: [u64; 2],
     /// Why some rank could not spill.
@@ -291,9 +288,21 @@ struct RankTotals {
     ranks: Vec<RankReport>,
 }
 
+atta_entry::record!(RankTotals {
+    profile,
+    totals,
+    elapsed,
+    spilled,
+    spill_error,
+    interrupted,
+    fatal,
+    shards,
+    ranks
+});
+
 impl RankTotals {
     fn so_far(profile: Profile) -> Self {
-        Self { profile: numbers(profile), ..Self::default() }
+        Self { profile, ..Self::default() }
     }
 
     fn last(
@@ -306,10 +315,6 @@ impl RankTotals {
     ) -> Self {
         let mut totals = Totals::default();
         outcome.workers.iter().for_each(|worker| totals += &worker.totals);
-        let thread = |thread: &ThreadReport| {
-            let WorkerReport { tasks, steals, waiting } = thread.worker;
-            (numbers(thread.profile), [tasks, steals, nanoseconds(waiting)])
-        };
         let counts = member.counts();
         let report = RankReport {
             rank: member.rank(),
@@ -323,13 +328,13 @@ impl RankTotals {
             parcels_accepted: counts.parcels_accepted,
             tasks_accepted: counts.tasks_accepted,
             rests: counts.rests,
-            traffic: if traffic { member.traffic() } else { Vec::new() },
-            threads: outcome.threads.iter().map(thread).collect(),
+            traffic: if traffic { grouped(member.traffic(), member.size()) } else { Vec::new() },
+            threads: outcome.threads.clone(),
         };
         Self {
-            profile: numbers(outcome.profile),
-            totals: encoded(&totals),
-            elapsed_ns: nanoseconds(outcome.elapsed),
+            profile: outcome.profile,
+            totals,
+            elapsed: outcome.elapsed,
             spilled: [outcome.spill.tasks, outcome.spill.bytes],
             spill_error: outcome.spill.error.clone().map(|what| (member.rank(), what)),
             interrupted: interrupted.unwrap_or(0),
@@ -338,33 +343,14 @@ impl RankTotals {
             ranks: vec![report],
         }
     }
-
-    fn profile(&self) -> Profile {
-        profile(&self.profile)
-    }
-
-    fn totals(&self) -> Totals {
-        Totals::decode_all(&self.totals).unwrap_or_default()
-    }
-}
-
-fn encoded(totals: &Totals) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    totals.encode(&mut bytes);
-    bytes
 }
 
 impl Reduce for RankTotals {
     fn merge(&mut self, other: &Self) {
-        let sum = |one: &mut [u64], other: &[u64]| {
-            one.iter_mut().zip(other).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
-        };
-        sum(&mut self.profile, &other.profile);
-        sum(&mut self.spilled, &other.spilled);
-        let mut totals = self.totals();
-        totals += &other.totals();
-        self.totals = encoded(&totals);
-        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.profile += other.profile;
+        self.spilled.iter_mut().zip(other.spilled).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.totals += &other.totals;
+        self.elapsed = self.elapsed.max(other.elapsed);
         self.interrupted = self.interrupted.max(other.interrupted);
         self.fatal = self.fatal.take().or_else(|| other.fatal.clone());
         self.spill_error = self.spill_error.take().or_else(|| other.spill_error.clone());
@@ -374,15 +360,11 @@ impl Reduce for RankTotals {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        // Nothing in it can fail to be written.
-        out.extend(serde_json::to_vec(self).unwrap_or_default());
+        Code::encode(self, out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let totals: Self = serde_json::from_slice(bytes).ok()?;
-        // While the walk runs there are none; what is there must be totals, or they would count as nothing.
-        let known = totals.totals.is_empty() || Totals::decode_all(&totals.totals).is_some();
-        known.then_some(totals)
+        Code::decode_all(bytes)
     }
 }
 
@@ -394,22 +376,17 @@ mod tests {
     fn totals_survive_being_bytes() {
         let mut totals = Totals::default();
         (totals.apparent_bytes, totals.depth_max) = (u64::MAX, atta_runtime::Maximum(3));
-        let mut sum = RankTotals { totals: encoded(&totals), elapsed_ns: 5, ..RankTotals::default() };
-        sum.merge(&RankTotals {
-            totals: encoded(&totals),
-            elapsed_ns: 9,
-            interrupted: 130,
-            ..RankTotals::default()
-        });
+        let (nine, five) = (Duration::from_secs(9), Duration::from_secs(5));
+        let mut sum = RankTotals { totals: totals.clone(), elapsed: five, ..RankTotals::default() };
+        let other =
+            RankTotals { totals: totals.clone(), elapsed: nine, interrupted: 130, ..RankTotals::default() };
+        Reduce::merge(&mut sum, &other);
         let mut bytes = Vec::new();
-        sum.encode(&mut bytes);
-        let back = RankTotals::decode(&bytes).unwrap();
-        assert_eq!((back.elapsed_ns, back.interrupted), (9, 130));
-        assert_eq!(Totals::decode_all(&back.totals), Some(totals));
-        assert!(RankTotals::decode(b"{").is_none());
-        sum.totals.pop();
-        bytes.clear();
-        sum.encode(&mut bytes);
-        assert!(RankTotals::decode(&bytes).is_none(), "totals cut short are none");
+        Reduce::encode(&sum, &mut bytes);
+        let back = <RankTotals as Reduce>::decode(&bytes).unwrap();
+        assert_eq!((back.elapsed, back.interrupted, back.totals), (nine, 130, totals));
+        for length in 0..bytes.len() {
+            assert!(<RankTotals as Reduce>::decode(&bytes[..length]).is_none(), "{length}");
+        }
     }
 }

@@ -230,7 +230,7 @@ impl Report<'_> {
             "entries_per_second": per_second(self.totals.entries(), outcome.elapsed),
             "time_shares": shares,
             "threads": threads,
-            "ranks": outcome.ranks,
+            "ranks": outcome.ranks.iter().map(RankReport::json).collect::<Vec<_>>(),
             "spill": {"tasks": outcome.spill.tasks, "bytes": outcome.spill.bytes, "error": outcome.spill.error},
         })
     }

@@ -1,14 +1,14 @@
-//! What ranks and threads of a walk report of themselves, in a form that goes to rank 0 and into the summary. Counting and printing
+//! What ranks of a walk report of themselves and of their threads. Counting and printing
 //! are elsewhere.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use atta_ops::walk::{Profile, ThreadReport};
-use atta_runtime::WorkerReport;
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// What one rank did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RankReport {
     pub(super) rank: u32,
     pub(super) entries: u64,
@@ -23,45 +23,117 @@ pub(super) struct RankReport {
     pub(super) parcels_accepted: u64,
     pub(super) tasks_accepted: u64,
     pub(super) rests: u64,
-    /// To whom it sent how many messages and bytes, where that was asked for.
+    /// To whom it sent how many messages and bytes, where that was asked for, as [`grouped`].
     pub(super) traffic: Vec<(u32, u64, u64)>,
-    /// Of each thread: its profile, its tasks, steals and nanoseconds of waiting.
-    pub(super) threads: Vec<(Numbers, [u64; 3])>,
+    pub(super) threads: Vec<ThreadReport>,
 }
 
+atta_entry::record!(RankReport {
+    rank,
+    entries,
+    communication_seconds,
+    cpu_seconds,
+    requests,
+    refused,
+    parcels_given,
+    tasks_given,
+    parcels_accepted,
+    tasks_accepted,
+    rests,
+    traffic,
+    threads
+});
+
 impl RankReport {
+    /// As JSON. Of each thread: entries, directories, failures, excluded, bytes, known, looked, nanoseconds of readdir, stat and callback;
+    /// its tasks, steals and nanoseconds of waiting.
+    pub(super) fn json(&self) -> Value {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let thread = |ThreadReport { profile, worker }: &ThreadReport| {
+            let Profile { entries, directories, failures, excluded, bytes, known, looked, .. } = *profile;
+            let [readdir, stat, callback] =
+                [profile.readdir, profile.stat, profile.callback].map(nanoseconds);
+            let waiting = nanoseconds(worker.waiting);
+            json!([
+                [entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback],
+                [worker.tasks, worker.steals, waiting]
+            ])
+        };
+        json!({
+            "rank": self.rank,
+            "entries": self.entries,
+            "communication_seconds": self.communication_seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "requests": self.requests,
+            "refused": self.refused,
+            "parcels_given": self.parcels_given,
+            "tasks_given": self.tasks_given,
+            "parcels_accepted": self.parcels_accepted,
+            "tasks_accepted": self.tasks_accepted,
+            "rests": self.rests,
+            "traffic": self.traffic,
+            "threads": self.threads.iter().map(thread).collect::<Vec<_>>(),
+        })
+    }
+
     /// What its threads did, all together.
     pub(super) fn profile(&self) -> Profile {
-        self.threads.iter().map(|(numbers, _)| profile(numbers)).sum()
+        self.threads.iter().map(|thread| thread.profile).sum()
     }
 
     /// Seconds that its threads waited, all together.
     pub(super) fn waiting(&self) -> f64 {
-        self.threads.iter().map(|(_, [.., waiting])| Duration::from_nanos(*waiting).as_secs_f64()).sum()
+        self.threads.iter().map(|thread| thread.worker.waiting.as_secs_f64()).sum()
     }
 }
 
-/// Entries, directories, failures, excluded, bytes, known, looked; nanoseconds of readdir, stat, callback.
-pub(super) type Numbers = [u64; 10];
+/// Rows of traffic that a rank reports at most: else those of all ranks would grow with the square of their number.
+const GROUPS_MAX: u32 = 64;
 
-pub(super) fn numbers(profile: Profile) -> Numbers {
-    let Profile { entries, directories, failures, excluded, bytes, known, looked, .. } = profile;
-    let [readdir, stat, callback] = [profile.readdir, profile.stat, profile.callback].map(nanoseconds);
-    [entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback]
+/// What a rank sent to each other one, as (rank, messages, bytes); where there are more than 64, to each group of consecutive ranks, which goes by
+/// its first one. All groups are of one size, but for the last one.
+pub(super) fn grouped(traffic: Vec<(u32, u64, u64)>, ranks: u32) -> Vec<(u32, u64, u64)> {
+    let size = ranks_per_row(ranks);
+    let mut groups = BTreeMap::<u32, (u64, u64)>::new();
+    for (to, messages, bytes) in traffic {
+        let sum = groups.entry(to / size * size).or_default();
+        *sum = (sum.0.saturating_add(messages), sum.1.saturating_add(bytes));
+    }
+    groups.into_iter().map(|(to, (messages, bytes))| (to, messages, bytes)).collect()
 }
 
-pub(super) fn profile(
-    &[entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback]: &Numbers,
-) -> Profile {
-    let [readdir, stat, callback] = [readdir, stat, callback].map(Duration::from_nanos);
-    Profile { entries, directories, failures, excluded, bytes, known, looked, readdir, stat, callback }
+/// Consecutive ranks that are one row of traffic.
+pub(super) fn ranks_per_row(ranks: u32) -> u32 {
+    ranks.div_ceil(GROUPS_MAX).max(1)
 }
 
-pub(super) fn thread_report((numbers, [tasks, steals, waiting]): &(Numbers, [u64; 3])) -> ThreadReport {
-    let worker = WorkerReport { tasks: *tasks, steals: *steals, waiting: Duration::from_nanos(*waiting) };
-    ThreadReport { profile: profile(numbers), worker }
-}
+#[cfg(test)]
+mod tests {
+    use atta_entry::Code as _;
 
-pub(super) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    use super::*;
+
+    #[test]
+    fn traffic_has_64_rows_at_most() {
+        let sent = |ranks: u32| (0..ranks).map(|to| (to, 1, u64::from(to))).collect::<Vec<_>>();
+        assert_eq!(grouped(sent(64), 64), sent(64));
+        for ranks in [65, 1000, 10_000] {
+            let groups = grouped(sent(ranks), ranks);
+            assert!(groups.len() <= 64 && groups.len() > 32, "{ranks}: {}", groups.len());
+            let size = groups[1].0;
+            assert_eq!(groups[0], (0, size.into(), (0..u64::from(size)).sum()));
+            assert_eq!(groups.iter().map(|(_, messages, _)| messages).sum::<u64>(), u64::from(ranks));
+        }
+    }
+
+    #[test]
+    fn json_has_each_thread_as_numbers() {
+        let profile = Profile { entries: 3, callback: Duration::from_nanos(7), ..Profile::default() };
+        let worker = atta_runtime::WorkerReport { tasks: 5, steals: 1, waiting: Duration::from_micros(1) };
+        let report =
+            RankReport { rank: 2, threads: vec![ThreadReport { profile, worker }], ..RankReport::default() };
+        let json = report.json();
+        assert_eq!(json["threads"], json!([[[3, 0, 0, 0, 0, 0, 0, 0, 0, 7], [5, 1, 1000]]]));
+        assert_eq!(RankReport::decode_all(&report.encoded()).unwrap().json(), json);
+    }
 }

@@ -81,10 +81,8 @@ impl<'a> Ending<'a> {
         self.meet(meeting, 0)?;
         loop {
             let own = self.deepest().map_or(0, |depth| depth + 1);
-            let deeper = |one: &[u8], other: &[u8]| one.max(other).to_vec();
-            let deepest = meeting.gather(own.to_be_bytes().to_vec(), deeper)?;
-            let said = meeting.tell(deepest)?;
-            let deepest = said.try_into().map_or(0, u32::from_be_bytes);
+            let deepest = meeting.gather(own, |deepest, other| *deepest = other.max(*deepest))?;
+            let deepest = meeting.tell(deepest)?;
             self.clock.end(Phase::Others);
             let Some(depth) = deepest.checked_sub(1) else { return Ok(()) };
             self.close(depth);
@@ -93,10 +91,8 @@ impl<'a> Ending<'a> {
 
     /// Returns when all ranks have come so far: the sum of what each has counted.
     fn meet(&mut self, meeting: &mut Meeting<'_>, counted: u64) -> Result<u64, RankError> {
-        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
-        let add = |one: &[u8], other: &[u8]| number(one).saturating_add(number(other)).to_be_bytes().to_vec();
-        let sum = meeting.gather(counted.to_be_bytes().to_vec(), add)?;
-        let sum = number(&meeting.tell(sum)?);
+        let sum = meeting.gather(counted, |sum, more| *sum = sum.saturating_add(more))?;
+        let sum = meeting.tell(sum)?;
         self.clock.end(Phase::Others);
         Ok(sum)
     }

@@ -13,6 +13,8 @@ pub struct SizeClass {
     pub bytes: u64,
 }
 
+atta_entry::record!(SizeClass { below, files, bytes });
+
 /// A file that took long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowFile {
@@ -24,6 +26,8 @@ pub struct SlowFile {
     pub path: Vec<u8>,
 }
 
+atta_entry::record!(SlowFile { elapsed, bytes, path });
+
 /// What was copied, by size and by time: of one thread, or of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -32,6 +36,8 @@ pub struct Report {
     /// The slowest files, the slowest first.
     pub slowest: Vec<SlowFile>,
 }
+
+atta_entry::record!(Report { sizes, slowest });
 
 /// Number of classes.
 const CLASSES: usize = 8;

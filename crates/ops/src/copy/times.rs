@@ -71,6 +71,8 @@ pub struct RankReport {
     pub syncing: Duration,
 }
 
+atta_entry::record!(RankReport { rank, files, bytes, phases, busy, finding, waiting, syncs, syncing });
+
 impl RankReport {
     /// From start to end.
     #[must_use]

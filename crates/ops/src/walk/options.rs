@@ -86,6 +86,8 @@ pub struct ThreadReport {
     pub worker: WorkerReport,
 }
 
+atta_entry::record!(ThreadReport { profile, worker });
+
 /// What a walk left.
 #[derive(Debug)]
 pub struct Outcome<W> {

@@ -104,6 +104,19 @@ pub struct Profile {
     pub callback: Duration,
 }
 
+atta_entry::record!(Profile {
+    entries,
+    directories,
+    failures,
+    excluded,
+    bytes,
+    known,
+    looked,
+    readdir,
+    stat,
+    callback
+});
+
 impl std::ops::AddAssign for Profile {
     fn add_assign(&mut self, other: Self) {
         self.entries += other.entries;

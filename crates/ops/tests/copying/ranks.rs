@@ -70,7 +70,7 @@ struct Part {
 /// One rank's part, as the program does it.
 fn one_rank(endpoint: &mut InProcess, copy: Copy<'_>, config: Config) -> Part {
     let mut meeting = Meeting::new(endpoint);
-    let there = meeting.gather(vec![], |_, _| vec![]).unwrap();
+    let there = meeting.gather((), |(), ()| ()).unwrap();
     meeting.tell(there).unwrap();
     let mut member = Member::after(meeting, config);
     let mut going = [0; 4];
