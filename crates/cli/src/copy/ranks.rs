@@ -10,6 +10,7 @@
 //! What is done in which order in the end is not decided here: see `atta_ops::copy`.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use super::{Run, Setting, Whole, conclude, owners, run_alone, summary, tell};
 use crate::ranks::{self, FAILURES, View, cores_of_this_rank, facts};
 use crate::run::failures::Failures;
 use crate::run::failures::as_bytes as failure_bytes;
+use crate::run::fatal::Fatal;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::refused::Refused as WalkRefused;
@@ -101,10 +103,10 @@ fn on_ranks(
     };
     let part = Here { arguments, signals, watch: &watch };
     let part = part.copy(copy, meeting, teller.as_mut())?;
+    let damaged = part.as_ref().and_then(|(part, _)| watch.receive_last(&part.late));
     match (run, part) {
         (Ok(Some(run)), Some((part, leftovers))) => {
-            let fatal = list_error.and_then(|error| take(&error));
-            run.failures.receive(&part.late);
+            let fatal = damaged.or_else(|| list_error.and_then(|error| take(&error)));
             let interrupted = (part.interrupted > 0).then_some(part.interrupted);
             let whole = Whole { target_is_name, leftovers, ..part.whole() };
             let told = || summary(arguments, &whole, interrupted.is_some());
@@ -162,11 +164,8 @@ impl Here<'_> {
     ) -> Result<Option<(Part, Option<Leftovers>)>, RankError> {
         let mut member = Member::after(meeting, self.arguments.ranks.config());
         self.watch.set_outbox(member.outbox());
-        if let Some(failures) = self.watch.root {
-            member.on_stream(Box::new(|_, _, bytes| {
-                failures.receive(bytes);
-            }));
-        }
+        let watch = self.watch;
+        member.on_stream(Box::new(|_, _, bytes| watch.receive(bytes)));
         let mut all = Going::default();
         let ending = copy.run_on_ranks(&mut member, Going::of, |progress, sum| {
             all = sum.unwrap_or(all);
@@ -198,16 +197,40 @@ struct RankWatch<'a> {
     root: Option<&'a Failures>,
     outbox: OnceLock<Outbox>,
     kept: Mutex<Option<Vec<u8>>>,
+    /// Another rank sent what is no failure.
+    is_damaged: AtomicBool,
     is_quiet: bool,
 }
 
 impl<'a> RankWatch<'a> {
     fn new(root: Option<&'a Failures>, is_quiet: bool) -> Self {
-        Self { root, outbox: OnceLock::new(), kept: Mutex::default(), is_quiet }
+        Self {
+            root,
+            outbox: OnceLock::new(),
+            kept: Mutex::default(),
+            is_damaged: AtomicBool::new(false),
+            is_quiet,
+        }
     }
 
     fn set_outbox(&self, outbox: Outbox) {
         let _ = self.outbox.set(outbox);
+    }
+
+    /// Takes failures of another rank.
+    fn receive(&self, bytes: &[u8]) {
+        if self.root.is_some_and(|failures| !failures.receive(bytes)) {
+            self.is_damaged.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes those that came with the totals; what is to be told if some were not understood.
+    fn receive_last(&self, bytes: &[u8]) -> Option<Fatal> {
+        self.receive(bytes);
+        self.is_damaged.load(Ordering::Relaxed).then(|| Fatal::Failed {
+            what: "another rank sent failures that this one does not understand".to_owned(),
+            hint: None,
+        })
     }
 
     /// Sends nothing from now on.
@@ -324,5 +347,20 @@ impl Part {
         let Self { totals, report, signature, elapsed, threads, by_rank: ranks, parked, .. } = self;
         let (target_is_name, leftovers, extra) = (false, None, None);
         Whole { totals, report, signature, elapsed, threads, ranks, parked, target_is_name, leftovers, extra }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_failure_is_told() {
+        let failures = Failures::new(false, None, None).ok().unwrap();
+        let failure = ("a failure of a test\n".to_owned(), b"{}".to_vec()).encoded();
+        for (late, is_told) in [(Vec::new(), false), (failure, false), (vec![9], true)] {
+            let watch = RankWatch::new(Some(&failures), true);
+            assert_eq!(watch.receive_last(&late).is_some(), is_told, "{late:?}");
+        }
     }
 }

@@ -74,7 +74,7 @@ impl Report {
 impl std::ops::AddAssign<&Self> for Report {
     fn add_assign(&mut self, other: &Self) {
         for (class, more) in self.sizes.iter_mut().zip(&other.sizes) {
-            class.files += more.files;
+            class.files = class.files.saturating_add(more.files);
             class.bytes = class.bytes.saturating_add(more.bytes);
         }
         other.slowest.iter().for_each(|file| self.add(file.clone()));

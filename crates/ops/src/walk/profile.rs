@@ -119,16 +119,16 @@ atta_entry::record!(Profile {
 
 impl std::ops::AddAssign for Profile {
     fn add_assign(&mut self, other: Self) {
-        self.entries += other.entries;
-        self.directories += other.directories;
-        self.failures += other.failures;
-        self.excluded += other.excluded;
+        self.entries = self.entries.saturating_add(other.entries);
+        self.directories = self.directories.saturating_add(other.directories);
+        self.failures = self.failures.saturating_add(other.failures);
+        self.excluded = self.excluded.saturating_add(other.excluded);
         self.bytes = self.bytes.saturating_add(other.bytes);
-        self.known += other.known;
-        self.looked += other.looked;
-        self.readdir += other.readdir;
-        self.stat += other.stat;
-        self.callback += other.callback;
+        self.known = self.known.saturating_add(other.known);
+        self.looked = self.looked.saturating_add(other.looked);
+        self.readdir = self.readdir.saturating_add(other.readdir);
+        self.stat = self.stat.saturating_add(other.stat);
+        self.callback = self.callback.saturating_add(other.callback);
     }
 }
 

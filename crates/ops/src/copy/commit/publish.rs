@@ -307,12 +307,16 @@ impl Copying<'_> {
             renamed => renamed,
         };
         match renamed {
-            // What has the very same name is replaced, and another spelling of it is not. EPERM and the others: a file system that has no hard
-            // links either.
-            Err(Errno::EXIST | Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) if !ignores => {
-                refuse_taken(to, Step::Rename).and_then(|()| replace())
+            Ok(()) => Ok(()),
+            Err(errno) if ignores => Err(failed(errno)),
+            // What has the very same name is replaced, and another spelling of it is not. Other errors: file systems without hard links have many
+            // answers, and if it was no such answer the rename has the same one.
+            Err(_) => {
+                refuse_taken(to, Step::Rename).and_then(|()| replace())?;
+                // To rename a name to another one of the same file does nothing: where a link was made and this name was not removed.
+                let _ = rustix::fs::unlinkat(directory, temporary, rustix::fs::AtFlags::empty());
+                Ok(())
             }
-            renamed => renamed.map_err(failed),
         }
     }
 

@@ -233,7 +233,7 @@ impl Copying<'_> {
         target: &Arc<Directory>,
         attributes: Option<&Attributes>,
     ) -> Result<Arc<OwnedFd>, FileError> {
-        let mut tries = 0;
+        let (mut tries, not_kept) = (0, worker.totals.not_kept);
         loop {
             let opened = target.descriptor(&mut worker.held, self.features);
             let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
@@ -241,6 +241,8 @@ impl Copying<'_> {
                 Err(FileError::Failed(_, Errno::STALE)) if tries < STALE_MOST => tries += 1,
                 outcome => return outcome.map(|()| opened),
             }
+            // It is counted by the try that succeeds.
+            worker.totals.not_kept = not_kept;
             target.close_lineage(self.features);
         }
     }
