@@ -37,7 +37,7 @@ mod stop;
 mod stream;
 mod threads;
 
-pub use atta_entry::Code;
+pub use atta_entry::{Code, record};
 pub use cpu::{available_cores, cores, processor_time};
 pub use hello::Differs;
 pub use job::Job;

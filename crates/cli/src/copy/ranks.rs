@@ -197,7 +197,7 @@ struct RankWatch<'a> {
     root: Option<&'a Failures>,
     outbox: OnceLock<Outbox>,
     kept: Mutex<Option<Vec<u8>>>,
-    /// Another rank sent what is no failure.
+    /// Another rank sent failures that could not be decoded.
     is_damaged: AtomicBool,
     is_quiet: bool,
 }
@@ -224,11 +224,11 @@ impl<'a> RankWatch<'a> {
         }
     }
 
-    /// Takes those that came with the totals; what is to be told if some were not understood.
+    /// Takes those that came with the totals. The error to report if any could not be decoded.
     fn receive_last(&self, bytes: &[u8]) -> Option<Fatal> {
         self.receive(bytes);
         self.is_damaged.load(Ordering::Relaxed).then(|| Fatal::Failed {
-            what: "another rank sent failures that this one does not understand".to_owned(),
+            what: "another rank sent failures that could not be decoded".to_owned(),
             hint: None,
         })
     }
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_failure_is_told() {
+    fn undecodable_failures_are_reported() {
         let failures = Failures::new(false, None, None).ok().unwrap();
         let failure = ("a failure of a test\n".to_owned(), b"{}".to_vec()).encoded();
         for (late, is_told) in [(Vec::new(), false), (failure, false), (vec![9], true)] {

@@ -309,8 +309,8 @@ impl Copying<'_> {
         match renamed {
             Ok(()) => Ok(()),
             Err(errno) if ignores => Err(failed(errno)),
-            // What has the very same name is replaced, and another spelling of it is not. Other errors: file systems without hard links have many
-            // answers, and if it was no such answer the rename has the same one.
+            // What has the very same name is replaced, and another spelling of it is not. File systems without hard links report
+            // different errors; where the error has another cause, the rename reports it too.
             Err(_) => {
                 refuse_taken(to, Step::Rename).and_then(|()| replace())?;
                 // To rename a name to another one of the same file does nothing: where a link was made and this name was not removed.
