@@ -8,7 +8,6 @@ mod figures;
 mod generate;
 mod input;
 mod output;
-mod ranks;
 mod run;
 mod schedule;
 mod simulate;

@@ -1,4 +1,4 @@
-//! What the commands share: messages and exit codes, files, failures, starts, progress, events, signals, the catalog that a command
+//! What the commands share: the session with other ranks, messages and exit codes, files, failures, starts, progress, events, signals, the catalog that a command
 //! writes, counters in summaries. None of it imports a command.
 
 pub(crate) mod catalog;
@@ -10,6 +10,7 @@ pub(crate) mod file;
 pub(crate) mod messages;
 pub(crate) mod refused;
 pub(crate) mod report;
+pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod starts;

@@ -1,28 +1,30 @@
 //! `atta walk`: visits trees and says what is in them, alone or on several ranks. Each module imports only those before it: arguments,
-//! threads, report, figures, progress, sink, run, ranks.
+//! threads, report, figures, progress, sink, totals, end, run.
 
 mod arguments;
+mod end;
 mod figures;
 mod progress;
-mod ranks;
 mod report;
 mod run;
 mod sink;
 mod threads;
+mod totals;
+
+use std::time::Duration;
 
 use atta_mpi_loader::Launcher;
 
 pub(crate) use arguments::WalkArguments;
 
+use crate::run::session::{self, Given};
 use crate::run::signals::Signals;
+
+/// How long other ranks are waited for after a signal.
+const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    if let Some(launcher) = launcher {
-        return ranks::run(arguments, signals, launcher);
-    }
-    match run::Run::new(arguments, 1, signals.stop()) {
-        Ok(run) => run.walk(signals),
-        Err(refused) => refused.tell(),
-    }
+    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP };
+    session::run(&given, |session| run::run(arguments, signals, session))
 }

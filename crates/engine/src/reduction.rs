@@ -73,6 +73,12 @@ impl<R: Reduce> Reduction<R> {
         self.below.iter().all(|part| part.as_ref().is_some_and(|part| part.is_last))
     }
 
+    /// The children whose part may still change, by their number.
+    pub(crate) fn children_not_last(&self) -> impl Iterator<Item = usize> {
+        let is_last = |part: &Option<Part<R>>| part.as_ref().is_some_and(|part| part.is_last);
+        self.below.iter().enumerate().filter(move |(_, part)| !is_last(part)).map(|(child, _)| child)
+    }
+
     /// All of this part of the tree, as far as it is known.
     pub(crate) fn sum(&self) -> Option<R> {
         let mut parts = self.own.iter().chain(self.below.iter().flatten());

@@ -36,19 +36,17 @@ mod times;
 mod totals;
 
 use atta_sys as sys;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use atta_engine::Reduce;
 use atta_entry::Failure;
-use atta_runtime::{Member, RankError, Rate};
+pub use atta_runtime::Seat;
+use atta_runtime::{Exchanged, RankError, Rate, Session};
 
 pub use crate::metadata::keep::{ExtendedNames, Keep, OwnerRule, Owners};
 pub use crate::metadata::not_kept::NotKept;
 pub use crate::refused::Refused;
-pub use ending::Ending;
 pub use plan::beside::{Leftovers, Notice, clean_command};
 pub use plan::rehearsal::{DryRun, Planned};
 pub use report::{Report, SizeClass, SlowFile};
@@ -63,13 +61,14 @@ use crate::digest::Signature;
 use crate::file::kernel_copy::{Race, Within};
 use crate::file::source::clock_of_files;
 use crate::jobs::names::Namer;
-use crate::walk::progress::Live;
+use crate::walk::progress::{Counted, Live};
 use crate::walk::{self, Differs, Seed, Start};
 use atta_sys::file_systems::{CopyBy, is_copied_by};
 use commit::publish::Batch;
 use commit::reread::Checks;
 use commit::stores::Stores;
 use commit::syncing::Syncing;
+use ending::Ending;
 use handler::Copying;
 use plan::repair::Repair;
 use plan::roots::Target;
@@ -172,30 +171,8 @@ pub struct Outcome {
     pub parked: bool,
     /// What is left under names of its own, if anything is; on rank 0 alone.
     pub leftovers: Option<Leftovers>,
-}
-
-/// A rank's place in a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
-    /// Which it is.
-    pub rank: u32,
-    /// How many there are.
-    pub ranks: u32,
-    /// A number that all ranks of the copy have and no other copy has.
-    pub job: u64,
-}
-
-impl Seat {
-    /// That of a copy on one rank.
-    #[must_use]
-    pub fn alone() -> Self {
-        Self { rank: 0, ranks: 1, job: RandomState::new().hash_one(std::process::id()) }
-    }
-
-    /// A number for a thread that no other one has.
-    fn of_worker(self, index: usize) -> u64 {
-        u64::from(self.rank) << 32 | index as u64
-    }
+    /// What was exchanged with other ranks.
+    pub exchanged: Exchanged,
 }
 
 /// Copies all `sources` to `target`, as `cp -a` does. Returns when all is done, and durable if that was asked for, or
@@ -212,7 +189,7 @@ pub fn run(
     watch: &dyn Watch,
     observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
-    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.run(observe))
+    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.run_alone(observe))
 }
 
 /// The same for what a list names: each start's root is one of `sources`, and directories above it are made as needed. There is no
@@ -228,7 +205,7 @@ pub fn run_listed(
     watch: &dyn Watch,
     observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
-    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.listed(starts).run(observe))
+    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.listed(starts).run_alone(observe))
 }
 
 /// The same for what a list of differences names (`atta verify`): both sides of each name are looked at again, and what differs is repaired.
@@ -244,7 +221,7 @@ pub fn run_repair(
     watch: &dyn Watch,
     observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
-    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.repairing(rows)?.run(observe))
+    Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.repairing(rows)?.run_alone(observe))
 }
 
 fn starts_of(sources: &[Vec<u8>]) -> impl Iterator<Item = Start> + Send {
@@ -279,7 +256,7 @@ impl<'a> Copy<'a> {
         let roots = target.roots(sources, &shared, features)?;
         let target_is_name = target.is_name();
         let budget = Budget::of_process(Needs::COPY, options.walk.threads.max(options.walk.cores));
-        let who = seat.of_worker(u32::MAX as usize);
+        let who = number_of_thread(seat, u32::MAX as usize);
         let stores = Stores::new(&target.top, &shared, who, features).with_most(budget.stores);
         let place = plan::beside::Place { target: &target, roots: &roots, shared: &shared, stores: &stores };
         let begin = || plan::beside::begin(&place, sources, options, watch);
@@ -378,47 +355,34 @@ impl<'a> Copy<'a> {
         self.copying.top_identity.1
     }
 
-    /// Runs it on this rank alone: see [`run`](fn@run).
-    pub fn run(self, mut observe: impl FnMut(&Progress)) -> Outcome {
-        let Self { copying, starts, .. } = self;
-        let clock = Clock::start();
-        let walked = walk::run_handler(&copying, starts, &copying.options.walk, |progress| {
-            observe(&copying.progress(progress));
-        });
-        let mut ending = Ending::new(copying, walked, clock);
-        // There is no fabric that could fail.
-        let _ = ending.link_rest(None);
-        let left = ending.sweep();
-        ending.clean(left);
-        while let Some(depth) = ending.deepest() {
-            ending.close(depth);
+    /// Runs it in a session of one: see [`run`](fn@run).
+    pub fn run_alone(self, observe: impl FnMut(&Progress)) -> Outcome {
+        let mut session = Session::alone(self.copying.options.walk.stop.clone());
+        match self.run(&mut session, observe) {
+            Ok(outcome) => outcome,
+            Err(error) => unreachable!("a session of one waits for nobody: {error}"),
         }
-        ending.end()
     }
 
-    /// Runs it as one of several ranks, which copy what rank 0 was given. `totals` makes what ranks add up of what this one did
-    /// so far; `observe` also gets the newest sum, on the root. Then [`Member::close`] must be called, and
-    /// [`Ending::settle`].
+    /// Runs it as one of the ranks of a session, which copy what the first one was given. `options.walk.stop` is that of the session. Returns
+    /// what this rank has done when all ranks are done.
+    ///
+    /// On the first rank `observe` gets what all ranks have done, as far as it is known; on the others what they have done themselves.
     ///
     /// # Errors
-    /// The fabric or another rank fails.
-    pub fn run_on_ranks<R: Reduce>(
+    /// As [`Session::run`].
+    pub fn run(
         self,
-        member: &mut Member<'_, '_, R>,
-        totals: impl Fn(&Progress) -> R,
-        mut observe: impl FnMut(&Progress, Option<R>),
-    ) -> Result<Ending<'a>, RankError> {
+        session: &mut Session<'_>,
+        mut observe: impl FnMut(&Progress),
+    ) -> Result<Outcome, RankError> {
         let Self { copying, starts, .. } = self;
-        let options = &copying.options.walk;
         let clock = Clock::start();
-        let so_far = |profile: &walk::Profile| {
-            let elapsed = clock.elapsed();
-            let walk = walk::Progress { elapsed, threads: 0, stopping: None, profile: *profile };
-            totals(&copying.progress(&walk))
-        };
-        let observed = |progress: &walk::Progress, sum| observe(&copying.progress(progress), sum);
-        let walked = walk::run_handler_on_ranks(&copying, starts, options, member, so_far, observed)?;
-        Ok(Ending::new(copying, walked, clock))
+        let observed = |walk: &walk::Progress, own| observe(&Progress::new(walk, own));
+        let walked = walk::run_handler(session, &copying, starts, &copying.options.walk, observed)?;
+        let mut ending = Ending::new(copying, walked, clock);
+        ending.settle(session)?;
+        Ok(ending.end())
     }
 }
 
@@ -428,14 +392,21 @@ impl std::fmt::Debug for Copy<'_> {
     }
 }
 
-impl Copying<'_> {
-    fn progress(&self, walk: &walk::Progress) -> Progress {
-        Progress {
-            walk: walk.clone(),
-            files: self.live.files.load(Ordering::Relaxed),
-            bytes: self.live.bytes.load(Ordering::Relaxed),
-            large_found: self.live.large_found.load(Ordering::Relaxed),
-            large_done: self.live.large_done.load(Ordering::Relaxed),
-        }
+impl Progress {
+    /// Of a walk, and of what a copy counts beside it: see [`Copying::counted_so_far`].
+    fn new(walk: &walk::Progress, [files, bytes, large_found, large_done]: Counted) -> Self {
+        Self { walk: walk.clone(), files, bytes, large_found, large_done }
     }
+}
+
+impl Copying<'_> {
+    fn counted_so_far(&self) -> Counted {
+        let Live { files, bytes, large_found, large_done, .. } = &self.live;
+        [files, bytes, large_found, large_done].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// A number for a thread of a rank that no other one of the session has.
+fn number_of_thread(seat: Seat, index: usize) -> u64 {
+    u64::from(seat.rank) << 32 | index as u64
 }

@@ -136,7 +136,7 @@ pub fn run<'a, W: Watch>(
 ) -> Outcome<W::Worker> {
     let summing = Summing::new(options, watch);
     let began = std::time::Instant::now();
-    let walked = walk::run_handler(&summing, starts, &options.walk, |progress| {
+    let walked = walk::run_alone(&summing, starts, &options.walk, |progress, _| {
         observe(&Progress {
             walk: progress.clone(),
             files: summing.live.files.load(Ordering::Relaxed),

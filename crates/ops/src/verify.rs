@@ -138,7 +138,7 @@ pub fn run(
         live: Live::default(),
     };
     let began = std::time::Instant::now();
-    let walked = walk::run_handler(&comparing, [Start::new(source)], &options.walk, |progress| {
+    let walked = walk::run_alone(&comparing, [Start::new(source)], &options.walk, |progress, _| {
         observe(&Progress {
             walk: progress.clone(),
             differences: comparing.live.differences.load(Ordering::Relaxed),

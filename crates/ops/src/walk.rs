@@ -49,9 +49,8 @@ pub(crate) mod visit;
 
 use atta_sys as sys;
 
-use atta_engine::Reduce;
 use atta_entry::{Errno, Metadata};
-use atta_runtime::{Member, RankError, Status};
+use atta_runtime::{Ran, RankError, Session, Status, Work};
 
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, Seen};
@@ -64,6 +63,7 @@ pub use summary::{Summary, Totals};
 pub use visit::{Each, Tasks, Visit, each};
 
 use job::WalkJob;
+use progress::{Counted, SoFar};
 use task::Task;
 use visit::Handler;
 
@@ -77,69 +77,76 @@ pub fn run<'a, V: Visit>(
     visit: &'a V,
     starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
-    observe: impl FnMut(&Progress),
-) -> Outcome<V::Worker> {
-    run_handler(visit, starts, options, observe)
-}
-
-/// The same for an operation of this crate.
-pub(crate) fn run_handler<'a, V: Handler>(
-    visit: &'a V,
-    starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
-    options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
-    let job = WalkJob::new(visit, Box::new(starts.into_iter().map(Into::<Seed>::into)), options, 0);
-    let outcome = atta_runtime::run(&job, job.seeds(vec![Task::Feed]), &runtime_options(&job), |status| {
-        observe(&progress(&job, status));
-    });
-    gathered(&job, outcome)
+    run_alone(visit, starts, options, |progress, _| observe(progress))
 }
 
-/// The same as one of several ranks, which walk the starts of rank 0 together. Returns when all is done, or the walk was
-/// stopped on one of them; then [`Member::close`] must be called.
+/// The same as one of several ranks, which walk the starts of the first one together. Returns when all is done, or the walk was
+/// stopped on one of them. `options.stop` is that of the session.
 ///
-/// `totals` makes what ranks add up of what this one did so far; `observe` also gets the newest sum, on the root.
+/// On the first rank `observe` gets what all ranks have done, as far as it is known; on the others what they have done themselves.
 ///
 /// # Errors
-/// The fabric or another rank fails.
+/// As [`Session::run`].
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_on_ranks<'a, V: Visit, R: Reduce>(
+pub fn run_on<'a, V: Visit>(
+    session: &mut Session<'_>,
     visit: &'a V,
     starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
-    member: &mut Member<'_, '_, R>,
-    totals: impl Fn(&Profile) -> R,
-    observe: impl FnMut(&Progress, Option<R>),
+    mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome<V::Worker>, RankError> {
-    run_handler_on_ranks(visit, starts, options, member, totals, observe)
+    run_handler(session, visit, starts, options, |progress, _| observe(progress))
 }
 
-/// The same for an operation of this crate.
-pub(crate) fn run_handler_on_ranks<'a, V: Handler, R: Reduce>(
+/// An operation of this crate in a session of one.
+pub(crate) fn run_alone<'a, V: Handler>(
     visit: &'a V,
     starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
-    member: &mut Member<'_, '_, R>,
-    totals: impl Fn(&Profile) -> R,
-    mut observe: impl FnMut(&Progress, Option<R>),
+    observe: impl FnMut(&Progress, Counted),
+) -> Outcome<V::Worker> {
+    let mut session = Session::alone(options.stop.clone());
+    match run_handler(&mut session, visit, starts, options, observe) {
+        Ok(outcome) => outcome,
+        Err(error) => unreachable!("a session of one waits for nobody: {error}"),
+    }
+}
+
+/// An operation of this crate. `observe` also gets what the operation counts itself.
+pub(crate) fn run_handler<'a, V: Handler>(
+    session: &mut Session<'_>,
+    visit: &'a V,
+    starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
+    options: &'a Options<'a>,
+    mut observe: impl FnMut(&Progress, Counted),
 ) -> Result<Outcome<V::Worker>, RankError> {
-    let job =
-        WalkJob::new(visit, Box::new(starts.into_iter().map(Into::<Seed>::into)), options, member.rank());
-    let seeds = match (member.rank(), member.runs_tasks()) {
-        (0, true) => vec![Task::Feed],
+    let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
+    let job = WalkJob::new(visit, starts, options, session.seat().rank);
+    let seeds = match (session.is_first(), session.runs_tasks()) {
+        (true, true) => vec![Task::Feed],
         // Who only hands tasks out cannot take them from the list bit by bit.
-        (0, false) => job.all_starts(),
-        _ => Vec::new(),
+        (true, false) => job.all_starts(),
+        (false, _) => Vec::new(),
     };
-    let seeds = job.seeds(seeds);
-    let so_far = || totals(&job.profile());
-    let observed = |status: &Status, sum: Option<R>| observe(&progress(&job, status), sum);
     let runtime = runtime_options(&job);
-    let outcome = atta_runtime::run_on_ranks(&job, seeds, &runtime, member, so_far, observed)?;
-    Ok(gathered(&job, outcome))
+    let work = Work { seeds: job.seeds(seeds), options: &runtime };
+    let own = || SoFar { profile: job.profile(), own: visit.counted() };
+    let mut of_all = None;
+    let ran = session.run(
+        &job,
+        work,
+        |_| own(),
+        |status, sum| {
+            of_all = sum.or(of_all);
+            let SoFar { profile, own } = of_all.unwrap_or_else(own);
+            observe(&progress(status, profile), own);
+        },
+    )?;
+    Ok(gathered(&job, ran))
 }
 
 /// What is at a path that the operator gave, links followed.
@@ -163,19 +170,12 @@ fn runtime_options<'a, V: Handler>(job: &WalkJob<'a, V>) -> atta_runtime::Option
     }
 }
 
-fn progress<V: Handler>(job: &WalkJob<'_, V>, status: &Status) -> Progress {
-    Progress {
-        elapsed: status.elapsed,
-        threads: status.threads,
-        stopping: status.stopping,
-        profile: job.profile(),
-    }
+fn progress(status: &Status, profile: Profile) -> Progress {
+    Progress { elapsed: status.elapsed, threads: status.threads, stopping: status.stopping, profile }
 }
 
-fn gathered<V: Handler>(
-    job: &WalkJob<'_, V>,
-    outcome: atta_runtime::Outcome<job::WalkWorker<V>>,
-) -> Outcome<V::Worker> {
+fn gathered<V: Handler>(job: &WalkJob<'_, V>, ran: Ran<job::WalkWorker<V>, SoFar>) -> Outcome<V::Worker> {
+    let Ran { outcome, exchanged, reason, .. } = ran;
     let reports = outcome.reports.iter().zip(&job.counters);
     Outcome {
         threads: reports
@@ -186,5 +186,7 @@ fn gathered<V: Handler>(
         spill: outcome.spill,
         elapsed: outcome.elapsed,
         stopped: outcome.stopped,
+        reason,
+        exchanged,
     }
 }

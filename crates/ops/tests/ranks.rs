@@ -8,30 +8,16 @@ mod harness;
 use std::path::Path;
 use std::time::Duration;
 
-use atta_engine::{Config, Reason, Reduce, ScheduleKind, Split};
+use atta_engine::{Config, Reason, ScheduleKind, Split};
 use atta_entry::{Entry, Failure, Kind};
 use atta_fabric::in_process_on_hosts;
 use atta_ops::walk::{self, Options, Start, Tasks, Visit};
-use atta_runtime::Member;
+use atta_runtime::{Limits, Session};
 use atta_testkit::{oracle, trees};
 use harness::{bytes_of, escaped, scratch, threads};
 
 /// The hosts of the ranks of each job.
 const HOSTS: [&[u32]; 5] = [&[0], &[0, 1], &[0, 0, 1], &[0, 0, 1, 1, 2], &[0, 1, 2, 3, 0, 1, 2, 3]];
-
-/// Nothing to add up.
-#[derive(Clone)]
-struct Nothing;
-
-impl Reduce for Nothing {
-    fn merge(&mut self, _other: &Self) {}
-
-    fn encode(&self, _out: &mut Vec<u8>) {}
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        bytes.is_empty().then_some(Self)
-    }
-}
 
 /// Keeps all paths, and is slow enough for the other ranks to ask for some.
 struct Paths;
@@ -62,13 +48,13 @@ fn walked(root: &Path, hosts: &[u32], config: Config) -> (Vec<Vec<u8>>, u64) {
         let begin = |(rank, mut endpoint): (usize, atta_fabric::InProcess)| {
             scope.spawn(move || {
                 let options: Options<'_> = threads(2);
-                let mut member = Member::new(&mut endpoint, config);
+                let joined = Session::join(&mut endpoint, "test", options.stop.clone(), Limits::default());
+                let mut session = joined.unwrap().unwrap().with_schedule(config);
                 let starts = (rank == 0).then(|| Start::new(bytes_of(root)));
-                let outcome =
-                    walk::run_on_ranks(&Paths, starts, &options, &mut member, |_| Nothing, |_, _| {});
-                let accepted = member.counts().tasks_accepted;
-                assert_eq!(member.close(Nothing).unwrap().0, Reason::Done);
-                (outcome.unwrap().workers.concat(), accepted)
+                let outcome = walk::run_on(&mut session, &Paths, starts, &options, |_| {}).unwrap();
+                session.close((), |(), ()| ()).unwrap();
+                assert_eq!(outcome.reason, Reason::Done);
+                (outcome.workers.concat(), outcome.exchanged.counts.tasks_accepted)
             })
         };
         let ranks: Vec<_> = in_process_on_hosts(hosts).into_iter().enumerate().map(begin).collect();

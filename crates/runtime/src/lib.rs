@@ -16,39 +16,37 @@
 //! handles no signals; whoever does sets a [`Stop`].
 
 mod bell;
-pub mod conformance;
 mod cpu;
-mod hello;
 mod idle;
 mod job;
-mod local;
-mod meeting;
-mod member;
 mod meter;
 mod options;
 mod pool;
 mod probe;
 mod queue;
+mod rank;
 mod rate;
 mod results;
 mod search;
 mod spill;
 mod stop;
-mod stream;
 mod threads;
 
 pub use atta_entry::{Code, record};
 pub use cpu::{available_cores, cores, processor_time};
-pub use hello::Differs;
 pub use job::Job;
-pub use meeting::Meeting;
-pub use member::{Member, RankError, Receiver, run_and_reduce, run_on_ranks};
 pub use options::{Options, Outcome, Status, WorkerReport};
 pub use pool::run;
 pub use queue::Queue;
+pub use rank::agree::Disagreement;
+pub use rank::conformance;
+pub use rank::error::{RankError, named};
+pub use rank::hello::Differs;
+pub use rank::outbox::{Outbox, Stream};
+pub use rank::session::{Exchanged, Ran, Seat, Session, Work, run_and_reduce};
+pub use rank::wait::Limits;
 pub use rate::Rate;
 pub use results::{Counter, Maximum, Results, Text};
 pub use spill::{SpillReport, unnamed_file};
 pub use stop::Stop;
-pub use stream::{Outbox, Stream};
 pub use threads::Threads;

@@ -12,12 +12,12 @@ use crossbeam_deque::Worker;
 
 use crate::cpu::Watch;
 use crate::job::Job;
-use crate::local::Peer;
 use crate::options::{Options, Outcome, Status, WorkerReport};
 use crate::probe::Probe;
 use crate::queue::Queue;
+use crate::rank::local::Peer;
+use crate::rank::outbox::Outbox;
 use crate::search::Search;
-use crate::stream::Outbox;
 use crate::threads::{Threads, Tuner};
 use shared::{Ranks, Shared};
 

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 
 use atta_engine::{Config, Message, Rank, Reason, Reduce, Tree};
 use atta_fabric::{Endpoint, FabricError, InProcess, Received, Wake, in_process};
-use atta_runtime::{Job, Meeting, Member, Options, Queue, RankError, Threads, run_on_ranks};
+use atta_runtime::{Job, Limits, Options, Queue, RankError, Session, Stop, Threads, Work};
 
 const RANKS: u32 = 40;
 
@@ -131,26 +131,30 @@ impl Reduce for Ones {
     }
 }
 
-/// All ranks meet; the root gets their number.
-fn meet(meeting: &mut Meeting<'_>) -> Result<(), RankError> {
-    let count = meeting.gather(1, |sum, more: u32| *sum += more)?;
-    assert_eq!(count, (meeting.rank() == 0).then_some(RANKS));
-    meeting.tell(count)?;
+/// All ranks meet; the first one gets their number.
+fn meet(session: &mut Session<'_>) -> Result<(), RankError> {
+    let count = session.gather(1, |sum, more: u32| *sum += more)?;
+    assert_eq!(count, session.is_first().then_some(RANKS));
+    session.tell(count)?;
     Ok(())
 }
 
+/// A session of this test.
+fn join(endpoint: &mut dyn Endpoint) -> Result<Session<'_>, RankError> {
+    Ok(Session::join(endpoint, "test", Stop::new(), Limits::default())?.unwrap())
+}
+
 /// One rank's part of a job between two meetings.
-fn job_between_meetings(mut meeting: Meeting<'_>, tree_width: u32) -> Result<Meeting<'_>, RankError> {
-    meet(&mut meeting)?;
-    let seeds = if meeting.rank() == 0 { vec![200] } else { Vec::new() };
+fn job_between_meetings(session: Session<'_>, tree_width: u32) -> Result<Session<'_>, RankError> {
+    let mut session = session.with_schedule(Config { tree_width, ..Config::default() });
+    meet(&mut session)?;
+    let seeds = if session.is_first() { vec![200] } else { Vec::new() };
     let options = Options { threads: Threads::Fixed(NonZeroUsize::MIN), ..Options::default() };
-    let mut member = Member::after(meeting, Config { tree_width, ..Config::default() });
-    let outcome = run_on_ranks(&Halves, seeds, &options, &mut member, Ones::default, |_, _| {})?;
-    let (reason, ones) = member.close(Ones(outcome.workers.iter().map(|ones| ones.0).sum()))?;
-    assert_eq!((reason, ones), (Reason::Done, (member.rank() == 0).then_some(Ones(200))));
-    let mut meeting = member.into_meeting();
-    meet(&mut meeting)?;
-    Ok(meeting)
+    let totals = |workers: Option<&[Ones]>| Ones(workers.unwrap_or(&[]).iter().map(|ones| ones.0).sum());
+    let ran = session.run(&Halves, Work { seeds, options: &options }, totals, |_, _| {})?;
+    assert_eq!((ran.reason, ran.sum), (Reason::Done, session.is_first().then_some(Ones(200))));
+    meet(&mut session)?;
+    Ok(session)
 }
 
 /// Runs a part of each rank on a thread. One that fails ends the others, which would wait for it.
@@ -189,7 +193,7 @@ fn messages_of_the_next_meeting_that_come_before_the_farewell_are_kept() {
             Late { inner, awaits, of_meetings: 0, held: VecDeque::new() }
         };
         on_ranks(in_process(RANKS).into_iter().map(late).collect(), |endpoint| {
-            job_between_meetings(Meeting::new(endpoint), width)?;
+            job_between_meetings(join(endpoint)?, width)?;
             assert!(endpoint.held.is_empty(), "width {width}");
             Ok(())
         });
@@ -199,6 +203,6 @@ fn messages_of_the_next_meeting_that_come_before_the_farewell_are_kept() {
 #[test]
 fn jobs_of_every_tree_width_follow_each_other() {
     on_ranks(in_process(RANKS), |endpoint| {
-        (1..=64).try_fold(Meeting::new(endpoint), job_between_meetings).map(|_| ())
+        (1..=64).try_fold(join(endpoint)?, job_between_meetings).map(|_| ())
     });
 }

@@ -7,10 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use atta_engine::{Config, Reason, Reduce, ScheduleKind, Split, Termination};
+use atta_fabric::Endpoint;
 use atta_fabric::in_process_on_hosts;
 use atta_runtime::{
-    Job, Member, Options, Outbox, Queue, Status, Stop, Stream, Threads, run_and_reduce, run_on_ranks,
+    Job, Limits, Options, Outbox, Queue, Session, Status, Stop, Stream, Threads, Work, run_and_reduce,
 };
+
+/// A session of ranks of this test.
+fn join<'e>(endpoint: &'e mut dyn Endpoint, config: Config, stop: &Stop) -> Session<'e> {
+    let joined = Session::join(endpoint, "test", stop.clone(), Limits::default());
+    joined.unwrap().unwrap().with_schedule(config)
+}
 
 /// Marks each number of a range once: a task is a range, which is cut into parts, or marked.
 struct Cover {
@@ -94,10 +101,12 @@ fn cover(job: &Cover, hosts: &[u32], threads: usize, config: Config, stop: &Stop
                     let seeds = if rank == 0 { vec![(0, size)] } else { Vec::new() };
                     let threads = Threads::Fixed(NonZeroUsize::new(threads).unwrap());
                     let options = Options { threads, stop: stop.clone(), ..Options::default() };
-                    let mut member = Member::new(&mut endpoint, config);
-                    let totals = || Marked(0);
-                    let outcome = run_on_ranks(job, seeds, &options, &mut member, totals, |_, _| {}).unwrap();
-                    member.close(Marked(outcome.workers.iter().sum())).unwrap()
+                    let mut session = join(&mut endpoint, config, stop);
+                    let totals = |workers: Option<&[u64]>| Marked(workers.unwrap_or(&[]).iter().sum());
+                    let work = Work { seeds, options: &options };
+                    let ran = session.run(job, work, totals, |_, _| {}).unwrap();
+                    session.close((), |(), ()| ()).unwrap();
+                    (ran.reason, ran.sum)
                 })
             })
             .collect();
@@ -163,13 +172,15 @@ fn a_stop_on_one_rank_ends_the_tasks_that_run_on_another() {
         for (rank, mut endpoint) in in_process_on_hosts(&[0, 1]).into_iter().enumerate() {
             scope.spawn(move || {
                 let options = Options::default();
+                let mut session = join(&mut endpoint, Config::default(), &options.stop);
                 if rank == 1 {
                     options.stop.set();
                 }
                 let seeds = if rank == 0 { vec![()] } else { Vec::new() };
-                let mut member = Member::new(&mut endpoint, Config::default());
-                run_on_ranks(&Endless, seeds, &options, &mut member, || Marked(0), |_, _| {}).unwrap();
-                assert_eq!(member.close(Marked(0)).unwrap().0, Reason::Stopped);
+                let work = Work { seeds, options: &options };
+                let ran = session.run(&Endless, work, |_| Marked(0), |_, _| {}).unwrap();
+                session.close((), |(), ()| ()).unwrap();
+                assert_eq!(ran.reason, Reason::Stopped);
             });
         }
     });
@@ -195,17 +206,22 @@ impl Job for Talks {
 fn a_panic_beside_workers_that_wait_for_room_ends_them() {
     // Rank 0 takes nothing in; rank 1 has seeds of its own and panics while its worker waits. It hangs if nobody ends it.
     let mut endpoints = in_process_on_hosts(&[0, 0]);
-    let mut second = endpoints.pop().unwrap();
+    let (mut second, mut first) = (endpoints.pop().unwrap(), endpoints.pop().unwrap());
+    let first = std::thread::spawn(move || {
+        drop(join(&mut first, Config::default(), &Stop::new()));
+        first
+    });
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let mut member: Member<'_, '_, Marked> = Member::new(&mut second, Config::default());
-        let job = Talks(member.outbox());
+        let mut session = join(&mut second, Config::default(), &Stop::new());
+        let job = Talks(session.outbox());
         let options = Options { threads: Threads::Fixed(NonZeroUsize::MIN), ..Options::default() };
         let observe =
             |status: &Status, _| assert!(status.elapsed < Duration::from_millis(200), "the observer fails");
-        let _never = run_on_ranks(&job, vec![()], &options, &mut member, || Marked(0), observe);
+        let work = Work { seeds: vec![()], options: &options };
+        let _never = session.run(&job, work, |_| Marked(0), observe);
     }));
     assert!(panicked.is_err());
-    drop(endpoints);
+    drop(first.join().unwrap());
 }
 
 /// Counts down; its tasks cannot become bytes.

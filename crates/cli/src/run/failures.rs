@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atta_entry::{Code as _, Failure};
-use atta_runtime::Outbox;
+use atta_runtime::{Outbox, Stream};
 
 use super::refused::Refused;
-use crate::ranks::FAILURES;
 use crate::run::fatal::Fatal;
 use crate::run::file::{create, describe, printable};
 
+/// Failures of other ranks, as bytes for [`Failures::receive`].
+pub(crate) const FAILURES: Stream = Stream(1);
 /// Lines printed without --verbose: a broken tree must not bury the summary.
 const LINES_MAX: u64 = 20;
 

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use atta_entry::Kind;
-use atta_ops::walk::{Outcome, Profile, ThreadReport, Totals};
+use atta_ops::walk::{Profile, ThreadReport, Totals};
 use atta_runtime::SpillReport;
 use serde_json::{Value, json};
 
@@ -35,19 +35,6 @@ pub(crate) struct Whole {
     pub(crate) spill: SpillReport,
     /// Each rank; none where there is only this process.
     pub(crate) ranks: Vec<RankReport>,
-}
-
-impl Whole {
-    /// What this process did.
-    pub(crate) fn alone<W>(outcome: &Outcome<W>) -> Self {
-        Self {
-            elapsed: outcome.elapsed,
-            profile: outcome.profile,
-            threads: outcome.threads.clone(),
-            spill: outcome.spill.clone(),
-            ranks: Vec::new(),
-        }
-    }
 }
 
 impl Report<'_> {

@@ -1,184 +1,220 @@
-//! One run of `atta walk`: what it needs, alone and on rank 0, and how it ends. Ranks are in `ranks.rs`.
+//! One run of `atta walk`, the same alone and on ranks: the first rank has the command's files, standard output and standard error; the
+//! others walk, and send it what it is to write.
+//!
+//! ```text
+//!   agree:  every rank sees the same PATHs?  ──▶  the first rank opens lists, catalog, files  ──▶  all hear whether to go
+//!   walk:   rows, failures and names of hard links go to the first rank
+//!   close:  totals of all ranks go to the first rank, which settles, commits the catalog and prints the summary
+//! ```
+//!
+//! How tasks find their ranks is not decided here: see `atta-engine`.
 
-use std::time::{Duration, SystemTime};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
-use atta_ops::walk::{self, Features, Options, Progress, Rules, Summary, Totals};
-use atta_runtime::{Rate, Stop};
+use atta_engine::Reason;
+use atta_ops::walk::{self, Features, Options, Progress, Rules, Start, Summary, Totals};
+use atta_runtime::{RankError, Rate, Session, Stop, Stream, processor_time};
 
 use super::arguments::WalkArguments;
-use super::figures;
+use super::end::{Ended, conclude, give_up, give_up_on_others, give_up_on_rank, hangs};
 use super::progress::Display;
-use super::report::{Report, Whole};
-use super::sink::Sink;
-use crate::run::catalog::Recorded;
-use crate::run::failures::Failures;
+use super::sink::{ROWS, RootSide, Sink};
+use super::totals::{Own, RankTotals};
+use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
-use crate::run::report::by_errno;
+use crate::run::session::seen_at;
 use crate::run::settings::{compile, spill_directory, take};
 use crate::run::signals::Signals;
 use crate::run::starts::{Starts, root_paths};
 
-/// How long threads that hang in a system call are waited for after a signal.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+/// Names of files with several.
+const LINKS: Stream = Stream(2);
 
-/// What one run needs, made before anything is walked.
-pub(super) struct Run<'a> {
-    pub(super) arguments: &'a WalkArguments,
-    pub(super) rules: Option<Rules>,
-    pub(super) starts: Starts,
-    pub(super) sink: Sink,
-    pub(super) display: Display,
-    pub(super) stop: Stop,
-    pub(super) rate: Option<Rate>,
-    pub(super) started: SystemTime,
-}
-
-impl<'a> Run<'a> {
-    /// What this process needs, the first of so many ranks.
-    pub(super) fn new(arguments: &'a WalkArguments, ranks: usize, stop: Stop) -> Result<Self, Refused> {
-        let rules = compile(&arguments.visit.rules)?;
-        let starts = Starts::new(
-            &arguments.paths,
-            arguments.from_list.as_deref(),
-            arguments.list_form(),
-            stop.clone(),
-        )?;
-        let summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
-        let list = arguments.from_list.as_deref();
-        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), list)?;
-        let sink = Sink::new(arguments, summary, failures, stop.clone(), ranks)?;
-        let display = Display::new(arguments)?;
-        let rate = arguments.effort.iops.map(Rate::new);
-        Ok(Self { arguments, rules, starts, sink, display, stop, rate, started: SystemTime::now() })
-    }
-
-    pub(super) fn walk(self, signals: &Signals) -> u8 {
-        let Self { arguments, rules, starts, sink, mut display, stop, rate, started } = self;
-        let options = options(arguments, rules, rate.as_ref(), &stop);
-        let list_error = starts.error();
-        let outcome = walk::run(&sink, starts, &options, |progress| {
-            display.tick(progress);
-            if progress.stopping.is_some_and(|since| since > PATIENCE) {
-                give_up(&sink, take(&list_error), &mut display, progress, signals);
-            }
-        });
-        display.clear();
-        let fatal = sink.take_fatal().or_else(|| take(&list_error));
-        let totals = outcome.workers.iter().map(|worker| worker.totals.clone()).collect();
-        let ended =
-            Ended { totals, whole: Whole::alone(&outcome), fatal, interrupted: signals.code(), signals };
-        conclude(arguments, sink, ended, display, started)
-    }
-}
-
-/// How a walk ended.
-pub(super) struct Ended<'a> {
-    /// Of each thread, or of each rank.
-    pub(super) totals: Vec<Totals>,
-    pub(super) whole: Whole,
-    pub(super) fatal: Option<Fatal>,
-    /// The exit code of the signal that ended it.
-    pub(super) interrupted: Option<u8>,
-    /// A signal may still come.
-    pub(super) signals: &'a Signals,
-}
-
-/// The walk's part of the arguments.
-pub(super) fn options<'a>(
+/// Walks as one rank of a session; gives the exit code. That of the first rank is the command's.
+pub(super) fn run(
     arguments: &WalkArguments,
-    rules: Option<Rules>,
-    rate: Option<&'a Rate>,
-    stop: &Stop,
-) -> Options<'a> {
-    Options {
-        one_file_system: arguments.visit.one_file_system,
-        max_depth: arguments.max_depth,
-        follow: arguments.follow,
-        lite: arguments.lite,
-        targets: arguments.targets,
-        birth_time: arguments.shows_attributes(),
-        rules,
-        rate,
-        threads: arguments.effort.threads,
-        memory_bytes: arguments.effort.memory / 2,
-        spill_directory: spill_directory(),
-        stop: stop.clone(),
-        features: Features {
-            statx_mount_id: !arguments.without.iter().any(|name| name == "statx-mount-id"),
-            ..Features::default()
-        },
-        cores: atta_runtime::available_cores(),
-    }
-}
-
-/// Ends the program although threads still hang in the kernel: nothing more will come of them.
-pub(super) fn give_up(
-    sink: &Sink,
-    fatal: Option<Fatal>,
-    display: &mut Display,
-    progress: &Progress,
     signals: &Signals,
-) -> ! {
-    display.clear();
-    sink.abandon();
-    let mut fatal = sink.take_fatal().or(fatal);
-    fatal = fatal.or_else(|| sink.failures.flush().err());
-    let entries = progress.profile.entries;
-    let state = if signals.code().is_some() { "interrupted; " } else { "" };
-    let what = format!(
-        "{state}some threads hang in the file system and were not waited for; {entries} entries were visited"
-    );
-    complain(&what, None);
-    let code = fatal.map_or_else(|| signals.code().unwrap_or(exit::FATAL), Fatal::tell);
-    std::process::exit(code.into());
+    session: &mut Session<'_>,
+) -> Result<u8, RankError> {
+    let traffic = arguments.stats.is_some() || arguments.plots.is_some();
+    let own = Own { seat: session.seat(), met: processor_time(), traffic };
+    let (facts, devices) = seen_at(root_paths(&arguments.paths), session);
+    if let Some(differ) = session.agree(facts)? {
+        if session.is_first() {
+            let hint = "PATH must be the same file system, at the same place, on all ranks";
+            complain(&format!("ranks see different things at a PATH: {differ}"), Some(hint));
+        }
+        return Ok(exit::FATAL);
+    }
+    let run = session.is_first().then(|| Run::new(arguments, own, signals));
+    let verdict = run.as_ref().map(|run| run.as_ref().map_or_else(|_| Verdict::default(), Verdict::new));
+    let verdict = session.tell(verdict)?;
+    let rank = Rank { arguments, signals, own, devices };
+    match run {
+        Some(Ok(run)) => rank.walk_first(run, session),
+        Some(Err(refused)) => Ok(refused.tell()),
+        None if verdict.go => rank.walk(verdict, session),
+        None => Ok(exit::DONE),
+    }
 }
 
-/// Closes what was written, prints the summary, and says with which code to exit.
-pub(super) fn conclude(
-    arguments: &WalkArguments,
+/// What the first rank needs, made before anything is walked.
+struct Run {
+    rules: Option<Rules>,
+    starts: Starts,
     sink: Sink,
-    ended: Ended<'_>,
     display: Display,
     started: SystemTime,
-) -> u8 {
-    let Sink { summary, failures, catalog, .. } = sink;
-    let Ended { totals, whole, mut fatal, interrupted, signals } = ended;
-    let (totals, settled) = summary.finish(&totals, &signals.stop());
-    let interrupted = interrupted.or(signals.code());
-    if let Err(error) = settled {
-        let what = format!("cannot count hard links: {}: {error}", spill_directory().display());
-        fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));
+}
+
+impl Run {
+    fn new(arguments: &WalkArguments, own: Own, signals: &Signals) -> Result<Self, Refused> {
+        let (rules, list) = (compile(&arguments.visit.rules)?, arguments.from_list.as_deref());
+        let starts = Starts::new(&arguments.paths, list, arguments.list_form(), signals.stop())?;
+        let summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
+        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), list)?;
+        let ranks = own.seat.ranks as usize;
+        let sink = Sink::new(arguments, summary, failures, signals.stop(), ranks)?;
+        let display = Display::new(arguments)?;
+        Ok(Self { rules, starts, sink, display, started: SystemTime::now() })
     }
-    let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
-    // What the catalog tells of errors must be in its file before it gets its name.
-    fatal = fatal.or_else(|| failures.flush().err());
-    if let Some(catalog) = catalog {
-        if fatal.is_none() && interrupted.is_none() {
-            let recorded = Recorded {
-                roots: root_paths(&arguments.paths),
-                totals: report.totals_json(),
-                errors: by_errno(&totals.failures),
-                started,
-            };
-            fatal = catalog.commit(recorded).err();
-        } else {
-            catalog.abandon();
-            if interrupted.is_some() {
-                complain("interrupted: no catalog was written", None);
+}
+
+/// What the first rank tells the others before the walk.
+#[derive(Debug, Default)]
+struct Verdict {
+    go: bool,
+    partial: Option<Vec<u8>>,
+    terminal: bool,
+}
+
+atta_entry::record!(Verdict { go, partial, terminal });
+
+impl Verdict {
+    fn new(run: &Run) -> Self {
+        let partial = run.sink.partial().map(|partial| partial.as_os_str().as_bytes().to_vec());
+        Self { go: true, partial, terminal: run.sink.is_on_terminal() }
+    }
+}
+
+/// One rank of the walk.
+struct Rank<'a> {
+    arguments: &'a WalkArguments,
+    signals: &'a Signals,
+    own: Own,
+    /// Devices of the roots.
+    devices: Vec<u64>,
+}
+
+impl Rank<'_> {
+    fn rate(&self) -> Option<Rate> {
+        self.arguments.effort.iops.map(|iops| Rate::new((iops / self.own.seat.ranks).max(1)))
+    }
+
+    /// The first rank's part.
+    fn walk_first(&self, run: Run, session: &mut Session<'_>) -> Result<u8, RankError> {
+        let Run { rules, starts, mut sink, mut display, started } = run;
+        let (signals, rate) = (self.signals, self.rate());
+        let options = self.options(rules, rate.as_ref(), &signals.stop());
+        sink.summary = sink.summary.with_root_devices(self.devices.clone());
+        let list_error = starts.error();
+        // Totals of files whose names other ranks met.
+        let linked = Mutex::new(Totals::default());
+        let (mut entries, mut is_done) = (0, false);
+        let received = |_, stream, bytes: &[u8]| receive(&sink, &linked, stream, bytes);
+        let closed = session.receiving(received, |session| {
+            let outcome = walk::run_on(session, &sink, starts, &options, |progress| {
+                entries = progress.profile.entries;
+                display.tick(progress);
+                if hangs(progress) {
+                    give_up(&sink, take(&list_error), &mut display, progress, signals);
+                }
+            })?;
+            is_done = outcome.reason == Reason::Done;
+            session.close(RankTotals::new(self.own, &outcome, signals.code()), RankTotals::merge)
+        });
+        let sum = closed.inspect_err(|_| give_up_on_others(&sink, &mut display, entries))?;
+        display.clear();
+        let sum = sum.unwrap_or_default();
+        sink.take_over(sum.shards.clone());
+        let fatal = sink.take_fatal().or_else(|| take(&list_error)).or_else(|| sum.fatal());
+        let interrupted = (sum.interrupted > 0 && !is_done).then_some(sum.interrupted);
+        let linked = linked.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (totals, whole) = (vec![sum.totals.clone(), linked], sum.whole(session.is_alone()));
+        let ended = Ended { totals, whole, fatal, interrupted, signals, started };
+        Ok(conclude(self.arguments, sink, ended, display))
+    }
+
+    /// The part of any other rank.
+    fn walk(&self, verdict: Verdict, session: &mut Session<'_>) -> Result<u8, RankError> {
+        let (arguments, seat, rate) = (self.arguments, self.own.seat, self.rate());
+        let stop = self.signals.stop();
+        // The first rank has reported what is wrong with them, and then nobody goes.
+        let rules = compile(&arguments.visit.rules).ok().flatten();
+        let options = self.options(rules, rate.as_ref(), &stop);
+        let links = session.outbox();
+        let summary = Summary::of_rank(move |bytes| links.push(LINKS, bytes), arguments.follow)
+            .with_root_devices(self.devices.clone());
+        let partial = verdict.partial.map(|partial| PathBuf::from(std::ffi::OsString::from_vec(partial)));
+        let side = RootSide { partial, terminal: verdict.terminal };
+        let numbers = (seat.rank as usize, seat.ranks as usize);
+        let sink = Sink::of_rank(arguments, summary, session.outbox(), stop.clone(), side, numbers);
+        let observe = |progress: &Progress| {
+            if hangs(progress) {
+                give_up_on_rank(seat.rank, &sink, progress);
             }
+        };
+        let outcome = walk::run_on(session, &sink, std::iter::empty::<Start>(), &options, observe)?;
+        let handed = sink.hand_over();
+        let shards = sink.take_fatal().map_or(handed, Err);
+        let own = RankTotals::new(self.own, &outcome, self.signals.code()).with_shards(shards, seat);
+        session.close(own, RankTotals::merge)?;
+        Ok(exit::DONE)
+    }
+
+    /// The walk's part of the arguments.
+    fn options<'r>(&self, rules: Option<Rules>, rate: Option<&'r Rate>, stop: &Stop) -> Options<'r> {
+        let arguments = self.arguments;
+        Options {
+            one_file_system: arguments.visit.one_file_system,
+            max_depth: arguments.max_depth,
+            follow: arguments.follow,
+            lite: arguments.lite,
+            targets: arguments.targets,
+            birth_time: arguments.shows_attributes(),
+            rules,
+            rate,
+            threads: arguments.effort.threads,
+            memory_bytes: arguments.effort.memory / 2,
+            spill_directory: spill_directory(),
+            stop: stop.clone(),
+            features: Features {
+                statx_mount_id: !arguments.without.iter().any(|name| name == "statx-mount-id"),
+                ..Features::default()
+            },
+            cores: self.own.seat.cores,
         }
     }
-    if let Some(path) = &arguments.stats {
-        fatal = fatal.or_else(|| report.write_stats(path).err());
+}
+
+/// Puts where it belongs what another rank sent.
+fn receive(sink: &Sink, linked: &Mutex<Totals>, stream: Stream, bytes: &[u8]) {
+    let understood = match stream {
+        ROWS => {
+            sink.write_rows(&mut bytes.to_vec());
+            true
+        }
+        FAILURES => sink.failures.receive(bytes),
+        LINKS => sink.summary.receive(&mut linked.lock().unwrap_or_else(PoisonError::into_inner), bytes),
+        _ => false,
+    };
+    if !understood {
+        let what = "another rank sent what this one does not understand".to_owned();
+        sink.fail(Fatal::Failed { what, hint: Some("run the same atta on all ranks".to_owned()) });
     }
-    if let Some(directory) = &arguments.plots {
-        fatal = fatal.or_else(|| figures::draw(directory, &whole).err());
-    }
-    fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report)).err());
-    if let Some(fatal) = fatal {
-        return fatal.tell();
-    }
-    interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }

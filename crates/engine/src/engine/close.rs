@@ -38,6 +38,17 @@ impl<R: Reduce> Engine<R> {
         self.react(now);
     }
 
+    /// Whom this rank waits for at the end of a job: children whose last totals have not come, or else its parent. It decides nothing; a
+    /// driver that gives up names them.
+    #[must_use]
+    pub fn waits_for(&self) -> Vec<Rank> {
+        if matches!(self.phase, Phase::Finishing(_)) && !self.reduction.are_children_last() {
+            let missing = self.reduction.children_not_last();
+            return missing.filter_map(|child| self.tree.children().nth(child)).collect();
+        }
+        if self.phase == Phase::Ended { Vec::new() } else { self.tree.parent().into_iter().collect() }
+    }
+
     /// Somebody, here or below, wants the job to end: the root decides it, so that it is told once.
     pub(super) fn stop_wanted(&mut self, now: Duration, reason: Reason) -> bool {
         if self.phase == Phase::Running && !self.has_asked_to_stop {

@@ -13,7 +13,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use atta_entry::Errno;
-use atta_runtime::{Meeting, RankError};
+use atta_runtime::{RankError, Session};
 use rustix::fs::{AtFlags, FlockOperation};
 
 use crate::copy::commit::publish::Ready;
@@ -37,7 +37,7 @@ const LINKS_BETWEEN: usize = 64;
 const LISTEN_AFTER: Duration = Duration::from_millis(1);
 
 /// A copy on one rank whose tasks are done.
-pub struct Ending<'a> {
+pub(super) struct Ending<'a> {
     copying: Copying<'a>,
     walked: walk::Outcome<CopyWorker>,
     /// What is done from here on.
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Ending<'_> {
 
 impl<'a> Ending<'a> {
     pub(super) fn new(copying: Copying<'a>, walked: walk::Outcome<CopyWorker>, mut clock: Clock) -> Self {
-        clock.end(Phase::Copying);
+        clock.end_after(Phase::Copying, walked.elapsed);
         let worker = copying.worker(walked.workers.len());
         Self { copying, walked, worker, clock, unnamed: Vec::new(), leftovers: None }
     }
@@ -65,24 +65,20 @@ impl<'a> Ending<'a> {
     ///
     /// # Errors
     /// The fabric fails.
-    pub fn settle(&mut self, meeting: &mut Meeting<'_>) -> Result<(), RankError> {
+    pub(super) fn settle(&mut self, session: &mut Session<'_>) -> Result<(), RankError> {
         // That all ranks have ended.
         self.clock.end(Phase::Others);
-        // A signal may reach one rank alone, and what the others do now may take hours.
-        meeting.pass_on(&self.copying.options.walk.stop);
-        self.link_rest(Some(meeting))?;
-        self.meet(meeting, 0)?;
-        meeting.keep_to_itself();
+        self.link_rest(session)?;
+        self.meet(session, 0)?;
         let left = self.sweep();
-        let left = self.meet(meeting, left)?;
-        if self.copying.seat.rank == 0 {
+        let left = self.meet(session, left)?;
+        if session.is_first() {
             self.clean(left);
         }
-        self.meet(meeting, 0)?;
+        self.meet(session, 0)?;
         loop {
             let own = self.deepest().map_or(0, |depth| depth + 1);
-            let deepest = meeting.gather(own, |deepest, other| *deepest = other.max(*deepest))?;
-            let deepest = meeting.tell(deepest)?;
+            let deepest = session.all(own, |deepest, other| *deepest = other.max(*deepest))?;
             self.clock.end(Phase::Others);
             let Some(depth) = deepest.checked_sub(1) else { return Ok(()) };
             self.close(depth);
@@ -90,27 +86,26 @@ impl<'a> Ending<'a> {
     }
 
     /// Returns when all ranks have come so far: the sum of what each has counted.
-    fn meet(&mut self, meeting: &mut Meeting<'_>, counted: u64) -> Result<u64, RankError> {
-        let sum = meeting.gather(counted, |sum, more| *sum = sum.saturating_add(more))?;
-        let sum = meeting.tell(sum)?;
+    fn meet(&mut self, session: &mut Session<'_>, counted: u64) -> Result<u64, RankError> {
+        let sum = session.all(counted, |sum, more| *sum = sum.saturating_add(more))?;
         self.clock.end(Phase::Others);
         Ok(sum)
     }
 
     /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
-    /// Other ranks are listened to meanwhile, if there are any.
+    /// Other ranks are listened to meanwhile: a signal may reach one rank alone, and what the others do may take hours.
     ///
     /// # Errors
     /// The fabric fails.
-    pub(super) fn link_rest(&mut self, mut meeting: Option<&mut Meeting<'_>>) -> Result<(), RankError> {
+    fn link_rest(&mut self, session: &mut Session<'_>) -> Result<(), RankError> {
         let Self { copying, walked, worker, clock, .. } = self;
         let deferred = copying.links.take_deferred();
         if !walked.stopped {
             copying.find_partners(worker, &deferred);
         }
         for (number, deferred) in deferred.into_iter().enumerate() {
-            if let (0, Some(meeting)) = (number % LINKS_BETWEEN, &mut meeting) {
-                meeting.listen()?;
+            if number.is_multiple_of(LINKS_BETWEEN) {
+                session.listen()?;
             }
             walked.stopped |= copying.options.walk.stop.is_set();
             if !walked.stopped {
@@ -127,7 +122,7 @@ impl<'a> Ending<'a> {
         copying.publish_rest(worker);
         copying.forget_large(worker);
         clock.end(Phase::Batch);
-        let checked = self.check_rest(meeting);
+        let checked = self.check_rest(session);
         self.clock.end(Phase::Verify);
         if self.walked.stopped {
             self.name_unfinished();
@@ -159,7 +154,7 @@ impl<'a> Ending<'a> {
 
     /// Removes what an interrupted copy has not completed, when every rank has named what is: files, and directories that nobody has
     /// entered. How much of it is left.
-    pub(super) fn sweep(&mut self) -> u64 {
+    fn sweep(&mut self) -> u64 {
         let Self { copying, walked, worker, unnamed, .. } = self;
         if walked.stopped {
             let roots = copying.roots.mirrors();
@@ -186,7 +181,7 @@ impl<'a> Ending<'a> {
     }
 
     /// Reads back what was not yet, on as many threads as have copied.
-    fn check_rest(&mut self, meeting: Option<&mut Meeting<'_>>) -> Result<(), RankError> {
+    fn check_rest(&mut self, session: &mut Session<'_>) -> Result<(), RankError> {
         let mut listened = Ok(());
         let Self { copying, walked, worker, .. } = self;
         if !walked.stopped {
@@ -194,13 +189,15 @@ impl<'a> Ending<'a> {
             std::thread::scope(|scope| {
                 let others = walked.workers.iter_mut().skip(1);
                 let others: Vec<_> = others.map(|other| scope.spawn(|| copying.check_all(other))).collect();
-                let Some(meeting) = meeting else { return copying.check_all(worker) };
+                if session.seat().ranks == 1 {
+                    return copying.check_all(worker);
+                }
                 let own = scope.spawn(|| copying.check_all(worker));
                 while listened.is_ok()
                     && !(own.is_finished() && others.iter().all(ScopedJoinHandle::is_finished))
                 {
                     std::thread::sleep(LISTEN_AFTER);
-                    listened = meeting.listen();
+                    listened = session.listen();
                 }
                 if listened.is_err() {
                     copying.options.walk.stop.set();
@@ -216,7 +213,7 @@ impl<'a> Ending<'a> {
 
     /// Removes what the job has made for itself, before the directory that it is in gets its times. `left`: so much of it has to stay,
     /// on all ranks.
-    pub(super) fn clean(&mut self, left: u64) {
+    fn clean(&mut self, left: u64) {
         let Self { copying, walked, worker, .. } = self;
         match copying.forget_links(walked.workers.len()) {
             // Else names were not met, or were there.
@@ -256,7 +253,7 @@ impl<'a> Ending<'a> {
     }
 
     /// How deep the deepest directory is that waits for its attributes.
-    pub(super) fn deepest(&mut self) -> Option<u32> {
+    fn deepest(&mut self) -> Option<u32> {
         // They hold the directories of the roots.
         self.copying.roots.clear();
         let complete = self.copying.shared.take_complete();
@@ -266,7 +263,7 @@ impl<'a> Ending<'a> {
     }
 
     /// Gives attributes to the directories that are so deep or deeper.
-    pub(super) fn close(&mut self, depth: u32) {
+    fn close(&mut self, depth: u32) {
         let late = self.copying.shared.take_late(depth);
         self.copying.close(&mut self.worker, late);
         self.clock.end(Phase::Directories);
@@ -274,7 +271,7 @@ impl<'a> Ending<'a> {
 
     /// Makes all of it durable, and says what there is: of this rank.
     #[must_use]
-    pub fn end(mut self) -> Outcome {
+    pub(super) fn end(mut self) -> Outcome {
         let Self { copying, worker, .. } = &mut self;
         let needs_none = copying.stores.are_volatile() || copying.options.fsync == Fsync::None;
         copying.finish_all(worker);
@@ -301,7 +298,8 @@ impl<'a> Ending<'a> {
         let signature = (copying.options.digest && is_whole).then_some(signature);
         let rank = RankReport { files: totals.files, ..rank };
         let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
-        Outcome { totals, report, rank, signature, threads, elapsed, stopped, parked, leftovers }
+        let exchanged = walked.exchanged;
+        Outcome { totals, report, rank, signature, threads, elapsed, stopped, parked, leftovers, exchanged }
     }
 
     /// What this rank did, but for what its threads have counted for themselves.
@@ -395,6 +393,7 @@ mod tests {
     use crate::copy::target::mirror::Mirror;
     use crate::copy::{Copy, Options, Seat};
     use crate::walk::directory::Directory;
+    use atta_runtime::Stop;
     use atta_sys::Place;
 
     #[test]
@@ -407,7 +406,7 @@ mod tests {
         let prepared =
             Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, Seat::alone());
         let Copy { copying, .. } = prepared.unwrap();
-        let walked = walk::run_handler(&copying, std::iter::empty::<walk::Start>(), &options.walk, |_| {});
+        let walked = walk::run_alone(&copying, std::iter::empty::<walk::Start>(), &options.walk, |_, _| {});
         let (path, opened) = (CString::new(sources[0].clone()).unwrap(), fs::File::open(&source).unwrap());
         let place = Place { device: 1, inode: 1, mount: 1 };
         let root = Directory::root(path, 0, Arc::new(opened.into()), place);
@@ -421,7 +420,7 @@ mod tests {
         mirror.parts.set(1);
         drop(mirror);
         copying.packed(&new, true);
-        Ending::new(copying, walked, Clock::start()).link_rest(None).unwrap();
+        Ending::new(copying, walked, Clock::start()).link_rest(&mut Session::alone(Stop::new())).unwrap();
         assert!(above.join("new").is_dir());
     }
 

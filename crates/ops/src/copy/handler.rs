@@ -37,7 +37,7 @@ use crate::copy::target::stripe::Layouts;
 use crate::copy::target::unfinished::is_unfinished;
 use crate::copy::times::Syncs;
 use crate::copy::totals::Totals;
-use crate::copy::{Fsync, Options, Seat, Watch};
+use crate::copy::{Fsync, Options, Seat, Watch, number_of_thread};
 use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, Signature};
 use crate::file::error::{FileError, Step};
@@ -51,6 +51,7 @@ use crate::walk::Differs;
 use crate::walk::directory::{Directory, Held};
 use crate::walk::location::Location;
 use crate::walk::location::below;
+use crate::walk::progress::Counted;
 use crate::walk::progress::Live;
 use crate::walk::visit::{Handler, Here, Tasks};
 use atta_sys::{self as sys, Features};
@@ -404,7 +405,7 @@ impl Handler for Copying<'_> {
     const NEEDS: Needs = Needs::COPY;
 
     fn worker(&self, index: usize) -> CopyWorker {
-        let mut worker = CopyWorker::new(self.seat.of_worker(index), self.budget.held_in_target);
+        let mut worker = CopyWorker::new(number_of_thread(self.seat, index), self.budget.held_in_target);
         worker.mover = {
             let Options { bandwidth, direct, walk, .. } = self.options;
             Mover::new(bandwidth.as_ref(), *direct, self.within, &walk.stop)
@@ -526,6 +527,10 @@ impl Handler for Copying<'_> {
     fn finish(&self, worker: &mut CopyWorker) {
         worker.totals.not_direct += std::mem::take(&mut worker.mover.not_direct);
         worker.lived = worker.began.elapsed();
+    }
+
+    fn counted(&self) -> Counted {
+        self.counted_so_far()
     }
 
     fn throttled(&self) -> Duration {

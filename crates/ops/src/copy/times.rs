@@ -100,9 +100,11 @@ impl Clock {
         self.phases[phase as usize] += now.duration_since(std::mem::replace(&mut self.at, now));
     }
 
-    /// Since the start.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.phases.iter().sum::<Duration>() + self.at.elapsed()
+    /// A phase took so long; what has passed since then belongs to the next one.
+    pub(crate) fn end_after(&mut self, phase: Phase, took: Duration) {
+        let took = took.min(self.at.elapsed());
+        self.phases[phase as usize] += took;
+        self.at += took;
     }
 
     pub(crate) fn phases(&self) -> [Duration; Phase::ALL.len()] {
@@ -153,6 +155,12 @@ mod tests {
         let expected = [Phase::Copying, Phase::Sync, Phase::Others];
         assert_eq!(is_there, Phase::ALL.map(|phase| expected.contains(&phase)));
         assert!(clock.phases()[Phase::Others as usize] >= Duration::from_millis(2));
+        let before = clock.phases()[Phase::Copying as usize];
+        std::thread::sleep(Duration::from_millis(2));
+        clock.end_after(Phase::Copying, Duration::from_millis(1));
+        clock.end(Phase::Others);
+        assert_eq!(clock.phases()[Phase::Copying as usize] - before, Duration::from_millis(1));
+        assert!(clock.phases()[Phase::Others as usize] >= Duration::from_millis(3));
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(crate) fn sweep(
         cores: options.cores,
         ..walk::Options::default()
     };
-    let walked = walk::run_handler(&handler, [Start::new(path)], &options, |_| {});
+    let walked = walk::run_alone(&handler, [Start::new(path)], &options, |_, _| {});
     let mut swept = handler.swept.into_inner().unwrap_or_else(PoisonError::into_inner);
     swept.stopped = walked.stopped;
     swept.found.sort_by(|one, other| one.path.cmp(&other.path));

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use atta_runtime::{Rate, SpillReport, Stop, Threads, WorkerReport};
+use atta_engine::Reason;
+use atta_runtime::{Exchanged, Rate, SpillReport, Stop, Threads, WorkerReport};
 use atta_sys::Features;
 
 use super::profile::Profile;
@@ -103,4 +104,8 @@ pub struct Outcome<W> {
     pub elapsed: Duration,
     /// Whether it ended early because it was asked to.
     pub stopped: bool,
+    /// Why it ended, on all ranks.
+    pub reason: Reason,
+    /// What was exchanged with other ranks.
+    pub exchanged: Exchanged,
 }

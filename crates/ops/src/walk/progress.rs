@@ -1,7 +1,40 @@
-//! What is counted while an operation runs, to display it and to learn how fast it is. Results are counted elsewhere.
+//! What is counted while an operation runs, to display it and to learn how fast it is, on one rank and over all of them. Results are
+//! counted elsewhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+use atta_engine::Reduce;
+use atta_entry::Code;
+
+use super::profile::Profile;
+
+/// What an operation counts beside the entries that it visits; what each number is, is its own.
+pub(crate) type Counted = [u64; 4];
+
+/// What ranks add up while they run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct SoFar {
+    pub(crate) profile: Profile,
+    pub(crate) own: Counted,
+}
+
+atta_entry::record!(SoFar { profile, own });
+
+impl Reduce for SoFar {
+    fn merge(&mut self, other: &Self) {
+        self.profile += other.profile;
+        self.own.iter_mut().zip(other.own).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        Code::encode(self, out);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        Code::decode_all(bytes)
+    }
+}
 
 /// What is counted while it runs, for who watches, and to learn how fast it goes.
 #[derive(Debug)]

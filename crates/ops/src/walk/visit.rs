@@ -8,6 +8,7 @@ use atta_entry::{Entry, Errno, Failure};
 use rustix::fd::OwnedFd;
 
 use super::directory::Directory;
+use super::progress::Counted;
 use super::start::Differs;
 use crate::descriptors::Needs;
 
@@ -116,6 +117,11 @@ pub(crate) trait Handler: Sync {
     /// What it has done beside visiting entries, in any unit that grows evenly with the work.
     fn progress(&self) -> u64 {
         0
+    }
+
+    /// What it has counted so far beside entries, for who watches it.
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 
     /// How long its threads have waited for a cap of its own, all together.

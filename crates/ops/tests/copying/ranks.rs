@@ -4,13 +4,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use atta_engine::{Config, Reason, Reduce, ScheduleKind, Split, Termination};
+use atta_engine::{Config, ScheduleKind, Split, Termination};
 use atta_entry::Failure;
 use atta_fabric::{InProcess, in_process_on_hosts};
-use atta_ops::copy::{Copy, Options, Outcome, Progress, RankReport, Seat, Totals, Watch};
+use atta_ops::copy::{Copy, Options, Outcome, RankReport, Totals, Watch};
 use atta_ops::digest::Signature;
 use atta_ops::walk::Start;
-use atta_runtime::{Meeting, Member};
+use atta_runtime::{Limits, Session};
 
 /// Ranks by the host that each is on.
 pub(crate) const HOSTS: [&[u32]; 4] = [&[0], &[0, 1], &[0, 0, 1, 1, 2], &[0, 1, 2, 3, 0, 1, 2, 3]];
@@ -22,19 +22,6 @@ pub(crate) fn all_schedules() -> impl Iterator<Item = (&'static [u32], Config)> 
         let config = Config { schedule, split, termination, seed: number as u64, ..Config::default() };
         (HOSTS[number % HOSTS.len()], config)
     })
-}
-
-#[derive(Clone)]
-struct Nothing;
-
-impl Reduce for Nothing {
-    fn merge(&mut self, _other: &Self) {}
-
-    fn encode(&self, _out: &mut Vec<u8>) {}
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        bytes.is_empty().then_some(Self)
-    }
 }
 
 #[derive(Default)]
@@ -62,27 +49,39 @@ pub(crate) struct Whole {
 /// What one rank came to.
 struct Part {
     outcome: Outcome,
-    accepted: u64,
     /// Names known and looked at, bytes of large files found and done, when no task was left.
     going: [u64; 4],
 }
 
+/// What all ranks are given.
+struct Given<'a> {
+    sources: &'a [Vec<u8>],
+    target: &'a [u8],
+    /// What a list names, if there is one: rank 0 has it.
+    starts: Option<&'a [Start]>,
+    told: &'a Told,
+    config: Config,
+}
+
 /// One rank's part, as the program does it.
-fn one_rank(endpoint: &mut InProcess, copy: Copy<'_>, config: Config) -> Part {
-    let mut meeting = Meeting::new(endpoint);
-    let there = meeting.gather((), |(), ()| ()).unwrap();
-    meeting.tell(there).unwrap();
-    let mut member = Member::after(meeting, config);
+fn one_rank(endpoint: &mut InProcess, given: &Given<'_>, options: &Options<'_>) -> Part {
+    let Given { sources, target, starts, told, config } = *given;
+    let joined = Session::join(endpoint, "test", options.walk.stop.clone(), Limits::default());
+    let mut session = joined.unwrap().unwrap().with_schedule(config);
+    let mut copy = Copy::prepare(sources, target, options, told, session.seat()).unwrap();
+    if let Some(starts) = starts {
+        let own = if session.is_first() { starts } else { &[] };
+        copy = copy.listed(own.iter().cloned());
+    }
+    // All are set up before one begins.
+    session.all((), |(), ()| ()).unwrap();
     let mut going = [0; 4];
-    let observe = |progress: &Progress, _| {
+    let outcome = copy.run(&mut session, |progress| {
         let found = &progress.walk.profile;
         going = [found.known, found.looked, progress.large_found, progress.large_done];
-    };
-    let mut ending = copy.run_on_ranks(&mut member, |_| Nothing, observe).unwrap();
-    let accepted = member.counts().tasks_accepted;
-    assert_eq!(member.close(Nothing).unwrap().0, Reason::Done);
-    ending.settle(&mut member.into_meeting()).unwrap();
-    Part { outcome: ending.end(), accepted, going }
+    });
+    session.close((), |(), ()| ()).unwrap();
+    Part { outcome: outcome.unwrap(), going }
 }
 
 /// Copies on so many ranks, each with options of its own.
@@ -106,21 +105,15 @@ pub(crate) fn copied_listed<'a>(
 ) -> Whole {
     let sources = [source.as_os_str().as_bytes().to_vec()];
     let told = Told::default();
-    // All are set up before one begins.
     let all_options: Vec<_> = hosts.iter().map(|_| options()).collect();
+    let target = target.as_os_str().as_bytes();
+    let given = Given { sources: &sources, target, starts, told: &told, config };
     let ranks: Vec<_> = std::thread::scope(|scope| {
-        let begin = |(rank, (mut endpoint, options)): (usize, (InProcess, _))| {
-            let seat = Seat { rank: rank as u32, ranks: hosts.len() as u32, job: config.seed };
-            let target = target.as_os_str().as_bytes();
-            let mut copy = Copy::prepare(&sources, target, options, &told, seat).unwrap();
-            if let Some(starts) = starts {
-                let own = if rank == 0 { starts } else { &[] };
-                copy = copy.listed(own.iter().cloned());
-            }
-            scope.spawn(move || one_rank(&mut endpoint, copy, config))
+        let given = &given;
+        let begin = |(mut endpoint, options): (InProcess, _)| {
+            scope.spawn(move || one_rank(&mut endpoint, given, options))
         };
-        let ranks = in_process_on_hosts(hosts).into_iter().zip(&all_options).enumerate();
-        let ranks: Vec<_> = ranks.map(begin).collect();
+        let ranks: Vec<_> = in_process_on_hosts(hosts).into_iter().zip(&all_options).map(begin).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     });
     let mut whole = Whole {
@@ -132,10 +125,10 @@ pub(crate) fn copied_listed<'a>(
     };
     let sum = |index: usize| ranks.iter().map(|part| part.going[index]).sum::<u64>();
     assert_eq!((sum(0), sum(2)), (sum(1), sum(3)), "nothing is left that is known of");
-    for Part { outcome, accepted, .. } in ranks {
+    for Part { outcome, .. } in ranks {
         assert_eq!(outcome.elapsed, outcome.rank.elapsed(), "all time belongs to a phase");
         whole.totals += &outcome.totals;
-        whole.accepted += accepted;
+        whole.accepted += outcome.exchanged.counts.tasks_accepted;
         whole.ranks.push(outcome.rank);
         whole.signature = whole.signature.zip(outcome.signature).map(|(mut sum, more)| {
             sum.merge(&more);

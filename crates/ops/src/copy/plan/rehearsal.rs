@@ -112,7 +112,7 @@ impl<'a> DryRun<'a> {
     pub fn run(self, mut observe: impl FnMut(&Progress)) -> Result<Outcome, Refused> {
         let Self { rehearsal, starts } = self;
         let mut clock = Clock::start();
-        let walked = walk::run_handler(&rehearsal, starts, &rehearsal.options.walk, |progress| {
+        let walked = walk::run_alone(&rehearsal, starts, &rehearsal.options.walk, |progress, _| {
             let walk = progress.clone();
             observe(&Progress { walk, files: 0, bytes: 0, large_found: 0, large_done: 0 });
         });
@@ -124,7 +124,19 @@ impl<'a> DryRun<'a> {
         let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
         let report = Report::default();
         let (signature, parked, leftovers) = (None, false, None);
-        Ok(Outcome { totals, report, rank, signature, threads, elapsed, stopped, parked, leftovers })
+        let exchanged = walked.exchanged;
+        Ok(Outcome {
+            totals,
+            report,
+            rank,
+            signature,
+            threads,
+            elapsed,
+            stopped,
+            parked,
+            leftovers,
+            exchanged,
+        })
     }
 }
 

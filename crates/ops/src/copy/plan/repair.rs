@@ -27,6 +27,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::links::Deferred;
+use crate::copy::number_of_thread;
 use crate::copy::target::existing::{is_alike, there};
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
@@ -276,7 +277,7 @@ impl Copying<'_> {
             ..walk::Options::default()
         };
         let starts: Vec<_> = self.roots.paths().into_iter().map(Start::new).collect();
-        walk::run_handler(&search, starts, &walk, |_| {
+        walk::run_alone(&search, starts, &walk, |_, _| {
             if of_copy.stop.is_set() {
                 search.stop.set();
             }
@@ -399,7 +400,7 @@ impl Handler for Search<'_> {
     const NEEDS: Needs = Needs::COPY;
 
     fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(self.copying.seat.of_worker(index), self.copying.budget.held_in_target)
+        CopyWorker::new(number_of_thread(self.copying.seat, index), self.copying.budget.held_in_target)
     }
 
     fn root(&self, directory: &Arc<Directory>) {

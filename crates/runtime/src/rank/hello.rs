@@ -1,9 +1,10 @@
 //! The first thing that ranks say to each other: which program they run. Ranks of different programs would read each other's values
 //! wrongly. What follows from a difference is the caller's business.
 
-use crate::{Meeting, RankError};
+use super::error::RankError;
+use super::meet::Meeting;
 
-/// Programs that are sent on to the root: two are enough to see a difference.
+/// Programs that are sent on to the first rank: two are enough to see a difference.
 const PROGRAMS_MAX: usize = 2;
 
 /// Two ranks that do not run the same program.
@@ -22,34 +23,34 @@ impl std::fmt::Display for Differs {
     }
 }
 
-impl Meeting<'_> {
-    /// Compares the programs of all ranks, named with their versions. All ranks get the same answer; none: there is one program.
-    ///
-    /// # Errors
-    /// The fabric fails, or another rank does another step.
-    pub fn greet(&mut self, program: &str) -> Result<Option<Differs>, RankError> {
-        let own = vec![(self.rank(), program.to_owned())];
-        let programs = self.gather(own, |programs, more| {
-            programs.extend(more);
-            // The lowest rank of each program, the lowest first.
-            programs.sort();
-            let mut kept: Vec<(u32, String)> = Vec::new();
-            for (rank, program) in programs.drain(..) {
-                if kept.len() < PROGRAMS_MAX && kept.iter().all(|(_, known)| *known != program) {
-                    kept.push((rank, program));
-                }
+/// Compares the programs of all ranks, named with their versions. All ranks get the same answer; none: there is one program.
+///
+/// # Errors
+/// As a meeting.
+pub(crate) fn greet(meeting: &mut Meeting<'_>, program: &str) -> Result<Option<Differs>, RankError> {
+    let own = vec![(meeting.link.rank(), program.to_owned())];
+    let programs = meeting.gather(own, |programs, more| {
+        programs.extend(more);
+        // The lowest rank of each program, the lowest first.
+        programs.sort();
+        let mut kept: Vec<(u32, String)> = Vec::new();
+        for (rank, program) in programs.drain(..) {
+            if kept.len() < PROGRAMS_MAX && kept.iter().all(|(_, known)| *known != program) {
+                kept.push((rank, program));
             }
-            *programs = kept;
-        })?;
-        let mut programs = self.tell(programs)?.into_iter();
-        let differs = programs.next().zip(programs.next());
-        Ok(differs.map(|(first, other)| Differs { first, other }))
-    }
+        }
+        *programs = kept;
+    })?;
+    let mut programs = meeting.tell(programs)?.into_iter();
+    let differs = programs.next().zip(programs.next());
+    Ok(differs.map(|(first, other)| Differs { first, other }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rank::link::{End, Link};
+    use crate::{Limits, Stop};
 
     /// What the ranks of a job hear whose programs are these.
     fn greeted(programs: &[&str]) -> Vec<Option<Differs>> {
@@ -58,7 +59,10 @@ mod tests {
             let ranks: Vec<_> = endpoints
                 .zip(programs)
                 .map(|(mut endpoint, program)| {
-                    scope.spawn(move || Meeting::new(&mut endpoint).greet(program).unwrap())
+                    scope.spawn(move || {
+                        let link = Link::new(End::Lent(&mut endpoint), Stop::new());
+                        greet(&mut Meeting::new(link, Limits::default()), program).unwrap()
+                    })
                 })
                 .collect();
             ranks.into_iter().map(|rank| rank.join().unwrap()).collect()

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use atta_engine::{Config, Random, Rank, Reason, Reduce, ScheduleKind, Split, Termination};
 use atta_fabric::{Endpoint, FabricError};
 
-use crate::{Job, Meeting, Member, Options, Queue, RankError, Status, Stop, Threads, run_on_ranks};
+use crate::{Job, Limits, Options, Queue, Ran, RankError, Session, Status, Stop, Threads, Work};
 
 /// Tasks of one job.
 const TASKS: u32 = 300;
@@ -29,19 +29,18 @@ const ABORTED: i32 = 9;
 pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String> {
     let rank = endpoint.rank();
     let mut number = seed;
-    let mut meeting = Meeting::new(endpoint);
     for schedule in ScheduleKind::ALL {
         for split in Split::ALL {
             for termination in Termination::ALL {
                 number += 1;
                 let config = config(schedule, split, termination, number);
-                meeting = run_to_the_end(meeting, config).map_err(|reason| {
+                run_to_the_end(endpoint, config).map_err(|reason| {
                     format!("rank {rank}: {schedule}, {split}, {termination}, seed {number}: {reason}")
                 })?;
             }
         }
         let config = config(schedule, Split::Equal, Termination::Counters, number);
-        meeting = run_until_stopped(meeting, config)
+        run_until_stopped(endpoint, config)
             .map_err(|reason| format!("rank {rank}: {schedule}, stopped, seed {number}: {reason}"))?;
     }
     Ok(())
@@ -57,7 +56,8 @@ pub fn abort_reaches_all(endpoint: &mut dyn Endpoint) -> Result<(), String> {
     // Under this schedule a rank of two threads, one of which has no task, asks each other rank for work sooner or later: then
     // the job is under way.
     let config = Config { schedule: ScheduleKind::Random, seed: 1, ..Config::default() };
-    let ended = if rank + 1 == size { abort_once_asked(endpoint) } else { run_endless(endpoint, config) };
+    let ended =
+        if rank + 1 == size { abort_once_asked(endpoint, config) } else { run_endless(endpoint, config) };
     match ended {
         Err(RankError::Fabric(FabricError::Aborted { exit_code: ABORTED })) => Ok(()),
         ended => Err(format!("rank {rank}: aborted, it ended with {ended:?}")),
@@ -85,20 +85,18 @@ fn options(config: &Config, stop: &Stop) -> Options<'static> {
     Options { threads: Threads::Fixed(threads), stop: stop.clone(), ..Options::default() }
 }
 
-/// All ranks meet: who is fast must not begin the next job while others are in the last one.
-fn meet(meeting: &mut Meeting<'_>) -> Result<(), RankError> {
-    let there = meeting.gather((), |(), ()| ())?;
-    meeting.tell(there)?;
-    Ok(())
+/// All ranks meet for one job: who is fast does not begin the next one while others are in it.
+fn join<'e>(endpoint: &'e mut dyn Endpoint, config: Config, stop: &Stop) -> Result<Session<'e>, RankError> {
+    let session = Session::join(endpoint, "conformance", stop.clone(), Limits::default())?;
+    Ok(session.map_err(|_| RankError::Stuck("ranks run different programs"))?.with_schedule(config))
 }
 
-/// Runs a job to its end; the root looks at what it led to. Gives the meeting after it.
-fn run_to_the_end(meeting: Meeting<'_>, config: Config) -> Result<Meeting<'_>, String> {
-    let (rank, size) = (meeting.rank(), meeting.size());
-    let job = Twigs::new(config.seed, rank, size);
+/// Runs a job to its end; the first rank looks at what it led to.
+fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
+    let rank = endpoint.rank();
+    let job = Twigs::new(config.seed, rank, endpoint.size());
     let mut wrong = None;
-    let closed = run_twigs(meeting, &job, config, &mut wrong);
-    let (meeting, reason, sum) = closed.map_err(|error| error.to_string())?;
+    let (reason, sum) = run_twigs(endpoint, &job, config, &mut wrong).map_err(|error| error.to_string())?;
     if job.gave_up.load(Ordering::Relaxed) > 0 {
         return Err("nobody was given anything".to_owned());
     }
@@ -109,77 +107,79 @@ fn run_to_the_end(meeting: Meeting<'_>, config: Config) -> Result<Meeting<'_>, S
         return Err(format!("it ended as {reason:?}"));
     }
     match (rank == Rank::ROOT.0, sum) {
-        (true, Some(sum)) => wrong.or_else(|| job.compare(&sum)).map_or(Ok(meeting), Err),
-        (false, None) => Ok(meeting),
+        (true, Some(sum)) => wrong.or_else(|| job.compare(&sum)).map_or(Ok(()), Err),
+        (false, None) => Ok(()),
         (_, sum) => Err(format!("the totals are {sum:?}")),
     }
 }
 
-/// What a job ended with: the meeting after it, the reason, and the root's totals.
-type Closed<'e> = (Meeting<'e>, Reason, Option<Tally>);
-
-/// Runs the job; what is wrong with its progress goes to `wrong`.
-fn run_twigs<'e>(
-    mut meeting: Meeting<'e>,
+/// Runs the job; what is wrong with its progress goes to `wrong`. Gives the reason of its end, and the first rank's totals.
+fn run_twigs(
+    endpoint: &mut dyn Endpoint,
     job: &Twigs,
     config: Config,
     wrong: &mut Option<String>,
-) -> Result<Closed<'e>, RankError> {
-    meet(&mut meeting)?;
-    let seeds = if meeting.rank() == Rank::ROOT.0 { vec![0] } else { Vec::new() };
-    let options = options(&config, &Stop::new());
-    let mut member = Member::after(meeting, config);
+) -> Result<(Reason, Option<Tally>), RankError> {
+    let stop = Stop::new();
+    let mut session = join(endpoint, config, &stop)?;
+    let seeds = if session.is_first() { vec![0] } else { Vec::new() };
+    let options = options(&config, &stop);
     let observe = |_: &Status, sum: Option<Tally>| {
         *wrong = wrong.take().or_else(|| sum.and_then(|sum| sum.excess()));
     };
-    let outcome = run_on_ranks(job, seeds, &options, &mut member, || job.so_far(), observe)?;
-    let (reason, sum) = member.close(Tally::sum(&outcome.workers))?;
-    Ok((member.into_meeting(), reason, sum))
+    let totals = |workers: Option<&[Tally]>| workers.map_or_else(|| job.so_far(), Tally::sum);
+    let Ran { reason, sum, .. } = session.run(job, Work { seeds, options: &options }, totals, observe)?;
+    session.close((), |(), ()| ())?;
+    Ok((reason, sum))
 }
 
-/// Runs a job that only ends when the last rank wants it to, which it wants as soon as it is in it. Gives the meeting after it.
-fn run_until_stopped(meeting: Meeting<'_>, config: Config) -> Result<Meeting<'_>, String> {
-    match run_stopped(meeting, config) {
-        Ok((meeting, Reason::Stopped, _)) => Ok(meeting),
-        Ok((_, reason, _)) => Err(format!("it ended as {reason:?}")),
+/// Runs a job that only ends when the last rank wants it to, which it wants as soon as it is in it.
+fn run_until_stopped(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
+    match run_stopped(endpoint, config) {
+        Ok(Reason::Stopped) => Ok(()),
+        Ok(reason) => Err(format!("it ended as {reason:?}")),
         Err(error) => Err(error.to_string()),
     }
 }
 
-fn run_stopped(mut meeting: Meeting<'_>, config: Config) -> Result<Closed<'_>, RankError> {
+fn run_stopped(endpoint: &mut dyn Endpoint, config: Config) -> Result<Reason, RankError> {
     let stop = Stop::new();
-    if meeting.rank() + 1 == meeting.size() {
+    let mut session = join(endpoint, config, &stop)?;
+    if session.seat().rank + 1 == session.seat().ranks {
         stop.set();
     }
-    meet(&mut meeting)?;
-    let seeds = if meeting.rank() == Rank::ROOT.0 { vec![()] } else { Vec::new() };
-    let options = options(&config, &stop);
-    let mut member = Member::after(meeting, config);
-    run_on_ranks(&Endless, seeds, &options, &mut member, Tally::none, |_, _: Option<Tally>| {})?;
-    let (reason, sum) = member.close(Tally::none())?;
-    Ok((member.into_meeting(), reason, sum))
+    let reason = run_forever(&mut session, &options(&config, &stop))?;
+    session.close((), |(), ()| ())?;
+    Ok(reason)
 }
 
-/// Aborts when a message has come. What it ends with is what a call says afterwards.
-fn abort_once_asked(endpoint: &mut dyn Endpoint) -> Result<(), RankError> {
+/// Runs a job that ends only when somebody wants it to; the reason for which it ended.
+fn run_forever(session: &mut Session<'_>, options: &Options<'_>) -> Result<Reason, RankError> {
+    let seeds = if session.is_first() { vec![()] } else { Vec::new() };
+    let ran = session.run(&Endless, Work { seeds, options }, |_| Tally::none(), |_, _| {})?;
+    Ok(ran.reason)
+}
+
+/// Aborts when a message of the job has come. What it ends with is what a call says afterwards.
+fn abort_once_asked(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), RankError> {
     let began = Instant::now();
-    let mut has_aborted = false;
+    let mut session = join(endpoint, config, &Stop::new())?;
+    while session.seat().ranks > 1 && began.elapsed() < PATIENCE && !session.has_come_for_job()? {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    drop(session);
+    endpoint.abort(ABORTED);
     while began.elapsed() < PATIENCE {
-        let came = endpoint.receive()?.is_some();
-        if !has_aborted && (came || endpoint.size() == 1) {
-            has_aborted = true;
-            endpoint.abort(ABORTED);
-        }
+        endpoint.receive()?;
         std::thread::sleep(Duration::from_micros(100));
     }
     Ok(())
 }
 
 fn run_endless(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), RankError> {
-    let seeds = if endpoint.rank() == Rank::ROOT.0 { vec![()] } else { Vec::new() };
-    let mut member = Member::new(endpoint, config);
-    let options = options(&config, &Stop::new());
-    run_on_ranks(&Endless, seeds, &options, &mut member, Tally::none, |_, _: Option<Tally>| {}).map(|_| ())
+    let stop = Stop::new();
+    let mut session = join(endpoint, config, &stop)?;
+    run_forever(&mut session, &options(&config, &stop)).map(|_| ())
 }
 
 /// A task that ends only when somebody wants it to.

@@ -1,9 +1,9 @@
-//! What a rank sends to the root beside the engine's messages: rows of output, failures, whatever its workers have to say
-//! that only the root can put where it belongs. In order, whole, and with a bound on what is under way.
+//! What a rank sends to the first one beside the engine's messages: rows of output, failures, whatever its workers have to say
+//! that only the first rank can put where it belongs. In order, whole, and with a bound on what is under way.
 //!
 //! ```text
-//!   workers ── push ──▶ Outbox ── up to WINDOW messages ──▶ root: the receiver's function
-//!              (waits while much is queued)  ◀── 1 byte for each ──
+//!   workers ── push ──▶ Outbox ── up to WINDOW messages ──▶ first rank: its writing thread
+//!              (waits while much is queued)  ◀── 1 byte for each that was written ──
 //! ```
 //!
 //! It holds no state that grows with the number of ranks.
@@ -46,6 +46,8 @@ struct State {
     under_way: usize,
     /// Nobody sends any more.
     closed: bool,
+    /// Whether who pushes waits while much is queued. The thread that sends must not.
+    is_bounded: bool,
 }
 
 impl Outbox {
@@ -53,12 +55,12 @@ impl Outbox {
         Self(Arc::new(Inner { state: Mutex::default(), room: Condvar::new(), bell }))
     }
 
-    /// Sends bytes on a stream; they arrive in the order of the pushes, joined or not, never cut. Waits while much is
-    /// queued. What is pushed after the job failed goes nowhere.
+    /// Sends bytes on a stream; they arrive in the order of the pushes, joined or not, never cut. While a job runs it waits while much is
+    /// queued. What is pushed after the session failed goes nowhere.
     pub fn push(&self, stream: Stream, bytes: &[u8]) {
         let tag = TAG | (stream.0 & 0x7f);
         let mut state = self.lock();
-        while state.queued_bytes > QUEUE_BYTES && !state.closed {
+        while state.is_bounded && state.queued_bytes > QUEUE_BYTES && !state.closed {
             state = self.0.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.closed {
@@ -79,6 +81,12 @@ impl Outbox {
         if ring {
             self.0.bell.ring();
         }
+    }
+
+    /// Whether whoever pushes waits while much is queued: so while a job runs, whose workers push, but not the thread that sends.
+    pub(crate) fn set_bounded(&self, is_bounded: bool) {
+        self.lock().is_bounded = is_bounded;
+        self.0.room.notify_all();
     }
 
     /// The next message to send, if one may be.
@@ -157,8 +165,25 @@ mod tests {
     }
 
     #[test]
+    fn who_sends_does_not_wait_for_room() {
+        let outbox = Outbox::new(Bell::default());
+        let large = vec![0; QUEUE_BYTES + 1];
+        (0..2).for_each(|_| outbox.push(Stream(0), &large));
+        outbox.set_bounded(true);
+        let other = outbox.clone();
+        let thread = std::thread::spawn(move || other.push(Stream(0), &[1]));
+        outbox.set_bounded(false);
+        thread.join().unwrap();
+        assert_eq!(
+            std::iter::from_fn(|| outbox.next()).map(|sent| sent.len()).sum::<usize>(),
+            2 * large.len() + 1 + 3
+        );
+    }
+
+    #[test]
     fn who_waits_for_room_is_let_go_when_there_is_some_and_at_the_end() {
         let outbox = Outbox::new(Bell::default());
+        outbox.set_bounded(true);
         let large = vec![0; QUEUE_BYTES + 1];
         for close in [false, true] {
             outbox.push(Stream(0), &large);

@@ -10,7 +10,7 @@ use crossbeam_deque::Steal;
 use crate::bell::Bell;
 use crate::job::Job;
 use crate::pool::shared::Shared;
-use crate::stream::Outbox;
+use crate::rank::outbox::Outbox;
 
 /// Bytes of tasks in one parcel, about: large enough for many directories, small enough to arrive at once.
 const PARCEL_BYTES: usize = 256 << 10;

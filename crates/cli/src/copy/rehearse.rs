@@ -1,0 +1,51 @@
+//! `atta copy --dry-run`: says what a copy would do. It looks, on one rank alone, and writes nothing.
+
+use std::sync::atomic::Ordering;
+
+use atta_ops::copy::{DryRun, Progress};
+use atta_runtime::Seat;
+
+use super::arguments::CopyArguments;
+use super::end::{conclude, tell};
+use super::plans::Plans;
+use super::setting::{Run, Setting};
+use super::summary::{Whole, summary};
+use super::teller::Teller;
+use super::told::Told;
+use crate::run::settings::take;
+use crate::run::signals::Signals;
+use crate::run::starts::Starts;
+
+/// Rehearses a copy; returns the exit code.
+pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -> u8 {
+    let Run { failures, events, keep, starts } = run;
+    let setting = Setting::new(arguments, Seat::alone(), keep);
+    let options = setting.options(&signals.stop());
+    let plans = arguments.tell.verbose.then(Plans::default);
+    let mut teller = Teller::new(&arguments.tell, plans.is_some(), events);
+    let told = Told { failures: &failures, plans, is_quiet: arguments.tell.quiet };
+    let list_error = starts.as_ref().map(Starts::error);
+    let extra = starts.as_ref().map(Starts::extra);
+    let prepared = DryRun::prepare(&setting.sources, &setting.target, &options, &told);
+    let outcome = prepared.and_then(|dry_run| {
+        let dry_run = match starts {
+            None => dry_run,
+            Some(starts) if starts.are_differences() => dry_run.repairing(starts.rows()),
+            Some(starts) => dry_run.listed(starts),
+        };
+        dry_run.run(|progress: &Progress| teller.tick(progress)).map(Whole::from)
+    });
+    teller.clear();
+    let fatal = list_error.and_then(|error| take(&error));
+    let fatal = fatal.or_else(|| told.plans.as_ref().and_then(|plans| plans.finish().err()));
+    match outcome {
+        Ok(mut whole) => {
+            let interrupted = signals.code();
+            whole.extra = extra.map(|extra| extra.load(Ordering::Relaxed));
+            let summed = || summary(arguments, &whole, interrupted.is_some());
+            let fatal = fatal.or_else(|| teller.events.finish(summed).err());
+            conclude(arguments, &failures, &whole, interrupted, fatal)
+        }
+        Err(refused) => tell(&refused),
+    }
+}

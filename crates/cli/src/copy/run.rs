@@ -1,0 +1,222 @@
+//! One run of `atta copy`, the same alone and on ranks: the first rank has the command's files, standard output and standard error; the
+//! others copy, and send it what failed.
+//!
+//! ```text
+//!   agree:  every rank looks at SOURCE... and TARGET: the same?  ──▶  all hear whether to go
+//!   copy:   failures go to the first rank
+//!   close:  what all ranks have done goes to the first rank, which reports it
+//! ```
+//!
+//! What is done in which order is not decided here: see `atta_ops::copy`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use atta_ops::copy::{Copy, Leftovers, Refused};
+use atta_runtime::{RankError, Seat, Session, Stop};
+
+use super::arguments::CopyArguments;
+use super::end::{conclude, tell};
+use super::owners;
+use super::part::Part;
+use super::rehearse::rehearse;
+use super::setting::{Run, Setting};
+use super::summary::{Whole, summary};
+use super::teller::Teller;
+use super::told::Told;
+use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
+use crate::run::messages::{complain, exit};
+use crate::run::refused::Refused as Usage;
+use crate::run::session::seen_at;
+use crate::run::settings::take;
+use crate::run::signals::Signals;
+use crate::run::starts::Starts;
+
+/// Copies as one rank of a session; gives the exit code. That of the first rank is the command's.
+pub(super) fn run(
+    arguments: &CopyArguments,
+    signals: &Signals,
+    session: &mut Session<'_>,
+) -> Result<u8, RankError> {
+    let is_for_one = arguments.dry_run || arguments.repair.is_some();
+    if is_for_one && session.seat().ranks > 1 {
+        // Which names are one file is found out in one place.
+        let own = || run(arguments, signals, &mut Session::alone(signals.stop()));
+        let code = session.is_first().then(own).transpose()?;
+        session.tell(code)?;
+        return Ok(code.unwrap_or(exit::DONE));
+    }
+    let begun = session.is_first().then(|| begin(arguments, session.seat(), &signals.stop())).transpose();
+    match begun {
+        Ok(Some(run)) if arguments.dry_run => Ok(rehearse(arguments, signals, run)),
+        Err(code) if arguments.dry_run => Ok(code),
+        begun => Rank { arguments, signals }.copy(begun, session),
+    }
+}
+
+/// What the first rank needs; else why it is refused was reported, and this is the exit code.
+fn begin(arguments: &CopyArguments, seat: Seat, stop: &Stop) -> Result<Run, u8> {
+    let run = Run::new(arguments, stop).map_err(Usage::tell)?;
+    if seat.ranks > 1 && run.starts.as_ref().is_some_and(Starts::are_differences) {
+        let what = "a list of differences is repaired by one rank".to_owned();
+        let hint = "use --repair LIST SOURCE TARGET, or run it without mpirun or srun";
+        return Err(Usage::usage(what, hint).tell());
+    }
+    Ok(run)
+}
+
+/// One rank of the copy.
+struct Rank<'a> {
+    arguments: &'a CopyArguments,
+    signals: &'a Signals,
+}
+
+impl Rank<'_> {
+    fn copy(&self, begun: Result<Option<Run>, u8>, session: &mut Session<'_>) -> Result<u8, RankError> {
+        let (arguments, stop) = (self.arguments, self.signals.stop());
+        let (run, refused) = begun.map_or_else(|code| (None, Some(code)), |run| (run, None));
+        let rules = session.is_first().then(|| run.as_ref().map(|run| owners::to_rows(&run.keep.owners)));
+        let rules = session.tell(rules.map(Option::unwrap_or_default))?;
+        let keep = arguments.keep.with_owners(owners::from_rows(rules));
+        let (failures, teller, starts) = match run {
+            Some(Run { failures, events, starts, .. }) => {
+                (failures, Some(Teller::new(&arguments.tell, false, events)), starts)
+            }
+            None => (Failures::Root(session.outbox()), None, None),
+        };
+        let setting = Setting::new(arguments, session.seat(), keep);
+        let options = setting.options(&stop);
+        let told = Told { failures: &failures, plans: None, is_quiet: arguments.tell.quiet };
+        let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &told, session.seat());
+        let copy = match may_go(prepared, refused, &setting, session)? {
+            Ok(copy) => copy,
+            Err(code) => return Ok(code),
+        };
+        let target_is_name = copy.target_is_name();
+        let list_error = starts.as_ref().map(Starts::error);
+        let extra = starts.as_ref().map(Starts::extra);
+        let copy = match starts {
+            Some(starts) if starts.are_differences() => match copy.repairing(starts.rows()) {
+                Ok(copy) => copy,
+                Err(refused) => return Ok(tell(&refused)),
+            },
+            Some(starts) => copy.listed(starts),
+            // The list is the first rank's.
+            None if arguments.list().is_some() => copy.listed(std::iter::empty()),
+            None => copy,
+        };
+        let mut received = Received { failures: &failures, teller, is_damaged: AtomicBool::new(false) };
+        let Some((part, leftovers)) = self.run(copy, &mut received, session)? else {
+            return Ok(exit::DONE);
+        };
+        let fatal = received.damaged().or_else(|| list_error.and_then(|error| take(&error)));
+        let interrupted = (part.interrupted > 0).then_some(part.interrupted);
+        let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
+        let whole = Whole { target_is_name, leftovers, extra, ..part.whole() };
+        let summed = || summary(arguments, &whole, interrupted.is_some());
+        let ended = received.teller.map_or(Ok(()), |teller| teller.events.finish(summed));
+        Ok(conclude(arguments, &failures, &whole, interrupted, fatal.or(ended.err())))
+    }
+
+    /// Copies with the other ranks. The first rank gets what all of them have done.
+    fn run(
+        &self,
+        copy: Copy<'_>,
+        received: &mut Received<'_>,
+        session: &mut Session<'_>,
+    ) -> Result<Option<(Part, Option<Leftovers>)>, RankError> {
+        let Received { failures, teller, is_damaged } = received;
+        let receive = |_, _, bytes: &[u8]| take_in(failures, is_damaged, bytes);
+        let closed = session.receiving(receive, |session| {
+            let outcome = copy.run(session, |progress| {
+                if let Some(teller) = teller {
+                    teller.tick(progress);
+                }
+            })?;
+            let leftovers = outcome.leftovers.clone();
+            let sum = session.close(Part::new(outcome, self.signals.code()), Part::merge)?;
+            Ok(sum.map(|sum| (sum, leftovers)))
+        });
+        if let Some(teller) = teller {
+            teller.clear();
+        }
+        closed.inspect_err(|_| {
+            if let Err(fatal) = failures.flush() {
+                fatal.tell();
+            }
+        })
+    }
+}
+
+/// Takes failures of another rank.
+fn take_in(failures: &Failures, is_damaged: &AtomicBool, bytes: &[u8]) {
+    if !failures.receive(bytes) {
+        is_damaged.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What comes from other ranks on the first one, and what it reports meanwhile.
+struct Received<'a> {
+    failures: &'a Failures,
+    teller: Option<Teller>,
+    /// Another rank sent failures that could not be decoded.
+    is_damaged: AtomicBool,
+}
+
+impl Received<'_> {
+    /// The error to report if failures of another rank could not be decoded.
+    fn damaged(&self) -> Option<Fatal> {
+        self.is_damaged.load(Ordering::Relaxed).then(|| Fatal::Failed {
+            what: "another rank sent failures that could not be decoded".to_owned(),
+            hint: None,
+        })
+    }
+}
+
+/// Whether all ranks see the same, and may go. Else the first rank reports why not; with which code to exit.
+fn may_go<'a>(
+    prepared: Result<Copy<'a>, Refused>,
+    refused: Option<u8>,
+    setting: &Setting<'_>,
+    session: &mut Session<'_>,
+) -> Result<Result<Copy<'a>, u8>, RankError> {
+    let (mut seen, _) = seen_at(setting.sources.clone(), session);
+    seen.push(match &prepared {
+        Ok(copy) => format!("TARGET goes to inode {}", copy.target_inode()),
+        Err(refused) => refused.what.clone(),
+    });
+    let differ = session.agree(seen)?;
+    let code = session.is_first().then(|| match (refused, &prepared, differ) {
+        (Some(code), ..) => code,
+        (None, _, Some(differ)) => {
+            let hint = "SOURCE and TARGET must be the same file systems, at the same places, on all ranks";
+            complain(&format!("ranks see different things at a PATH: {differ}"), Some(hint));
+            exit::FATAL
+        }
+        (None, Err(refused), None) => tell(refused),
+        (None, Ok(copy), None) => copy.refused().map_or(exit::DONE, tell),
+    });
+    let said = session.tell(code)?;
+    Ok(match prepared {
+        Ok(copy) if said == exit::DONE => Ok(copy),
+        _ => Err(code.unwrap_or(exit::DONE)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_entry::Code as _;
+
+    use super::*;
+
+    #[test]
+    fn undecodable_failures_are_reported() {
+        let failures = Failures::new(false, None, None).ok().unwrap();
+        let failure = ("a failure of a test\n".to_owned(), b"{}".to_vec()).encoded();
+        for (bytes, is_reported) in [(Vec::new(), false), (failure, false), (vec![9], true)] {
+            let received = Received { failures: &failures, teller: None, is_damaged: AtomicBool::new(false) };
+            take_in(received.failures, &received.is_damaged, &bytes);
+            assert_eq!(received.damaged().is_some(), is_reported, "{bytes:?}");
+        }
+    }
+}

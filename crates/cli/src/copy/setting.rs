@@ -1,0 +1,152 @@
+//! What the arguments of a copy mean: what is refused, and the options of the operation. Nothing is opened but the files that the command writes
+//! and the list that it reads.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use atta_entry::Kind;
+use atta_ops::copy::{Existing, Keep, Options};
+use atta_ops::walk;
+use atta_runtime::{Rate, Seat, Stop};
+
+use super::arguments::{CopyArguments, DigestKind, ReflinkWhen};
+use crate::run::events::Events;
+use crate::run::failures::Failures;
+use crate::run::refused::Refused;
+use crate::run::settings::{compile, spill_directory};
+use crate::run::starts::Starts;
+
+/// What the arguments say, as one of so many ranks sees it.
+pub(super) struct Setting<'a> {
+    arguments: &'a CopyArguments,
+    rate: Option<Rate>,
+    bandwidth: Option<Arc<Rate>>,
+    keep: Keep,
+    pub(super) sources: Vec<Vec<u8>>,
+    pub(super) target: Vec<u8>,
+    cores: usize,
+}
+
+impl<'a> Setting<'a> {
+    pub(super) fn new(arguments: &'a CopyArguments, seat: Seat, keep: Keep) -> Self {
+        let (sources, target) = sides(arguments);
+        let rate = arguments.effort.iops.map(|iops| Rate::new((iops / seat.ranks).max(1)));
+        let bandwidth =
+            arguments.bandwidth.map(|bytes| Arc::new(Rate::per_second(bytes / u64::from(seat.ranks))));
+        Self { arguments, rate, bandwidth, keep, sources, target, cores: seat.cores }
+    }
+
+    pub(super) fn options(&self, stop: &Stop) -> Options<'_> {
+        let arguments = self.arguments;
+        let defaults = walk::Options::default();
+        let walk = walk::Options {
+            one_file_system: arguments.visit.one_file_system,
+            birth_time: false,
+            // What is wrong with them was told before.
+            rules: compile(&arguments.visit.rules).ok().flatten(),
+            rate: self.rate.as_ref(),
+            threads: arguments.effort.threads,
+            memory_bytes: arguments.effort.memory / 2,
+            spill_directory: spill_directory(),
+            stop: stop.clone(),
+            cores: self.cores,
+            ..defaults
+        };
+        Options {
+            walk,
+            fsync: arguments.fsync.into(),
+            digest: arguments.digest == DigestKind::Blake3,
+            verify: arguments.verify,
+            chunk: arguments.chunk.bytes(),
+            hole_bytes_max: Some(arguments.max_holes),
+            keep: self.keep.clone(),
+            no_target_directory: arguments.no_target_directory,
+            exclusive: arguments.exclusive,
+            existing: arguments.existing(),
+            in_place: arguments.in_place,
+            direct: arguments.direct,
+            reflink: arguments.reflink.into(),
+            stripes: arguments.stripes(),
+            bandwidth: self.bandwidth.clone(),
+        }
+    }
+}
+
+/// SOURCE... and TARGET. Those of a repair are two directories that were compared with each other.
+fn sides(arguments: &CopyArguments) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let mut sources: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+    let target = sources.pop().unwrap_or_default();
+    if arguments.repair.is_some() {
+        sources.iter_mut().for_each(|source| source.extend(b"/."));
+    }
+    (sources, target)
+}
+
+/// What the first rank needs, made before anything is copied.
+pub(super) struct Run {
+    pub(super) failures: Failures,
+    pub(super) events: Events,
+    pub(super) keep: Keep,
+    /// What a list names.
+    pub(super) starts: Option<Starts>,
+}
+
+impl Run {
+    pub(super) fn new(arguments: &CopyArguments, stop: &Stop) -> Result<Self, Refused> {
+        if arguments.paths.iter().any(|path| path.is_empty()) {
+            let hint = "the working directory is '.'";
+            return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
+        }
+        if arguments.no_target_directory && arguments.paths.len() > 2 {
+            let what = "-T, and several SOURCEs".to_owned();
+            return Err(Refused::usage(
+                what,
+                "TARGET is the name of one copy; leave -T out to put several into it",
+            ));
+        }
+        if arguments.verify && arguments.digest == DigestKind::None {
+            let what = "--verify compares digests, and there are none".to_owned();
+            return Err(Refused::usage(what, "leave --digest none out"));
+        }
+        if arguments.reflink == ReflinkWhen::Always && arguments.digest == DigestKind::Blake3 {
+            let what = "--reflink always, and a digest of bytes that nobody reads".to_owned();
+            return Err(Refused::usage(what, "add --digest none"));
+        }
+        compile(&arguments.visit.rules)?;
+        let keep = arguments.keep.keep()?;
+        if arguments.repair.is_some() {
+            refuse_repair(arguments)?;
+        }
+        let (tell, list) = (&arguments.tell, arguments.list());
+        let failures = Failures::new(tell.verbose, tell.errors.as_deref(), list.map(|(list, _)| list))?;
+        let events = Events::new(arguments.events.as_deref())?;
+        let starts = list.map(|list| Starts::listed_for_copy(list, sides(arguments).0, stop.clone()));
+        let starts = starts.transpose()?;
+        if arguments.existing() != Existing::Replace && starts.as_ref().is_some_and(Starts::are_differences) {
+            let what = "a list of differences with --update or --ignore-existing".to_owned();
+            return Err(Refused::usage(
+                what,
+                "what may stay is found out entry by entry; leave the option out",
+            ));
+        }
+        Ok(Self { failures, events, keep, starts })
+    }
+}
+
+/// Refuses a repair of anything but one directory.
+fn refuse_repair(arguments: &CopyArguments) -> Result<(), Refused> {
+    let [source, target] = arguments.paths.as_slice() else {
+        let hint = "name the two directories that were compared: SOURCE TARGET";
+        return Err(Refused::usage("--repair with several SOURCEs".to_owned(), hint));
+    };
+    for path in [source, target] {
+        let found = atta_ops::walk::look_at(path.as_bytes());
+        if !found.is_ok_and(|found| found.kind() == Kind::Directory) {
+            let what = format!("--repair: not a directory: {}", atta_entry::escape(path.as_bytes()));
+            let hint =
+                "SOURCE and TARGET are two directories that were compared; a single file is copied as it is";
+            return Err(Refused::usage(what, hint));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! What a copy reports while it runs: what was not copied, what would be, and other runs in the same place.
+
+use atta_entry::Failure;
+use atta_ops::copy::{Notice, Planned, Watch};
+
+use super::notices;
+use super::plans::Plans;
+use crate::run::failures::Failures;
+
+/// Tells of what was not copied, and of what would be.
+pub(super) struct Told<'a> {
+    pub(super) failures: &'a Failures,
+    /// What would be made, if that is to be told.
+    pub(super) plans: Option<Plans>,
+    pub(super) is_quiet: bool,
+}
+
+impl Watch for Told<'_> {
+    fn failure(&self, failure: &Failure<'_>) {
+        self.failures.add(failure);
+    }
+
+    fn planned(&self, planned: Planned, path: &[u8]) {
+        if let Some(plans) = &self.plans {
+            plans.add(planned, path);
+        }
+    }
+
+    fn notice(&self, notice: &Notice) {
+        notices::report(notice, self.is_quiet);
+    }
+}

@@ -1,0 +1,114 @@
+//! The session of a command: alone, or with the ranks that an MPI launcher started. It joins them, says why it cannot, and ends the process
+//! in an orderly way or not. What a command does in its session is its own.
+
+use std::time::Duration;
+
+use atta_fabric::Endpoint;
+use atta_mpi_loader::{Launcher, Mpi};
+use atta_ops::walk;
+use atta_runtime::{Limits, RankError, Session, named};
+
+use super::messages::{complain, exit, once};
+use super::signals::Signals;
+use crate::schedule::RankArguments;
+
+/// What a command gives to its session.
+pub(crate) struct Given<'a> {
+    pub(crate) launcher: Option<&'a Launcher>,
+    pub(crate) schedule: &'a RankArguments,
+    pub(crate) signals: &'a Signals,
+    /// How long the first rank waits for others after a signal.
+    pub(crate) give_up: Duration,
+}
+
+/// Runs this rank's part of a command; returns its exit code. That of the first rank is the command's.
+pub(crate) fn run(given: &Given<'_>, part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>) -> u8 {
+    let Some(launcher) = given.launcher else {
+        let mut session = Session::alone(given.signals.stop());
+        return part(&mut session).unwrap_or_else(|error| cannot_go_on(0, &error));
+    };
+    match atta_mpi_loader::open().and_then(|plugin| plugin.begin(launcher)) {
+        Ok(mpi) => on_mpi(mpi, given, part),
+        Err(error) => {
+            once(Some(launcher), || complain(&error.to_string(), Some(&error.hint())));
+            exit::FATAL
+        }
+    }
+}
+
+fn on_mpi(
+    mut mpi: Mpi,
+    given: &Given<'_>,
+    part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>,
+) -> u8 {
+    let rank = mpi.rank();
+    match joined(&mut mpi, given, part) {
+        Ok(code) => match Box::new(mpi).leave() {
+            Ok(()) => code,
+            Err(error) => cannot_go_on(rank, &error.into()),
+        },
+        Err(error) => {
+            let code = cannot_go_on(rank, &error);
+            // MPI's own end would wait for ranks that do not answer.
+            mpi.abort(code.into());
+            code
+        }
+    }
+}
+
+fn joined(
+    endpoint: &mut dyn Endpoint,
+    given: &Given<'_>,
+    part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>,
+) -> Result<u8, RankError> {
+    let rank = endpoint.rank();
+    let program = format!("atta {} (messages {})", env!("CARGO_PKG_VERSION"), atta_entry::VERSION);
+    let waiting = |ranks: &[u32]| complain(&format!("still waiting for {}", named(ranks)), None);
+    let limits = Limits { give_up: given.give_up, waiting, ..Limits::default() };
+    let mut session = match Session::join(endpoint, &program, given.signals.stop(), limits)? {
+        Ok(session) => session.with_schedule(given.schedule.config()),
+        Err(differs) => {
+            if rank == 0 {
+                complain(&differs.to_string(), Some("start the same atta on all ranks"));
+            }
+            return Ok(exit::FATAL);
+        }
+    };
+    let ended = part(&mut session);
+    if let Err(error) = &ended {
+        // The first rank writes what it has, and ends all.
+        session.fail(&error.to_string());
+    }
+    ended
+}
+
+/// Says why a rank cannot go on; returns the exit code.
+fn cannot_go_on(rank: u32, error: &RankError) -> u8 {
+    match error {
+        RankError::Failed { .. } | RankError::Silent { .. } => complain(&error.to_string(), None),
+        error => complain(&format!("rank {rank} cannot go on: {error}"), None),
+    }
+    exit::FATAL
+}
+
+/// What this rank sees at the PATHs, as far as it must be the same on all hosts: inode and birth time, or the time of the last
+/// change where the file system knows no birth time. Beside it the devices, which need not be the same. A session of one need not look.
+pub(crate) fn seen_at(paths: Vec<Vec<u8>>, session: &Session<'_>) -> (Vec<String>, Vec<u64>) {
+    if session.seat().ranks == 1 {
+        return (Vec::new(), Vec::new());
+    }
+    let look = |path: Vec<u8>| {
+        let name = atta_entry::escape(&path);
+        match walk::look_at(&path) {
+            Ok(metadata) => {
+                let (how, time) = metadata.btime.map_or(("changed", metadata.mtime), |time| ("born", time));
+                let (seconds, nanoseconds) = (time.seconds, time.nanoseconds);
+                let what = format!("is inode {}, {how} at {seconds}.{nanoseconds:09}", metadata.inode);
+                (format!("{name} {what}"), Some(metadata.device))
+            }
+            Err(errno) => (format!("{name} fails: {errno}"), None),
+        }
+    };
+    let (facts, devices): (Vec<_>, Vec<_>) = paths.into_iter().map(look).unzip();
+    (facts, devices.into_iter().flatten().collect())
+}

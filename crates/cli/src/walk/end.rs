@@ -1,0 +1,123 @@
+//! How a walk ends: what is closed, removed and printed, and which exit code follows. Nothing is walked here.
+
+use std::time::{Duration, SystemTime};
+
+use atta_ops::walk::{Progress, Totals};
+
+use super::arguments::WalkArguments;
+use super::figures;
+use super::progress::Display;
+use super::report::{Report, Whole};
+use super::sink::Sink;
+use crate::run::catalog::Recorded;
+use crate::run::fatal::Fatal;
+use crate::run::messages::{complain, exit};
+use crate::run::report::by_errno;
+use crate::run::settings::spill_directory;
+use crate::run::signals::Signals;
+use crate::run::starts::root_paths;
+
+/// How long threads that hang in a system call are waited for after a signal.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Whether threads hang in the file system although the walk was asked to end.
+pub(super) fn hangs(progress: &Progress) -> bool {
+    progress.stopping.is_some_and(|since| since > PATIENCE)
+}
+
+/// How a walk ended.
+pub(super) struct Ended<'a> {
+    pub(super) totals: Vec<Totals>,
+    pub(super) whole: Whole,
+    pub(super) fatal: Option<Fatal>,
+    /// The exit code of the signal that ended it.
+    pub(super) interrupted: Option<u8>,
+    /// A signal may still come.
+    pub(super) signals: &'a Signals,
+    pub(super) started: SystemTime,
+}
+
+/// Ends the program although threads still hang in the kernel: nothing more will come of them.
+pub(super) fn give_up(
+    sink: &Sink,
+    fatal: Option<Fatal>,
+    display: &mut Display,
+    progress: &Progress,
+    signals: &Signals,
+) -> ! {
+    display.clear();
+    sink.abandon();
+    let mut fatal = sink.take_fatal().or(fatal);
+    fatal = fatal.or_else(|| sink.failures.flush().err());
+    let entries = progress.profile.entries;
+    let state = if signals.code().is_some() { "interrupted; " } else { "" };
+    let what = format!(
+        "{state}some threads hang in the file system and were not waited for; {entries} entries were visited"
+    );
+    complain(&what, None);
+    let code = fatal.map_or_else(|| signals.code().unwrap_or(exit::FATAL), Fatal::tell);
+    std::process::exit(code.into());
+}
+
+/// The same on another rank than the first, which ends all of them.
+pub(super) fn give_up_on_rank(rank: u32, sink: &Sink, progress: &Progress) -> ! {
+    sink.abandon();
+    let entries = progress.profile.entries;
+    let what = format!(
+        "rank {rank}: some threads hang in the file system and were not waited for; they had visited {entries} entries"
+    );
+    complain(&what, None);
+    std::process::exit(exit::FATAL.into());
+}
+
+/// Writes what there is although another rank cannot go on: there is no summary, since the totals of the others are missing.
+pub(super) fn give_up_on_others(sink: &Sink, display: &mut Display, entries: u64) {
+    display.clear();
+    sink.abandon();
+    if let Err(fatal) = sink.failures.flush() {
+        fatal.tell();
+    }
+    complain(&format!("the walk is not complete; {entries} entries were visited"), None);
+}
+
+/// Closes what was written, prints the summary, and says with which code to exit.
+pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, display: Display) -> u8 {
+    let Sink { summary, failures, catalog, .. } = sink;
+    let Ended { totals, whole, mut fatal, interrupted, signals, started } = ended;
+    let (totals, settled) = summary.finish(&totals, &signals.stop());
+    let interrupted = interrupted.or(signals.code());
+    if let Err(error) = settled {
+        let what = format!("cannot count hard links: {}: {error}", spill_directory().display());
+        fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));
+    }
+    let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
+    // What the catalog tells of errors must be in its file before it gets its name.
+    fatal = fatal.or_else(|| failures.flush().err());
+    if let Some(catalog) = catalog {
+        if fatal.is_none() && interrupted.is_none() {
+            let recorded = Recorded {
+                roots: root_paths(&arguments.paths),
+                totals: report.totals_json(),
+                errors: by_errno(&totals.failures),
+                started,
+            };
+            fatal = catalog.commit(recorded).err();
+        } else {
+            catalog.abandon();
+            if interrupted.is_some() {
+                complain("interrupted: no catalog was written", None);
+            }
+        }
+    }
+    if let Some(path) = &arguments.stats {
+        fatal = fatal.or_else(|| report.write_stats(path).err());
+    }
+    if let Some(directory) = &arguments.plots {
+        fatal = fatal.or_else(|| figures::draw(directory, &whole).err());
+    }
+    fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report)).err());
+    if let Some(fatal) = fatal {
+        return fatal.tell();
+    }
+    interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
+}

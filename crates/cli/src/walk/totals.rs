@@ -1,0 +1,152 @@
+//! What ranks of a walk add up at its end, and what the first rank makes of it. Counting entries and printing are elsewhere.
+
+use std::time::Duration;
+
+use atta_catalog::ShardRecord;
+use atta_ops::walk::{Outcome, Profile, Totals};
+use atta_runtime::{Seat, SpillReport, processor_time};
+
+use super::report::Whole;
+use super::sink::SinkWorker;
+use super::threads::{RankReport, grouped};
+use crate::run::fatal::Fatal;
+
+/// What ranks add up at the end of a walk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RankTotals {
+    profile: Profile,
+    pub(super) totals: Totals,
+    elapsed: Duration,
+    /// Tasks and bytes.
+    spilled: [u64; 2],
+    /// Why some rank could not spill.
+    spill_error: Option<(u32, String)>,
+    /// The exit code of a signal, if one was caught.
+    pub(super) interrupted: u8,
+    /// Why some rank cannot go on.
+    fatal: Option<(u32, String)>,
+    pub(super) shards: Vec<ShardRecord>,
+    ranks: Vec<RankReport>,
+}
+
+atta_entry::record!(RankTotals {
+    profile,
+    totals,
+    elapsed,
+    spilled,
+    spill_error,
+    interrupted,
+    fatal,
+    shards,
+    ranks
+});
+
+/// What a rank knows of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    pub(super) seat: Seat,
+    /// The processor time of this process when the ranks had met: what launching them takes is not the walk's.
+    pub(super) met: Duration,
+    /// Whether it is wanted who sent what to whom.
+    pub(super) traffic: bool,
+}
+
+impl RankTotals {
+    /// Of this rank, when its walk is over.
+    pub(super) fn new(own: Own, outcome: &Outcome<SinkWorker>, interrupted: Option<u8>) -> Self {
+        let Own { seat, met, traffic } = own;
+        let mut totals = Totals::default();
+        outcome.workers.iter().for_each(|worker| totals += &worker.totals);
+        let exchanged = &outcome.exchanged;
+        let counts = exchanged.counts;
+        let report = RankReport {
+            rank: seat.rank,
+            entries: outcome.profile.entries,
+            communication_seconds: exchanged.communication.as_secs_f64(),
+            cpu_seconds: processor_time().saturating_sub(met).as_secs_f64(),
+            requests: counts.requests,
+            refused: counts.refused,
+            parcels_given: counts.parcels_given,
+            tasks_given: counts.tasks_given,
+            parcels_accepted: counts.parcels_accepted,
+            tasks_accepted: counts.tasks_accepted,
+            rests: counts.rests,
+            traffic: if traffic { grouped(exchanged.traffic.clone(), seat.ranks) } else { Vec::new() },
+            threads: outcome.threads.clone(),
+        };
+        Self {
+            profile: outcome.profile,
+            totals,
+            elapsed: outcome.elapsed,
+            spilled: [outcome.spill.tasks, outcome.spill.bytes],
+            spill_error: outcome.spill.error.clone().map(|what| (seat.rank, what)),
+            interrupted: interrupted.unwrap_or(0),
+            ranks: vec![report],
+            ..Self::default()
+        }
+    }
+
+    /// Adds the shards of a catalog that this rank hands over, or why it cannot go on.
+    pub(super) fn with_shards(self, shards: Result<Vec<ShardRecord>, Fatal>, seat: Seat) -> Self {
+        match shards {
+            Ok(shards) => Self { shards, ..self },
+            Err(fatal) => Self { fatal: Some((seat.rank, fatal.what())), ..self },
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.profile += other.profile;
+        self.spilled.iter_mut().zip(other.spilled).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.totals += &other.totals;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.interrupted = self.interrupted.max(other.interrupted);
+        self.fatal = self.fatal.take().or(other.fatal);
+        self.spill_error = self.spill_error.take().or(other.spill_error);
+        self.shards.extend(other.shards);
+        self.ranks.extend(other.ranks);
+        self.ranks.sort_by_key(|rank| rank.rank);
+    }
+
+    /// Why another rank could not go on.
+    pub(super) fn fatal(&self) -> Option<Fatal> {
+        let (rank, what) = self.fatal.as_ref()?;
+        Some(Fatal::Failed { what: format!("rank {rank}: {what}"), hint: None })
+    }
+
+    /// What all threads of all ranks did. `is_alone`: there are no ranks to report.
+    pub(super) fn whole(self, is_alone: bool) -> Whole {
+        let error =
+            self.spill_error.map(|(rank, what)| if is_alone { what } else { format!("rank {rank}: {what}") });
+        Whole {
+            elapsed: self.elapsed,
+            profile: self.profile,
+            threads: self.ranks.iter().flat_map(|rank| rank.threads.iter().copied()).collect(),
+            spill: SpillReport { tasks: self.spilled[0], bytes: self.spilled[1], error },
+            ranks: if is_alone { Vec::new() } else { self.ranks },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_entry::Code;
+
+    use super::*;
+
+    #[test]
+    fn totals_survive_being_bytes() {
+        let mut totals = Totals::default();
+        (totals.apparent_bytes, totals.depth_max) = (u64::MAX, atta_runtime::Maximum(3));
+        let (nine, five) = (Duration::from_secs(9), Duration::from_secs(5));
+        let mut sum = RankTotals { totals: totals.clone(), elapsed: five, ..RankTotals::default() };
+        let other =
+            RankTotals { totals: totals.clone(), elapsed: nine, interrupted: 130, ..RankTotals::default() };
+        sum.merge(other);
+        let bytes = sum.encoded();
+        let back = RankTotals::decode_all(&bytes).unwrap();
+        assert_eq!((back.elapsed, back.interrupted, back.totals), (nine, 130, totals));
+        for length in 0..bytes.len() {
+            assert!(RankTotals::decode_all(&bytes[..length]).is_none(), "{length}");
+        }
+    }
+}

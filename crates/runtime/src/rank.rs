@@ -1,0 +1,16 @@
+//! A process as one of several ranks. [`Session`](session::Session) is what the rest of the program sees; the files stand in the order in
+//! which they build on each other.
+
+pub mod conformance;
+
+pub(crate) mod agree;
+pub(crate) mod drive;
+pub(crate) mod error;
+pub(crate) mod hello;
+pub(crate) mod link;
+pub(crate) mod local;
+pub(crate) mod meet;
+pub(crate) mod outbox;
+pub(crate) mod session;
+pub(crate) mod wait;
+pub(crate) mod writer;

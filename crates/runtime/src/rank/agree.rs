@@ -1,0 +1,91 @@
+//! Whether all ranks see the same: each brings facts in words, and those that differ are named with two ranks that see them. What facts are,
+//! and what follows from a difference, is the caller's business.
+
+use super::error::RankError;
+use super::meet::Meeting;
+
+/// Different lists of facts that are sent on to the first rank: enough to see what is wrong.
+const VIEWS_MAX: usize = 4;
+
+/// A fact that is not the same on two ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// The first rank, and what it sees.
+    pub first: (u32, String),
+    /// The first one that sees something else.
+    pub other: (u32, String),
+}
+
+impl std::fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { first, other } = self;
+        write!(f, "on rank {} {}; on rank {} {}", first.0, first.1, other.0, other.1)
+    }
+}
+
+atta_entry::record!(Disagreement { first, other });
+
+/// A list of facts, and the first rank that sees it.
+type View = (u32, Vec<String>);
+
+/// Compares facts in the same order. All ranks get the same answer; none: all see the same.
+///
+/// # Errors
+/// As a meeting.
+pub(crate) fn agree(
+    meeting: &mut Meeting<'_>,
+    facts: Vec<String>,
+) -> Result<Option<Disagreement>, RankError> {
+    let own = vec![(meeting.link.rank(), facts)];
+    let views = meeting.gather(own, merge)?;
+    meeting.tell(views.map(|views| difference(&views)))
+}
+
+/// Puts those that see the same together. More views than that are dropped: it is a disagreement already.
+fn merge(views: &mut Vec<View>, more: Vec<View>) {
+    for (rank, facts) in more {
+        match views.iter_mut().find(|(_, known)| *known == facts) {
+            Some((first, _)) => *first = rank.min(*first),
+            None => views.push((rank, facts)),
+        }
+    }
+    views.sort();
+    views.truncate(VIEWS_MAX);
+}
+
+/// The first fact that two views do not share.
+fn difference(views: &[View]) -> Option<Disagreement> {
+    let [first, other, ..] = views else { return None };
+    let at = first.1.iter().zip(&other.1).position(|(one, other)| one != other)?;
+    let seen = |view: &View| (view.0, view.1[at].clone());
+    Some(Disagreement { first: seen(first), other: seen(other) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(fact: &str, rank: u32) -> Vec<View> {
+        vec![(rank, vec!["/: inode 2".to_owned(), fact.to_owned()])]
+    }
+
+    #[test]
+    fn ranks_that_see_the_same_agree() {
+        let mut views = view("/a: inode 1", 2);
+        merge(&mut views, view("/a: inode 1", 0));
+        merge(&mut views, view("/a: inode 1", 1));
+        assert_eq!((views.len(), views[0].0), (1, 0));
+        assert_eq!(difference(&views), None);
+        merge(&mut views, view("/a: inode 7", 5));
+        let differs = difference(&views).unwrap().to_string();
+        assert_eq!(differs, "on rank 0 /a: inode 1; on rank 5 /a: inode 7");
+    }
+
+    #[test]
+    fn many_different_views_stay_few() {
+        let mut views = view("x", 99);
+        (0..50).for_each(|rank| merge(&mut views, view(&rank.to_string(), rank)));
+        assert_eq!(views.len(), VIEWS_MAX);
+        assert_eq!(difference(&views).unwrap().first.0, 0);
+    }
+}

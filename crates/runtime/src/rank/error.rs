@@ -1,0 +1,97 @@
+//! Why a rank of a session cannot go on.
+
+use atta_engine::{ProtocolError, Rank, WireError};
+use atta_fabric::FabricError;
+
+/// Why a rank cannot go on. The other ranks must be ended, too: see [`Session::fail`](crate::Session::fail).
+#[derive(Debug)]
+pub enum RankError {
+    /// The fabric failed.
+    Fabric(FabricError),
+    /// A rank sent what is no message.
+    Wire {
+        /// Which rank.
+        from: Rank,
+        /// What is wrong with it.
+        error: WireError,
+    },
+    /// A rank sent what makes no sense.
+    Protocol(ProtocolError),
+    /// A rank sent tasks that are none.
+    Tasks {
+        /// Which rank.
+        from: Rank,
+        /// What is wrong with them.
+        why: String,
+    },
+    /// A task must leave this rank and cannot.
+    Stuck(&'static str),
+    /// Another rank cannot go on. Only the first rank gets this.
+    Failed {
+        /// Which rank.
+        rank: u32,
+        /// What it says.
+        why: String,
+    },
+    /// The session was asked to end, and other ranks did not answer in time.
+    Silent {
+        /// Those that were waited for, 8 at most.
+        ranks: Vec<u32>,
+    },
+}
+
+impl std::fmt::Display for RankError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fabric(error) => write!(f, "{error}"),
+            Self::Wire { from, error } => write!(f, "from rank {from}: {error}"),
+            Self::Protocol(error) => write!(f, "{error}"),
+            Self::Tasks { from, why } => write!(f, "rank {from} sent tasks that are none: {why}"),
+            Self::Stuck(why) => f.write_str(why),
+            Self::Failed { rank, why } => write!(f, "rank {rank} failed: {why}"),
+            Self::Silent { ranks } => {
+                write!(f, "the run was asked to end, and no answer came from {}", named(ranks))
+            }
+        }
+    }
+}
+
+impl std::error::Error for RankError {}
+
+impl From<FabricError> for RankError {
+    fn from(error: FabricError) -> Self {
+        Self::Fabric(error)
+    }
+}
+
+impl From<ProtocolError> for RankError {
+    fn from(error: ProtocolError) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+/// Ranks as a message names them: `rank 3`, or `ranks 3, 5 and 8`.
+#[must_use]
+pub fn named(ranks: &[u32]) -> String {
+    match ranks {
+        [] => "other ranks".to_owned(),
+        [rank] => format!("rank {rank}"),
+        [first @ .., last] => {
+            let first: Vec<_> = first.iter().map(u32::to_string).collect();
+            format!("ranks {} and {last}", first.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_named_in_words() {
+        assert_eq!(
+            [&[][..], &[3], &[3, 5], &[3, 5, 8]].map(named),
+            ["other ranks", "rank 3", "ranks 3 and 5", "ranks 3, 5 and 8"]
+        );
+    }
+}

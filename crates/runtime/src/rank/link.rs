@@ -1,0 +1,344 @@
+//! One rank's end of a fabric, for all that a session does over it. What arrives is sorted: messages of a job's engine and of meetings are
+//! kept until somebody asks for them, output of other ranks goes to the writing thread, and three words concern the session as a whole:
+//! stop, failed, waiting. It decides nothing, and waits for nothing.
+//!
+//! | first byte | belongs to |
+//! | --- | --- |
+//! | below 0x7f | the engine of a job |
+//! | 0x7f, a step | a meeting; the last three steps are the words |
+//! | 0x80 to 0xfe | a stream of output for the first rank |
+//! | 0xff | the answer to a message of a stream: it was written |
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use atta_engine::{Rank, Tree, WireError};
+use atta_entry::Code;
+use atta_fabric::{Endpoint, InProcess, Received};
+
+use super::error::RankError;
+use super::outbox::{self, Outbox};
+use super::writer::Writer;
+use crate::bell::Bell;
+use crate::stop::Stop;
+
+/// Children of each rank in the tree of meetings.
+const WIDTH: u32 = 16;
+/// The first byte of messages of meetings, and of words.
+const TAG: u8 = 0x7f;
+/// The tag and the step.
+const HEADER_BYTES: usize = 5;
+/// A rank asks all others to end early.
+const STOP: u32 = u32::MAX;
+/// A rank cannot go on: why. To the first rank.
+const FAILED: u32 = u32::MAX - 1;
+/// A rank waits for others: which. To its parent in the tree.
+const WAITING: u32 = u32::MAX - 2;
+/// Ranks that are named as missing.
+const MISSING_MAX: usize = 8;
+/// Bytes of the reason that a failed rank sends.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// The endpoint: of the caller, or that of a session alone.
+pub(crate) enum End<'e> {
+    Lent(&'e mut dyn Endpoint),
+    Alone(InProcess),
+}
+
+/// See the head of this file.
+pub(crate) struct Link<'e> {
+    end: End<'e>,
+    /// Rung when something has come, if the fabric tells.
+    pub(crate) bell: Bell,
+    /// Whether the fabric never rings, so that it must be polled.
+    pub(crate) is_polled: bool,
+    /// What has come for the engine of a job, perhaps of one that has not begun here.
+    engine: VecDeque<Received>,
+    /// What has come for meetings, perhaps for later steps: from, step, bytes.
+    steps: VecDeque<(u32, u32, Vec<u8>)>,
+    /// Output of this rank for the first one.
+    pub(crate) outbox: Outbox,
+    /// On the first rank, while output of others is taken.
+    pub(crate) writer: Option<Writer>,
+    /// The request to end early.
+    pub(crate) stop: Stop,
+    /// Whether the ranks next to this one in the tree know of it.
+    is_stop_passed: bool,
+    /// Messages that have come.
+    pub(crate) arrived: u64,
+    /// The first word of a rank that cannot go on.
+    failed: Option<(u32, String)>,
+    /// Whom ranks below this one wait for.
+    waiting: BTreeMap<u32, Vec<u32>>,
+    /// Messages and bytes sent, by receiver.
+    traffic: BTreeMap<u32, (u64, u64)>,
+}
+
+impl<'e> Link<'e> {
+    pub(crate) fn new(mut end: End<'e>, stop: Stop) -> Self {
+        let bell = Bell::default();
+        let ringer = bell.clone();
+        let is_polled = !end.get().on_arrival(std::sync::Arc::new(move || ringer.ring()));
+        Self {
+            end,
+            outbox: Outbox::new(bell.clone()),
+            bell,
+            is_polled,
+            engine: VecDeque::new(),
+            steps: VecDeque::new(),
+            writer: None,
+            stop,
+            is_stop_passed: false,
+            arrived: 0,
+            failed: None,
+            waiting: BTreeMap::new(),
+            traffic: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.end.look().rank()
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.end.look().size()
+    }
+
+    /// Whether there is no fabric.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self.end, End::Alone(_))
+    }
+
+    pub(crate) fn neighbours(&self) -> &[u32] {
+        self.end.look().neighbours()
+    }
+
+    /// The tree along which ranks meet.
+    pub(crate) fn tree(&self) -> Tree {
+        Tree::new(Rank(self.rank()), self.ranks(), WIDTH)
+    }
+
+    pub(crate) fn send(&mut self, to: u32, message: Vec<u8>) -> Result<(), RankError> {
+        let (messages, bytes) = self.traffic.entry(to).or_default();
+        *messages += 1;
+        *bytes += message.len() as u64;
+        Ok(self.end.get().send(to, message)?)
+    }
+
+    /// Sends a message of a step.
+    pub(crate) fn send_step(&mut self, to: u32, step: u32, bytes: &[u8]) -> Result<(), RankError> {
+        let mut message = Vec::with_capacity(HEADER_BYTES + bytes.len());
+        message.push(TAG);
+        message.extend(step.to_le_bytes());
+        message.extend_from_slice(bytes);
+        self.send(to, message)
+    }
+
+    /// Messages that have not gone yet; moves them on.
+    pub(crate) fn unsent(&mut self) -> Result<usize, RankError> {
+        Ok(self.end.get().unsent()?)
+    }
+
+    /// What was sent since the last call, by receiver: messages and bytes.
+    pub(crate) fn take_traffic(&mut self) -> Vec<(u32, u64, u64)> {
+        std::mem::take(&mut self.traffic)
+            .into_iter()
+            .map(|(to, (messages, bytes))| (to, messages, bytes))
+            .collect()
+    }
+
+    /// The next message for the engine of a job, if one has come.
+    pub(crate) fn next_of_engine(&mut self) -> Result<Option<Received>, RankError> {
+        loop {
+            if let Some(received) = self.engine.pop_front() {
+                return Ok(Some(received));
+            }
+            if !self.take_in()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What a rank says in a step, if it has come. Messages of a rank keep their order, so its first one is the one.
+    pub(crate) fn step_from(&mut self, rank: u32, step: u32) -> Result<Option<Vec<u8>>, RankError> {
+        let Some(at) = self.steps.iter().position(|(from, ..)| *from == rank) else { return Ok(None) };
+        let Some((_, said, bytes)) = self.steps.remove(at) else { return Ok(None) };
+        if said != step {
+            return Err(RankError::Wire { from: Rank(rank), error: WireError::Value });
+        }
+        self.waiting.remove(&rank);
+        Ok(Some(bytes))
+    }
+
+    /// Takes one message in. False: none has come.
+    pub(crate) fn take_in(&mut self) -> Result<bool, RankError> {
+        let Some(received) = self.end.get().receive()? else { return Ok(false) };
+        self.arrived += 1;
+        let from = received.from;
+        match received.message.first() {
+            Some(&TAG) => self.sort(from, &received.message)?,
+            Some(&outbox::TAKEN) if from == Rank::ROOT.0 && self.outbox.taken() => {}
+            _ => match outbox::open(&received.message) {
+                None => self.engine.push_back(received),
+                Some((stream, bytes)) => match &self.writer {
+                    Some(writer) => writer.write(from, stream, bytes)?,
+                    None => return Err(RankError::Wire { from: Rank(from), error: WireError::Value }),
+                },
+            },
+        }
+        Ok(true)
+    }
+
+    /// Keeps a message of a meeting, or hears a word.
+    fn sort(&mut self, from: u32, message: &[u8]) -> Result<(), RankError> {
+        let Some((header, bytes)) = message.split_at_checked(HEADER_BYTES) else {
+            return Err(RankError::Wire { from: Rank(from), error: WireError::Length });
+        };
+        let wrong = RankError::Wire { from: Rank(from), error: WireError::Value };
+        match header[1..].try_into().map(u32::from_le_bytes) {
+            Ok(STOP) => self.stop.set(),
+            Ok(FAILED) => {
+                let why = String::decode_all(bytes).ok_or(wrong)?;
+                self.failed.get_or_insert((from, why));
+            }
+            Ok(WAITING) => {
+                let ranks =
+                    Vec::<u32>::decode_all(bytes).filter(|ranks| ranks.len() <= MISSING_MAX).ok_or(wrong)?;
+                self.waiting.insert(from, ranks);
+            }
+            Ok(step) => self.steps.push_back((from, step, bytes.to_vec())),
+            Err(_) => return Err(wrong),
+        }
+        Ok(())
+    }
+
+    /// Sends what waits: output for the first rank, answers to output that was written, a request to end early.
+    pub(crate) fn serve(&mut self) -> Result<(), RankError> {
+        while let Some(message) = self.outbox.next() {
+            self.send(Rank::ROOT.0, message)?;
+        }
+        while let Some(from) = self.writer.as_ref().and_then(Writer::written) {
+            self.send(from, vec![outbox::TAKEN])?;
+        }
+        if self.stop.is_set() && !self.is_stop_passed {
+            self.is_stop_passed = true;
+            let tree = self.tree();
+            let near: Vec<Rank> = tree.parent().into_iter().chain(tree.children()).collect();
+            near.into_iter().try_for_each(|rank| self.send_step(rank.0, STOP, &[]))?;
+        }
+        Ok(())
+    }
+
+    /// From here on nobody is asked to end: the last meeting is under way, and nothing may come after it.
+    pub(crate) fn keep_stop_to_itself(&mut self) {
+        self.is_stop_passed = true;
+    }
+
+    /// Says to the first rank that this one cannot go on.
+    pub(crate) fn fail(&mut self, why: &str) -> Result<(), RankError> {
+        let why = why.get(..why.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default().to_owned();
+        self.send_step(Rank::ROOT.0, FAILED, &why.encoded())
+    }
+
+    /// Why another rank cannot go on, if one cannot.
+    pub(crate) fn failure(&self) -> Option<RankError> {
+        let (rank, why) = self.failed.clone()?;
+        Some(RankError::Failed { rank, why })
+    }
+
+    /// Who is missing among ranks that are waited for: those that have not said anything, and those that the others wait for.
+    pub(crate) fn missing(&self, awaited: &[u32]) -> Vec<u32> {
+        let is_here = |rank: &u32| self.steps.iter().any(|(from, ..)| from == rank);
+        let missing: BTreeSet<u32> = awaited
+            .iter()
+            .filter(|rank| !is_here(rank))
+            .flat_map(|rank| self.waiting.get(rank).cloned().unwrap_or_else(|| vec![*rank]))
+            .collect();
+        missing.into_iter().take(MISSING_MAX).collect()
+    }
+
+    /// Tells the rank above this one whom this one waits for.
+    pub(crate) fn say_waiting(&mut self, missing: &[u32]) -> Result<(), RankError> {
+        match self.tree().parent() {
+            Some(parent) => self.send_step(parent.0, WAITING, &missing.to_vec().encoded()),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until something may have come, at most so long.
+    pub(crate) fn wait(&self, at_most: Duration) {
+        self.bell.wait(at_most);
+    }
+}
+
+impl End<'_> {
+    fn get(&mut self) -> &mut dyn Endpoint {
+        match self {
+            Self::Lent(endpoint) => &mut **endpoint,
+            Self::Alone(endpoint) => endpoint,
+        }
+    }
+
+    fn look(&self) -> &dyn Endpoint {
+        match self {
+            Self::Lent(endpoint) => &**endpoint,
+            Self::Alone(endpoint) => endpoint,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_engine::Message;
+    use atta_fabric::in_process;
+
+    use super::*;
+
+    #[test]
+    fn messages_of_meetings_are_neither_the_engine_s_nor_of_a_stream() {
+        assert_eq!(Message::decode(&[TAG, 0, 0, 0, 0]), Err(WireError::Tag(TAG)));
+        assert!(outbox::open(&[TAG]).is_none());
+    }
+
+    /// What the first rank of two makes of a message of the second.
+    fn taken_in(message: Vec<u8>) -> (Result<bool, RankError>, Option<RankError>, Vec<u32>) {
+        let mut ranks = in_process(2);
+        ranks[1].send(0, message).unwrap();
+        let mut link = Link::new(End::Lent(&mut ranks[0]), Stop::new());
+        (link.take_in(), link.failure(), link.missing(&[1]))
+    }
+
+    fn word(step: u32, bytes: &[u8]) -> Vec<u8> {
+        [&[TAG][..], &step.to_le_bytes(), bytes].concat()
+    }
+
+    #[test]
+    fn words_are_heard() {
+        let (taken, failure, missing) = taken_in(word(FAILED, &"no disk".to_owned().encoded()));
+        assert!(taken.unwrap());
+        assert_eq!((failure.unwrap().to_string().as_str(), missing), ("rank 1 failed: no disk", vec![1]));
+        let (taken, failure, missing) = taken_in(word(WAITING, &vec![17_u32, 18].encoded()));
+        assert!(taken.unwrap() && failure.is_none());
+        assert_eq!(missing, [17, 18]);
+        assert_eq!(taken_in(word(3, b"of a meeting")).2, [0; 0]);
+    }
+
+    #[test]
+    fn what_is_no_word_is_an_error() {
+        let long = vec![1_u32; MISSING_MAX + 1].encoded();
+        let cases = [
+            vec![TAG, 1, 0],
+            word(FAILED, &[9]),
+            word(WAITING, &[9]),
+            word(WAITING, &long),
+            vec![0x80, 1],
+            vec![outbox::TAKEN, 0],
+        ];
+        for message in cases {
+            let (taken, ..) = taken_in(message.clone());
+            // An answer that nobody waits for is the engine's to refuse.
+            let is_kept = message[0] == outbox::TAKEN;
+            assert_eq!(taken.is_ok(), is_kept, "{message:?}");
+        }
+    }
+}

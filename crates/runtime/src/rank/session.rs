@@ -1,0 +1,404 @@
+//! A session: the ranks of one run of a program from when they meet until they part. An operation asks it for all that concerns other ranks,
+//! so it is the same operation alone and on thousands of ranks; alone is a session of one. Under which launcher ranks were started, and what
+//! becomes of the process, is the program's.
+//!
+//! ```text
+//!   join ──▶ agree, tell ──▶ run ──▶ gather, tell ──▶ close
+//!   same     same files?     job     what is done     all output is written, the results
+//!   program? who decides             between jobs     of all are with the first rank
+//! ```
+//!
+//! Every wait ends ([`Limits`]): when what it waits for comes, when a rank says that it cannot go on, or some time after somebody asked the
+//! session to end. Such a request on one rank becomes one on all.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use atta_engine::{Config, Counts, Engine, Reason, Reduce};
+use atta_entry::Code;
+use atta_fabric::{Endpoint, in_process};
+
+use super::agree::{Disagreement, agree};
+use super::drive::{Attending, Drive, place};
+use super::error::RankError;
+use super::hello::{Differs, greet};
+use super::link::{End, Link};
+use super::meet::Meeting;
+use super::outbox::{Outbox, Stream};
+use super::wait::{Limits, Wait};
+use super::writer::writer;
+use crate::cpu::{available_cores, cores};
+use crate::job::Job;
+use crate::options::{Options, Outcome, Status};
+use crate::pool::run_with;
+use crate::stop::Stop;
+
+/// The exit code of ranks that are ended because one of them failed.
+const ABORTED: i32 = 4;
+/// How long a rank that cannot go on waits until the first one ends all.
+const LAST_WORD: Duration = Duration::from_secs(10);
+
+/// A rank's place in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Which it is, from 0 on.
+    pub rank: u32,
+    /// How many there are, 1 or more.
+    pub ranks: u32,
+    /// A number that all ranks of the session have and no other session has.
+    pub job: u64,
+    /// Cores that this rank may take: those that it may run on, divided among the ranks that may run on the same ones.
+    pub cores: usize,
+}
+
+impl Seat {
+    /// That of a session of one.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self { rank: 0, ranks: 1, job: number(), cores: available_cores() }
+    }
+
+    /// Whether it is the first rank, which has the program's files, standard output and standard error.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+}
+
+/// A number that no other session has.
+fn number() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// What one job is given.
+#[derive(Debug)]
+pub struct Work<'o, T> {
+    /// The first tasks of this rank; mostly only the first rank has any.
+    pub seeds: Vec<T>,
+    /// How it is run. Its request to end early is that of the session.
+    pub options: &'o Options<'o>,
+}
+
+/// What a job left on one rank.
+#[derive(Debug)]
+pub struct Ran<W, R> {
+    /// What its threads did.
+    pub outcome: Outcome<W>,
+    /// Why it ended, on all ranks.
+    pub reason: Reason,
+    /// What all ranks did together; on the first one alone.
+    pub sum: Option<R>,
+    /// What was exchanged with other ranks.
+    pub exchanged: Exchanged,
+}
+
+/// What a rank exchanged with others during a job.
+#[derive(Clone, Debug, Default)]
+pub struct Exchanged {
+    /// What the engine counted.
+    pub counts: Counts,
+    /// Time that its communicating thread spent on messages.
+    pub communication: Duration,
+    /// To whom it sent how many messages and bytes, in the order of ranks.
+    pub traffic: Vec<(u32, u64, u64)>,
+}
+
+/// See the head of this file.
+pub struct Session<'e> {
+    meeting: Meeting<'e>,
+    seat: Seat,
+    schedule: Config,
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("seat", &self.seat).finish_non_exhaustive()
+    }
+}
+
+impl<'e> Session<'e> {
+    /// A session of one: no messages, no engine.
+    #[must_use]
+    pub fn alone(stop: Stop) -> Self {
+        let endpoint = in_process(1).remove(0);
+        let meeting = Meeting::new(Link::new(End::Alone(endpoint), stop), Limits::default());
+        Self { meeting, seat: Seat::alone(), schedule: Config::default() }
+    }
+
+    /// Meets the other ranks of a fabric, which must run the same program: `program` names it with its versions. All ranks then do the same
+    /// steps in the same order. `Err` within: they run different programs; then all ranks get the same answer and may leave.
+    ///
+    /// # Errors
+    /// The fabric fails, or another rank does another step or sends something else.
+    pub fn join(
+        endpoint: &'e mut dyn Endpoint,
+        program: &str,
+        stop: Stop,
+        limits: Limits,
+    ) -> Result<Result<Self, Differs>, RankError> {
+        let mut meeting = Meeting::new(Link::new(End::Lent(endpoint), stop), limits);
+        if let Some(differs) = greet(&mut meeting, program)? {
+            return Ok(Err(differs));
+        }
+        let (rank, ranks) = (meeting.link.rank(), meeting.link.ranks());
+        let job = meeting.tell((rank == 0).then(number))?;
+        let seat = Seat { rank, ranks, job, cores: cores_of_this_rank(&mut meeting)? };
+        Ok(Ok(Self { meeting, seat, schedule: Config::default() }))
+    }
+
+    /// The same with another schedule of jobs: all ranks have the same one.
+    #[must_use]
+    pub fn with_schedule(self, schedule: Config) -> Self {
+        Self { schedule, ..self }
+    }
+
+    /// This rank's place.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        self.seat
+    }
+
+    /// Whether this is the first rank, which has the program's files, standard output and standard error.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.seat.is_first()
+    }
+
+    /// Whether it was begun as a session of one, without any fabric.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.meeting.link.is_alone()
+    }
+
+    /// The request to end the session early.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        self.meeting.link.stop.clone()
+    }
+
+    /// What sends output of this rank to the first one; there it leads nowhere.
+    #[must_use]
+    pub fn outbox(&self) -> Outbox {
+        self.meeting.link.outbox.clone()
+    }
+
+    /// Whether this rank runs tasks at all: the one that hands them out in a centralized job does not.
+    #[must_use]
+    pub fn runs_tasks(&self) -> bool {
+        self.seat.ranks == 1 || Engine::<()>::new(self.schedule, &place(&self.meeting.link)).runs_tasks()
+    }
+
+    /// Runs a part of the session during which the first rank takes what others send by their [`outbox`](Self::outbox): `receive` gets the
+    /// rank, the stream and the bytes, on a thread of its own. [`close`](Self::close) belongs to that part.
+    pub fn receiving<T>(
+        &mut self,
+        receive: impl FnMut(u32, Stream, &[u8]) + Send,
+        part: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        /// Ends the writing thread, which the scope waits for.
+        struct Taking<'s, 'e>(&'s mut Session<'e>);
+
+        impl Drop for Taking<'_, '_> {
+            fn drop(&mut self) {
+                self.0.meeting.link.writer = None;
+            }
+        }
+
+        if self.seat.rank > 0 || self.seat.ranks == 1 {
+            return part(self);
+        }
+        std::thread::scope(|scope| {
+            let (writer, writing) = writer(self.meeting.link.bell.clone());
+            self.meeting.link.writer = Some(writer);
+            scope.spawn(move || writing.run(receive));
+            part(Taking(self).0)
+        })
+    }
+
+    /// Brings something of each rank together: the first one gets the whole. `merge` adds a part to what there is; its result
+    /// must not depend on the order, nor grow with the number of ranks.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join); or the wait was given up.
+    pub fn gather<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
+        self.meeting.gather(own, merge)
+    }
+
+    /// Tells all ranks what the first one says; the others give nothing.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather); or the first one gives nothing.
+    pub fn tell<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
+        self.meeting.tell(said)
+    }
+
+    /// Brings something of each rank together, and tells all of them the whole.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn all<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<T, RankError> {
+        let whole = self.gather(own, merge)?;
+        self.tell(whole)
+    }
+
+    /// Compares facts, in the same order on all ranks. All ranks get the same answer; none: they agree.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn agree(&mut self, facts: Vec<String>) -> Result<Option<Disagreement>, RankError> {
+        agree(&mut self.meeting, facts)
+    }
+
+    /// Looks whether another rank asks to end or cannot go on, and sends what waits. Does not wait. Whoever works for long between two
+    /// meetings calls it now and then.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn listen(&mut self) -> Result<(), RankError> {
+        self.meeting.listen()
+    }
+
+    /// Runs this rank's part of a job. Returns when the job is over on all ranks, or was stopped on one.
+    ///
+    /// `totals` gives what this rank did so far, and at the end, with what its threads kept, what it did altogether; `observe` also gets
+    /// the newest sum of all ranks, on the first one. Tasks must be able to become bytes ([`Job::pack`], [`Job::arrive`]); those that cannot
+    /// stay where they are, but for a rank that hands out tasks and runs none (a centralized schedule): there they are an error.
+    ///
+    /// # Errors
+    /// The fabric or another rank fails, or the wait was given up. All threads have ended then.
+    ///
+    /// # Panics
+    /// As [`run`](crate::run).
+    pub fn run<J: Job, R: Reduce>(
+        &mut self,
+        job: &J,
+        work: Work<'_, J::Task>,
+        totals: impl Fn(Option<&[J::Worker]>) -> R,
+        mut observe: impl FnMut(&Status, Option<R>),
+    ) -> Result<Ran<J::Worker, R>, RankError> {
+        let Work { seeds, options } = work;
+        if self.seat.ranks == 1 {
+            let mut observe = |status: &Status| observe(status, Some(totals(None)));
+            let outcome = run_with(job, seeds, options, None, &mut observe);
+            let reason = if outcome.stopped { Reason::Stopped } else { Reason::Done };
+            let sum = Some(totals(Some(&outcome.workers)));
+            return Ok(Ran { outcome, reason, sum, exchanged: Exchanged::default() });
+        }
+        let outbox = self.outbox();
+        outbox.set_bounded(true);
+        self.meeting.link.take_traffic();
+        let mut drive = Drive::new(&mut self.meeting.link, self.schedule, self.meeting.limits);
+        let progress = std::cell::Cell::new(None);
+        let mut attending =
+            Attending { drive: &mut drive, totals: || totals(None), progress: &progress, error: None };
+        let mut observed = |status: &Status| observe(status, progress.take());
+        let outcome = run_with(job, seeds, options, Some(&mut attending), &mut observed);
+        if let Some(error) = attending.error.take() {
+            return Err(error);
+        }
+        outbox.set_bounded(false);
+        let (reason, sum) = drive.close(totals(Some(&outcome.workers)))?;
+        let (counts, communication) = (drive.counts(), drive.communication());
+        let exchanged = Exchanged { counts, communication, traffic: self.meeting.link.take_traffic() };
+        Ok(Ran { outcome, reason, sum, exchanged })
+    }
+
+    /// Whether another rank has begun a job, for tests of the fabric: the message is lost.
+    pub(crate) fn has_come_for_job(&mut self) -> Result<bool, RankError> {
+        Ok(self.meeting.link.next_of_engine()?.is_some())
+    }
+
+    /// Ends the session: all output of all ranks is written, and the results of all are brought together. The first rank gets them, and
+    /// nobody returns before it has them. Nothing is sent to this rank after that.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn close<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
+        let Meeting { link, limits, .. } = &mut self.meeting;
+        let mut wait = Wait::new(*limits);
+        while link.rank() != 0 && !link.outbox.is_empty() {
+            while link.take_in()? {}
+            link.serve()?;
+            link.unsent()?;
+            wait.check(link, &[0])?;
+            link.wait(wait.pause(link.is_polled));
+        }
+        link.keep_stop_to_itself();
+        let whole = self.meeting.gather(own, merge)?;
+        self.meeting.tell(whole.as_ref().map(|_| ()))?;
+        Ok(whole)
+    }
+
+    /// This rank cannot go on. Another one than the first says so to it, and waits some seconds for it to end all ranks: it is to write
+    /// what it has. Then the caller ends them ([`Endpoint::abort`]).
+    pub fn fail(&mut self, why: &str) {
+        let link = &mut self.meeting.link;
+        if link.rank() == 0 || link.fail(why).is_err() {
+            return;
+        }
+        let began = std::time::Instant::now();
+        let sends = |link: &mut Link<'_>| link.unsent().is_ok() && link.take_in().is_ok();
+        while began.elapsed() < LAST_WORD && sends(link) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Cores that this rank may take: those of its own affinity mask, divided among the ranks that have the same ones.
+fn cores_of_this_rank(meeting: &mut Meeting<'_>) -> Result<usize, RankError> {
+    let cores = cores();
+    let masks = meeting.among_neighbours(&cores)?;
+    let overlaps = |mask: &Vec<u32>| mask.iter().any(|core| cores.contains(core));
+    let sharing = masks.iter().filter(|mask| overlaps(mask)).count().max(1);
+    Ok((cores.len() / sharing).max(1))
+}
+
+/// What each rank kept, added up.
+fn sum_of<W: Reduce + Default>(workers: Option<&[W]>) -> W {
+    let mut sum = W::default();
+    workers.into_iter().flatten().for_each(|worker| sum.merge(worker));
+    sum
+}
+
+/// Runs a whole job on all ranks of a fabric and leaves it: the short way for a program of one's own.
+///
+/// `first` are the first tasks; those of rank 0 count. Tasks must be able to become bytes, as for [`Session::run`]. Rank 0 gets the sum of
+/// what all threads of all ranks gathered, the others nothing.
+///
+/// # Errors
+/// The fabric or another rank fails; all ranks are ended then.
+///
+/// # Panics
+/// As [`run`](crate::run).
+pub fn run_and_reduce<J: Job<Worker: Reduce + Default>>(
+    job: &J,
+    first: Vec<J::Task>,
+    mut endpoint: Box<dyn Endpoint>,
+    config: Config,
+) -> Result<Option<J::Worker>, RankError> {
+    let config = Config { progress_interval: None, ..config };
+    let done = run_whole(job, first, &mut *endpoint, config);
+    match done {
+        Ok(sum) => endpoint.leave().map(|()| sum).map_err(RankError::Fabric),
+        Err(error) => {
+            endpoint.abort(ABORTED);
+            Err(error)
+        }
+    }
+}
+
+fn run_whole<J: Job<Worker: Reduce + Default>>(
+    job: &J,
+    first: Vec<J::Task>,
+    endpoint: &mut dyn Endpoint,
+    config: Config,
+) -> Result<Option<J::Worker>, RankError> {
+    let joined = Session::join(endpoint, std::any::type_name::<J>(), Stop::new(), Limits::default())?;
+    let session = joined.map_err(|_| RankError::Stuck("ranks run different programs"))?;
+    let mut session = session.with_schedule(config);
+    let options = Options { stop: session.stop(), ..Options::default() };
+    let seeds = if session.is_first() { first } else { Vec::new() };
+    let ran = session.run(job, Work { seeds, options: &options }, sum_of, |_, _| {})?;
+    session.close((), |(), ()| ())?;
+    Ok(ran.sum)
+}

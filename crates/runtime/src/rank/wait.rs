@@ -1,0 +1,90 @@
+//! Waiting for other ranks, which always ends: by what was waited for, by the word of a rank that failed, or some time after the session was
+//! asked to end. A long wait is reported. What is waited for is the caller's business.
+
+use std::time::{Duration, Instant};
+
+use super::error::RankError;
+use super::link::Link;
+
+/// Between two looks on a fabric that does not tell of arrivals, at first and later.
+const POLL_FIRST: Duration = Duration::from_micros(100);
+const POLL_LATER: Duration = Duration::from_millis(5);
+/// A pause is such a part of the time that has passed: waiting costs few looks, and ends soon all the same.
+const PAUSE_PART: u32 = 50;
+/// The longest pause on a fabric that tells of arrivals: a signal does not ring.
+const PAUSE: Duration = Duration::from_millis(25);
+/// Other ranks than the first wait so many times as long before they give up: the first one is to write its report.
+const OTHERS: u32 = 10;
+
+/// How long ranks wait for each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Between two reports of a wait.
+    pub report: Duration,
+    /// After the session was asked to end: then the first rank gives up, and the others when they have waited ten times as long.
+    pub give_up: Duration,
+    /// What the first rank does with a report: it gets the ranks that are waited for, 8 at most.
+    pub waiting: fn(&[u32]),
+}
+
+impl Default for Limits {
+    /// Reports after 60 s, which nobody hears; gives up 10 s after the session was asked to end.
+    fn default() -> Self {
+        Self { report: Duration::from_secs(60), give_up: Duration::from_secs(10), waiting: |_| {} }
+    }
+}
+
+/// One wait.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    limits: Limits,
+    began: Instant,
+    /// When it is reported next, after its beginning.
+    report: Duration,
+    stopped: Option<Instant>,
+}
+
+impl Wait {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, began: Instant::now(), report: limits.report, stopped: None }
+    }
+
+    /// Looks whether to go on waiting for these ranks, and reports it from time to time.
+    ///
+    /// # Errors
+    /// Not to go on.
+    pub(crate) fn check(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
+        if let Some(failed) = link.failure() {
+            return Err(failed);
+        }
+        if link.stop.is_set() {
+            let times = if link.rank() == 0 { 1 } else { OTHERS };
+            let since = *self.stopped.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.limits.give_up * times {
+                return Err(RankError::Silent { ranks: link.missing(awaited) });
+            }
+        }
+        if self.began.elapsed() < self.report {
+            return Ok(());
+        }
+        self.report = self.began.elapsed() + self.limits.report;
+        let missing = link.missing(awaited);
+        match (link.rank(), missing.is_empty()) {
+            (_, true) => Ok(()),
+            (0, false) => {
+                (self.limits.waiting)(&missing);
+                Ok(())
+            }
+            (_, false) if link.tree().parent().is_some_and(|parent| awaited.contains(&parent.0)) => Ok(()),
+            (_, false) => link.say_waiting(&missing),
+        }
+    }
+
+    /// How long to wait until the next look.
+    pub(crate) fn pause(&self, is_polled: bool) -> Duration {
+        if !is_polled {
+            return PAUSE;
+        }
+        (self.began.elapsed() / PAUSE_PART).clamp(POLL_FIRST, POLL_LATER)
+    }
+}

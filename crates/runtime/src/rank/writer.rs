@@ -1,0 +1,61 @@
+//! The first rank's writing thread: it writes what other ranks send, so that a slow disk or pipe holds up no message. The communicating
+//! thread hands messages over and never waits for them; who sent one may send the next when it was written.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::error::RankError;
+use super::outbox::Stream;
+use crate::bell::Bell;
+
+/// A message of a stream: its rank, the stream, the bytes.
+type Piece = (u32, Stream, Vec<u8>);
+
+/// The communicating thread's side.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pieces: Sender<Piece>,
+    written: Receiver<u32>,
+}
+
+/// The writing thread's side.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    pieces: Receiver<Piece>,
+    written: Sender<u32>,
+    bell: Bell,
+}
+
+/// Both sides. `bell` wakes the communicating thread.
+pub(crate) fn writer(bell: Bell) -> (Writer, Writing) {
+    let (pieces, to_write) = channel();
+    let (done, written) = channel();
+    (Writer { pieces, written }, Writing { pieces: to_write, written: done, bell })
+}
+
+impl Writer {
+    /// Hands a message over.
+    ///
+    /// # Errors
+    /// The writing thread has ended.
+    pub(crate) fn write(&self, from: u32, stream: Stream, bytes: &[u8]) -> Result<(), RankError> {
+        let gone = |_| RankError::Stuck("the thread that writes what other ranks send has ended");
+        self.pieces.send((from, stream, bytes.to_vec())).map_err(gone)
+    }
+
+    /// Who sent a message that was written, once for each.
+    pub(crate) fn written(&self) -> Option<u32> {
+        self.written.try_recv().ok()
+    }
+}
+
+impl Writing {
+    /// Writes until the other side is dropped and all is written.
+    pub(crate) fn run(self, mut write: impl FnMut(u32, Stream, &[u8])) {
+        for (from, stream, bytes) in self.pieces {
+            write(from, stream, &bytes);
+            // Nobody waits for it if the session has failed.
+            let _ = self.written.send(from);
+            self.bell.ring();
+        }
+    }
+}
