@@ -182,6 +182,39 @@ fn a_signal_to_one_rank_ends_all_with_a_partial_summary() {
     }
 }
 
+#[test]
+fn a_rank_that_hangs_is_named_and_does_not_hold_up_the_end() {
+    let (_scratch, tree) = tree("mpi-hangs");
+    for mpi in mpis("a_rank_that_hangs_is_named_and_does_not_hold_up_the_end") {
+        let mut command = ranks(mpi, 2, &["--iops", "2", "-j1", &tree]);
+        let _lock = atta_testkit::lock::Lock::acquire("mpi").unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        one_of_the_ranks(&mut child);
+        let walking: Vec<_> = descendants(child.id()).into_iter().filter(|id| walks(*id)).collect();
+        let rank =
+            |number| Pid::from_raw(*walking.iter().find(|id| rank_of(**id) == number).unwrap()).unwrap();
+        kill_process(rank(1), Signal::STOP).unwrap();
+        kill_process(rank(0), Signal::TERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = text(&output.stderr);
+        assert!(!output.status.success(), "{told}");
+        let expected = "the run was asked to end, and no answer came from rank 1";
+        assert!(told.contains(expected) && told.contains("the walk is not complete"), "{told}");
+    }
+}
+
+/// Which rank a process is, as its launcher says.
+fn rank_of(id: i32) -> u32 {
+    let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap();
+    let value = |name: &str| {
+        let variables = environment.split(|byte| *byte == 0);
+        let text =
+            variables.map(String::from_utf8_lossy).find_map(|it| it.strip_prefix(name).map(str::to_owned));
+        text.and_then(|text| text.parse().ok())
+    };
+    value("OMPI_COMM_WORLD_RANK=").or_else(|| value("PMI_RANK=")).unwrap()
+}
+
 /// Three hosts, or none after saying why not.
 fn three_hosts(test: &str) -> Option<Hosts> {
     if mpis(test).is_empty() { None } else { unless_available(test, Hosts::new(3)) }

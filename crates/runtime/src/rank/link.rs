@@ -59,7 +59,9 @@ pub(crate) struct Link<'e> {
     /// Output of this rank for the first one.
     pub(crate) outbox: Outbox,
     /// On the first rank, while output of others is taken.
-    pub(crate) writer: Option<Writer>,
+    writer: Option<Writer>,
+    /// Output that came before that. It is bounded: nothing more is sent until it is written.
+    unwritten: VecDeque<Received>,
     /// The request to end early.
     pub(crate) stop: Stop,
     /// Whether the ranks next to this one in the tree know of it.
@@ -87,6 +89,7 @@ impl<'e> Link<'e> {
             engine: VecDeque::new(),
             steps: VecDeque::new(),
             writer: None,
+            unwritten: VecDeque::new(),
             stop,
             is_stop_passed: false,
             arrived: 0,
@@ -180,13 +183,33 @@ impl<'e> Link<'e> {
             Some(&outbox::TAKEN) if from == Rank::ROOT.0 && self.outbox.taken() => {}
             _ => match outbox::open(&received.message) {
                 None => self.engine.push_back(received),
-                Some((stream, bytes)) => match &self.writer {
-                    Some(writer) => writer.write(from, stream, bytes)?,
-                    None => return Err(RankError::Wire { from: Rank(from), error: WireError::Value }),
-                },
+                Some(_) if self.rank() > 0 => {
+                    return Err(RankError::Wire { from: Rank(from), error: WireError::Value });
+                }
+                Some(_) => {
+                    self.unwritten.push_back(received);
+                    self.write()?;
+                }
             },
         }
         Ok(true)
+    }
+
+    /// Has output of other ranks written from now on, or not any more.
+    pub(crate) fn set_writer(&mut self, writer: Option<Writer>) {
+        self.writer = writer;
+    }
+
+    /// Hands what has come to the writing thread, if there is one.
+    fn write(&mut self) -> Result<(), RankError> {
+        while let Some(writer) = &self.writer
+            && let Some(Received { from, message }) = self.unwritten.pop_front()
+        {
+            if let Some((stream, bytes)) = outbox::open(&message) {
+                writer.write(from, stream, bytes)?;
+            }
+        }
+        Ok(())
     }
 
     /// Keeps a message of a meeting, or hears a word.
@@ -217,6 +240,7 @@ impl<'e> Link<'e> {
         while let Some(message) = self.outbox.next() {
             self.send(Rank::ROOT.0, message)?;
         }
+        self.write()?;
         while let Some(from) = self.writer.as_ref().and_then(Writer::written) {
             self.send(from, vec![outbox::TAKEN])?;
         }
@@ -331,7 +355,6 @@ mod tests {
             word(FAILED, &[9]),
             word(WAITING, &[9]),
             word(WAITING, &long),
-            vec![0x80, 1],
             vec![outbox::TAKEN, 0],
         ];
         for message in cases {

@@ -33,7 +33,7 @@ impl<'e> Meeting<'e> {
         own: T,
         mut merge: impl FnMut(&mut T, T),
     ) -> Result<Option<T>, RankError> {
-        let tree = self.next_step();
+        let tree = self.next_step()?;
         let children: Vec<u32> = tree.children().map(|child| child.0).collect();
         let (mut sum, mut wait) = (own, Wait::new(self.limits));
         for (at, child) in children.iter().enumerate() {
@@ -48,7 +48,7 @@ impl<'e> Meeting<'e> {
 
     /// Tells all ranks what the first one says; the others give nothing.
     pub(crate) fn tell<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
-        let tree = self.next_step();
+        let tree = self.next_step()?;
         let bytes = match (tree.parent(), said) {
             (Some(parent), _) => self.receive(parent.0, &[parent.0], &mut Wait::new(self.limits))?,
             (None, Some(said)) => said.encoded(),
@@ -66,7 +66,7 @@ impl<'e> Meeting<'e> {
 
     /// What each rank of this host says, in their order.
     pub(crate) fn among_neighbours<T: Code>(&mut self, own: &T) -> Result<Vec<T>, RankError> {
-        self.next_step();
+        self.next_step()?;
         let (here, neighbours, own) = (self.link.rank(), self.link.neighbours().to_vec(), own.encoded());
         for &rank in neighbours.iter().filter(|rank| **rank != here) {
             self.link.send_step(rank, self.step, &own)?;
@@ -87,10 +87,11 @@ impl<'e> Meeting<'e> {
         self.link.failure().map_or(Ok(()), Err)
     }
 
-    /// Begins the next step; gives the tree along which it goes.
-    fn next_step(&mut self) -> Tree {
+    /// Begins the next step; gives the tree along which it goes. A request to end is passed on before, also by who has not to wait.
+    fn next_step(&mut self) -> Result<Tree, RankError> {
+        self.listen()?;
         self.step = self.step.wrapping_add(1);
-        self.link.tree()
+        Ok(self.link.tree())
     }
 
     /// What a rank says in this step; it is one of those that are waited for.

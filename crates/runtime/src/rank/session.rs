@@ -200,7 +200,7 @@ impl<'e> Session<'e> {
 
         impl Drop for Taking<'_, '_> {
             fn drop(&mut self) {
-                self.0.meeting.link.writer = None;
+                self.0.meeting.link.set_writer(None);
             }
         }
 
@@ -209,7 +209,7 @@ impl<'e> Session<'e> {
         }
         std::thread::scope(|scope| {
             let (writer, writing) = writer(self.meeting.link.bell.clone());
-            self.meeting.link.writer = Some(writer);
+            self.meeting.link.set_writer(Some(writer));
             scope.spawn(move || writing.run(receive));
             part(Taking(self).0)
         })
@@ -314,6 +314,7 @@ impl<'e> Session<'e> {
     /// # Errors
     /// As [`gather`](Self::gather).
     pub fn close<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
+        self.listen()?;
         let Meeting { link, limits, .. } = &mut self.meeting;
         let mut wait = Wait::new(*limits);
         while link.rank() != 0 && !link.outbox.is_empty() {
