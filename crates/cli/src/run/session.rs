@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use atta_engine::Config;
 use atta_fabric::Endpoint;
 use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk;
@@ -65,8 +66,9 @@ fn joined(
     let program = format!("atta {} (messages {})", env!("CARGO_PKG_VERSION"), atta_entry::VERSION);
     let waiting = |ranks: &[u32]| complain(&format!("still waiting for {}", named(ranks)), None);
     let limits = Limits { give_up: given.give_up, waiting, ..Limits::default() };
+    let schedule = given.schedule.config();
     let mut session = match Session::join(endpoint, &program, given.signals.stop(), limits)? {
-        Ok(session) => session.with_schedule(given.schedule.config()),
+        Ok(session) => session.with_schedule(schedule),
         Err(differs) => {
             if rank == 0 {
                 complain(&differs.to_string(), Some("start the same atta on all ranks"));
@@ -74,12 +76,25 @@ fn joined(
             return Ok(exit::FATAL);
         }
     };
+    if let Some(differ) = session.agree(vec![described(&schedule)])? {
+        if rank == 0 {
+            let what = format!("ranks have different options of their schedule: {differ}");
+            complain(&what, Some("start all ranks with the same options"));
+        }
+        return Ok(exit::USAGE);
+    }
     let ended = part(&mut session);
     if let Err(error) = &ended {
         // The first rank writes what it has, and ends all.
         session.fail(&error.to_string());
     }
     ended
+}
+
+/// The options of a schedule, as they must be the same on all ranks.
+fn described(schedule: &Config) -> String {
+    let Config { schedule, split, termination, tree_width, .. } = schedule;
+    format!("--schedule {schedule} --split {split} --termination {termination} --tree-width {tree_width}")
 }
 
 /// Says why a rank cannot go on; returns the exit code.

@@ -381,6 +381,19 @@ fn what_is_wrong_is_told_once() {
 }
 
 #[test]
+fn ranks_with_different_schedules_are_refused() {
+    for mpi in mpis("ranks_with_different_schedules_are_refused") {
+        let mut command = ranks(mpi, 1, &["/tmp"]);
+        command.args([":", "-np", "1", env!("CARGO_BIN_EXE_atta"), "walk", "--schedule", "random", "/tmp"]);
+        let output = mpi::alone(&mut command);
+        expect_code(&output, 2, &mpi.version);
+        let told = text(&output.stderr);
+        let first = "on rank 0 --schedule lifeline --split equal --termination counters --tree-width 16; on rank 1 --schedule random";
+        assert_eq!(told.matches(first).count(), 1, "{told}");
+    }
+}
+
+#[test]
 fn no_copies_of_a_job_are_run_without_a_plug_in() {
     for mpi in mpis("no_copies_of_a_job_are_run_without_a_plug_in") {
         let nowhere = Path::new("/nonexistent/libatta_mpi.so");
