@@ -5,12 +5,13 @@
 //! the bytes cannot hold.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::time::Duration;
 
 use crate::Errno;
 
 /// The version of what ranks send each other. It rises when the fields of a value change, or the bytes of a message.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A value that can be sent as bytes.
 pub trait Code: Sized {
@@ -192,6 +193,44 @@ impl Code for String {
     }
 }
 
+/// Small numbers take few bytes, negative ones too.
+impl Code for i64 {
+    fn encode(&self, out: &mut Vec<u8>) {
+        ((self << 1) ^ (self >> 63)).cast_unsigned().encode(out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let number = u64::decode(bytes)?;
+        Some((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
+    }
+}
+
+impl Code for CString {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let bytes = self.as_bytes();
+        bytes.len().encode(out);
+        out.extend_from_slice(bytes);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        Self::new(Vec::decode(bytes)?).ok()
+    }
+}
+
+impl<T: Code, E: Code> Code for Result<T, E> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.is_ok().encode(out);
+        match self {
+            Ok(value) => value.encode(out),
+            Err(error) => error.encode(out),
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        if bool::decode(bytes)? { T::decode(bytes).map(Ok) } else { E::decode(bytes).map(Err) }
+    }
+}
+
 impl<T: Code> Code for Option<T> {
     fn encode(&self, out: &mut Vec<u8>) {
         self.is_some().encode(out);
@@ -291,9 +330,27 @@ mod tests {
         perhaps: Option<(u32, String)>,
         numbers: [u64; 3],
         failures: BTreeMap<Errno, u64>,
+        signed: [i64; 4],
+        name: CString,
+        outcomes: Vec<Result<u32, String>>,
     }
 
-    record!(Sample { flag, byte, small, count, share, time, text, paths, perhaps, numbers, failures });
+    record!(Sample {
+        flag,
+        byte,
+        small,
+        count,
+        share,
+        time,
+        text,
+        paths,
+        perhaps,
+        numbers,
+        failures,
+        signed,
+        name,
+        outcomes
+    });
 
     fn sample() -> Sample {
         Sample {
@@ -308,6 +365,9 @@ mod tests {
             perhaps: Some((7, "why".to_owned())),
             numbers: [0, 127, u64::MAX],
             failures: [(Errno::IO, 2), (Errno::NOENT, 300)].into(),
+            signed: [i64::MIN, -1, 64, i64::MAX],
+            name: c"a name\xff".into(),
+            outcomes: vec![Ok(7), Err("no".to_owned())],
         }
     }
 
@@ -345,6 +405,7 @@ mod tests {
         assert_eq!(u64::decode_all(&[0x80; 11]), None);
         assert_eq!(u32::decode_all(&(u64::from(u32::MAX) + 1).encoded()), None);
         assert_eq!(bool::decode_all(&[2]), None);
+        assert_eq!(CString::decode_all(&[2, b'a', 0]), None);
         assert_eq!(String::decode_all(&[1, 0xff]), None);
         // More elements than bytes.
         assert_eq!(Vec::<()>::decode_all(&u64::MAX.encoded()), None);

@@ -15,7 +15,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use atta_entry::{Errno, Metadata};
+use atta_entry::{Code as _, Errno, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -102,7 +102,7 @@ impl Copying<'_> {
         task: &[u8],
         tasks: &mut Tasks,
     ) {
-        match Task::decode(task) {
+        match Task::decode_all(task) {
             Some(Task::Plan { name, is_again, bytes }) => {
                 self.plan_or_tell(worker, here, &name, is_again, tasks);
                 // What is left of it has been counted by its chunks.
@@ -320,7 +320,7 @@ impl Copying<'_> {
             let came = here
                 .map_err(|errno| FileError::new(Step::Open, errno))
                 .and_then(|here| self.chunk_for_another(worker, here, &stretch));
-            return tasks.push_to(stretch.rank, Task::Ended { file, chunk, came }.encode());
+            return tasks.push_to(stretch.rank, Task::Ended { file, chunk, came }.encoded());
         }
         let Some(large) = self.large.find(file) else { return };
         let came = match large.chunks.error() {
@@ -506,7 +506,7 @@ impl Copying<'_> {
 
 fn push(directory: Option<&Arc<Directory>>, task: &Task, tasks: &mut Tasks) {
     match directory {
-        Some(directory) => tasks.push_in(directory, task.encode()),
-        None => tasks.push(task.encode()),
+        Some(directory) => tasks.push_in(directory, task.encoded()),
+        None => tasks.push(task.encoded()),
     }
 }

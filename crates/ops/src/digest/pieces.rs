@@ -16,6 +16,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use atta_entry::Code;
 use blake3::Hash;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
@@ -130,17 +131,13 @@ impl Piece {
     }
 }
 
-impl PieceValue {
-    /// As bytes, to be sent.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
+impl Code for PieceValue {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
     }
-}
 
-impl From<[u8; 32]> for PieceValue {
-    fn from(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        Code::decode(bytes).map(Self)
     }
 }
 
@@ -226,8 +223,8 @@ mod tests {
                 .collect();
             if values.len() > 1 {
                 prop_assert_eq!(merge(&values), blake3::hash(&bytes));
-                let sent: Vec<_> = values.iter().map(|value| PieceValue::from(*value.as_bytes())).collect();
-                prop_assert_eq!(sent, values);
+                let sent: Vec<_> = values.iter().map(|value| PieceValue::decode_all(&value.encoded())).collect();
+                prop_assert_eq!(sent, values.into_iter().map(Some).collect::<Vec<_>>());
             }
         }
     }

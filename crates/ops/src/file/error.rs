@@ -1,6 +1,6 @@
 //! Errors of one file or entry: which step failed, and why; for two that are compared, on which side. It reports nothing.
 
-use atta_entry::{Errno, Operation, Side};
+use atta_entry::{Code, Errno, Operation, Side};
 
 /// What was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,18 +59,18 @@ const ALL: [Step; 24] = [
     Step::Verify,
 ];
 
+impl Code for Step {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let at = ALL.iter().position(|step| step == self);
+        at.and_then(|at| u8::try_from(at).ok()).unwrap_or_default().encode(out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        ALL.get(usize::from(u8::decode(bytes)?)).copied()
+    }
+}
+
 impl Step {
-    /// For another rank.
-    pub(crate) fn number(self) -> u8 {
-        let at = ALL.iter().position(|step| *step == self);
-        at.and_then(|at| u8::try_from(at).ok()).unwrap_or_default()
-    }
-
-    /// From another rank.
-    pub(crate) fn of_number(number: u8) -> Option<Self> {
-        ALL.get(usize::from(number)).copied()
-    }
-
     /// The words for it, as in `cannot WORDS: PATH`: the path is the source's, but that of a directory that is made is its own.
     pub(crate) const fn operation(self) -> Operation {
         Operation::Custom(match self {
@@ -111,6 +111,26 @@ pub(crate) enum FileError {
     Changed,
     /// The run is to end, and this entry would have taken long. It is no failure of the entry, and is not reported.
     Stopped,
+}
+
+impl Code for FileError {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Failed(step, errno) => Some((*step, *errno)).encode(out),
+            Self::Changed | Self::Stopped => {
+                None::<(Step, Errno)>.encode(out);
+                (*self == Self::Changed).encode(out);
+            }
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        Some(match Option::<(Step, Errno)>::decode(bytes)? {
+            Some((step, errno)) => Self::Failed(step, errno),
+            None if bool::decode(bytes)? => Self::Changed,
+            None => Self::Stopped,
+        })
+    }
 }
 
 impl FileError {
@@ -206,9 +226,9 @@ mod tests {
     #[test]
     fn what_was_tried_survives_being_a_number() {
         for step in ALL {
-            assert_eq!(Step::of_number(step.number()), Some(step));
+            assert_eq!(Step::decode_all(&step.encoded()), Some(step));
         }
         assert_eq!(ALL.len(), Step::Verify as usize + 1, "each is there");
-        assert_eq!(Step::of_number(ALL.len() as u8), None);
+        assert_eq!(Step::decode_all(&[ALL.len() as u8]), None);
     }
 }

@@ -1,20 +1,13 @@
-//! The tasks of large files, and the same as bytes: all that a rank needs that has not planned the file. No I/O.
-//!
-//! ```text
-//! P  plan a file: whether it changed once: u8, its size: u64, name
-//! C  copy chunks: rank, file, first, count, bytes of each, whether they are hashed: u64 each; what the file is: 6 x u64; length of the
-//!    name: u32, name, temporary name
-//! E  a chunk has ended, for the rank that planned its file: file, chunk: u64 each; value: 32 bytes, or nothing, or error
-//! ```
+//! The tasks of large files, which are sent to other ranks: all that a rank needs that has not planned the file. No I/O.
 //!
 //! A name is that of a file in the task's directory, or a root's whole path.
 
 use std::ffi::CString;
 
-use atta_entry::{Errno, Metadata, Timestamp};
+use atta_entry::{Code, Metadata, Timestamp};
 
 use crate::digest::PieceValue;
-use crate::file::error::{FileError, Step};
+use crate::file::error::FileError;
 use crate::file::holes::may_have_holes;
 use crate::jobs::names::PREFIX;
 
@@ -86,25 +79,10 @@ impl Version {
         // Blocks may come and go while it is what it was.
         Self { has_holes: self.has_holes, ..Self::new(source, self.inode) } == *self
     }
-
-    fn numbers(&self) -> [u64; 6] {
-        let second = |(seconds, _): (i64, u32)| seconds.cast_unsigned();
-        let below = u64::from(self.mtime.1) << 32 | u64::from(self.ctime.1);
-        let mode = u64::from(self.mode) << 1 | u64::from(self.has_holes);
-        [self.size, second(self.mtime), second(self.ctime), below, mode, self.inode]
-    }
-
-    fn of(&[size, mtime, ctime, below, mode, inode]: &[u64; 6]) -> Option<Self> {
-        Some(Self {
-            size,
-            mtime: (mtime.cast_signed(), (below >> 32) as u32),
-            ctime: (ctime.cast_signed(), below as u32),
-            mode: u32::try_from(mode >> 1).ok()?,
-            has_holes: mode & 1 == 1,
-            inode,
-        })
-    }
 }
+
+atta_entry::record!(Version { size, mtime, ctime, mode, has_holes, inode });
+atta_entry::record!(Stretch { rank, file, first, count, bytes, is_hashed, version, name, temporary });
 
 impl Stretch {
     /// Splits all but the first half off, which is one at least; none if there is but one.
@@ -116,6 +94,12 @@ impl Stretch {
         (others > 0).then_some(rest)
     }
 
+    /// Whether its temporary name is one that this program makes: nothing else is taken from another rank.
+    fn is_of_program(&self) -> bool {
+        let temporary = self.temporary.as_bytes();
+        temporary.starts_with(PREFIX) && !temporary.contains(&b'/')
+    }
+
     /// The bytes of the first.
     pub(crate) fn range(&self) -> std::ops::Range<u64> {
         let start = self.first.saturating_mul(self.bytes);
@@ -123,116 +107,47 @@ impl Stretch {
     }
 }
 
-impl Task {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+impl Code for Task {
+    fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Plan { name, is_again, bytes } => {
-                out.extend([b'P', u8::from(*is_again)]);
-                out.extend(bytes.to_le_bytes());
-                out.extend_from_slice(name.as_bytes());
+                out.push(b'P');
+                name.encode(out);
+                (*is_again, *bytes).encode(out);
             }
             Self::Stretch(stretch) => {
                 out.push(b'C');
-                let Stretch { rank, file, first, count, bytes, is_hashed, version, name, temporary } =
-                    stretch;
-                let numbers = [u64::from(*rank), *file, *first, *count, *bytes, u64::from(*is_hashed)];
-                numbers.iter().chain(&version.numbers()).for_each(|number| out.extend(number.to_le_bytes()));
-                out.extend(u32::try_from(name.as_bytes().len()).unwrap_or(u32::MAX).to_le_bytes());
-                out.extend_from_slice(name.as_bytes());
-                out.extend_from_slice(temporary.as_bytes());
+                stretch.encode(out);
             }
             Self::Ended { file, chunk, came } => {
                 out.push(b'E');
-                out.extend(file.to_le_bytes());
-                out.extend(chunk.to_le_bytes());
-                match came {
-                    Ok(None) => {}
-                    Ok(Some(value)) => out.extend_from_slice(value.as_bytes()),
-                    Err(error) => encode_error(*error, &mut out),
-                }
+                (*file, *chunk, *came).encode(out);
             }
         }
-        out
     }
 
-    /// None: they are no such task.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (tag, rest) = bytes.split_first()?;
-        match tag {
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        match u8::decode(bytes)? {
             b'P' => {
-                let (is_again, rest) = rest.split_first()?;
-                let (bytes, name) = rest.split_first_chunk()?;
-                let is_again = (*is_again < 2).then_some(*is_again == 1)?;
-                let bytes = u64::from_le_bytes(*bytes);
-                Some(Self::Plan { name: CString::new(name).ok()?, is_again, bytes })
+                let (name, is_again, bytes) = Code::decode(bytes)?;
+                Some(Self::Plan { name, is_again, bytes })
             }
-            b'C' => {
-                let (head, rest) = rest.split_at_checked(12 * 8)?;
-                let mut numbers = [0; 12];
-                for (number, bytes) in numbers.iter_mut().zip(head.as_chunks().0) {
-                    *number = u64::from_le_bytes(*bytes);
-                }
-                let (length, rest) = rest.split_first_chunk()?;
-                let (name, temporary) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-                let ([rank, file, first, count, bytes, is_hashed], version) = numbers.split_first_chunk()?;
-                Some(Self::Stretch(Stretch {
-                    rank: u32::try_from(*rank).ok()?,
-                    file: *file,
-                    first: *first,
-                    count: *count,
-                    bytes: *bytes,
-                    is_hashed: (*is_hashed < 2).then_some(*is_hashed == 1)?,
-                    version: Version::of(version.first_chunk()?)?,
-                    name: CString::new(name).ok()?,
-                    temporary: own_name(temporary)?,
-                }))
-            }
+            b'C' => Stretch::decode(bytes).filter(Stretch::is_of_program).map(Self::Stretch),
             b'E' => {
-                let (file, rest) = rest.split_first_chunk()?;
-                let (chunk, came) = rest.split_first_chunk()?;
-                let (file, chunk) = (u64::from_le_bytes(*file), u64::from_le_bytes(*chunk));
-                Some(Self::Ended { file, chunk, came: decode_came(came)? })
+                let (file, chunk, came) = Code::decode(bytes)?;
+                Some(Self::Ended { file, chunk, came })
             }
             _ => None,
         }
     }
 }
 
-/// A name that this program makes for a file without one: nothing else is taken from another rank.
-fn own_name(bytes: &[u8]) -> Option<CString> {
-    let is_own = bytes.starts_with(PREFIX) && !bytes.contains(&b'/');
-    is_own.then(|| CString::new(bytes).ok()).flatten()
-}
-
-fn encode_error(error: FileError, out: &mut Vec<u8>) {
-    let (step, errno) = match error {
-        FileError::Changed => (u8::MAX, 0),
-        FileError::Stopped => (u8::MAX, 1),
-        FileError::Failed(step, errno) => (step.number(), errno.0),
-    };
-    out.push(step);
-    out.extend(errno.to_le_bytes());
-}
-
-fn decode_came(bytes: &[u8]) -> Option<Came> {
-    if let Ok(value) = <[u8; 32]>::try_from(bytes) {
-        return Some(Ok(Some(PieceValue::from(value))));
-    }
-    match bytes {
-        [] => Some(Ok(None)),
-        [u8::MAX, 0, 0, 0, 0] => Some(Err(FileError::Changed)),
-        [u8::MAX, 1, 0, 0, 0] => Some(Err(FileError::Stopped)),
-        [step, errno @ ..] => {
-            let errno = i32::from_le_bytes(errno.try_into().ok()?);
-            Some(Err(FileError::new(Step::of_number(*step)?, Errno(errno))))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use atta_entry::Errno;
+
     use super::*;
+    use crate::file::error::Step;
 
     fn metadata() -> Metadata {
         let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
@@ -259,7 +174,7 @@ mod tests {
             Task::Plan { name: c"a/b".into(), is_again: true, bytes: 1 << 40 },
             Task::Stretch(stretch()),
             ended(Ok(None)),
-            ended(Ok(Some(PieceValue::from([7; 32])))),
+            ended(Ok(Some(PieceValue::decode_all(&[7; 32]).unwrap()))),
             ended(Err(FileError::Changed)),
             ended(Err(FileError::Stopped)),
             ended(Err(FileError::new(Step::Write, Errno::NOSPC))),
@@ -270,19 +185,19 @@ mod tests {
     #[test]
     fn tasks_survive_being_bytes_and_damaged_ones_are_none_or_others() {
         for task in tasks() {
-            let bytes = task.encode();
-            assert_eq!(Task::decode(&bytes).as_ref(), Some(&task));
+            let bytes = task.encoded();
+            assert_eq!(Task::decode_all(&bytes).as_ref(), Some(&task));
             for at in 0..bytes.len() {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 0x5a;
-                assert_ne!(Task::decode(&damaged).as_ref(), Some(&task));
-                let _any_answer = Task::decode(&bytes[..at]);
+                assert_ne!(Task::decode_all(&damaged).as_ref(), Some(&task));
+                assert_eq!(Task::decode_all(&bytes[..at]), None);
             }
         }
         let elsewhere = Stretch { temporary: c"../passwd".into(), ..stretch() };
-        assert_eq!(Task::decode(&Task::Stretch(elsewhere).encode()), None);
+        assert_eq!(Task::decode_all(&Task::Stretch(elsewhere).encoded()), None);
         let climbing = Stretch { temporary: c".atta./../../x".into(), ..stretch() };
-        assert_eq!(Task::decode(&Task::Stretch(climbing).encode()), None);
+        assert_eq!(Task::decode_all(&Task::Stretch(climbing).encoded()), None);
     }
 
     #[test]
