@@ -36,6 +36,8 @@ pub struct Launcher {
     pub local: Option<u32>,
     /// The version of Open MPI that launched, where that is said (Open MPI 5 does).
     pub version: Option<String>,
+    /// The switches above this host, from the top, as in `core.row3.rack7`, where Slurm says them.
+    pub switches: Option<String>,
 }
 
 /// When a process may tell that it could not join the others, and whether. See [`Launcher::turn`].
@@ -87,13 +89,16 @@ pub fn launcher_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launch
     let tasks = number("SLURM_STEP_NUM_TASKS");
     let local =
         ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"].into_iter().find_map(number);
-    let found = |kind, size, rank| Some(Launcher { kind, size, rank, local, version: None });
+    let switches = switches(variable);
+    let found = |kind, size, rank| {
+        Some(Launcher { kind, size, rank, local, version: None, switches: switches.clone() })
+    };
 
     if is_set("OMPI_COMM_WORLD_SIZE") {
         let rank = number("OMPI_COMM_WORLD_RANK").or(number("PMIX_RANK"));
         let version = variable("OMPI_VERSION").and_then(|version| version.into_string().ok());
         let size = number("OMPI_COMM_WORLD_SIZE");
-        return Some(Launcher { kind: Kind::OpenMpi, size, rank, local, version });
+        return Some(Launcher { version, ..found(Kind::OpenMpi, size, rank)? });
     }
     if is_set("PMIX_RANK") {
         return found(Kind::Pmix, tasks, number("PMIX_RANK"));
@@ -110,6 +115,19 @@ pub fn launcher_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launch
     }
 }
 
+/// The switches above this host, as Slurm with a topology has them: `SLURM_TOPOLOGY_ADDR` is `core.rack7.node12`, and
+/// `SLURM_TOPOLOGY_ADDR_PATTERN` is `switch.switch.node`. A node that shares several switches has the names of these in brackets, which
+/// serve as well.
+fn switches(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<String> {
+    let text = |name| variable(name)?.into_string().ok();
+    let pattern = text("SLURM_TOPOLOGY_ADDR_PATTERN")?;
+    let address = text("SLURM_TOPOLOGY_ADDR")?;
+    let (switches, _node) = address.rsplit_once('.')?;
+    let has_switches =
+        pattern.ends_with(".node") && pattern.split('.').rev().skip(1).all(|level| level == "switch");
+    has_switches.then(|| switches.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,7 +139,7 @@ mod tests {
     }
 
     fn found(kind: Kind, size: Option<u32>, rank: Option<u32>) -> Option<Launcher> {
-        Some(Launcher { kind, size, rank, local: None, version: None })
+        Some(Launcher { kind, size, rank, local: None, version: None, switches: None })
     }
 
     #[test]
@@ -130,6 +148,24 @@ mod tests {
         // A shell or a batch script under Slurm, and a step of one task, run alone.
         assert_eq!(of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "64"), ("SLURM_JOB_ID", "7")]), None);
         assert_eq!(of(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")]), None);
+    }
+
+    #[test]
+    fn switches_are_those_that_slurm_names() {
+        let with = |address, pattern| {
+            let task = [
+                ("PMIX_RANK", "1"),
+                ("SLURM_TOPOLOGY_ADDR", address),
+                ("SLURM_TOPOLOGY_ADDR_PATTERN", pattern),
+            ];
+            of(&task).unwrap().switches
+        };
+        assert_eq!(with("core.rack7.node12", "switch.switch.node").as_deref(), Some("core.rack7"));
+        assert_eq!(with("rack[1-3].node12", "switch.node").as_deref(), Some("rack[1-3]"));
+        // Without a topology, and of another kind.
+        assert_eq!(with("node12", "node"), None);
+        assert_eq!(with("block1.node12", "block.node"), None);
+        assert_eq!(of(&[("PMIX_RANK", "1")]).unwrap().switches, None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod hello;
 pub(crate) mod link;
 pub(crate) mod local;
 pub(crate) mod meet;
+pub(crate) mod network;
 pub(crate) mod outbox;
 pub(crate) mod session;
 pub(crate) mod wait;

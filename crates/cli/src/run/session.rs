@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use atta_engine::Config;
+use atta_engine::{Config, ScheduleKind};
 use atta_fabric::Endpoint;
 use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk;
@@ -82,6 +82,10 @@ fn joined(
             complain(&what, Some("start all ranks with the same options"));
         }
         return Ok(exit::USAGE);
+    }
+    if schedule.schedule == ScheduleKind::Proximity {
+        let switches = given.launcher.and_then(|launcher| launcher.switches.as_deref());
+        session = session.with_network(switches)?;
     }
     let ended = part(&mut session);
     if let Err(error) = &ended {

@@ -30,7 +30,8 @@ pub(crate) struct Report<'a> {
 pub(crate) struct Whole {
     pub(crate) elapsed: Duration,
     pub(crate) profile: Profile,
-    /// Each thread, rank by rank.
+    pub(crate) thread_count: u64,
+    /// Each thread, rank by rank; on more than 64 ranks those of each rank together.
     pub(crate) threads: Vec<ThreadReport>,
     pub(crate) spill: SpillReport,
     /// Each rank; none where there is only this process.
@@ -60,7 +61,7 @@ impl Report<'_> {
         let elapsed = self.outcome.elapsed;
         let entries = self.totals.entries();
         let state = if self.interrupted { "interrupted: " } else { "" };
-        let threads = self.outcome.threads.len();
+        let threads = self.outcome.thread_count;
         let _ = writeln!(
             out,
             "{state}{} in {} ({}/s, {}{})",
@@ -68,7 +69,7 @@ impl Report<'_> {
             seconds(elapsed),
             grouped(per_second(entries, elapsed)),
             self.ranks_of(),
-            counted(threads as u64, "thread", "threads"),
+            counted(threads, "thread", "threads"),
         );
         for kind in Kind::ALL {
             let count = self.totals.of(kind);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use atta_ops::walk::{Profile, ThreadReport};
+use atta_runtime::WorkerReport;
 use serde_json::{Value, json};
 
 /// What one rank did.
@@ -25,6 +26,8 @@ pub(super) struct RankReport {
     pub(super) rests: u64,
     /// To whom it sent how many messages and bytes, where that was asked for, as [`grouped`].
     pub(super) traffic: Vec<(u32, u64, u64)>,
+    pub(super) thread_count: u32,
+    /// Each thread, as [`rows_of`] has them.
     pub(super) threads: Vec<ThreadReport>,
 }
 
@@ -41,6 +44,7 @@ atta_entry::record!(RankReport {
     tasks_accepted,
     rests,
     traffic,
+    thread_count,
     threads
 });
 
@@ -87,8 +91,23 @@ impl RankReport {
     }
 }
 
-/// Rows of traffic that a rank reports at most: else those of all ranks would grow with the square of their number.
+/// Rows of traffic that a rank reports at most: else those of all ranks would grow with the square of their number. With more ranks than
+/// that each one reports its threads as one row.
 const GROUPS_MAX: u32 = 64;
+
+/// What the threads of one of so many ranks did: a row for each, or on many ranks one for all.
+pub(super) fn rows_of(threads: &[ThreadReport], ranks: u32) -> Vec<ThreadReport> {
+    if ranks <= GROUPS_MAX {
+        return threads.to_vec();
+    }
+    let workers = threads.iter().map(|thread| thread.worker);
+    let worker = workers.fold(WorkerReport::default(), |sum, more| WorkerReport {
+        tasks: sum.tasks.saturating_add(more.tasks),
+        steals: sum.steals.saturating_add(more.steals),
+        waiting: sum.waiting.saturating_add(more.waiting),
+    });
+    vec![ThreadReport { profile: threads.iter().map(|thread| thread.profile).sum(), worker }]
+}
 
 /// What a rank sent to each other one, as (rank, messages, bytes); where there are more than 64, to each group of consecutive ranks, which goes by
 /// its first one. All groups are of one size, but for the last one.
@@ -112,6 +131,15 @@ mod tests {
     use atta_entry::Code as _;
 
     use super::*;
+
+    #[test]
+    fn threads_of_more_than_64_ranks_are_a_row_for_each_rank() {
+        let worker = WorkerReport { tasks: 3, steals: 1, waiting: Duration::from_secs(2) };
+        let thread = ThreadReport { profile: Profile { entries: 7, ..Profile::default() }, worker };
+        assert_eq!(rows_of(&[thread; 5], 64).len(), 5);
+        let [row] = *rows_of(&[thread; 5], 65) else { panic!("one row") };
+        assert_eq!((row.profile.entries, row.worker.tasks, row.worker.waiting.as_secs()), (35, 15, 10));
+    }
 
     #[test]
     fn traffic_has_64_rows_at_most() {

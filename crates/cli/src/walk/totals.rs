@@ -8,10 +8,19 @@ use atta_runtime::{Seat, SpillReport, processor_time};
 
 use super::report::Whole;
 use super::sink::SinkWorker;
-use super::threads::{RankReport, grouped};
+use super::threads::{RankReport, grouped, rows_of};
 use crate::run::fatal::Fatal;
 
-/// What ranks add up at the end of a walk.
+/// Bytes of a text that a rank sends, at most.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// Cuts a text, which may hold a path.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    text
+}
+
+/// What ranks add up at the end of a walk. On more than 64 ranks one rank's share is at most 8 KiB, and 64 bytes for each shard of a catalog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankTotals {
     profile: Profile,
@@ -72,14 +81,15 @@ impl RankTotals {
             tasks_accepted: counts.tasks_accepted,
             rests: counts.rests,
             traffic: if traffic { grouped(exchanged.traffic.clone(), seat.ranks) } else { Vec::new() },
-            threads: outcome.threads.clone(),
+            thread_count: u32::try_from(outcome.threads.len()).unwrap_or(u32::MAX),
+            threads: rows_of(&outcome.threads, seat.ranks),
         };
         Self {
             profile: outcome.profile,
             totals,
             elapsed: outcome.elapsed,
             spilled: [outcome.spill.tasks, outcome.spill.bytes],
-            spill_error: outcome.spill.error.clone().map(|what| (seat.rank, what)),
+            spill_error: outcome.spill.error.clone().map(|what| (seat.rank, cut(what))),
             interrupted: interrupted.unwrap_or(0),
             ranks: vec![report],
             ..Self::default()
@@ -90,7 +100,7 @@ impl RankTotals {
     pub(super) fn with_shards(self, shards: Result<Vec<ShardRecord>, Fatal>, seat: Seat) -> Self {
         match shards {
             Ok(shards) => Self { shards, ..self },
-            Err(fatal) => Self { fatal: Some((seat.rank, fatal.what())), ..self },
+            Err(fatal) => Self { fatal: Some((seat.rank, cut(fatal.what()))), ..self },
         }
     }
 
@@ -120,6 +130,7 @@ impl RankTotals {
         Whole {
             elapsed: self.elapsed,
             profile: self.profile,
+            thread_count: self.ranks.iter().map(|rank| u64::from(rank.thread_count)).sum(),
             threads: self.ranks.iter().flat_map(|rank| rank.threads.iter().copied()).collect(),
             spill: SpillReport { tasks: self.spilled[0], bytes: self.spilled[1], error },
             ranks: if is_alone { Vec::new() } else { self.ranks },
@@ -129,9 +140,56 @@ impl RankTotals {
 
 #[cfg(test)]
 mod tests {
-    use atta_entry::Code;
+    use atta_entry::{Code, Errno};
 
     use super::*;
+
+    #[test]
+    fn share_of_one_of_many_ranks_is_bounded() {
+        let (count, time) = (u64::MAX, Duration::MAX);
+        let profile = Profile {
+            entries: count,
+            directories: count,
+            failures: count,
+            excluded: count,
+            bytes: count,
+            known: count,
+            looked: count,
+            readdir: time,
+            stat: time,
+            callback: time,
+        };
+        let worker = atta_runtime::WorkerReport { tasks: count, steals: count, waiting: time };
+        let thread = atta_ops::walk::ThreadReport { profile, worker };
+        let ranks = 100_000;
+        let traffic = grouped((0..ranks).map(|to| (to, count, count)).collect(), ranks);
+        let report = RankReport {
+            rank: u32::MAX,
+            entries: count,
+            traffic,
+            threads: rows_of(&[thread; 512], ranks),
+            ..RankReport::default()
+        };
+        let mut totals =
+            Totals { apparent_bytes: count, allocated_bytes: count, extra_links: count, ..Totals::default() };
+        totals.by_kind.fill(count);
+        totals.failures = (1..=133).map(|number| (Errno(number), count)).collect();
+        let text = Some((u32::MAX, cut("\u{e9}".repeat(4096))));
+        let share = RankTotals {
+            profile,
+            totals,
+            elapsed: time,
+            spilled: [count; 2],
+            spill_error: text.clone(),
+            fatal: text,
+            ranks: vec![report],
+            ..RankTotals::default()
+        };
+        let bytes = share.encoded().len();
+        assert!(bytes <= 8 << 10, "{bytes}");
+        let shard = ShardRecord { file: "part-4294967295.parquet".to_owned(), rows: count, bytes: count };
+        assert!(shard.encoded().len() <= 64);
+    }
 
     #[test]
     fn totals_survive_being_bytes() {

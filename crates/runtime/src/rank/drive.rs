@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use atta_engine::{Action, Config, Counts, Engine, Load, Message, Place, Rank, Reason, Reduce};
+use atta_engine::{Action, Counts, Engine, Load, Message, Rank, Reason, Reduce};
 use atta_fabric::Received;
 
 use super::error::RankError;
@@ -59,10 +59,10 @@ pub(crate) struct Drive<'l, 'e, R: Reduce> {
 }
 
 impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
-    /// All ranks make theirs with the same `config`.
-    pub(crate) fn new(link: &'l mut Link<'e>, config: Config, limits: Limits) -> Self {
+    /// All ranks make their engines with the same configuration.
+    pub(crate) fn new(link: &'l mut Link<'e>, engine: Engine<R>, limits: Limits) -> Self {
         Self {
-            engine: Engine::new(config, &place(link)),
+            engine,
             link,
             started: Instant::now(),
             poll: POLL_FIRST,
@@ -210,12 +210,6 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
             None => pause,
         }
     }
-}
-
-/// Where this rank stands among the others.
-pub(crate) fn place(link: &Link<'_>) -> Place {
-    let neighbours = link.neighbours().iter().copied().map(Rank).collect();
-    Place::new(Rank(link.rank()), link.ranks(), neighbours)
 }
 
 /// A rank while its pool runs.

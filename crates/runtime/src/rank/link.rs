@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use atta_engine::{Rank, Tree, WireError};
+use atta_engine::{Place, Rank, Tree, WireError};
 use atta_entry::Code;
 use atta_fabric::{Endpoint, InProcess, Received};
 
@@ -114,6 +114,12 @@ impl<'e> Link<'e> {
 
     pub(crate) fn neighbours(&self) -> &[u32] {
         self.end.look().neighbours()
+    }
+
+    /// Where this rank stands among the others, as far as the fabric knows.
+    pub(crate) fn place(&self) -> Place {
+        let neighbours = self.neighbours().iter().copied().map(Rank).collect();
+        Place::new(Rank(self.rank()), self.ranks(), neighbours)
     }
 
     /// The tree along which ranks meet.

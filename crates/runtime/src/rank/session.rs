@@ -14,16 +14,17 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use atta_engine::{Config, Counts, Engine, Reason, Reduce};
+use atta_engine::{Config, Counts, Engine, Place, Reason, Reduce};
 use atta_entry::Code;
 use atta_fabric::{Endpoint, in_process};
 
 use super::agree::{Disagreement, agree};
-use super::drive::{Attending, Drive, place};
+use super::drive::{Attending, Drive};
 use super::error::RankError;
 use super::hello::{Differs, greet};
 use super::link::{End, Link};
 use super::meet::Meeting;
+use super::network::look_around;
 use super::outbox::{Outbox, Stream};
 use super::wait::{Limits, Wait};
 use super::writer::writer;
@@ -107,6 +108,7 @@ pub struct Exchanged {
 pub struct Session<'e> {
     meeting: Meeting<'e>,
     seat: Seat,
+    place: Place,
     schedule: Config,
 }
 
@@ -122,7 +124,8 @@ impl<'e> Session<'e> {
     pub fn alone(stop: Stop) -> Self {
         let endpoint = in_process(1).remove(0);
         let meeting = Meeting::new(Link::new(End::Alone(endpoint), stop), Limits::default());
-        Self { meeting, seat: Seat::alone(), schedule: Config::default() }
+        let place = meeting.link.place();
+        Self { meeting, seat: Seat::alone(), place, schedule: Config::default() }
     }
 
     /// Meets the other ranks of a fabric, which must run the same program: `program` names it with its versions. All ranks then do the same
@@ -143,13 +146,24 @@ impl<'e> Session<'e> {
         let (rank, ranks) = (meeting.link.rank(), meeting.link.ranks());
         let job = meeting.tell((rank == 0).then(number))?;
         let seat = Seat { rank, ranks, job, cores: cores_of_this_rank(&mut meeting)? };
-        Ok(Ok(Self { meeting, seat, schedule: Config::default() }))
+        let place = meeting.link.place();
+        Ok(Ok(Self { meeting, seat, place, schedule: Config::default() }))
     }
 
     /// The same with another schedule of jobs: all ranks have the same one.
     #[must_use]
     pub fn with_schedule(self, schedule: Config) -> Self {
         Self { schedule, ..self }
+    }
+
+    /// The same, where a launcher may know the network: `switches` are those above this host, from the top, as in `core.row3.rack7`. Only the
+    /// schedule `proximity` asks who is near; all ranks call this, or none. It keeps 4 bytes for each rank.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn with_network(mut self, switches: Option<&str>) -> Result<Self, RankError> {
+        let place = look_around(&mut self.meeting, self.place, switches)?;
+        Ok(Self { place, ..self })
     }
 
     /// This rank's place.
@@ -185,7 +199,7 @@ impl<'e> Session<'e> {
     /// Whether this rank runs tasks at all: the one that hands them out in a centralized job does not.
     #[must_use]
     pub fn runs_tasks(&self) -> bool {
-        self.seat.ranks == 1 || Engine::<()>::new(self.schedule, &place(&self.meeting.link)).runs_tasks()
+        self.seat.ranks == 1 || Engine::<()>::new(self.schedule, &self.place).runs_tasks()
     }
 
     /// Runs a part of the session during which the first rank takes what others send by their [`outbox`](Self::outbox): `receive` gets the
@@ -287,7 +301,8 @@ impl<'e> Session<'e> {
         let outbox = self.outbox();
         outbox.set_bounded(true);
         self.meeting.link.take_traffic();
-        let mut drive = Drive::new(&mut self.meeting.link, self.schedule, self.meeting.limits);
+        let engine = Engine::new(self.schedule, &self.place);
+        let mut drive = Drive::new(&mut self.meeting.link, engine, self.meeting.limits);
         let progress = std::cell::Cell::new(None);
         let mut attending =
             Attending { drive: &mut drive, totals: || totals(None), progress: &progress, error: None };
