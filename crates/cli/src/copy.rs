@@ -27,11 +27,12 @@ pub(crate) use arguments::CopyArguments;
 use crate::run::session::{self, Given};
 use crate::run::signals::Signals;
 
-/// How long other ranks are waited for after a signal: they name what is complete, remove the rest, and sync.
-const GIVE_UP: Duration = Duration::from_secs(600);
+/// How long other ranks are waited for after a signal: they name what is complete, remove the rest, and sync, which may take long.
+const GIVE_UP: Duration = Duration::from_secs(3600);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP };
+    let is_quiet = arguments.tell.quiet;
+    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
     session::run(&given, |session| run::run(arguments, signals, session))
 }

@@ -25,6 +25,7 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP };
+    let is_quiet = arguments.tell.quiet;
+    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
     session::run(&given, |session| run::run(arguments, signals, session))
 }

@@ -173,7 +173,8 @@ mod tests {
     use super::*;
 
     fn launcher(kind: Kind, version: Option<&str>) -> Launcher {
-        Launcher { kind, size: Some(2), rank: Some(0), local: Some(0), version: version.map(str::to_owned) }
+        let (one, version) = (Some(0), version.map(str::to_owned));
+        Launcher { kind, size: Some(2), rank: one, local: one, version, switches: None }
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! A process as one of several ranks. [`Session`](session::Session) is what the rest of the program sees; the files stand in the order in
-//! which they build on each other.
+//! A process as one of several ranks. [`Session`](session::Session) is what the rest of the program sees.
 
 pub mod conformance;
 

@@ -121,7 +121,8 @@ fn first_rank_gives_up_on_a_silent_one_after_a_stop() {
             }
         });
         match ended {
-            Err(RankError::Silent { ranks }) => assert_eq!(ranks, [2], "{phase:?}"),
+            // Others that are late on a busy machine may be named, too.
+            Err(RankError::Silent { ranks }) => assert!(ranks.contains(&2), "{phase:?}: {ranks:?}"),
             ended => panic!("{phase:?}: {ended:?}"),
         }
     }
@@ -135,7 +136,7 @@ fn ranks_that_do_not_even_join_are_named_after_a_stop() {
             return Ok(());
         }
         let stop = Stop::new();
-        let limits = Limits { report: Duration::from_millis(5), give_up: Duration::from_millis(200), ..SOON };
+        let limits = Limits { report: Duration::from_millis(5), give_up: Duration::from_secs(2), ..SOON };
         if endpoint.rank() == 0 {
             stop.set();
         }
@@ -231,7 +232,8 @@ fn a_stop_at_the_end_leaves_nothing_for_the_next_session() {
             for mut endpoint in in_process(20) {
                 scope.spawn(move || {
                     for part in 0..3 {
-                        let mut session = join(&mut endpoint, SOON);
+                        let limits = Limits { give_up: Duration::from_secs(60), ..SOON };
+                        let mut session = join(&mut endpoint, limits);
                         if session.seat().rank == (round * 7 + part) % 20 {
                             session.stop().set();
                         }
@@ -274,6 +276,28 @@ fn all_output_is_written_when_a_session_closes() {
 
 fn rank_of(session: &Session<'_>) -> u32 {
     session.seat().rank
+}
+
+#[test]
+fn output_that_is_written_slowly_after_a_stop_is_a_sign() {
+    let limits = Limits { give_up: Duration::from_secs(1), ..SOON };
+    std::thread::scope(|scope| {
+        for mut endpoint in in_process(3) {
+            scope.spawn(move || {
+                let mut session = join(&mut endpoint, limits);
+                let write = |_, _, _: &[u8]| std::thread::sleep(Duration::from_millis(50));
+                session.receiving(write, |session| {
+                    let outbox = session.outbox();
+                    session.stop().set();
+                    // More than two seconds of writing.
+                    let count = if session.is_first() { 0 } else { 25 };
+                    (0..count).for_each(|_| outbox.push(Stream(0), &[1; 1 << 16]));
+                    let ranks = session.close(1_u32, |sum, more| *sum += more).unwrap();
+                    assert_eq!(ranks, session.is_first().then_some(3));
+                });
+            });
+        }
+    });
 }
 
 #[test]

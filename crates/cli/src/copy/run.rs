@@ -49,7 +49,7 @@ pub(super) fn run(
     let begun = session.is_first().then(|| begin(arguments, session.seat(), &signals.stop())).transpose();
     match begun {
         Ok(Some(run)) if arguments.dry_run => Ok(rehearse(arguments, signals, run)),
-        Err(code) if arguments.dry_run => Ok(code),
+        Err(code) if session.seat().ranks == 1 => Ok(code),
         begun => Rank { arguments, signals }.copy(begun, session),
     }
 }
@@ -114,8 +114,8 @@ impl Rank<'_> {
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
         let whole = Whole { target_is_name, leftovers, extra, ..part.whole() };
         let summed = || summary(arguments, &whole, interrupted.is_some());
-        let ended = received.teller.map_or(Ok(()), |teller| teller.events.finish(summed));
-        Ok(conclude(arguments, &failures, &whole, interrupted, fatal.or(ended.err())))
+        let fatal = fatal.or_else(|| received.teller.and_then(|teller| teller.events.finish(summed).err()));
+        Ok(conclude(arguments, &failures, &whole, interrupted, fatal))
     }
 
     /// Copies with the other ranks. The first rank gets what all of them have done.

@@ -20,6 +20,8 @@ pub(crate) struct Given<'a> {
     pub(crate) signals: &'a Signals,
     /// How long the first rank waits for others after a signal.
     pub(crate) give_up: Duration,
+    /// Whether long waits are not to be reported.
+    pub(crate) is_quiet: bool,
 }
 
 /// Runs this rank's part of a command; returns its exit code. That of the first rank is the command's.
@@ -64,7 +66,7 @@ fn joined(
 ) -> Result<u8, RankError> {
     let rank = endpoint.rank();
     let program = format!("atta {} (messages {})", env!("CARGO_PKG_VERSION"), atta_entry::VERSION);
-    let waiting = |ranks: &[u32]| complain(&format!("still waiting for {}", named(ranks)), None);
+    let waiting = if given.is_quiet { |_: &[u32]| {} } else { report_waiting };
     let limits = Limits { give_up: given.give_up, waiting, ..Limits::default() };
     let schedule = given.schedule.config();
     let mut session = match Session::join(endpoint, &program, given.signals.stop(), limits)? {
@@ -93,6 +95,11 @@ fn joined(
         session.fail(&error.to_string());
     }
     ended
+}
+
+/// Says for whom the first rank waits.
+fn report_waiting(ranks: &[u32]) {
+    complain(&format!("still waiting for {}", named(ranks)), None);
 }
 
 /// The options of a schedule, as they must be the same on all ranks.

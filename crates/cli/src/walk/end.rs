@@ -71,10 +71,11 @@ pub(super) fn give_up_on_rank(rank: u32, sink: &Sink, progress: &Progress) -> ! 
 }
 
 /// Writes what there is although another rank cannot go on: there is no summary, since the totals of the others are missing.
-pub(super) fn give_up_on_others(sink: &Sink, display: &mut Display, entries: u64) {
+pub(super) fn give_up_on_others(sink: &Sink, fatal: Option<Fatal>, display: &mut Display, entries: u64) {
     display.clear();
     sink.abandon();
-    if let Err(fatal) = sink.failures.flush() {
+    let fatal = sink.take_fatal().or(fatal).or_else(|| sink.failures.flush().err());
+    if let Some(fatal) = fatal {
         fatal.tell();
     }
     complain(&format!("the walk is not complete; {entries} entries were visited"), None);

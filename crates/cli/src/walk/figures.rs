@@ -19,6 +19,10 @@ fn run(whole: &Whole) -> Run {
     let share = |entries: u64| entries as f64 / all * 100.0;
     let threads = whole.threads.iter().map(|thread| share(thread.profile.entries)).collect();
     let mut shares = vec![("threads".to_owned(), threads)];
+    if whole.thread_count != whole.threads.len() as u64 {
+        // They are those of the ranks.
+        shares.clear();
+    }
     if !whole.ranks.is_empty() {
         let ranks = whole.ranks.iter().map(|rank| share(rank.entries)).collect();
         shares.insert(0, ("ranks".to_owned(), ranks));

@@ -128,6 +128,11 @@ impl Report<'_> {
         self.outcome.threads.iter().map(|thread| thread.worker.waiting).sum()
     }
 
+    /// Whether each thread has a row; else each rank has one.
+    fn has_each_thread(&self) -> bool {
+        self.outcome.thread_count == self.outcome.threads.len() as u64
+    }
+
     /// How even the work was: one line, or with --verbose a row for each thread.
     fn threads(&self, out: &mut String) {
         let threads = &self.outcome.threads;
@@ -135,8 +140,9 @@ impl Report<'_> {
         let mut shares: Vec<_> =
             threads.iter().map(|thread| thread.profile.entries as f64 / entries * 100.0).collect();
         if self.arguments.tell.verbose {
+            let what = if self.has_each_thread() { "thread" } else { "  rank" };
             let _ =
-                writeln!(out, "  thread       entries   tasks  steals  readdir     stat callback  waiting");
+                writeln!(out, "  {what}       entries   tasks  steals  readdir     stat callback  waiting");
             for (index, thread) in threads.iter().enumerate() {
                 let (profile, worker) = (&thread.profile, &thread.worker);
                 let _ = writeln!(
@@ -151,7 +157,7 @@ impl Report<'_> {
                     seconds(worker.waiting),
                 );
             }
-        } else if threads.len() > 1 {
+        } else if threads.len() > 1 && self.has_each_thread() {
             spread("per thread", &mut shares, out);
         }
         if self.outcome.ranks.len() > 1 {

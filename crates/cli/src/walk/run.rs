@@ -138,7 +138,8 @@ impl Rank<'_> {
             is_done = outcome.reason == Reason::Done;
             session.close(RankTotals::new(self.own, &outcome, signals.code()), RankTotals::merge)
         });
-        let sum = closed.inspect_err(|_| give_up_on_others(&sink, &mut display, entries))?;
+        let sum =
+            closed.inspect_err(|_| give_up_on_others(&sink, take(&list_error), &mut display, entries))?;
         display.clear();
         let sum = sum.unwrap_or_default();
         sink.take_over(sum.shards.clone());

@@ -170,8 +170,8 @@ mod tests {
             threads: rows_of(&[thread; 512], ranks),
             ..RankReport::default()
         };
-        let mut totals =
-            Totals { apparent_bytes: count, allocated_bytes: count, extra_links: count, ..Totals::default() };
+        let mut totals = Totals::default();
+        (totals.apparent_bytes, totals.allocated_bytes, totals.extra_links) = (count, count, count);
         totals.by_kind.fill(count);
         totals.failures = (1..=133).map(|number| (Errno(number), count)).collect();
         let text = Some((u32::MAX, cut("\u{e9}".repeat(4096))));

@@ -349,6 +349,23 @@ fn files_are_told_by_size_and_by_time_and_events_while_it_runs() {
 }
 
 #[test]
+fn a_copy_that_is_refused_leaves_target_alone() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = scratch("copy-refused");
+    let (source, target) = (make_directory(scratch.join("source")), make_directory(scratch.join("target")));
+    make_directory(source.join("new"));
+    let changed = || fs::metadata(&target).map(|found| (found.ctime(), found.ctime_nsec())).unwrap();
+    let before = changed();
+    for arguments in
+        [&["--verify", "--digest", "none"][..], &["--from-list", "/nowhere"], &["--reflink", "always"]]
+    {
+        let output = copy(&[&source, &target]).args(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        assert_eq!(changed(), before, "{arguments:?}");
+    }
+}
+
+#[test]
 fn stripes_are_refused_where_there_are_none() {
     let scratch = scratch("copy-stripe");
     let tree = make_directory(scratch.join("tree"));

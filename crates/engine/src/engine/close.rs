@@ -38,10 +38,13 @@ impl<R: Reduce> Engine<R> {
         self.react(now);
     }
 
-    /// Whom this rank waits for at the end of a job: children whose last totals have not come, or else its parent. It decides nothing; a
-    /// driver that gives up names them.
+    /// Whom this rank waits for at the end of a job: one that it asked, children whose last totals have not come, or else its parent. It
+    /// decides nothing; a driver that gives up names them.
     #[must_use]
     pub fn waits_for(&self) -> Vec<Rank> {
+        if let (Some(asked), Phase::Finishing(_)) = (self.asked, self.phase) {
+            return alloc::vec![asked];
+        }
         if matches!(self.phase, Phase::Finishing(_)) && !self.reduction.are_children_last() {
             let missing = self.reduction.children_not_last();
             return missing.filter_map(|child| self.tree.children().nth(child)).collect();

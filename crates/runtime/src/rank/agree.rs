@@ -56,8 +56,10 @@ fn merge(views: &mut Vec<View>, more: Vec<View>) {
 /// The first fact that two views do not share.
 fn difference(views: &[View]) -> Option<Disagreement> {
     let [first, other, ..] = views else { return None };
-    let at = first.1.iter().zip(&other.1).position(|(one, other)| one != other)?;
-    let seen = |view: &View| (view.0, view.1[at].clone());
+    let fact = |view: &View, at: usize| view.1.get(at).cloned().unwrap_or_else(|| "nothing more".to_owned());
+    let count = first.1.len().max(other.1.len());
+    let at = (0..count).find(|at| first.1.get(*at) != other.1.get(*at))?;
+    let seen = |view: &View| (view.0, fact(view, at));
     Some(Disagreement { first: seen(first), other: seen(other) })
 }
 
@@ -79,6 +81,8 @@ mod tests {
         merge(&mut views, view("/a: inode 7", 5));
         let differs = difference(&views).unwrap().to_string();
         assert_eq!(differs, "on rank 0 /a: inode 1; on rank 5 /a: inode 7");
+        let fewer = vec![(0, vec!["a".to_owned(), "b".to_owned()]), (3, vec!["a".to_owned()])];
+        assert_eq!(difference(&fewer).unwrap().to_string(), "on rank 0 b; on rank 3 nothing more");
     }
 
     #[test]

@@ -96,9 +96,7 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
         let mut wait = Wait::new(self.limits);
         while !(self.left && self.link.unsent()? == 0) {
             let pause = self.exchange(&Nothing, || None)?;
-            if !self.left {
-                wait.check(self.link, &self.awaited())?;
-            }
+            wait.check(self.link, &self.awaited())?;
             self.link.wait(pause);
         }
         Ok((self.finishing.unwrap_or(Reason::Failed), self.result.take()))

@@ -39,6 +39,12 @@ const MISSING_MAX: usize = 8;
 /// Bytes of the reason that a failed rank sends.
 const REASON_BYTES_MAX: usize = 1024;
 
+/// Whether a message is a word, or none at all.
+fn is_word(message: &[u8]) -> bool {
+    let step = message.get(1..HEADER_BYTES).and_then(|step| step.try_into().ok());
+    message.first() == Some(&TAG) && step.is_none_or(|step| u32::from_le_bytes(step) >= WAITING)
+}
+
 /// The endpoint: of the caller, or that of a session alone.
 pub(crate) enum End<'e> {
     Lent(&'e mut dyn Endpoint),
@@ -60,7 +66,7 @@ pub(crate) struct Link<'e> {
     pub(crate) outbox: Outbox,
     /// On the first rank, while output of others is taken.
     writer: Option<Writer>,
-    /// Output that came before that. It is bounded: nothing more is sent until it is written.
+    /// Output that came before that. It is bounded as what is under way is: see `outbox.rs`.
     unwritten: VecDeque<Received>,
     /// The request to end early.
     pub(crate) stop: Stop,
@@ -68,6 +74,8 @@ pub(crate) struct Link<'e> {
     is_stop_passed: bool,
     /// Messages that have come.
     pub(crate) arrived: u64,
+    /// Of these, all but words: signs that the others go on.
+    pub(crate) heard: u64,
     /// The first word of a rank that cannot go on.
     failed: Option<(u32, String)>,
     /// Whom ranks below this one wait for.
@@ -81,9 +89,10 @@ impl<'e> Link<'e> {
         let bell = Bell::default();
         let ringer = bell.clone();
         let is_polled = !end.get().on_arrival(std::sync::Arc::new(move || ringer.ring()));
+        let outbox = Outbox::new(bell.clone(), end.look().size());
         Self {
             end,
-            outbox: Outbox::new(bell.clone()),
+            outbox,
             bell,
             is_polled,
             engine: VecDeque::new(),
@@ -93,6 +102,7 @@ impl<'e> Link<'e> {
             stop,
             is_stop_passed: false,
             arrived: 0,
+            heard: 0,
             failed: None,
             waiting: BTreeMap::new(),
             traffic: BTreeMap::new(),
@@ -175,7 +185,6 @@ impl<'e> Link<'e> {
         if said != step {
             return Err(RankError::Wire { from: Rank(rank), error: WireError::Value });
         }
-        self.waiting.remove(&rank);
         Ok(Some(bytes))
     }
 
@@ -184,6 +193,10 @@ impl<'e> Link<'e> {
         let Some(received) = self.end.get().receive()? else { return Ok(false) };
         self.arrived += 1;
         let from = received.from;
+        if !is_word(&received.message) {
+            self.heard += 1;
+            self.waiting.remove(&from);
+        }
         match received.message.first() {
             Some(&TAG) => self.sort(from, &received.message)?,
             Some(&outbox::TAKEN) if from == Rank::ROOT.0 && self.outbox.taken() => {}
@@ -247,7 +260,7 @@ impl<'e> Link<'e> {
             self.send(Rank::ROOT.0, message)?;
         }
         self.write()?;
-        while let Some(from) = self.writer.as_ref().and_then(Writer::written) {
+        while let Some(from) = self.writer.as_ref().map(Writer::written).transpose()?.flatten() {
             self.send(from, vec![outbox::TAKEN])?;
         }
         if self.stop.is_set() && !self.is_stop_passed {
@@ -279,11 +292,16 @@ impl<'e> Link<'e> {
     /// Who is missing among ranks that are waited for: those that have not said anything, and those that the others wait for.
     pub(crate) fn missing(&self, awaited: &[u32]) -> Vec<u32> {
         let is_here = |rank: &u32| self.steps.iter().any(|(from, ..)| from == rank);
-        let missing: BTreeSet<u32> = awaited
-            .iter()
-            .filter(|rank| !is_here(rank))
-            .flat_map(|rank| self.waiting.get(rank).cloned().unwrap_or_else(|| vec![*rank]))
-            .collect();
+        let mut looked = BTreeSet::new();
+        let mut missing = BTreeSet::new();
+        let mut open: Vec<u32> = awaited.iter().copied().filter(|rank| !is_here(rank)).collect();
+        while let Some(rank) = open.pop() {
+            match self.waiting.get(&rank) {
+                Some(others) if looked.insert(rank) => open.extend(others),
+                Some(_) => {}
+                None => drop(missing.insert(rank)),
+            }
+        }
         missing.into_iter().take(MISSING_MAX).collect()
     }
 

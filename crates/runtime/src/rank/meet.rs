@@ -58,7 +58,10 @@ impl<'e> Meeting<'e> {
             self.link.send_step(child.0, self.step, &bytes)?;
         }
         // Whoever has heard may leave at once.
+        let children: Vec<u32> = tree.children().map(|child| child.0).collect();
+        let mut wait = Wait::new(self.limits);
         while self.link.unsent()? > 0 {
+            wait.check(&mut self.link, &children)?;
             std::thread::sleep(POLL);
         }
         decoded(tree.parent().unwrap_or(Rank::ROOT).0, &bytes)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use atta_engine::{Place, Rank};
+use atta_engine::{Place, Rank, WireError};
 
 use super::error::RankError;
 use super::meet::Meeting;
@@ -27,7 +27,10 @@ pub(crate) fn look_around(
             all.entry(switch).or_default().extend(ranks);
         }
     })?;
-    let all = meeting.tell(all)?;
+    let all: BySwitch = meeting.tell(all)?;
+    if all.values().flatten().any(|rank| *rank >= place.size()) {
+        return Err(RankError::Wire { from: Rank::ROOT, error: WireError::Value });
+    }
     if all.keys().all(String::is_empty) {
         return Ok(place);
     }
@@ -36,7 +39,7 @@ pub(crate) fn look_around(
 
 fn ordered(place: Place, all: &BySwitch, here: &str) -> Place {
     let (here_rank, size) = (place.here().0, place.size());
-    let after = |rank: u32| (rank + size - here_rank) % size;
+    let after = |rank: u32| (u64::from(rank) + u64::from(size) - u64::from(here_rank)) % u64::from(size);
     let is_outside = |rank: &u32| !place.neighbours().contains(&Rank(*rank));
     let mut outward: Vec<(usize, u32)> = all
         .iter()

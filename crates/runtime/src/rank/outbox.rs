@@ -6,7 +6,7 @@
 //!              (waits while much is queued)  ◀── 1 byte for each that was written ──
 //! ```
 //!
-//! It holds no state that grows with the number of ranks.
+//! It holds no state that grows with the number of ranks. What is under way from all ranks is 64 MiB at most, about, but one push of each rank.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,14 @@ use crate::bell::Bell;
 
 /// Bytes that wait on a rank before its workers are held back.
 const QUEUE_BYTES: usize = 4 << 20;
-/// Bytes of one message, about.
+/// Bytes of one message, about, where few ranks send.
 const MESSAGE_BYTES: usize = 64 << 10;
-/// Messages that are under way from one rank to the root.
+/// Bytes of one message at least, about: a message is never less than what was pushed at once.
+const MESSAGE_BYTES_LEAST: usize = 4 << 10;
+/// Messages that are under way from one rank to the first one, where few ranks send.
 const WINDOW: usize = 4;
+/// Bytes that are under way from all ranks together, about: the first rank may have to keep them.
+const UNDER_WAY_BYTES: usize = 64 << 20;
 /// The first byte of such a message, with the stream's number; the engine's and those of meetings begin with smaller ones.
 const TAG: u8 = 0x80;
 /// The answer to one.
@@ -37,6 +41,8 @@ struct Inner {
     state: Mutex<State>,
     room: Condvar,
     bell: Bell,
+    message_bytes: usize,
+    window: usize,
 }
 
 #[derive(Debug, Default)]
@@ -51,8 +57,12 @@ struct State {
 }
 
 impl Outbox {
-    pub(crate) fn new(bell: Bell) -> Self {
-        Self(Arc::new(Inner { state: Mutex::default(), room: Condvar::new(), bell }))
+    /// For one of so many ranks.
+    pub(crate) fn new(bell: Bell, ranks: u32) -> Self {
+        let share = UNDER_WAY_BYTES / (ranks as usize).max(1);
+        let message_bytes = share.clamp(MESSAGE_BYTES_LEAST, MESSAGE_BYTES);
+        let window = (share / message_bytes).clamp(1, WINDOW);
+        Self(Arc::new(Inner { state: Mutex::default(), room: Condvar::new(), bell, message_bytes, window }))
     }
 
     /// Sends bytes on a stream; they arrive in the order of the pushes, joined or not, never cut. While a job runs it waits while much is
@@ -67,7 +77,11 @@ impl Outbox {
             return;
         }
         state.queued_bytes += bytes.len();
-        match state.queue.back_mut().filter(|last| last.first() == Some(&tag) && last.len() < MESSAGE_BYTES) {
+        match state
+            .queue
+            .back_mut()
+            .filter(|last| last.first() == Some(&tag) && last.len() < self.0.message_bytes)
+        {
             Some(last) => last.extend_from_slice(bytes),
             None => {
                 let mut message = Vec::with_capacity(bytes.len() + 1);
@@ -76,7 +90,7 @@ impl Outbox {
                 state.queue.push_back(message);
             }
         }
-        let ring = state.under_way < WINDOW;
+        let ring = state.under_way < self.0.window;
         drop(state);
         if ring {
             self.0.bell.ring();
@@ -92,7 +106,7 @@ impl Outbox {
     /// The next message to send, if one may be.
     pub(crate) fn next(&self) -> Option<Vec<u8>> {
         let mut state = self.lock();
-        if state.under_way >= WINDOW {
+        if state.under_way >= self.0.window {
             return None;
         }
         let message = state.queue.pop_front()?;
@@ -141,7 +155,7 @@ mod tests {
 
     #[test]
     fn pushes_are_joined_in_order_and_streams_kept_apart() {
-        let outbox = Outbox::new(Bell::default());
+        let outbox = Outbox::new(Bell::default(), 2);
         for (stream, bytes) in [(1, "one "), (1, "two"), (0, "rows"), (1, "three")] {
             outbox.push(Stream(stream), bytes.as_bytes());
         }
@@ -155,7 +169,7 @@ mod tests {
 
     #[test]
     fn only_so_many_are_under_way() {
-        let outbox = Outbox::new(Bell::default());
+        let outbox = Outbox::new(Bell::default(), 2);
         for at in 0..20_u8 {
             outbox.push(Stream(at), b"x");
         }
@@ -165,8 +179,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_under_way_from_all_ranks_is_bounded() {
+        for ranks in [2, 200, 1000, 5000, 10_000] {
+            let outbox = Outbox::new(Bell::default(), ranks);
+            (0..200_000).for_each(|_| outbox.push(Stream(0), b"a short row"));
+            let bytes: usize = std::iter::from_fn(|| outbox.next()).map(|message| message.len()).sum();
+            let most = (66 << 20) / ranks as usize;
+            assert!(bytes <= most.max(5 << 10), "{ranks} ranks: {bytes}");
+        }
+    }
+
+    #[test]
     fn who_sends_does_not_wait_for_room() {
-        let outbox = Outbox::new(Bell::default());
+        let outbox = Outbox::new(Bell::default(), 2);
         let large = vec![0; QUEUE_BYTES + 1];
         (0..2).for_each(|_| outbox.push(Stream(0), &large));
         outbox.set_bounded(true);
@@ -182,7 +207,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_room_is_let_go_when_there_is_some_and_at_the_end() {
-        let outbox = Outbox::new(Bell::default());
+        let outbox = Outbox::new(Bell::default(), 2);
         outbox.set_bounded(true);
         let large = vec![0; QUEUE_BYTES + 1];
         for close in [false, true] {

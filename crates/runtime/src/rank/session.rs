@@ -272,7 +272,8 @@ impl<'e> Session<'e> {
         self.meeting.listen()
     }
 
-    /// Runs this rank's part of a job. Returns when the job is over on all ranks, or was stopped on one.
+    /// Runs this rank's part of a job. Returns when the job is over on all ranks, or was stopped on one. Between two jobs all ranks meet
+    /// ([`all`](Self::all)): else a rank that is done could ask one for work that is not.
     ///
     /// `totals` gives what this rank did so far, and at the end, with what its threads kept, what it did altogether; `observe` also gets
     /// the newest sum of all ranks, on the first one. Tasks must be able to become bytes ([`Job::pack`], [`Job::arrive`]); those that cannot

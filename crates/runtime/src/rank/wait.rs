@@ -21,7 +21,7 @@ const OTHERS: u32 = 10;
 pub struct Limits {
     /// Between two reports of a wait.
     pub report: Duration,
-    /// After the session was asked to end: then the first rank gives up, and the others when they have waited ten times as long.
+    /// Without a sign from the others after the session was asked to end: then the first rank gives up, and the others when they have waited ten times as long.
     pub give_up: Duration,
     /// What the first rank does with a report: it gets the ranks that are waited for, 8 at most.
     pub waiting: fn(&[u32]),
@@ -34,28 +34,43 @@ impl Default for Limits {
     }
 }
 
+/// Times that a rank says whom it waits for until the first one gives up.
+const WORDS: u32 = 8;
+
 /// One wait.
 #[derive(Debug)]
 pub(crate) struct Wait {
     limits: Limits,
-    began: Instant,
-    /// When it is reported next, after its beginning.
-    report: Duration,
+    /// When the last sign came that the others go on.
+    heard_at: Instant,
+    /// How many signs had come then.
+    heard: u64,
+    /// When it was reported last.
+    reported: Instant,
+    /// When a rank said last whom it waits for.
+    said: Instant,
     stopped: Option<Instant>,
 }
 
 impl Wait {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, began: Instant::now(), report: limits.report, stopped: None }
+        let now = Instant::now();
+        Self { limits, heard_at: now, heard: u64::MAX, reported: now, said: now, stopped: None }
     }
 
-    /// Looks whether to go on waiting for these ranks, and reports it from time to time.
+    /// Looks whether to go on waiting for these ranks, and reports it from time to time. Whatever comes from other ranks begins the wait
+    /// anew.
     ///
     /// # Errors
     /// Not to go on.
     pub(crate) fn check(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
         if let Some(failed) = link.failure() {
             return Err(failed);
+        }
+        if self.heard != link.heard {
+            self.heard = link.heard;
+            self.heard_at = Instant::now();
+            (self.reported, self.said, self.stopped) = (self.heard_at, self.heard_at, None);
         }
         if link.stop.is_set() {
             let times = if link.rank() == 0 { 1 } else { OTHERS };
@@ -64,20 +79,38 @@ impl Wait {
                 return Err(RankError::Silent { ranks: link.missing(awaited) });
             }
         }
-        if self.began.elapsed() < self.report {
+        if link.rank() == 0 {
+            self.report(link, awaited);
+        } else {
+            self.say(link, awaited)?;
+        }
+        Ok(())
+    }
+
+    /// Reports a long wait, on the first rank.
+    fn report(&mut self, link: &Link<'_>, awaited: &[u32]) {
+        if self.reported.elapsed() < self.limits.report {
+            return;
+        }
+        self.reported = Instant::now();
+        let missing = link.missing(awaited);
+        if !missing.is_empty() {
+            (self.limits.waiting)(&missing);
+        }
+    }
+
+    /// Tells the rank above this one for whom this one waits, unless that is itself or the first one: these know.
+    fn say(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
+        let soon = self.limits.give_up / WORDS;
+        let period = if link.stop.is_set() { soon.min(self.limits.report) } else { self.limits.report };
+        let is_above =
+            |rank: &u32| *rank == 0 || link.tree().parent().is_some_and(|parent| parent.0 == *rank);
+        if self.said.elapsed() < period || awaited.iter().any(is_above) {
             return Ok(());
         }
-        self.report = self.began.elapsed() + self.limits.report;
+        self.said = Instant::now();
         let missing = link.missing(awaited);
-        match (link.rank(), missing.is_empty()) {
-            (_, true) => Ok(()),
-            (0, false) => {
-                (self.limits.waiting)(&missing);
-                Ok(())
-            }
-            (_, false) if link.tree().parent().is_some_and(|parent| awaited.contains(&parent.0)) => Ok(()),
-            (_, false) => link.say_waiting(&missing),
-        }
+        if missing.is_empty() { Ok(()) } else { link.say_waiting(&missing) }
     }
 
     /// How long to wait until the next look.
@@ -85,6 +118,6 @@ impl Wait {
         if !is_polled {
             return PAUSE;
         }
-        (self.began.elapsed() / PAUSE_PART).clamp(POLL_FIRST, POLL_LATER)
+        (self.heard_at.elapsed() / PAUSE_PART).clamp(POLL_FIRST, POLL_LATER)
     }
 }

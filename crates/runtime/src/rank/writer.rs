@@ -1,7 +1,7 @@
 //! The first rank's writing thread: it writes what other ranks send, so that a slow disk or pipe holds up no message. The communicating
 //! thread hands messages over and never waits for them; who sent one may send the next when it was written.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use super::error::RankError;
 use super::outbox::Stream;
@@ -9,6 +9,9 @@ use crate::bell::Bell;
 
 /// A message of a stream: its rank, the stream, the bytes.
 type Piece = (u32, Stream, Vec<u8>);
+
+/// It panicked.
+const ENDED: RankError = RankError::Stuck("the thread that writes what other ranks send has ended");
 
 /// The communicating thread's side.
 #[derive(Debug)]
@@ -38,13 +41,19 @@ impl Writer {
     /// # Errors
     /// The writing thread has ended.
     pub(crate) fn write(&self, from: u32, stream: Stream, bytes: &[u8]) -> Result<(), RankError> {
-        let gone = |_| RankError::Stuck("the thread that writes what other ranks send has ended");
-        self.pieces.send((from, stream, bytes.to_vec())).map_err(gone)
+        self.pieces.send((from, stream, bytes.to_vec())).map_err(|_| ENDED)
     }
 
     /// Who sent a message that was written, once for each.
-    pub(crate) fn written(&self) -> Option<u32> {
-        self.written.try_recv().ok()
+    ///
+    /// # Errors
+    /// The writing thread has ended.
+    pub(crate) fn written(&self) -> Result<Option<u32>, RankError> {
+        match self.written.try_recv() {
+            Ok(from) => Ok(Some(from)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(ENDED),
+        }
     }
 }
 
