@@ -7,7 +7,10 @@ use atta_ops::digest::Signature;
 
 use super::summary::Whole;
 
-/// What ranks have done in the end.
+/// Bytes of a path that a rank sends, at most: paths have no limit of their own.
+const PATH_BYTES_MAX: usize = 1024;
+
+/// What ranks have done in the end. What one of several ranks sends is at most 16 KiB.
 #[derive(Debug)]
 pub(super) struct Part {
     totals: Totals,
@@ -32,6 +35,12 @@ impl Part {
         Self { totals, report, by_rank, signature, elapsed, threads, interrupted, parked }
     }
 
+    /// The same with paths that are not too long to be sent.
+    pub(super) fn to_send(mut self) -> Self {
+        self.report.slowest.iter_mut().for_each(|file| file.path.truncate(PATH_BYTES_MAX));
+        self
+    }
+
     pub(super) fn merge(&mut self, more: Self) {
         self.totals += &more.totals;
         self.report += &more.report;
@@ -51,5 +60,46 @@ impl Part {
         let Self { totals, report, signature, elapsed, threads, by_rank: ranks, parked, .. } = self;
         let (target_is_name, leftovers, extra) = (false, None, None);
         Whole { totals, report, signature, elapsed, threads, ranks, parked, target_is_name, leftovers, extra }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_entry::{Code as _, Errno};
+    use atta_ops::copy::SlowFile;
+
+    use super::*;
+
+    #[test]
+    fn share_of_one_rank_is_bounded() {
+        let (count, time) = (u64::MAX, Duration::MAX);
+        let slow = SlowFile { elapsed: time, bytes: count, path: vec![b'x'; 1 << 20] };
+        let mut report = Report { slowest: vec![slow; 10], ..Report::default() };
+        report.sizes.iter_mut().for_each(|class| (class.files, class.bytes) = (count, count));
+        let rank = RankReport {
+            rank: u32::MAX,
+            files: count,
+            bytes: count,
+            phases: [time; 7],
+            busy: time,
+            finding: time,
+            waiting: time,
+            syncs: count,
+            syncing: time,
+        };
+        let failures = (1..=133).map(|number| (Errno(number), count)).collect();
+        let totals = Totals { failures, files: count, bytes: count, ..Totals::default() };
+        let part = Part {
+            totals,
+            report,
+            by_rank: vec![rank],
+            signature: Some(Signature::default()),
+            elapsed: time,
+            threads: usize::MAX,
+            interrupted: 143,
+            parked: true,
+        };
+        let bytes = part.to_send().encoded().len();
+        assert!(bytes <= 16 << 10, "{bytes}");
     }
 }

@@ -134,7 +134,9 @@ impl Rank<'_> {
                 }
             })?;
             let leftovers = outcome.leftovers.clone();
-            let sum = session.close(Part::new(outcome, self.signals.code()), Part::merge)?;
+            let own = Part::new(outcome, self.signals.code());
+            let own = if session.seat().ranks > 1 { own.to_send() } else { own };
+            let sum = session.close(own, Part::merge)?;
             Ok(sum.map(|sum| (sum, leftovers)))
         });
         if let Some(teller) = teller {
