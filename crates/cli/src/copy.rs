@@ -27,8 +27,8 @@ pub(crate) use arguments::CopyArguments;
 use crate::run::session::{self, Given};
 use crate::run::signals::Signals;
 
-/// How long other ranks are waited for after a signal: they name what is complete, remove the rest, and sync, which may take long.
-const GIVE_UP: Duration = Duration::from_secs(3600);
+/// How long other ranks are waited for after a signal without a sign of them.
+const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {

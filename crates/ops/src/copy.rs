@@ -382,7 +382,7 @@ impl<'a> Copy<'a> {
         let walked = walk::run_handler(session, &copying, starts, &copying.options.walk, observed)?;
         let mut ending = Ending::new(copying, walked, clock);
         ending.settle(session)?;
-        Ok(ending.end())
+        session.beside(|| ending.end())
     }
 }
 

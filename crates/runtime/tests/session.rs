@@ -279,6 +279,29 @@ fn rank_of(session: &Session<'_>) -> u32 {
 }
 
 #[test]
+fn a_rank_that_is_at_work_after_a_stop_is_waited_for() {
+    let limits = Limits { give_up: Duration::from_secs(1), ..SOON };
+    std::thread::scope(|scope| {
+        for mut endpoint in in_process(40) {
+            scope.spawn(move || {
+                let rank = endpoint.rank();
+                let mut session = join(&mut endpoint, limits);
+                session.stop().set();
+                // 33 reports to 2. Others wait for it in two ways.
+                let work = Duration::from_millis(if rank == 33 { 2500 } else { 0 });
+                session.beside(|| std::thread::sleep(work)).unwrap();
+                if rank.is_multiple_of(2) {
+                    session.listen().unwrap();
+                }
+                assert_eq!(session.all(1_u32, |sum, more| *sum += more).unwrap(), 40);
+                let ranks = session.close(1_u32, |sum, more| *sum += more).unwrap();
+                assert_eq!(ranks, session.is_first().then_some(40));
+            });
+        }
+    });
+}
+
+#[test]
 fn output_that_is_written_slowly_after_a_stop_is_a_sign() {
     let limits = Limits { give_up: Duration::from_secs(1), ..SOON };
     std::thread::scope(|scope| {

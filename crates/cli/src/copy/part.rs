@@ -36,7 +36,7 @@ impl Part {
     }
 
     /// The same with paths that are not too long to be sent.
-    pub(super) fn to_send(mut self) -> Self {
+    pub(super) fn shortened(mut self) -> Self {
         self.report.slowest.iter_mut().for_each(|file| file.path.truncate(PATH_BYTES_MAX));
         self
     }
@@ -99,7 +99,7 @@ mod tests {
             interrupted: 143,
             parked: true,
         };
-        let bytes = part.to_send().encoded().len();
+        let bytes = part.shortened().encoded().len();
         assert!(bytes <= 16 << 10, "{bytes}");
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn run(
     if is_for_one && session.seat().ranks > 1 {
         // Which names are one file is found out in one place.
         let own = || run(arguments, signals, &mut Session::alone(signals.stop()));
-        let code = session.is_first().then(own).transpose()?;
+        let code = session.is_first().then(|| session.beside(own)).transpose()?.transpose()?;
         session.tell(code)?;
         return Ok(code.unwrap_or(exit::DONE));
     }
@@ -135,7 +135,7 @@ impl Rank<'_> {
             })?;
             let leftovers = outcome.leftovers.clone();
             let own = Part::new(outcome, self.signals.code());
-            let own = if session.seat().ranks > 1 { own.to_send() } else { own };
+            let own = if session.seat().ranks > 1 { own.shortened() } else { own };
             let sum = session.close(own, Part::merge)?;
             Ok(sum.map(|sum| (sum, leftovers)))
         });

@@ -9,7 +9,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use atta_entry::Errno;
@@ -30,11 +29,6 @@ use crate::walk::directory::Directory;
 use crate::walk::location::{Location, below};
 use crate::walk::visit::Handler;
 use atta_sys::{self as sys, retry};
-
-/// So many links are made between two looks at what other ranks say.
-const LINKS_BETWEEN: usize = 64;
-/// Between two such looks while copies are read back.
-const LISTEN_AFTER: Duration = Duration::from_millis(1);
 
 /// A copy on one rank whose tasks are done.
 pub(super) struct Ending<'a> {
@@ -68,20 +62,20 @@ impl<'a> Ending<'a> {
     pub(super) fn settle(&mut self, session: &mut Session<'_>) -> Result<(), RankError> {
         // That all ranks have ended.
         self.clock.end(Phase::Others);
-        self.link_rest(session)?;
+        session.beside(|| self.link_rest())?;
         self.meet(session, 0)?;
-        let left = self.sweep();
+        let left = session.beside(|| self.sweep())?;
         let left = self.meet(session, left)?;
         if session.is_first() {
-            self.clean(left);
+            session.beside(|| self.clean(left))?;
         }
         self.meet(session, 0)?;
         loop {
-            let own = self.deepest().map_or(0, |depth| depth + 1);
+            let own = session.beside(|| self.deepest())?.map_or(0, |depth| depth + 1);
             let deepest = session.all(own, |deepest, other| *deepest = other.max(*deepest))?;
             self.clock.end(Phase::Others);
             let Some(depth) = deepest.checked_sub(1) else { return Ok(()) };
-            self.close(depth);
+            session.beside(|| self.close(depth))?;
         }
     }
 
@@ -93,20 +87,13 @@ impl<'a> Ending<'a> {
     }
 
     /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
-    /// Other ranks are listened to meanwhile: a signal may reach one rank alone, and what the others do may take hours.
-    ///
-    /// # Errors
-    /// The fabric fails.
-    fn link_rest(&mut self, session: &mut Session<'_>) -> Result<(), RankError> {
+    fn link_rest(&mut self) {
         let Self { copying, walked, worker, clock, .. } = self;
         let deferred = copying.links.take_deferred();
         if !walked.stopped {
             copying.find_partners(worker, &deferred);
         }
-        for (number, deferred) in deferred.into_iter().enumerate() {
-            if number.is_multiple_of(LINKS_BETWEEN) {
-                session.listen()?;
-            }
+        for deferred in deferred {
             walked.stopped |= copying.options.walk.stop.is_set();
             if !walked.stopped {
                 copying.make_deferred(worker, &deferred);
@@ -122,12 +109,11 @@ impl<'a> Ending<'a> {
         copying.publish_rest(worker);
         copying.forget_large(worker);
         clock.end(Phase::Batch);
-        let checked = self.check_rest(session);
+        self.check_rest();
         self.clock.end(Phase::Verify);
         if self.walked.stopped {
             self.name_unfinished();
         }
-        checked
     }
 
     /// Gives the directories of an interrupted copy their names, with those files in them that are complete.
@@ -181,34 +167,21 @@ impl<'a> Ending<'a> {
     }
 
     /// Reads back what was not yet, on as many threads as have copied.
-    fn check_rest(&mut self, session: &mut Session<'_>) -> Result<(), RankError> {
-        let mut listened = Ok(());
+    fn check_rest(&mut self) {
         let Self { copying, walked, worker, .. } = self;
         if !walked.stopped {
             let copying = &*copying;
             std::thread::scope(|scope| {
-                let others = walked.workers.iter_mut().skip(1);
-                let others: Vec<_> = others.map(|other| scope.spawn(|| copying.check_all(other))).collect();
-                if session.seat().ranks == 1 {
-                    return copying.check_all(worker);
+                for other in walked.workers.iter_mut().skip(1) {
+                    scope.spawn(|| copying.check_all(other));
                 }
-                let own = scope.spawn(|| copying.check_all(worker));
-                while listened.is_ok()
-                    && !(own.is_finished() && others.iter().all(ScopedJoinHandle::is_finished))
-                {
-                    std::thread::sleep(LISTEN_AFTER);
-                    listened = session.listen();
-                }
-                if listened.is_err() {
-                    copying.options.walk.stop.set();
-                }
+                copying.check_all(worker);
             });
         }
         // It holds directories, which are to get what they are to have.
         let left = copying.checks.forget();
         worker.totals.not_verified += left;
         walked.stopped |= left > 0;
-        listened
     }
 
     /// Removes what the job has made for itself, before the directory that it is in gets its times. `left`: so much of it has to stay,
@@ -393,7 +366,6 @@ mod tests {
     use crate::copy::target::mirror::Mirror;
     use crate::copy::{Copy, Options, Seat};
     use crate::walk::directory::Directory;
-    use atta_runtime::Stop;
     use atta_sys::Place;
 
     #[test]
@@ -420,7 +392,7 @@ mod tests {
         mirror.parts.set(1);
         drop(mirror);
         copying.packed(&new, true);
-        Ending::new(copying, walked, Clock::start()).link_rest(&mut Session::alone(Stop::new())).unwrap();
+        Ending::new(copying, walked, Clock::start()).link_rest();
         assert!(above.join("new").is_dir());
     }
 

@@ -233,6 +233,9 @@ impl<R: Reduce, T: Fn() -> R> Attending<'_, '_, '_, R, T> {
         if let Some(progress) = drive.progress.take() {
             self.progress.set(Some(progress));
         }
+        if stopping {
+            drive.link.say_alive(true, drive.limits.period())?;
+        }
         if drive.finishing.is_none()
             && let Some(mut wait) = drive.stopping.take()
         {

@@ -1,16 +1,16 @@
 //! One rank's end of a fabric, for all that a session does over it. What arrives is sorted: messages of a job's engine and of meetings are
-//! kept until somebody asks for them, output of other ranks goes to the writing thread, and three words concern the session as a whole:
-//! stop, failed, waiting. It decides nothing, and waits for nothing.
+//! kept until somebody asks for them, output of other ranks goes to the writing thread, and four words concern the session as a whole:
+//! stop, failed, waiting, alive. It decides nothing, and waits for nothing.
 //!
 //! | first byte | belongs to |
 //! | --- | --- |
 //! | below 0x7f | the engine of a job |
-//! | 0x7f, a step | a meeting; the last three steps are the words |
+//! | 0x7f, a step | a meeting; the last four steps are the words |
 //! | 0x80 to 0xfe | a stream of output for the first rank |
 //! | 0xff | the answer to a message of a stream: it was written |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atta_engine::{Place, Rank, Tree, WireError};
 use atta_entry::Code;
@@ -34,6 +34,8 @@ const STOP: u32 = u32::MAX;
 const FAILED: u32 = u32::MAX - 1;
 /// A rank waits for others: which. To its parent in the tree.
 const WAITING: u32 = u32::MAX - 2;
+/// Somebody is at work, although the session was asked to end: the sender, or who said so to it. To the ranks next to it in the tree.
+const ALIVE: u32 = u32::MAX - 3;
 /// Ranks that are named as missing.
 const MISSING_MAX: usize = 8;
 /// Bytes of the reason that a failed rank sends.
@@ -42,7 +44,7 @@ const REASON_BYTES_MAX: usize = 1024;
 /// Whether a message is a word, or none at all.
 fn is_word(message: &[u8]) -> bool {
     let step = message.get(1..HEADER_BYTES).and_then(|step| step.try_into().ok());
-    message.first() == Some(&TAG) && step.is_none_or(|step| u32::from_le_bytes(step) >= WAITING)
+    message.first() == Some(&TAG) && step.is_none_or(|step| u32::from_le_bytes(step) >= ALIVE)
 }
 
 /// The endpoint: of the caller, or that of a session alone.
@@ -74,8 +76,14 @@ pub(crate) struct Link<'e> {
     is_stop_passed: bool,
     /// Messages that have come.
     pub(crate) arrived: u64,
-    /// Of these, all but words: signs that the others go on.
+    /// Of these, all but words.
     pub(crate) heard: u64,
+    /// Words that somebody is at work.
+    pub(crate) alive: u64,
+    /// Who said so since this rank passed it on.
+    alive_from: BTreeSet<u32>,
+    /// When it passed it on last.
+    alive_said: Instant,
     /// The first word of a rank that cannot go on.
     failed: Option<(u32, String)>,
     /// Whom ranks below this one wait for.
@@ -103,6 +111,9 @@ impl<'e> Link<'e> {
             is_stop_passed: false,
             arrived: 0,
             heard: 0,
+            alive: 0,
+            alive_from: BTreeSet::new(),
+            alive_said: Instant::now(),
             failed: None,
             waiting: BTreeMap::new(),
             traffic: BTreeMap::new(),
@@ -239,6 +250,10 @@ impl<'e> Link<'e> {
         let wrong = RankError::Wire { from: Rank(from), error: WireError::Value };
         match header[1..].try_into().map(u32::from_le_bytes) {
             Ok(STOP) => self.stop.set(),
+            Ok(ALIVE) => {
+                self.alive += 1;
+                self.alive_from.insert(from);
+            }
             Ok(FAILED) => {
                 let why = String::decode_all(bytes).ok_or(wrong)?;
                 self.failed.get_or_insert((from, why));
@@ -265,11 +280,34 @@ impl<'e> Link<'e> {
         }
         if self.stop.is_set() && !self.is_stop_passed {
             self.is_stop_passed = true;
-            let tree = self.tree();
-            let near: Vec<Rank> = tree.parent().into_iter().chain(tree.children()).collect();
-            near.into_iter().try_for_each(|rank| self.send_step(rank.0, STOP, &[]))?;
+            self.near().into_iter().try_for_each(|rank| self.send_step(rank.0, STOP, &[]))?;
         }
         Ok(())
+    }
+
+    /// The ranks next to this one in the tree.
+    fn near(&self) -> Vec<Rank> {
+        let tree = self.tree();
+        tree.parent().into_iter().chain(tree.children()).collect()
+    }
+
+    /// After a request to end: says that somebody is at work, this rank or who said so to it; at most once in each period. Nobody hears back
+    /// what it said itself, so it does not go round.
+    pub(crate) fn say_alive(&mut self, is_at_work: bool, period: Duration) -> Result<(), RankError> {
+        let has_something = is_at_work || !self.alive_from.is_empty();
+        if !self.stop.is_set() || !has_something || self.alive_said.elapsed() < period {
+            return Ok(());
+        }
+        self.alive_said = Instant::now();
+        let from = std::mem::take(&mut self.alive_from);
+        let hears = |rank: &Rank| is_at_work || from.iter().any(|other| *other != rank.0);
+        let near: Vec<Rank> = self.near().into_iter().filter(hears).collect();
+        near.into_iter().try_for_each(|rank| self.send_step(rank.0, ALIVE, &[]))
+    }
+
+    /// A step begins: what was said before it is not passed on, or it could come after the last step of another rank.
+    pub(crate) fn forget_alive(&mut self) {
+        self.alive_from.clear();
     }
 
     /// From here on nobody is asked to end: the last meeting is under way, and nothing may come after it.
@@ -368,6 +406,9 @@ mod tests {
         let (taken, failure, missing) = taken_in(word(WAITING, &vec![17_u32, 18].encoded()));
         assert!(taken.unwrap() && failure.is_none());
         assert_eq!(missing, [17, 18]);
+        let (taken, failure, missing) = taken_in(word(ALIVE, &[]));
+        assert!(taken.unwrap() && failure.is_none());
+        assert_eq!(missing, [1]);
         assert_eq!(taken_in(word(3, b"of a meeting")).2, [0; 0]);
     }
 

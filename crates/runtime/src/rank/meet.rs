@@ -83,16 +83,23 @@ impl<'e> Meeting<'e> {
     }
 
     /// Looks at what has come, and sends what waits. Does not wait.
-    pub(crate) fn listen(&mut self) -> Result<(), RankError> {
+    fn hear(&mut self) -> Result<(), RankError> {
         while self.link.take_in()? {}
         self.link.serve()?;
         self.link.unsent()?;
         self.link.failure().map_or(Ok(()), Err)
     }
 
+    /// The same for a rank that is at work: it says so after a request to end.
+    pub(crate) fn listen(&mut self) -> Result<(), RankError> {
+        self.hear()?;
+        self.link.say_alive(true, self.limits.period())
+    }
+
     /// Begins the next step; gives the tree along which it goes. A request to end is passed on before, also by who has not to wait.
     fn next_step(&mut self) -> Result<Tree, RankError> {
-        self.listen()?;
+        self.hear()?;
+        self.link.forget_alive();
         self.step = self.step.wrapping_add(1);
         Ok(self.link.tree())
     }
@@ -103,7 +110,7 @@ impl<'e> Meeting<'e> {
             if let Some(bytes) = self.link.step_from(from, self.step)? {
                 return Ok(bytes);
             }
-            self.listen()?;
+            self.hear()?;
             if let Some(bytes) = self.link.step_from(from, self.step)? {
                 return Ok(bytes);
             }

@@ -12,7 +12,7 @@
 //! session to end. Such a request on one rank becomes one on all.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atta_engine::{Config, Counts, Engine, Place, Reason, Reduce};
 use atta_entry::Code;
@@ -38,6 +38,11 @@ use crate::stop::Stop;
 const ABORTED: i32 = 4;
 /// How long a rank that cannot go on waits until the first one ends all.
 const LAST_WORD: Duration = Duration::from_secs(10);
+
+/// Between two looks at the others while something is done, at first and later: a part of the time that it has taken.
+const LISTEN_FIRST: Duration = Duration::from_micros(50);
+const LISTEN_LATER: Duration = Duration::from_millis(2);
+const LISTEN_PART: u32 = 10;
 
 /// A rank's place in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,6 +277,33 @@ impl<'e> Session<'e> {
         self.meeting.listen()
     }
 
+    /// Does something that takes long between two meetings, on a thread of its own: meanwhile this rank hears the others, and after a request to end it says
+    /// that it is at work, so that they wait for it.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather). The work was done all the same, with the request to end made.
+    ///
+    /// # Panics
+    /// A panic of the work is passed on.
+    pub fn beside<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> Result<T, RankError> {
+        if self.seat.ranks == 1 {
+            return Ok(work());
+        }
+        std::thread::scope(|scope| {
+            let (working, began) = (scope.spawn(work), Instant::now());
+            let mut heard = Ok(());
+            while heard.is_ok() && !working.is_finished() {
+                std::thread::sleep((began.elapsed() / LISTEN_PART).clamp(LISTEN_FIRST, LISTEN_LATER));
+                heard = self.listen();
+            }
+            if heard.is_err() {
+                self.meeting.link.stop.set();
+            }
+            let done = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            heard.map(|()| done)
+        })
+    }
+
     /// Runs this rank's part of a job. Returns when the job is over on all ranks, or was stopped on one. Between two jobs all ranks meet
     /// ([`all`](Self::all)): else a rank that is done could ask one for work that is not.
     ///
@@ -353,7 +385,7 @@ impl<'e> Session<'e> {
         if link.rank() == 0 || link.fail(why).is_err() {
             return;
         }
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let sends = |link: &mut Link<'_>| link.unsent().is_ok() && link.take_in().is_ok();
         while began.elapsed() < LAST_WORD && sends(link) {
             std::thread::sleep(Duration::from_millis(1));

@@ -37,14 +37,21 @@ impl Default for Limits {
 /// Times that a rank says whom it waits for until the first one gives up.
 const WORDS: u32 = 8;
 
+impl Limits {
+    /// Between two words of one rank after the session was asked to end.
+    pub(crate) fn period(&self) -> Duration {
+        self.give_up / WORDS
+    }
+}
+
 /// One wait.
 #[derive(Debug)]
 pub(crate) struct Wait {
     limits: Limits,
     /// When the last sign came that the others go on.
     heard_at: Instant,
-    /// How many signs had come then.
-    heard: u64,
+    /// How many messages and signs of life had come then.
+    heard: (u64, u64),
     /// When it was reported last.
     reported: Instant,
     /// When a rank said last whom it waits for.
@@ -55,7 +62,7 @@ pub(crate) struct Wait {
 impl Wait {
     pub(crate) fn new(limits: Limits) -> Self {
         let now = Instant::now();
-        Self { limits, heard_at: now, heard: u64::MAX, reported: now, said: now, stopped: None }
+        Self { limits, heard_at: now, heard: (u64::MAX, 0), reported: now, said: now, stopped: None }
     }
 
     /// Looks whether to go on waiting for these ranks, and reports it from time to time. Whatever comes from other ranks begins the wait
@@ -67,11 +74,15 @@ impl Wait {
         if let Some(failed) = link.failure() {
             return Err(failed);
         }
-        if self.heard != link.heard {
-            self.heard = link.heard;
+        if self.heard.0 != link.heard {
             self.heard_at = Instant::now();
-            (self.reported, self.said, self.stopped) = (self.heard_at, self.heard_at, None);
+            (self.reported, self.said) = (self.heard_at, self.heard_at);
         }
+        if self.heard != (link.heard, link.alive) {
+            self.heard = (link.heard, link.alive);
+            self.stopped = None;
+        }
+        link.say_alive(false, self.limits.period())?;
         if link.stop.is_set() {
             let times = if link.rank() == 0 { 1 } else { OTHERS };
             let since = *self.stopped.get_or_insert_with(Instant::now);
@@ -101,8 +112,8 @@ impl Wait {
 
     /// Tells the rank above this one for whom this one waits, unless that is itself or the first one: these know.
     fn say(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
-        let soon = self.limits.give_up / WORDS;
-        let period = if link.stop.is_set() { soon.min(self.limits.report) } else { self.limits.report };
+        let soon = self.limits.period().min(self.limits.report);
+        let period = if link.stop.is_set() { soon } else { self.limits.report };
         let is_above =
             |rank: &u32| *rank == 0 || link.tree().parent().is_some_and(|parent| parent.0 == *rank);
         if self.said.elapsed() < period || awaited.iter().any(is_above) {
