@@ -41,7 +41,8 @@ pub(super) fn run(
     let is_for_one = arguments.dry_run || arguments.repair.is_some();
     if is_for_one && session.seat().ranks > 1 {
         // Which names are one file is found out in one place.
-        let own = || run(arguments, signals, &mut Session::alone(signals.stop()));
+        let signals = signals.with_others();
+        let own = || run(arguments, &signals, &mut Session::alone(signals.stop()));
         let code = session.is_first().then(|| session.beside(own)).transpose()?.transpose()?;
         session.tell(code)?;
         return Ok(code.unwrap_or(exit::DONE));

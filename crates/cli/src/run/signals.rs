@@ -16,6 +16,8 @@ pub(crate) struct Signals {
     /// The last one that came; 0: none. A second one ends the program before it gets here.
     caught: Arc<AtomicUsize>,
     stop: Stop,
+    /// Whether a request alone counts as a signal: it came from another rank.
+    has_others: bool,
 }
 
 impl Signals {
@@ -33,7 +35,7 @@ impl Signals {
             signal_hook::flag::register(signal, Arc::clone(&any))?;
             signal_hook::flag::register(signal, stop.flag())?;
         }
-        Ok(Self { caught, stop })
+        Ok(Self { caught, stop, has_others: false })
     }
 
     /// The request to end early that a signal makes. The command makes the same request when it cannot go on.
@@ -41,9 +43,16 @@ impl Signals {
         self.stop.clone()
     }
 
+    /// The same for one rank that works alone while the others wait: a request to end that it has not from a signal of its own comes from
+    /// theirs.
+    pub(crate) fn with_others(&self) -> Self {
+        Self { caught: Arc::clone(&self.caught), stop: self.stop.clone(), has_others: true }
+    }
+
     /// The exit code of the signal that came: 130 or 143.
     pub(crate) fn code(&self) -> Option<u8> {
         match self.caught.load(Ordering::Acquire) {
+            0 if self.has_others && self.stop.is_set() => Some(143),
             0 => None,
             signal => u8::try_from(128 + signal).ok(),
         }

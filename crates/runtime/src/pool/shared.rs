@@ -51,7 +51,7 @@ pub(crate) struct Shared<'a, J: Job> {
     pub(crate) wanted: AtomicUsize,
     memory_bytes: i64,
     /// Workers that have ended, by a panic or otherwise.
-    pub(super) ended: AtomicUsize,
+    pub(crate) ended: AtomicUsize,
     pub(super) finished: Mutex<Vec<(usize, J::Worker)>>,
     /// The first panic of a task.
     pub(super) panic: Mutex<Option<Box<dyn Any + Send>>>,

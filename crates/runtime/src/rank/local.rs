@@ -66,6 +66,9 @@ pub(crate) trait Local {
 
     /// Says whether another rank wants work that this one could not give.
     fn set_wanted(&self, wanted: bool);
+
+    /// Whether a worker has not ended yet.
+    fn is_at_work(&self) -> bool;
 }
 
 impl<J: Job> Local for Shared<'_, J> {
@@ -132,6 +135,10 @@ impl<J: Job> Local for Shared<'_, J> {
         if self.is_wanted.load(Ordering::Relaxed) != wanted {
             self.is_wanted.store(wanted, Ordering::Relaxed);
         }
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.ended.load(Ordering::Acquire) < self.started.load(Ordering::Relaxed)
     }
 }
 

@@ -60,6 +60,7 @@ impl<'e> Meeting<'e> {
         // Whoever has heard may leave at once.
         let children: Vec<u32> = tree.children().map(|child| child.0).collect();
         let mut wait = Wait::new(self.limits);
+        self.link.forget_alive();
         while self.link.unsent()? > 0 {
             wait.check(&mut self.link, &children)?;
             std::thread::sleep(POLL);
