@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use atta_engine::Config;
 use atta_fabric::{Endpoint, InProcess, in_process};
 use atta_runtime::{Job, Limits, Options, Queue, RankError, Session, Stop, Stream, Threads, Work};
 
@@ -125,6 +126,25 @@ fn first_rank_gives_up_on_a_silent_one_after_a_stop() {
             Err(RankError::Silent { ranks }) => assert!(ranks.contains(&2), "{phase:?}: {ranks:?}"),
             ended => panic!("{phase:?}: {ended:?}"),
         }
+    }
+}
+
+#[test]
+fn ranks_that_wait_for_a_silent_one_are_not_at_work() {
+    // In the tree of the job 3 and 4 wait for 1; in that of meetings they are next to the first rank.
+    let config = Config { tree_width: 2, ..Config::default() };
+    let ended = with_first(6, |endpoint| {
+        let limits = Limits { give_up: Duration::from_millis(500), ..SOON };
+        let mut session = join(endpoint, limits).with_schedule(config);
+        if session.seat().rank == 1 {
+            return Ok(());
+        }
+        session.stop().set();
+        takes_part(&mut session, Phase::Run)
+    });
+    match ended {
+        Err(RankError::Silent { ranks }) => assert!(ranks.contains(&1), "{ranks:?}"),
+        ended => panic!("{ended:?}"),
     }
 }
 
