@@ -11,12 +11,12 @@ mod pace;
 mod part;
 mod plans;
 mod rehearse;
+mod reports;
 mod run;
 mod setting;
 mod stripes;
 mod summary;
 mod teller;
-mod told;
 
 use std::time::Duration;
 

@@ -41,7 +41,6 @@ pub use queue::Queue;
 pub use rank::agree::Disagreement;
 pub use rank::conformance;
 pub use rank::error::{RankError, named};
-pub use rank::hello::Differs;
 pub use rank::outbox::{Outbox, Stream};
 pub use rank::session::{Exchanged, Ran, Seat, Session, Work, run_and_reduce};
 pub use rank::wait::Limits;

@@ -5,7 +5,6 @@ pub mod conformance;
 pub(crate) mod agree;
 pub(crate) mod drive;
 pub(crate) mod error;
-pub(crate) mod hello;
 pub(crate) mod link;
 pub(crate) mod local;
 pub(crate) mod meet;

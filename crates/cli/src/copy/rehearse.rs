@@ -8,10 +8,10 @@ use atta_runtime::Seat;
 use super::arguments::CopyArguments;
 use super::end::{conclude, tell};
 use super::plans::Plans;
+use super::reports::Reports;
 use super::setting::{Run, Setting};
 use super::summary::{Whole, summary};
 use super::teller::Teller;
-use super::told::Told;
 use crate::run::settings::take;
 use crate::run::signals::Signals;
 use crate::run::starts::Starts;
@@ -23,10 +23,10 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
     let options = setting.options(&signals.stop());
     let plans = arguments.tell.verbose.then(Plans::default);
     let mut teller = Teller::new(&arguments.tell, plans.is_some(), events);
-    let told = Told { failures: &failures, plans, is_quiet: arguments.tell.quiet };
+    let reports = Reports { failures: &failures, plans, is_quiet: arguments.tell.quiet };
     let list_error = starts.as_ref().map(Starts::error);
     let extra = starts.as_ref().map(Starts::extra);
-    let prepared = DryRun::prepare(&setting.sources, &setting.target, &options, &told);
+    let prepared = DryRun::prepare(&setting.sources, &setting.target, &options, &reports);
     let outcome = prepared.and_then(|dry_run| {
         let dry_run = match starts {
             None => dry_run,
@@ -37,7 +37,7 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
     });
     teller.clear();
     let fatal = list_error.and_then(|error| take(&error));
-    let fatal = fatal.or_else(|| told.plans.as_ref().and_then(|plans| plans.finish().err()));
+    let fatal = fatal.or_else(|| reports.plans.as_ref().and_then(|plans| plans.finish().err()));
     match outcome {
         Ok(mut whole) => {
             let interrupted = signals.code();

@@ -19,10 +19,10 @@ use super::end::{conclude, tell};
 use super::owners;
 use super::part::Part;
 use super::rehearse::rehearse;
+use super::reports::Reports;
 use super::setting::{Run, Setting};
 use super::summary::{Whole, summary};
 use super::teller::Teller;
-use super::told::Told;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::messages::{complain, exit};
@@ -87,8 +87,8 @@ impl Rank<'_> {
         };
         let setting = Setting::new(arguments, session.seat(), keep);
         let options = setting.options(&stop);
-        let told = Told { failures: &failures, plans: None, is_quiet: arguments.tell.quiet };
-        let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &told, session.seat());
+        let reports = Reports { failures: &failures, plans: None, is_quiet: arguments.tell.quiet };
+        let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &reports, session.seat());
         let copy = match may_go(prepared, refused, &setting, session)? {
             Ok(copy) => copy,
             Err(code) => return Ok(code),

@@ -42,7 +42,7 @@ impl<'a> Setting<'a> {
         let walk = walk::Options {
             one_file_system: arguments.visit.one_file_system,
             birth_time: false,
-            // What is wrong with them was told before.
+            // What is wrong with them was reported before.
             rules: compile(&arguments.visit.rules).ok().flatten(),
             rate: self.rate.as_ref(),
             threads: arguments.effort.threads,

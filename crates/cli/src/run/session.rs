@@ -73,7 +73,8 @@ fn joined(
         Ok(session) => session.with_schedule(schedule),
         Err(differs) => {
             if rank == 0 {
-                complain(&differs.to_string(), Some("start the same atta on all ranks"));
+                let what = format!("ranks run different programs: {differs}");
+                complain(&what, Some("start the same atta on all ranks"));
             }
             return Ok(exit::FATAL);
         }

@@ -85,7 +85,7 @@ impl Run {
     }
 }
 
-/// What the first rank tells the others before the walk.
+/// What the first rank decides before the walk, for all.
 #[derive(Debug, Default)]
 struct Verdict {
     go: bool,

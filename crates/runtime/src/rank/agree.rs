@@ -1,5 +1,5 @@
-//! Whether all ranks see the same: each brings facts in words, and those that differ are named with two ranks that see them. What facts are,
-//! and what follows from a difference, is the caller's business.
+//! Whether all ranks run the same program and see the same files: each brings facts in words, and those that differ are named with two ranks that
+//! have them. What facts are, and what follows from a difference, is the caller's business.
 
 use super::error::RankError;
 use super::meet::Meeting;
@@ -66,6 +66,8 @@ fn difference(views: &[View]) -> Option<Disagreement> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rank::link::{End, Link};
+    use crate::{Limits, Stop};
 
     fn view(fact: &str, rank: u32) -> Vec<View> {
         vec![(rank, vec!["/: inode 2".to_owned(), fact.to_owned()])]
@@ -91,5 +93,30 @@ mod tests {
         (0..50).for_each(|rank| merge(&mut views, view(&rank.to_string(), rank)));
         assert_eq!(views.len(), VIEWS_MAX);
         assert_eq!(difference(&views).unwrap().first.0, 0);
+    }
+
+    #[test]
+    fn all_ranks_get_the_first_two_that_differ() {
+        let mut programs = ["a 1"; 40];
+        (programs[23], programs[7], programs[39]) = ("a 3", "a 2", "a 2");
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let endpoints = atta_fabric::in_process(40).into_iter();
+            let ranks: Vec<_> = endpoints
+                .zip(programs)
+                .map(|(mut endpoint, program)| {
+                    scope.spawn(move || {
+                        let link = Link::new(End::Lent(&mut endpoint), Stop::new());
+                        agree(&mut Meeting::new(link, Limits::default()), vec![program.to_owned()]).unwrap()
+                    })
+                })
+                .collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        let (first, other) = ((0, "a 1".to_owned()), (7, "a 2".to_owned()));
+        assert!(
+            answers
+                .into_iter()
+                .all(|answer| answer == Some(Disagreement { first: first.clone(), other: other.clone() }))
+        );
     }
 }

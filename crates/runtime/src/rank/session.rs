@@ -21,7 +21,6 @@ use atta_fabric::{Endpoint, in_process};
 use super::agree::{Disagreement, agree};
 use super::drive::{Attending, Drive};
 use super::error::RankError;
-use super::hello::{Differs, greet};
 use super::link::{End, Link};
 use super::meet::Meeting;
 use super::network::look_around;
@@ -143,9 +142,9 @@ impl<'e> Session<'e> {
         program: &str,
         stop: Stop,
         limits: Limits,
-    ) -> Result<Result<Self, Differs>, RankError> {
+    ) -> Result<Result<Self, Disagreement>, RankError> {
         let mut meeting = Meeting::new(Link::new(End::Lent(endpoint), stop), limits);
-        if let Some(differs) = greet(&mut meeting, program)? {
+        if let Some(differs) = agree(&mut meeting, vec![program.to_owned()])? {
             return Ok(Err(differs));
         }
         let (rank, ranks) = (meeting.link.rank(), meeting.link.ranks());

@@ -7,15 +7,15 @@ use super::notices;
 use super::plans::Plans;
 use crate::run::failures::Failures;
 
-/// Tells of what was not copied, and of what would be.
-pub(super) struct Told<'a> {
+/// See the head of this file.
+pub(super) struct Reports<'a> {
     pub(super) failures: &'a Failures,
-    /// What would be made, if that is to be told.
+    /// What would be made, if that is to be reported.
     pub(super) plans: Option<Plans>,
     pub(super) is_quiet: bool,
 }
 
-impl Watch for Told<'_> {
+impl Watch for Reports<'_> {
     fn failure(&self, failure: &Failure<'_>) {
         self.failures.add(failure);
     }
