@@ -133,9 +133,9 @@ impl Reduce for Ones {
 
 /// All ranks meet; the first one gets their number.
 fn meet(session: &mut Session<'_>) -> Result<(), RankError> {
-    let count = session.gather(1, |sum, more: u32| *sum += more)?;
+    let count = session.reduce(1, |sum, more: u32| *sum += more)?;
     assert_eq!(count, session.is_first().then_some(RANKS));
-    session.tell(count)?;
+    session.broadcast(count)?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use atta_engine::{Config, Reason, Reduce, ScheduleKind, Split, Termination};
 use atta_fabric::Endpoint;
 use atta_fabric::in_process_on_hosts;
+use atta_runtime::conformance::Endless;
 use atta_runtime::{
     Job, Limits, Options, Outbox, Queue, Session, Status, Stop, Stream, Threads, Work, run_and_reduce,
 };
@@ -148,22 +149,6 @@ fn a_stop_on_one_rank_ends_all() {
     let job = Cover::new(5_000);
     let (reason, totals) = cover(&job, &[0, 1, 2], 1, Config::default(), &stop);
     assert_eq!((reason, totals.0), (Reason::Stopped, job.counts().iter().sum()));
-}
-
-/// Tasks that end only when somebody wants them to.
-struct Endless;
-
-impl Job for Endless {
-    type Task = ();
-    type Worker = ();
-
-    fn worker(&self, _index: usize) {}
-
-    fn run(&self, (): &mut (), (): (), queue: &mut Queue<'_, Self>) {
-        while !queue.is_stopping() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
 }
 
 #[test]

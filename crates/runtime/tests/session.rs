@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use atta_engine::Config;
 use atta_fabric::{Endpoint, InProcess, in_process};
-use atta_runtime::{Job, Limits, Options, Queue, RankError, Session, Stop, Stream, Threads, Work};
+use atta_runtime::conformance::Endless;
+use atta_runtime::{Limits, Options, RankError, Session, Stop, Stream, Threads, Work};
 
 /// Gives up soon after a request to end.
 const SOON: Limits =
@@ -54,39 +55,24 @@ fn says_nothing(endpoint: &mut InProcess) {
     }
 }
 
-/// A task that ends only when somebody wants it to.
-struct Endless;
-
-impl Job for Endless {
-    type Task = ();
-    type Worker = ();
-
-    fn worker(&self, _index: usize) {}
-
-    fn run(&self, (): &mut (), (): (), queue: &mut Queue<'_, Self>) {
-        while !queue.is_stopping() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
-
 /// What ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    Gather,
-    All,
+    Reduce,
+    AllReduce,
     Agree,
     Run,
     Close,
     Listen,
 }
 
-const PHASES: [Phase; 6] = [Phase::Gather, Phase::All, Phase::Agree, Phase::Run, Phase::Close, Phase::Listen];
+const PHASES: [Phase; 6] =
+    [Phase::Reduce, Phase::AllReduce, Phase::Agree, Phase::Run, Phase::Close, Phase::Listen];
 
 fn takes_part(session: &mut Session<'_>, phase: Phase) -> Result<(), RankError> {
     match phase {
-        Phase::Gather => session.gather((), |(), ()| ()).map(|_| ()),
-        Phase::All => session.all((), |(), ()| ()),
+        Phase::Reduce => session.reduce((), |(), ()| ()).map(|_| ()),
+        Phase::AllReduce => session.all_reduce((), |(), ()| ()),
         Phase::Agree => session.agree(vec!["a fact".to_owned()]).map(|_| ()),
         Phase::Run => {
             let options = Options {
@@ -190,7 +176,7 @@ fn a_long_wait_is_reported_with_the_ranks_that_are_missing() {
                     is_reported.fetch_or(*REPORTED.lock().unwrap() == [17, 33], Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                let sum = session.all(1_u32, |sum, more| *sum += more).unwrap();
+                let sum = session.all_reduce(1_u32, |sum, more| *sum += more).unwrap();
                 session.close((), |(), ()| ()).unwrap();
                 assert_eq!(sum, 40);
             });
@@ -235,10 +221,10 @@ fn a_stop_on_one_rank_reaches_all_that_wait_or_listen() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 assert!(!rank.is_multiple_of(5) || stop.is_set(), "rank {rank} heard of nothing");
-                session.all((), |(), ()| ()).unwrap();
+                session.all_reduce((), |(), ()| ()).unwrap();
                 assert!(stop.is_set(), "rank {rank} heard of nothing while it waited");
                 // What is still on its way disturbs no later step.
-                assert_eq!(session.all(1_u32, |sum, more| *sum += more).unwrap(), 40);
+                assert_eq!(session.all_reduce(1_u32, |sum, more| *sum += more).unwrap(), 40);
                 session.close((), |(), ()| ()).unwrap();
             });
         }
@@ -310,7 +296,7 @@ fn a_rank_that_is_at_work_after_a_stop_is_waited_for() {
                 // 33 reports to 2, which passes it on to the first rank.
                 let work = Duration::from_millis(if rank == 33 { 2500 } else { 0 });
                 session.beside(|| std::thread::sleep(work)).unwrap();
-                assert_eq!(session.all(1_u32, |sum, more| *sum += more).unwrap(), 40);
+                assert_eq!(session.all_reduce(1_u32, |sum, more| *sum += more).unwrap(), 40);
                 let ranks = session.close(1_u32, |sum, more| *sum += more).unwrap();
                 assert_eq!(ranks, session.is_first().then_some(40));
             });
@@ -358,7 +344,7 @@ fn ranks_meet_while_output_cannot_be_written() {
                         outbox.push(Stream(0), b"a row");
                     }
                     for _ in 0..100 {
-                        assert_eq!(session.all(1_u32, |sum, more| *sum += more).unwrap(), 3);
+                        assert_eq!(session.all_reduce(1_u32, |sum, more| *sum += more).unwrap(), 3);
                     }
                     if session.is_first() {
                         *may_write.lock().unwrap() = true;
@@ -375,9 +361,9 @@ fn ranks_meet_while_output_cannot_be_written() {
 fn a_session_of_one_needs_nobody() {
     let mut session = Session::alone(Stop::new());
     assert!(session.is_alone() && session.is_first() && session.seat().ranks == 1);
-    assert_eq!(session.gather(3, |_, _: u32| unreachable!()).unwrap(), Some(3));
-    assert_eq!(session.tell(Some(4_u32)).unwrap(), 4);
-    assert!(session.tell::<u32>(None).is_err());
+    assert_eq!(session.reduce(3, |_, _: u32| unreachable!()).unwrap(), Some(3));
+    assert_eq!(session.broadcast(Some(4_u32)).unwrap(), 4);
+    assert!(session.broadcast::<u32>(None).is_err());
     assert_eq!(session.agree(vec!["a".to_owned()]).unwrap(), None);
     session.listen().unwrap();
     assert_eq!(session.close(5_u32, |_, _| unreachable!()).unwrap(), Some(5));

@@ -44,7 +44,7 @@ pub(super) fn run(
         let signals = signals.with_others();
         let own = || run(arguments, &signals, &mut Session::alone(signals.stop()));
         let code = session.is_first().then(|| session.beside(own)).transpose()?.transpose()?;
-        session.tell(code)?;
+        session.broadcast(code)?;
         return Ok(code.unwrap_or(exit::DONE));
     }
     let begun = session.is_first().then(|| begin(arguments, session.seat(), &signals.stop())).transpose();
@@ -77,7 +77,7 @@ impl Rank<'_> {
         let (arguments, stop) = (self.arguments, self.signals.stop());
         let (run, refused) = begun.map_or_else(|code| (None, Some(code)), |run| (run, None));
         let rules = session.is_first().then(|| run.as_ref().map(|run| owners::to_rows(&run.keep.owners)));
-        let rules = session.tell(rules.map(Option::unwrap_or_default))?;
+        let rules = session.broadcast(rules.map(Option::unwrap_or_default))?;
         let keep = arguments.keep.with_owners(owners::from_rows(rules));
         let (failures, teller, starts) = match run {
             Some(Run { failures, events, starts, .. }) => {
@@ -199,7 +199,7 @@ fn may_go<'a>(
         (None, Err(refused), None) => tell(refused),
         (None, Ok(copy), None) => copy.refused().map_or(exit::DONE, tell),
     });
-    let said = session.tell(code)?;
+    let said = session.broadcast(code)?;
     Ok(match prepared {
         Ok(copy) if said == exit::DONE => Ok(copy),
         _ => Err(code.unwrap_or(exit::DONE)),

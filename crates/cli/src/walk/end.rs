@@ -92,7 +92,7 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
         fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));
     }
     let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
-    // What the catalog tells of errors must be in its file before it gets its name.
+    // What the catalog records of errors must be in its file before it gets its name.
     fatal = fatal.or_else(|| failures.flush().err());
     if let Some(catalog) = catalog {
         if fatal.is_none() && interrupted.is_none() {

@@ -53,7 +53,7 @@ pub(super) fn run(
     }
     let run = session.is_first().then(|| Run::new(arguments, own, signals));
     let verdict = run.as_ref().map(|run| run.as_ref().map_or_else(|_| Verdict::default(), Verdict::new));
-    let verdict = session.tell(verdict)?;
+    let verdict = session.broadcast(verdict)?;
     let rank = Rank { arguments, signals, own, devices };
     match run {
         Some(Ok(run)) => rank.walk_first(run, session),

@@ -72,7 +72,7 @@ impl<'a> Ending<'a> {
         self.meet(session, 0)?;
         loop {
             let own = session.beside(|| self.deepest())?.map_or(0, |depth| depth + 1);
-            let deepest = session.all(own, |deepest, other| *deepest = other.max(*deepest))?;
+            let deepest = session.all_reduce(own, |deepest, other| *deepest = other.max(*deepest))?;
             self.clock.end(Phase::Others);
             let Some(depth) = deepest.checked_sub(1) else { return Ok(()) };
             session.beside(|| self.close(depth))?;
@@ -81,7 +81,7 @@ impl<'a> Ending<'a> {
 
     /// Returns when all ranks have come so far: the sum of what each has counted.
     fn meet(&mut self, session: &mut Session<'_>, counted: u64) -> Result<u64, RankError> {
-        let sum = session.all(counted, |sum, more| *sum = sum.saturating_add(more))?;
+        let sum = session.all_reduce(counted, |sum, more| *sum = sum.saturating_add(more))?;
         self.clock.end(Phase::Others);
         Ok(sum)
     }

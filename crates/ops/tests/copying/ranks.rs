@@ -74,7 +74,7 @@ fn one_rank(endpoint: &mut InProcess, given: &Given<'_>, options: &Options<'_>) 
         copy = copy.listed(own.iter().cloned());
     }
     // All are set up before one begins.
-    session.all((), |(), ()| ()).unwrap();
+    session.all_reduce((), |(), ()| ()).unwrap();
     let mut going = [0; 4];
     let outcome = copy.run(&mut session, |progress| {
         let found = &progress.walk.profile;

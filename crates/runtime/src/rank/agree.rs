@@ -37,8 +37,8 @@ pub(crate) fn agree(
     facts: Vec<String>,
 ) -> Result<Option<Disagreement>, RankError> {
     let own = vec![(meeting.link.rank(), facts)];
-    let views = meeting.gather(own, merge)?;
-    meeting.tell(views.map(|views| difference(&views)))
+    let views = meeting.reduce(own, merge)?;
+    meeting.broadcast(views.map(|views| difference(&views)))
 }
 
 /// Puts those that see the same together. More views than that are dropped: it is a disagreement already.

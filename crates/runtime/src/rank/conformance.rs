@@ -182,8 +182,9 @@ fn run_endless(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), RankEr
     run_forever(&mut session, &options(&config, &stop)).map(|_| ())
 }
 
-/// A task that ends only when somebody wants it to.
-struct Endless;
+/// A job of one task that ends only when somebody asks it to.
+#[derive(Debug)]
+pub struct Endless;
 
 impl Job for Endless {
     type Task = ();

@@ -7,7 +7,7 @@
 //!                              └── load, take, accept ──▶ the pool's deques
 //! ```
 //!
-//! Only the supervising thread comes here, so only one thread speaks to the fabric. A fabric that tells of arrivals wakes
+//! Only the supervising thread comes here, so only one thread speaks to the fabric. A fabric that reports arrivals wakes
 //! it; one that does not is polled, often while messages come, rarely while none do.
 
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const POLL_SILENT: Duration = Duration::from_millis(5);
 const SILENCE_PART: u32 = 50;
 /// The longest, while it has none. One poll costs some 40 us with Open MPI: every millisecond that was 4 % of a core.
 const POLL_IDLE: Duration = Duration::from_millis(10);
-/// The longest pause on a fabric that tells of arrivals.
+/// The longest pause on a fabric that reports arrivals.
 const PAUSE: Duration = Duration::from_millis(25);
 /// Messages that are taken in before the workers' load is looked at again.
 const MESSAGES_AT_ONCE: usize = 256;

@@ -56,7 +56,7 @@ pub(crate) enum End<'e> {
 /// See the head of this file.
 pub(crate) struct Link<'e> {
     end: End<'e>,
-    /// Rung when something has come, if the fabric tells.
+    /// Rung when something has come, if the fabric reports arrivals.
     pub(crate) bell: Bell,
     /// Whether the fabric never rings, so that it must be polled.
     pub(crate) is_polled: bool,
@@ -343,7 +343,7 @@ impl<'e> Link<'e> {
         missing.into_iter().take(MISSING_MAX).collect()
     }
 
-    /// Tells the rank above this one whom this one waits for.
+    /// Sends to the parent which ranks this one waits for.
     pub(crate) fn say_waiting(&mut self, missing: &[u32]) -> Result<(), RankError> {
         match self.tree().parent() {
             Some(parent) => self.send_step(parent.0, WAITING, &missing.to_vec().encoded()),

@@ -28,7 +28,7 @@ impl<'e> Meeting<'e> {
     }
 
     /// Brings something of each rank together: the first one gets the whole.
-    pub(crate) fn gather<T: Code>(
+    pub(crate) fn reduce<T: Code>(
         &mut self,
         own: T,
         mut merge: impl FnMut(&mut T, T),
@@ -46,13 +46,13 @@ impl<'e> Meeting<'e> {
         }
     }
 
-    /// Tells all ranks what the first one says; the others give nothing.
-    pub(crate) fn tell<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
+    /// Sends a value of the first rank to all; the others give nothing.
+    pub(crate) fn broadcast<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
         let tree = self.next_step()?;
         let bytes = match (tree.parent(), said) {
             (Some(parent), _) => self.receive(parent.0, &[parent.0], &mut Wait::new(self.limits))?,
             (None, Some(said)) => said.encoded(),
-            (None, None) => return Err(RankError::Stuck("the first rank has nothing to tell")),
+            (None, None) => return Err(RankError::Stuck("the first rank gives no value")),
         };
         for child in tree.children() {
             self.link.send_step(child.0, self.step, &bytes)?;
@@ -143,7 +143,7 @@ mod tests {
         for message in [vec![0x7f, 2, 0, 0, 0], vec![0x7f, 1, 0, 0]] {
             let mut ranks = in_process(2);
             ranks[1].send(0, message).unwrap();
-            let error = meeting(&mut ranks[0]).gather((), |(), ()| ()).unwrap_err();
+            let error = meeting(&mut ranks[0]).reduce((), |(), ()| ()).unwrap_err();
             assert!(matches!(error, RankError::Wire { from: Rank(1), .. }), "{error}");
         }
     }
@@ -152,7 +152,7 @@ mod tests {
     fn what_is_no_value_of_the_step_is_an_error() {
         let mut ranks = in_process(2);
         ranks[1].send(0, vec![0x7f, 1, 0, 0, 0, 0x80]).unwrap();
-        let error = meeting(&mut ranks[0]).gather(1_u64, |sum, more| *sum += more).unwrap_err();
+        let error = meeting(&mut ranks[0]).reduce(1_u64, |sum, more| *sum += more).unwrap_err();
         assert!(matches!(error, RankError::Wire { from: Rank(1), .. }), "{error}");
     }
 
@@ -167,9 +167,9 @@ mod tests {
                     let mut meeting = meeting(&mut endpoint);
                     for round in 0..3 {
                         let most =
-                            meeting.gather(rank + round, |most, other| *most = other.max(*most)).unwrap();
+                            meeting.reduce(rank + round, |most, other| *most = other.max(*most)).unwrap();
                         assert_eq!(most.is_some(), rank == 0);
-                        assert_eq!(meeting.tell(most).unwrap(), 39 + round);
+                        assert_eq!(meeting.broadcast(most).unwrap(), 39 + round);
                         assert_eq!(meeting.among_neighbours(&rank).unwrap(), neighbours);
                     }
                 });

@@ -11,7 +11,7 @@ use super::meet::Meeting;
 /// The ranks below each switch. A switch is named by those above it, as in `core.row3.rack7`.
 type BySwitch = BTreeMap<String, Vec<u32>>;
 
-/// Tells all ranks who is below which switch, and orders those of other hosts: the nearest first. Where no rank knows its switches the
+/// Finds out which ranks are below which switch, and orders those of other hosts: the nearest first. Where no rank knows its switches the
 /// network stays unknown. All ranks keep a list of all: 4 bytes for each.
 ///
 /// # Errors
@@ -22,12 +22,12 @@ pub(crate) fn look_around(
     switches: Option<&str>,
 ) -> Result<Place, RankError> {
     let own = BySwitch::from([(switches.unwrap_or_default().to_owned(), vec![place.here().0])]);
-    let all = meeting.gather(own, |all, more| {
+    let all = meeting.reduce(own, |all, more| {
         for (switch, ranks) in more {
             all.entry(switch).or_default().extend(ranks);
         }
     })?;
-    let all: BySwitch = meeting.tell(all)?;
+    let all: BySwitch = meeting.broadcast(all)?;
     if all.values().flatten().any(|rank| *rank >= place.size()) {
         return Err(RankError::Wire { from: Rank::ROOT, error: WireError::Value });
     }

@@ -3,9 +3,9 @@
 //! becomes of the process, is the program's.
 //!
 //! ```text
-//!   join ──▶ agree, tell ──▶ run ──▶ gather, tell ──▶ close
-//!   same     same files?     job     what is done     all output is written, the results
-//!   program? who decides             between jobs     of all are with the first rank
+//!   join ──▶ agree ──▶ run ──▶ reduce, broadcast ──▶ close
+//!   same     same      job     what is done           all output is written, the results
+//!   program? files?            between jobs           of all are with the first rank
 //! ```
 //!
 //! Every wait ends ([`Limits`]): when what it waits for comes, when a rank says that it cannot go on, or some time after somebody asked the
@@ -148,7 +148,7 @@ impl<'e> Session<'e> {
             return Ok(Err(differs));
         }
         let (rank, ranks) = (meeting.link.rank(), meeting.link.ranks());
-        let job = meeting.tell((rank == 0).then(number))?;
+        let job = meeting.broadcast((rank == 0).then(number))?;
         let seat = Seat { rank, ranks, job, cores: cores_of_this_rank(&mut meeting)? };
         let place = meeting.link.place();
         Ok(Ok(Self { meeting, seat, place, schedule: Config::default() }))
@@ -164,7 +164,7 @@ impl<'e> Session<'e> {
     /// schedule `proximity` asks who is near; all ranks call this, or none. It keeps 4 bytes for each rank.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather).
+    /// As [`reduce`](Self::reduce).
     pub fn with_network(mut self, switches: Option<&str>) -> Result<Self, RankError> {
         let place = look_around(&mut self.meeting, self.place, switches)?;
         Ok(Self { place, ..self })
@@ -238,31 +238,31 @@ impl<'e> Session<'e> {
     ///
     /// # Errors
     /// As [`join`](Self::join); or the wait was given up.
-    pub fn gather<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
-        self.meeting.gather(own, merge)
+    pub fn reduce<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
+        self.meeting.reduce(own, merge)
     }
 
-    /// Tells all ranks what the first one says; the others give nothing.
+    /// Sends a value of the first rank to all; the others give nothing.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather); or the first one gives nothing.
-    pub fn tell<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
-        self.meeting.tell(said)
+    /// As [`reduce`](Self::reduce); or the first one gives nothing.
+    pub fn broadcast<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
+        self.meeting.broadcast(said)
     }
 
-    /// Brings something of each rank together, and tells all of them the whole.
+    /// Brings something of each rank together, and sends the whole to all.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather).
-    pub fn all<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<T, RankError> {
-        let whole = self.gather(own, merge)?;
-        self.tell(whole)
+    /// As [`reduce`](Self::reduce).
+    pub fn all_reduce<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<T, RankError> {
+        let whole = self.reduce(own, merge)?;
+        self.broadcast(whole)
     }
 
     /// Compares facts, in the same order on all ranks. All ranks get the same answer; none: they agree.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather).
+    /// As [`reduce`](Self::reduce).
     pub fn agree(&mut self, facts: Vec<String>) -> Result<Option<Disagreement>, RankError> {
         agree(&mut self.meeting, facts)
     }
@@ -271,7 +271,7 @@ impl<'e> Session<'e> {
     /// meetings calls it now and then.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather).
+    /// As [`reduce`](Self::reduce).
     pub fn listen(&mut self) -> Result<(), RankError> {
         self.meeting.listen()
     }
@@ -280,7 +280,7 @@ impl<'e> Session<'e> {
     /// that it is at work, so that they wait for it.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather). The work was done all the same, with the request to end made.
+    /// As [`reduce`](Self::reduce). The work was done all the same, with the request to end made.
     ///
     /// # Panics
     /// A panic of the work is passed on.
@@ -304,7 +304,7 @@ impl<'e> Session<'e> {
     }
 
     /// Runs this rank's part of a job. Returns when the job is over on all ranks, or was stopped on one. Between two jobs all ranks meet
-    /// ([`all`](Self::all)): else a rank that is done could ask one for work that is not.
+    /// ([`all_reduce`](Self::all_reduce)): else a rank that is done could ask one for work that is not.
     ///
     /// `totals` gives what this rank did so far, and at the end, with what its threads kept, what it did altogether; `observe` also gets
     /// the newest sum of all ranks, on the first one. Tasks must be able to become bytes ([`Job::pack`], [`Job::arrive`]); those that cannot
@@ -359,7 +359,7 @@ impl<'e> Session<'e> {
     /// nobody returns before it has them. Nothing is sent to this rank after that.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather).
+    /// As [`reduce`](Self::reduce).
     pub fn close<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
         self.listen()?;
         let Meeting { link, limits, .. } = &mut self.meeting;
@@ -372,8 +372,8 @@ impl<'e> Session<'e> {
             link.wait(wait.pause(link.is_polled));
         }
         link.keep_stop_to_itself();
-        let whole = self.meeting.gather(own, merge)?;
-        self.meeting.tell(whole.as_ref().map(|_| ()))?;
+        let whole = self.meeting.reduce(own, merge)?;
+        self.meeting.broadcast(whole.as_ref().map(|_| ()))?;
         Ok(whole)
     }
 

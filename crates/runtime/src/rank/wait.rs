@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::error::RankError;
 use super::link::Link;
 
-/// Between two looks on a fabric that does not tell of arrivals, at first and later.
+/// Between two looks on a fabric that does not report arrivals, at first and later.
 const POLL_FIRST: Duration = Duration::from_micros(100);
 const POLL_LATER: Duration = Duration::from_millis(5);
 /// A pause is such a part of the time that has passed: waiting costs few looks, and ends soon all the same.
 const PAUSE_PART: u32 = 50;
-/// The longest pause on a fabric that tells of arrivals: a signal does not ring.
+/// The longest pause on a fabric that reports arrivals: a signal does not ring.
 const PAUSE: Duration = Duration::from_millis(25);
 /// Other ranks than the first wait so many times as long before they give up: the first one is to write its report.
 const OTHERS: u32 = 10;
@@ -110,7 +110,7 @@ impl Wait {
         }
     }
 
-    /// Tells the rank above this one for whom this one waits, unless that is itself or the first one: these know.
+    /// Sends to the parent which ranks this one waits for, unless that is the parent itself or the first rank: these know.
     fn say(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
         let soon = self.limits.period().min(self.limits.report);
         let period = if link.stop.is_set() { soon } else { self.limits.report };
