@@ -1,5 +1,6 @@
 //! Whether all ranks run the same program and see the same files: each brings facts in words, and those that differ are named with two ranks that
-//! have them. What facts are, and what follows from a difference, is the caller's business.
+//! have them. The caller decides what
+//! facts are and what follows from a difference.
 
 use super::error::RankError;
 use super::meet::Meeting;

@@ -1,6 +1,6 @@
 //! A session: the ranks of one run of a program from when they meet until they part. An operation asks it for all that concerns other ranks,
-//! so it is the same operation alone and on thousands of ranks; alone is a session of one. Under which launcher ranks were started, and what
-//! becomes of the process, is the program's.
+//! so it is the same operation alone and on thousands of ranks; alone is a session of one. It starts no ranks and ends no process: the program
+//! does.
 //!
 //! ```text
 //!   join ──▶ agree ──▶ run ──▶ reduce, broadcast ──▶ close
@@ -8,8 +8,8 @@
 //!   program? files?            between jobs           of all are with the first rank
 //! ```
 //!
-//! Every wait ends ([`Limits`]): when what it waits for comes, when a rank says that it cannot go on, or some time after somebody asked the
-//! session to end. Such a request on one rank becomes one on all.
+//! A wait ends when the message comes, when a rank reports that it cannot go on, or when no sign has come for some time after a request to end
+//! ([`Limits`]). A request to end on one rank becomes one on all.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Waiting for other ranks, which always ends: by what was waited for, by the word of a rank that failed, or some time after the session was
-//! asked to end. A long wait is reported. What is waited for is the caller's business.
+//! Waiting for other ranks. A wait ends when the message comes, when a rank reports that it cannot go on, or when no sign has come for some time
+//! after a request to end. Long waits are reported. It does not know what is waited for.
 
 use std::time::{Duration, Instant};
 
