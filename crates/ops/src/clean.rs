@@ -17,7 +17,7 @@ use crate::jobs::names;
 use crate::jobs::sweep::sweep;
 use crate::jobs::tree::{Manner, Tally};
 use crate::jobs::{self, Other, State};
-use crate::walk;
+use crate::tree;
 
 /// Directories of runs that are looked at.
 const DIRECTORIES_MAX: usize = 4096;
@@ -26,7 +26,7 @@ const DIRECTORIES_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Options<'a> {
     /// How the directory is walked: threads, memory, stop.
-    pub walk: walk::Options<'a>,
+    pub walk: tree::Options<'a>,
     /// Whether what is found is removed.
     pub removes: bool,
 }

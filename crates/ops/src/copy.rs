@@ -61,8 +61,8 @@ use crate::digest::Signature;
 use crate::file::kernel_copy::{Race, Within};
 use crate::file::source::clock_of_files;
 use crate::jobs::names::Namer;
-use crate::walk::progress::{Counted, Live};
-use crate::walk::{self, Differs, Seed, Start};
+use crate::tree::progress::{Counted, Live};
+use crate::tree::{self, Differs, Seed, Start};
 use atta_sys::file_systems::{CopyBy, is_copied_by};
 use commit::publish::Batch;
 use commit::reread::Checks;
@@ -91,7 +91,7 @@ pub enum Fsync {
 #[derive(Debug, Default)]
 pub struct Options<'a> {
     /// How the sources are walked; what it says of links and metadata is not used.
-    pub walk: walk::Options<'a>,
+    pub walk: tree::Options<'a>,
     /// When what was copied is made durable.
     pub fsync: Fsync,
     /// Whether files get a digest while they are copied.
@@ -139,7 +139,7 @@ pub trait Watch: Sync {
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// What the walk of the sources has found.
-    pub walk: walk::Progress,
+    pub walk: tree::Progress,
     /// Files whose bytes were copied.
     pub files: u64,
     /// Bytes that were copied.
@@ -162,7 +162,7 @@ pub struct Outcome {
     /// Of what was copied, if all files got digests, and nothing failed or was left as it is.
     pub signature: Option<Signature>,
     /// What the walk of the sources did.
-    pub threads: Vec<walk::ThreadReport>,
+    pub threads: Vec<tree::ThreadReport>,
     /// From start to end.
     pub elapsed: Duration,
     /// Whether it ended early because it was asked to, or parked.
@@ -378,8 +378,8 @@ impl<'a> Copy<'a> {
     ) -> Result<Outcome, RankError> {
         let Self { copying, starts, .. } = self;
         let clock = Clock::start();
-        let observed = |walk: &walk::Progress, own| observe(&Progress::new(walk, own));
-        let walked = walk::run_handler(session, &copying, starts, &copying.options.walk, observed)?;
+        let observed = |walk: &tree::Progress, own| observe(&Progress::new(walk, own));
+        let walked = tree::run(session, &copying, starts, &copying.options.walk, observed)?;
         let mut ending = Ending::new(copying, walked, clock);
         ending.settle(session)?;
         session.beside(|| ending.end())
@@ -394,7 +394,7 @@ impl std::fmt::Debug for Copy<'_> {
 
 impl Progress {
     /// Of a walk, and of what a copy counts beside it: see [`Copying::counted_so_far`].
-    fn new(walk: &walk::Progress, [files, bytes, large_found, large_done]: Counted) -> Self {
+    fn new(walk: &tree::Progress, [files, bytes, large_found, large_done]: Counted) -> Self {
         Self { walk: walk.clone(), files, bytes, large_found, large_done }
     }
 }

@@ -15,5 +15,6 @@ mod metadata;
 mod refused;
 pub mod sorted;
 pub mod sum;
+mod tree;
 pub mod verify;
 pub mod walk;

@@ -51,14 +51,14 @@ use atta_entry::{Entry, Failure, Kind};
 pub use totals::Totals;
 
 use crate::digest::{Element, Hash, Signature};
-use crate::walk::{self, Start};
+use crate::tree::{self, Start};
 use handler::Summing;
 
 /// How trees are summed up.
 #[derive(Debug)]
 pub struct Options<'a> {
     /// How they are walked; what it says of links to follow and of targets is not used, and metadata is needed.
-    pub walk: walk::Options<'a>,
+    pub walk: tree::Options<'a>,
     /// Bytes that one thread hashes of a large file at a time, a power of two and at least 1,024; none: by its size and the number of
     /// threads.
     pub chunk: Option<u64>,
@@ -72,7 +72,7 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { walk: walk::Options::default(), chunk: None, hole_bytes_max: None, enters: true, output: None }
+        Self { walk: tree::Options::default(), chunk: None, hole_bytes_max: None, enters: true, output: None }
     }
 }
 
@@ -98,7 +98,7 @@ pub trait Watch: Sync {
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// What the walk has found.
-    pub walk: walk::Progress,
+    pub walk: tree::Progress,
     /// Files that have their digests.
     pub files: u64,
     /// Bytes that were hashed, holes included.
@@ -115,7 +115,7 @@ pub struct Outcome<W> {
     /// The state of each thread.
     pub workers: Vec<W>,
     /// What each thread did, in the same order.
-    pub threads: Vec<walk::ThreadReport>,
+    pub threads: Vec<tree::ThreadReport>,
     /// From start to end.
     pub elapsed: Duration,
     /// Whether it ended early because it was asked to.
@@ -136,7 +136,7 @@ pub fn run<'a, W: Watch>(
 ) -> Outcome<W::Worker> {
     let summing = Summing::new(options, watch);
     let began = std::time::Instant::now();
-    let walked = walk::run_alone(&summing, starts, &options.walk, |progress, _| {
+    let walked = tree::run_alone(&summing, starts, &options.walk, |progress, _| {
         observe(&Progress {
             walk: progress.clone(),
             files: summing.live.files.load(Ordering::Relaxed),

@@ -50,8 +50,8 @@ pub use totals::Totals;
 use crate::descriptors::{Budget, Needs};
 use crate::metadata::granularity::Shown;
 pub use crate::refused::Refused;
-use crate::walk::directory::Directory;
-use crate::walk::{self, Start};
+use crate::tree::directory::Directory;
+use crate::tree::{self, Start};
 use atta_sys::{self as sys, Features};
 use handler::{Comparing, Live, VerifyWorker};
 use large::LargeFiles;
@@ -64,7 +64,7 @@ const EQUAL_PART: u64 = 4;
 #[derive(Debug, Default)]
 pub struct Options<'a> {
     /// How the source is walked; what it says of links and metadata is not used.
-    pub walk: walk::Options<'a>,
+    pub walk: tree::Options<'a>,
     /// What is compared of each entry.
     pub fields: Fields,
     /// Times that are so near to each other are the same.
@@ -86,7 +86,7 @@ pub trait Watch: Sync {
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// What the walk of the source has found.
-    pub walk: walk::Progress,
+    pub walk: tree::Progress,
     /// Names at which the two sides differ.
     pub differences: u64,
     /// Bytes that were compared.
@@ -99,7 +99,7 @@ pub struct Outcome {
     /// What was compared and what was found.
     pub totals: Totals,
     /// What the walk of the source did.
-    pub threads: Vec<walk::ThreadReport>,
+    pub threads: Vec<tree::ThreadReport>,
     /// From start to end.
     pub elapsed: Duration,
     /// Whether it ended early because it was asked to.
@@ -138,7 +138,7 @@ pub fn run(
         live: Live::default(),
     };
     let began = std::time::Instant::now();
-    let walked = walk::run_alone(&comparing, [Start::new(source)], &options.walk, |progress, _| {
+    let walked = tree::run_alone(&comparing, [Start::new(source)], &options.walk, |progress, _| {
         observe(&Progress {
             walk: progress.clone(),
             differences: comparing.live.differences.load(Ordering::Relaxed),

@@ -27,45 +27,24 @@
 //! to [`Visit::failure`] and never stops the walk. No name is ever looked up through a symbolic link that the walk did
 //! not decide to follow (see `link.rs`).
 
-mod begin;
-pub(crate) mod directory;
 mod hard_links;
-pub(crate) mod job;
-mod link;
-pub(crate) mod location;
-pub(crate) mod look;
-pub(crate) mod names;
-mod options;
-pub(crate) mod parts;
-mod profile;
-pub(crate) mod progress;
-mod read;
-mod roots;
-mod rules;
-mod start;
 mod summary;
-pub(crate) mod task;
-pub(crate) mod visit;
-
-use atta_sys as sys;
+mod visit;
 
 use atta_entry::{Errno, Metadata};
-use atta_runtime::{Ran, RankError, Session, Status, Work};
+use atta_runtime::{RankError, Session};
+use atta_sys as sys;
 
+pub use crate::tree::operation::Tasks;
+pub use crate::tree::{
+    BadRule, Differs, Options, Outcome, Profile, Progress, Rule, Rules, Start, ThreadReport,
+};
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, Seen};
-pub use options::{Options, Outcome, Progress, ThreadReport};
-pub use profile::Profile;
-pub use rules::{BadRule, Rule, Rules};
-pub(crate) use start::Seed;
-pub use start::{Differs, Start};
 pub use summary::{Summary, Totals};
-pub use visit::{Each, Tasks, Visit, each};
+pub use visit::{Each, Visit, each};
 
-use job::WalkJob;
-use progress::{Counted, SoFar};
-use task::Task;
-use visit::Handler;
+use crate::tree;
 
 /// Walks everything below `starts`, which may be a long list: it is taken as the walk goes on. Returns when all is done or `options.stop` was set.
 ///
@@ -79,7 +58,7 @@ pub fn run<'a, V: Visit>(
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
 ) -> Outcome<V::Worker> {
-    run_alone(visit, starts, options, |progress, _| observe(progress))
+    tree::run_alone(visit, starts, options, |progress, _| observe(progress))
 }
 
 /// The same as one of several ranks, which walk the starts of the first one together. Returns when all is done, or the walk was
@@ -99,54 +78,7 @@ pub fn run_on<'a, V: Visit>(
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome<V::Worker>, RankError> {
-    run_handler(session, visit, starts, options, |progress, _| observe(progress))
-}
-
-/// An operation of this crate in a session of one.
-pub(crate) fn run_alone<'a, V: Handler>(
-    visit: &'a V,
-    starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
-    options: &'a Options<'a>,
-    observe: impl FnMut(&Progress, Counted),
-) -> Outcome<V::Worker> {
-    let mut session = Session::alone(options.stop.clone());
-    match run_handler(&mut session, visit, starts, options, observe) {
-        Ok(outcome) => outcome,
-        Err(error) => unreachable!("a session of one waits for nobody: {error}"),
-    }
-}
-
-/// An operation of this crate. `observe` also gets what the operation counts itself.
-pub(crate) fn run_handler<'a, V: Handler>(
-    session: &mut Session<'_>,
-    visit: &'a V,
-    starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
-    options: &'a Options<'a>,
-    mut observe: impl FnMut(&Progress, Counted),
-) -> Result<Outcome<V::Worker>, RankError> {
-    let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
-    let job = WalkJob::new(visit, starts, options, session.seat().rank);
-    let seeds = match (session.is_first(), session.runs_tasks()) {
-        (true, true) => vec![Task::Feed],
-        // Who only hands tasks out cannot take them from the list bit by bit.
-        (true, false) => job.all_starts(),
-        (false, _) => Vec::new(),
-    };
-    let runtime = runtime_options(&job);
-    let work = Work { seeds: job.seeds(seeds), options: &runtime };
-    let own = || SoFar { profile: job.profile(), own: visit.counted() };
-    let mut of_all = None;
-    let ran = session.run(
-        &job,
-        work,
-        |_| own(),
-        |status, sum| {
-            of_all = sum.or(of_all);
-            let SoFar { profile, own } = of_all.unwrap_or_else(own);
-            observe(&progress(status, profile), own);
-        },
-    )?;
-    Ok(gathered(&job, ran))
+    tree::run(session, visit, starts, options, |progress, _| observe(progress))
 }
 
 /// What is at a path that the operator gave, links followed.
@@ -155,38 +87,4 @@ pub(crate) fn run_handler<'a, V: Handler>(
 /// What the kernel says of it.
 pub fn look_at(path: &[u8]) -> Result<Metadata, Errno> {
     sys::stat_path(path, true)
-}
-
-fn runtime_options<'a, V: Handler>(job: &WalkJob<'a, V>) -> atta_runtime::Options<'a> {
-    let options = job.options;
-    atta_runtime::Options {
-        threads_most: job.budget.threads,
-        threads: options.threads,
-        memory_bytes: options.memory_bytes,
-        spill_directory: options.spill_directory.clone(),
-        stop: options.stop.clone(),
-        rate: options.rate,
-        cores: options.cores,
-    }
-}
-
-fn progress(status: &Status, profile: Profile) -> Progress {
-    Progress { elapsed: status.elapsed, threads: status.threads, stopping: status.stopping, profile }
-}
-
-fn gathered<V: Handler>(job: &WalkJob<'_, V>, ran: Ran<job::WalkWorker<V>, SoFar>) -> Outcome<V::Worker> {
-    let Ran { outcome, exchanged, reason, .. } = ran;
-    let reports = outcome.reports.iter().zip(&job.counters);
-    Outcome {
-        threads: reports
-            .map(|(worker, counters)| ThreadReport { profile: counters.read(), worker: *worker })
-            .collect(),
-        workers: outcome.workers.into_iter().map(|worker| worker.visit).collect(),
-        profile: job.profile(),
-        spill: outcome.spill,
-        elapsed: outcome.elapsed,
-        stopped: outcome.stopped,
-        reason,
-        exchanged,
-    }
 }

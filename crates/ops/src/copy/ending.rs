@@ -24,16 +24,16 @@ use crate::copy::target::mirror::{Complete, Mirror};
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::{Fsync, Outcome};
 use crate::file::error::{FileError, Step};
-use crate::walk;
-use crate::walk::directory::Directory;
-use crate::walk::location::{Location, below};
-use crate::walk::visit::Handler;
+use crate::tree;
+use crate::tree::directory::Directory;
+use crate::tree::location::{Location, below};
+use crate::tree::operation::Handler;
 use atta_sys::{self as sys, retry};
 
 /// A copy on one rank whose tasks are done.
 pub(super) struct Ending<'a> {
     copying: Copying<'a>,
-    walked: walk::Outcome<CopyWorker>,
+    walked: tree::Outcome<CopyWorker>,
     /// What is done from here on.
     worker: CopyWorker,
     clock: Clock,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Ending<'_> {
 }
 
 impl<'a> Ending<'a> {
-    pub(super) fn new(copying: Copying<'a>, walked: walk::Outcome<CopyWorker>, mut clock: Clock) -> Self {
+    pub(super) fn new(copying: Copying<'a>, walked: tree::Outcome<CopyWorker>, mut clock: Clock) -> Self {
         clock.end_after(Phase::Copying, walked.elapsed);
         let worker = copying.worker(walked.workers.len());
         Self { copying, walked, worker, clock, unnamed: Vec::new(), leftovers: None }
@@ -365,7 +365,7 @@ mod tests {
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::target::mirror::Mirror;
     use crate::copy::{Copy, Options, Seat};
-    use crate::walk::directory::Directory;
+    use crate::tree::directory::Directory;
     use atta_sys::Place;
 
     #[test]
@@ -378,7 +378,7 @@ mod tests {
         let prepared =
             Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, Seat::alone());
         let Copy { copying, .. } = prepared.unwrap();
-        let walked = walk::run_alone(&copying, std::iter::empty::<walk::Start>(), &options.walk, |_, _| {});
+        let walked = tree::run_alone(&copying, std::iter::empty::<tree::Start>(), &options.walk, |_, _| {});
         let (path, opened) = (CString::new(sources[0].clone()).unwrap(), fs::File::open(&source).unwrap());
         let place = Place { device: 1, inode: 1, mount: 1 };
         let root = Directory::root(path, 0, Arc::new(opened.into()), place);

@@ -47,13 +47,14 @@ use crate::file::source::Source;
 use crate::jobs::Job;
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
-use crate::walk::Differs;
-use crate::walk::directory::{Directory, Held};
-use crate::walk::location::Location;
-use crate::walk::location::below;
-use crate::walk::progress::Counted;
-use crate::walk::progress::Live;
-use crate::walk::visit::{Handler, Here, Tasks};
+use crate::tree::Differs;
+use crate::tree::directory::Directory;
+use crate::tree::listing::held::Held;
+use crate::tree::location::Location;
+use crate::tree::location::below;
+use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::progress::Counted;
+use crate::tree::progress::Live;
 use atta_sys::{self as sys, Features};
 
 /// A copy, as a walk's handler.

@@ -29,7 +29,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, identity_of};
 use crate::jobs;
 use crate::metadata::inherited::open_private;
-use crate::walk::location::Location;
+use crate::tree::location::Location;
 use atta_sys::{self as sys, retry};
 
 /// Names of links that are in memory when they are removed.

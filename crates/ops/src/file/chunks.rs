@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::error::FileError;
 use crate::digest::{Hash, PieceValue, merge};
-use crate::walk;
-use crate::walk::visit::{Here, Tasks};
+use crate::tree;
+use crate::tree::operation::{Here, Tasks};
 
 /// The smallest chunk: some milliseconds of work.
 const CHUNK_LEAST: u64 = 8 << 20;
@@ -44,7 +44,7 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// Into chunks of so many bytes, a power of two, or by their size and the number of threads of so many ranks.
-    pub(crate) fn new(chunk: Option<u64>, walk: &walk::Options<'_>, ranks: u32) -> Self {
+    pub(crate) fn new(chunk: Option<u64>, walk: &tree::Options<'_>, ranks: u32) -> Self {
         let threads = walk.threads.max(walk.cores).max(1) as u64 * u64::from(ranks);
         Self { chunk, threads, has_ranks: ranks > 1, rate: None }
     }

@@ -12,8 +12,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use super::record::Record;
 use super::tree::{Manner, Tally, dispose};
 use crate::jobs::names::{Namer, PREFIX};
-use crate::walk::visit::{Handler, Here, Tasks};
-use crate::walk::{self, Start};
+use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::{self, Start};
 
 /// What is remembered of what was found; all of it is counted.
 const FOUND_MAX: usize = 1000;
@@ -54,7 +54,7 @@ struct Sweep<'a> {
 pub(crate) fn sweep(
     (top, path): (&OwnedFd, &[u8]),
     runs: &[(&Namer, &Record)],
-    options: &walk::Options<'_>,
+    options: &tree::Options<'_>,
     manner: Manner,
 ) -> Swept {
     let makes = || runs.iter().flat_map(|(_, record)| &record.makes).map(|makes| makes.name.clone());
@@ -71,7 +71,7 @@ pub(crate) fn sweep(
         handler.fail(Operation::OpenDirectory, &path, is_it().err().unwrap_or(Errno::STALE));
         return handler.swept.into_inner().unwrap_or_else(PoisonError::into_inner);
     }
-    let options = walk::Options {
+    let options = tree::Options {
         one_file_system: true,
         lite: true,
         threads: options.threads,
@@ -80,9 +80,9 @@ pub(crate) fn sweep(
         stop: options.stop.clone(),
         features: options.features,
         cores: options.cores,
-        ..walk::Options::default()
+        ..tree::Options::default()
     };
-    let walked = walk::run_alone(&handler, [Start::new(path)], &options, |_, _| {});
+    let walked = tree::run_alone(&handler, [Start::new(path)], &options, |_, _| {});
     let mut swept = handler.swept.into_inner().unwrap_or_else(PoisonError::into_inner);
     swept.stopped = walked.stopped;
     swept.found.sort_by(|one, other| one.path.cmp(&other.path));

@@ -19,9 +19,9 @@ use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
 use crate::file::mover::{Mover, Way};
 use crate::file::source::{Source, TRIES, is_same, look, open, settled};
-use crate::walk::location::{Location, below};
-use crate::walk::progress::Live;
-use crate::walk::visit::{Handler, Here, Tasks};
+use crate::tree::location::{Location, below};
+use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::progress::Live;
 use atta_sys as sys;
 
 /// Summing up, as a walk's handler.

@@ -15,8 +15,8 @@ use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;
 use crate::file::source::{Source, is_same, look, open, settled};
-use crate::walk::location::Location;
-use crate::walk::visit::{Here, Tasks};
+use crate::tree::location::Location;
+use crate::tree::operation::{Here, Tasks};
 use atta_sys as sys;
 
 /// A file whose chunks are being hashed.

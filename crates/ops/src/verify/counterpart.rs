@@ -11,8 +11,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::walk::directory::Directory;
-use crate::walk::parts::Parts;
+use crate::tree::directory::Directory;
+use crate::tree::parts::Parts;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Counterpart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::walk::task::chain_to;
+    use crate::tree::task::chain_to;
     use atta_sys::Place;
 
     fn root(path: &CStr) -> Arc<Directory> {

@@ -16,10 +16,10 @@ use super::handler::{Comparing, VerifyWorker};
 use super::pair::At;
 use super::task::Task;
 use crate::file::error::{PairError, failed};
-use crate::walk::directory::Directory;
-use crate::walk::look::is_excluded;
-use crate::walk::names::{Name, Names};
-use crate::walk::visit::{Here, Tasks};
+use crate::tree::directory::Directory;
+use crate::tree::listing::look::is_excluded;
+use crate::tree::listing::names::{Name, Names};
+use crate::tree::operation::{Here, Tasks};
 use atta_sys as sys;
 
 /// The buffer for `getdents64`.

@@ -34,9 +34,11 @@ use crate::file::error::failed;
 use crate::file::mover::Mover;
 use crate::file::source::Source;
 use crate::metadata::granularity::Shown;
-use crate::walk::directory::{CurrentPath, Directory, Held};
-use crate::walk::names::Names;
-use crate::walk::visit::{Handler, Here, Tasks};
+use crate::tree::directory::Directory;
+use crate::tree::listing::held::Held;
+use crate::tree::listing::names::Names;
+use crate::tree::listing::path::CurrentPath;
+use crate::tree::operation::{Handler, Here, Tasks};
 use atta_sys::{self as sys, Features};
 
 /// A comparison, as a walk's handler.

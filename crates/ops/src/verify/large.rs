@@ -18,8 +18,8 @@ use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Both, Opened, Pair, Verdict};
 use crate::file::chunks::{Chunks, Cut, LargeTask, UnderWay};
 use crate::file::error::{PairError, failed};
-use crate::walk::directory::Directory;
-use crate::walk::visit::{Here, Tasks};
+use crate::tree::directory::Directory;
+use crate::tree::operation::{Here, Tasks};
 
 /// What stands for no difference: no file has so many bytes.
 const NONE: u64 = u64::MAX;

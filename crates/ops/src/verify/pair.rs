@@ -14,9 +14,9 @@ use crate::file::error::{PairError, failed, on};
 use crate::file::holes::{self, may_have_holes};
 use crate::file::source::{Source, is_fresh, is_same, look, open, settled};
 use crate::metadata::extended::Holder;
-use crate::walk::directory::Directory;
-use crate::walk::location::below;
-use crate::walk::look::join;
+use crate::tree::directory::Directory;
+use crate::tree::listing::look::join;
+use crate::tree::location::below;
 use atta_sys as sys;
 
 /// What a file that is gone, or is another kind of entry, says when it is opened.

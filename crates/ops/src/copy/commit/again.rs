@@ -31,8 +31,8 @@ use crate::file::mover::Way;
 use crate::file::source::{is_same, look, open, settled};
 use crate::jobs::names::PREFIX;
 use crate::metadata::give;
-use crate::walk::directory::Directory;
-use crate::walk::location::Location;
+use crate::tree::directory::Directory;
+use crate::tree::location::Location;
 use atta_sys::at;
 use atta_sys::{self as sys, Features, retry};
 

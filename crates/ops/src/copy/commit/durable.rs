@@ -23,8 +23,8 @@ use crate::copy::target::file::{Made, Place, remove};
 use crate::copy::target::mirror::Mirror;
 use crate::file::error::FileError;
 use crate::file::source::Identity;
-use crate::walk::directory::Directory;
-use crate::walk::location::Location;
+use crate::tree::directory::Directory;
+use crate::tree::location::Location;
 use atta_sys::file_systems::Durability;
 
 /// When what is put into a directory is made durable.

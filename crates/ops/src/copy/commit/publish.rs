@@ -21,7 +21,7 @@ use crate::copy::target::spelling::refuse_taken;
 use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Identity, identity_of};
-use crate::walk::location::Location;
+use crate::tree::location::Location;
 use atta_sys::{self as sys, retry};
 
 /// Bytes in a batch.
@@ -243,7 +243,7 @@ impl Copying<'_> {
         let target = &ready.mirror.target;
         let held = &mut worker.held;
         let mut open =
-            |directory: &Arc<crate::walk::directory::Directory>| -> Result<Arc<OwnedFd>, FileError> {
+            |directory: &Arc<crate::tree::directory::Directory>| -> Result<Arc<OwnedFd>, FileError> {
                 directory
                     .descriptor(held, self.features)
                     .map_err(|errno| FileError::new(Step::OpenDirectory, errno))

@@ -35,7 +35,7 @@ use crate::file::mover::Way;
 use crate::file::source::{look, open};
 use crate::metadata::give::{self, Manner};
 use crate::metadata::not_kept::NotKept;
-use crate::walk::location::Location;
+use crate::tree::location::Location;
 use atta_sys::{self as sys, retry};
 
 /// So many may wait before those who copy do nothing else.

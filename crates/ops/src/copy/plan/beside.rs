@@ -227,12 +227,12 @@ pub(crate) fn left_by(
 ) -> Leftovers {
     let walk = &options.walk;
     // It was asked to stop already, and is to say what is left.
-    let walk = &crate::walk::Options {
+    let walk = &crate::tree::Options {
         stop: atta_runtime::Stop::new(),
         threads: walk.threads,
         spill_directory: walk.spill_directory.clone(),
         features: walk.features,
-        ..crate::walk::Options::default()
+        ..crate::tree::Options::default()
     };
     let manner = Manner { removes: false, stop: walk.stop.clone(), features: walk.features };
     let swept = sweep((&**top, path), &[(namer, record)], walk, manner);

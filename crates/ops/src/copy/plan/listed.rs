@@ -15,7 +15,7 @@ use crate::copy::target::mirror::Mirror;
 use crate::file::error::{FileError, Step};
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{disinherit, open_own};
-use crate::walk::directory::Directory;
+use crate::tree::directory::Directory;
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {

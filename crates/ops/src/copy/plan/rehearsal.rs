@@ -26,9 +26,10 @@ use crate::jobs::names::Namer;
 use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::granularity::{Granularity, Shown};
-use crate::walk::directory::Directory;
-use crate::walk::visit::{Handler, Here, Tasks};
-use crate::walk::{self, Differs, HardLinks, Seed, Start};
+use crate::tree::directory::Directory;
+use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::{self, Differs, Seed, Start};
+use crate::walk::{HardLinks, Seen};
 use atta_sys as sys;
 
 /// What would become of an entry.
@@ -112,7 +113,7 @@ impl<'a> DryRun<'a> {
     pub fn run(self, mut observe: impl FnMut(&Progress)) -> Result<Outcome, Refused> {
         let Self { rehearsal, starts } = self;
         let mut clock = Clock::start();
-        let walked = walk::run_alone(&rehearsal, starts, &rehearsal.options.walk, |progress, _| {
+        let walked = tree::run_alone(&rehearsal, starts, &rehearsal.options.walk, |progress, _| {
             let walk = progress.clone();
             observe(&Progress { walk, files: 0, bytes: 0, large_found: 0, large_done: 0 });
         });
@@ -239,7 +240,7 @@ impl Rehearsal<'_> {
         };
         let inode = (metadata.device, metadata.inode);
         let may_be_link = metadata.nlink > 1 && self.options.keep.links;
-        if may_be_link && self.links[index].note(inode, metadata.nlink, size, 0) != walk::Seen::First {
+        if may_be_link && self.links[index].note(inode, metadata.nlink, size, 0) != Seen::First {
             totals.hard_links += 1;
             return;
         }

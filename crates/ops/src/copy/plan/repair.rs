@@ -37,10 +37,10 @@ use crate::file::compare::{Blocks, Two};
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, is_same, look, open, settled};
 use crate::metadata::give::Attributes;
-use crate::walk::directory::Directory;
-use crate::walk::location::Location;
-use crate::walk::visit::{Handler, Here, Tasks};
-use crate::walk::{self, Differs, Start};
+use crate::tree::directory::Directory;
+use crate::tree::location::Location;
+use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::{self, Differs, Start};
 use atta_sys::{self as sys, retry};
 
 /// Device and inode.
@@ -264,7 +264,7 @@ impl Copying<'_> {
             return;
         }
         let of_copy = &self.options.walk;
-        let walk = walk::Options {
+        let walk = tree::Options {
             one_file_system: of_copy.one_file_system,
             birth_time: false,
             rate: of_copy.rate,
@@ -274,10 +274,10 @@ impl Copying<'_> {
             stop: search.stop.clone(),
             features: of_copy.features,
             cores: of_copy.cores,
-            ..walk::Options::default()
+            ..tree::Options::default()
         };
         let starts: Vec<_> = self.roots.paths().into_iter().map(Start::new).collect();
-        walk::run_alone(&search, starts, &walk, |_, _| {
+        tree::run_alone(&search, starts, &walk, |_, _| {
             if of_copy.stop.is_set() {
                 search.stop.set();
             }

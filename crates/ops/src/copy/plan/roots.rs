@@ -21,7 +21,7 @@ use rustix::fs::FlockOperation;
 
 use crate::copy::target::mirror::{Mirror, Shared};
 use crate::refused::Refused;
-use crate::walk::directory::Directory;
+use crate::tree::directory::Directory;
 use atta_sys::{self as sys, Features, Place};
 
 /// One SOURCE.

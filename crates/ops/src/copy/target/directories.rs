@@ -20,9 +20,10 @@ use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{admit_owner, disinherit};
-use crate::walk::directory::{Directory, STALE_MOST};
-use crate::walk::location::Location;
-use crate::walk::visit::Here;
+use crate::tree::directory::Directory;
+use crate::tree::directory::STALE_MOST;
+use crate::tree::location::Location;
+use crate::tree::operation::Here;
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
@@ -277,7 +278,7 @@ mod tests {
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::{Copy, Options, Seat};
-    use crate::walk::visit::Handler;
+    use crate::tree::operation::Handler;
 
     // Hazard 32.
     #[test]

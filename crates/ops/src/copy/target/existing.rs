@@ -464,7 +464,7 @@ mod tests {
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::{Copy, Options, Seat};
-    use crate::walk::visit::Handler;
+    use crate::tree::operation::Handler;
 
     #[test]
     fn only_a_file_of_one_name_is_written_into_and_not_where_what_is_there_stays() {

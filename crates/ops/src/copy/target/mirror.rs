@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::copy::commit::stores::Noted;
 use crate::jobs::names::Namer;
 use crate::metadata::give::Attributes;
-use crate::walk::directory::Directory;
-use crate::walk::parts::Parts;
+use crate::tree::directory::Directory;
+use crate::tree::parts::Parts;
 use atta_sys::file_systems::Durability;
 
 /// See the head of this file.
@@ -99,7 +99,7 @@ impl Mirror {
         let mut path = Vec::new();
         self.target.path_into(&mut path);
         if name != c"." {
-            crate::walk::look::join(&mut path, name.to_bytes());
+            crate::tree::listing::look::join(&mut path, name.to_bytes());
         }
         path
     }
@@ -244,7 +244,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::walk::task::chain_to;
+    use crate::tree::task::chain_to;
     use atta_sys::Place;
 
     fn root(path: &std::ffi::CStr) -> Arc<Directory> {

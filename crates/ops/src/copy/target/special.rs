@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::{Copy, Options, Seat};
-    use crate::walk::visit::Handler;
+    use crate::tree::operation::Handler;
 
     /// What was listed, and what somebody has put in its place.
     #[test]

@@ -12,7 +12,7 @@ use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
 use crate::file::error::{FileError, Step};
-use crate::walk::location::Location;
+use crate::tree::location::Location;
 use atta_sys as sys;
 
 /// Of so many the name that is in the way is told.

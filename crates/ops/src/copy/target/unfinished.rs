@@ -8,8 +8,9 @@ use rustix::fd::{AsFd, OwnedFd};
 
 use crate::jobs;
 use crate::jobs::names::{self, Namer, PREFIX, Parsed};
-use crate::walk::directory::{Directory, Held};
-use crate::walk::visit::Here;
+use crate::tree::directory::Directory;
+use crate::tree::listing::held::Held;
+use crate::tree::operation::Here;
 use atta_sys::{self as sys, Features};
 
 /// Directories above a name in which its record is looked for.

@@ -8,14 +8,14 @@ use std::sync::{Arc, PoisonError};
 use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use atta_runtime::Queue;
 
-use super::directory::Directory;
-use super::job::{WalkJob, WalkWorker, push_own};
-use super::link;
-use super::names::Names;
-use super::profile::Phase;
-use super::start::{Differs, Seed, Start};
-use super::task::{self, Task};
-use super::visit::{Handler, Here};
+use crate::tree::directory::Directory;
+use crate::tree::job::{TreeJob, Worker, push_own};
+use crate::tree::listing::link;
+use crate::tree::listing::names::Names;
+use crate::tree::operation::{Handler, Here};
+use crate::tree::profile::Phase;
+use crate::tree::start::{Differs, Seed, Start};
+use crate::tree::task::{self, Task};
 
 /// Starts that are taken from the caller's list at a time: a long list never is in memory as a whole.
 const FEED_STARTS: usize = 256;
@@ -30,7 +30,7 @@ fn entry_of<'a>(
     Entry { directory, name, root_bytes, depth, kind, inode, metadata: Some(metadata), target: None }
 }
 
-impl<V: Handler> WalkJob<'_, V> {
+impl<V: Handler> TreeJob<'_, V> {
     /// Takes some more of what the caller wants walked.
     pub(crate) fn feed(&self, index: usize, queue: &mut Queue<'_, Self>) {
         let starts: Vec<_> = {
@@ -56,7 +56,7 @@ impl<V: Handler> WalkJob<'_, V> {
     }
 
     /// Looks at a root: the entry itself, then what is below it.
-    pub(crate) fn start(&self, worker: &mut WalkWorker<V>, index: u32, queue: &mut Queue<'_, Self>) {
+    pub(crate) fn start(&self, worker: &mut Worker<V>, index: u32, queue: &mut Queue<'_, Self>) {
         let path = self.roots.get(index).path.clone();
         self.throttle(1);
         let metadata = match sys::stat_path(&path, self.options.follow) {
@@ -79,7 +79,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Looks at one listed name below a root, without following a link on the way to it.
     pub(crate) fn start_below(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         index: u32,
         below: &[u8],
         queue: &mut Queue<'_, Self>,
@@ -92,12 +92,7 @@ impl<V: Handler> WalkJob<'_, V> {
     }
 
     /// The directory of a listed name, not opened, and the last name. None: that failed and is reported.
-    fn listed(
-        &self,
-        worker: &mut WalkWorker<V>,
-        index: u32,
-        below: &[u8],
-    ) -> Option<(Arc<Directory>, CString)> {
+    fn listed(&self, worker: &mut Worker<V>, index: u32, below: &[u8]) -> Option<(Arc<Directory>, CString)> {
         let path = self.roots.get(index).path.clone();
         let names: Option<Vec<CString>> = link::names(below).map(|name| CString::new(name).ok()).collect();
         let names = names.filter(|names| names.iter().all(|name| name.as_c_str() != c".."));
@@ -122,7 +117,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Looks at a root that a list of differences names, and at nothing below it unless the handler wants that.
     pub(crate) fn start_differing(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         index: u32,
         differs: Differs,
         queue: &mut Queue<'_, Self>,
@@ -146,7 +141,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// The same for a name below a root.
     pub(crate) fn start_differing_below(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         (index, below): (u32, &[u8]),
         differs: Differs,
         queue: &mut Queue<'_, Self>,
@@ -176,7 +171,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Hands a name of a list of differences to the handler. Whether it is a directory to be entered.
     fn show_differing(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         here: Option<Here<'_>>,
         entry: &Entry<'_>,
         differs: Differs,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use atta_engine::Reduce;
 use atta_entry::Code;
 
-use super::profile::Profile;
+use crate::tree::profile::Profile;
 
 /// What an operation counts beside the entries that it visits; what each number is, is its own.
 pub(crate) type Counted = [u64; 4];

@@ -21,21 +21,23 @@ use atta_runtime::{Job, Queue};
 use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
-use super::directory::{CurrentPath, Directory, Held};
-use super::link;
-use super::look::Look;
-use super::names::Names;
-use super::options::Options;
-use super::profile::{Counters, Phase, Profile, Stopwatch};
-use super::roots::Roots;
-use super::start::Seed;
-use super::task::{self, FindRoot, PackedBy, Task};
-use super::visit::{Handler, Here, Own, Tasks};
 use crate::descriptors::Budget;
+use crate::tree::directory::Directory;
+use crate::tree::listing::held::Held;
+use crate::tree::listing::link;
+use crate::tree::listing::look::Look;
+use crate::tree::listing::names::Names;
+use crate::tree::listing::path::CurrentPath;
+use crate::tree::operation::{Handler, Here, Own, Tasks};
+use crate::tree::options::Options;
+use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
+use crate::tree::start::Seed;
+use crate::tree::start::roots::Roots;
+use crate::tree::task::{self, FindRoot, PackedBy, Task};
 use atta_sys::{self as sys, Features, Place};
 
 /// A walk, as the runtime runs it.
-pub(crate) struct WalkJob<'a, V: Handler> {
+pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) visit: &'a V,
     pub(crate) options: &'a Options<'a>,
     /// This rank.
@@ -53,7 +55,7 @@ pub(crate) struct WalkJob<'a, V: Handler> {
 }
 
 /// What one thread of a walk keeps.
-pub(crate) struct WalkWorker<V: Handler> {
+pub(crate) struct Worker<V: Handler> {
     pub(crate) visit: V::Worker,
     pub(crate) index: usize,
     pub(crate) held: Held,
@@ -66,7 +68,7 @@ pub(crate) struct WalkWorker<V: Handler> {
     pub(crate) names: Names,
 }
 
-impl<'a, V: Handler> WalkJob<'a, V> {
+impl<'a, V: Handler> TreeJob<'a, V> {
     pub(crate) fn new(
         visit: &'a V,
         starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
@@ -118,7 +120,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
 
     pub(crate) fn fail(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         operation: Operation,
         path: &[u8],
         root: &[u8],
@@ -133,7 +135,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
     /// Reports a failure of `name` in `parent`, or of `parent` itself.
     pub(crate) fn fail_at(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         operation: Operation,
         parent: &Directory,
         name: Option<&[u8]>,
@@ -142,7 +144,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
         let mut path = Vec::new();
         parent.path_into(&mut path);
         if let Some(name) = name {
-            super::look::join(&mut path, name);
+            crate::tree::listing::look::join(&mut path, name);
         }
         let root = self.roots.get(parent.root_index());
         self.fail(worker, operation, &path, &root.path, errno);
@@ -159,7 +161,7 @@ impl<'a, V: Handler> WalkJob<'a, V> {
     /// Opens a directory and reads it.
     fn enter(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         parent: &Arc<Directory>,
         name: &CString,
         target: Option<Vec<u8>>,
@@ -182,12 +184,12 @@ impl<'a, V: Handler> WalkJob<'a, V> {
     /// Opens a directory; none if it lies on another file system and that one is not wanted.
     fn open(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         parent: &Arc<Directory>,
         name: &CString,
         target: Option<Vec<u8>>,
     ) -> Result<Option<Arc<Directory>>, Errno> {
-        let open = |worker: &mut WalkWorker<V>| {
+        let open = |worker: &mut Worker<V>| {
             if let Some(target) = &target {
                 if parent.known_place().is_none() {
                     // Another rank named it: which directories are above must be known, or a loop would not be seen.
@@ -216,9 +218,9 @@ impl<'a, V: Handler> WalkJob<'a, V> {
     }
 }
 
-impl<V: Handler> WalkJob<'_, V> {
+impl<V: Handler> TreeJob<'_, V> {
     /// Does a task of the caller's own.
-    fn own(&self, worker: &mut WalkWorker<V>, own: &Own, queue: &mut Queue<'_, Self>) {
+    fn own(&self, worker: &mut Worker<V>, own: &Own, queue: &mut Queue<'_, Self>) {
         let directory = own.directory.as_ref();
         let open = directory.map(|directory| directory.descriptor(&mut worker.held, self.features()));
         let here = open.transpose().map(|descriptor| descriptor.zip(directory));
@@ -234,12 +236,12 @@ impl<V: Handler> WalkJob<'_, V> {
     }
 }
 
-impl<V: Handler> Job for WalkJob<'_, V> {
+impl<V: Handler> Job for TreeJob<'_, V> {
     type Task = Task;
-    type Worker = WalkWorker<V>;
+    type Worker = Worker<V>;
 
     fn worker(&self, index: usize) -> Self::Worker {
-        WalkWorker {
+        Worker {
             visit: self.visit.worker(index),
             index,
             held: Held::new(self.budget.held),
@@ -323,7 +325,7 @@ impl<V: Handler> Job for WalkJob<'_, V> {
     }
 }
 
-impl<V: Handler> FindRoot for WalkJob<'_, V> {
+impl<V: Handler> FindRoot for TreeJob<'_, V> {
     fn intern(&self, path: &[u8]) -> Result<u32, &'static str> {
         Ok(self.roots.intern(path.to_vec()))
     }
@@ -337,7 +339,7 @@ impl<V: Handler> FindRoot for WalkJob<'_, V> {
 }
 
 /// Moves the tasks that the caller gave back to the pool, or to the ranks that they are for.
-pub(crate) fn push_own<V: Handler>(here: u32, tasks: &mut Tasks, queue: &mut Queue<'_, WalkJob<'_, V>>) {
+pub(crate) fn push_own<V: Handler>(here: u32, tasks: &mut Tasks, queue: &mut Queue<'_, TreeJob<'_, V>>) {
     tasks.pushed.drain(..).for_each(|own| match own.to {
         Some(to) if to != here => queue.send(to, Task::Own(own)),
         _ => queue.push(Task::Own(own)),

@@ -11,14 +11,15 @@ use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use atta_runtime::Queue;
 use rustix::fd::{AsFd, OwnedFd};
 
-use super::directory::{CurrentPath, Directory};
-use super::job::{WalkJob, WalkWorker, push_own};
-use super::link;
-use super::names::{Name, Names};
-use super::profile::Phase;
-use super::rules::Rules;
-use super::task::Task;
-use super::visit::{Handler, Here};
+use crate::tree::directory::Directory;
+use crate::tree::job::{TreeJob, Worker, push_own};
+use crate::tree::listing::link;
+use crate::tree::listing::names::{Name, Names};
+use crate::tree::listing::path::CurrentPath;
+use crate::tree::listing::rules::Rules;
+use crate::tree::operation::{Handler, Here};
+use crate::tree::profile::Phase;
+use crate::tree::task::Task;
 use atta_sys as sys;
 
 /// Names in a block.
@@ -71,11 +72,11 @@ pub(crate) fn is_excluded(rules: &Rules, current: &mut CurrentPath, name: &[u8],
     excluded
 }
 
-impl<V: Handler> WalkJob<'_, V> {
+impl<V: Handler> TreeJob<'_, V> {
     /// Looks at all names of a batch. Gives the batch back for its memory.
     pub(crate) fn look(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         names: Names,
         queue: &mut Queue<'_, Self>,
@@ -121,7 +122,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Asks for the metadata of a block. Whether the directory's descriptor may be stale.
     fn ask(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         descriptor: &OwnedFd,
         block: &[Name<'_>],
@@ -169,7 +170,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Reads a link, and follows it if wanted.
     fn ask_link(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         descriptor: &OwnedFd,
         name: Name<'_>,
@@ -199,7 +200,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// What a link leads to, if that is below the root and no directory above the link.
     fn follow(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         name: Name<'_>,
     ) -> Result<link::Found, Errno> {
@@ -220,7 +221,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Hands a block to the caller's function, and leaves its directories to be entered.
     fn show(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         here: Here<'_>,
         block: &[Name<'_>],
         facts: &mut [Fact],
@@ -266,7 +267,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Hands a root to the caller's function. Returns whether it is a directory to be entered.
     pub(crate) fn show_root(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         path: &[u8],
         metadata: &Metadata,
         queue: &mut Queue<'_, Self>,
@@ -294,7 +295,7 @@ impl<V: Handler> WalkJob<'_, V> {
 
     fn fail_name(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Directory,
         operation: Operation,
         name: Name<'_>,
@@ -308,7 +309,7 @@ impl<V: Handler> WalkJob<'_, V> {
     }
 
     /// The directory of a batch cannot be reached any more: each of its names failed.
-    fn fail_all(&self, worker: &mut WalkWorker<V>, directory: &Directory, names: &Names, errno: Errno) {
+    fn fail_all(&self, worker: &mut Worker<V>, directory: &Directory, names: &Names, errno: Errno) {
         for name in names.iter() {
             self.fail_name(worker, directory, Operation::Stat, name, errno);
         }

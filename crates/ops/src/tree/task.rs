@@ -22,10 +22,10 @@ use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 
-use super::directory::Directory;
-use super::names::Names;
-use super::start::Differs;
-use super::visit::Own;
+use crate::tree::directory::Directory;
+use crate::tree::listing::names::Names;
+use crate::tree::operation::Own;
+use crate::tree::start::Differs;
 use atta_sys::{Features, Place};
 
 /// One unit of work of a walk.
@@ -472,7 +472,7 @@ mod tests {
         let gone = Directory::closed_root(b"/given", 7).unwrap();
         let back = unpack(&bytes, PackedBy::Itself, &One(gone.clone())).unwrap();
         assert_eq!(back.len(), 7);
-        let mut held = crate::walk::directory::Held::new(4);
+        let mut held = crate::tree::listing::held::Held::new(4);
         let mut path = Vec::new();
         for directory in back.iter().filter_map(Task::directory) {
             directory.path_into(&mut path);

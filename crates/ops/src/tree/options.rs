@@ -7,8 +7,8 @@ use atta_engine::Reason;
 use atta_runtime::{Exchanged, Rate, SpillReport, Stop, Threads, WorkerReport};
 use atta_sys::Features;
 
-use super::profile::Profile;
-use super::rules::Rules;
+use crate::tree::listing::rules::Rules;
+use crate::tree::profile::Profile;
 
 /// How a walk is done.
 #[derive(Debug)]

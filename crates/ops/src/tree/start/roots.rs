@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use super::directory::Directory;
+use crate::tree::directory::Directory;
 use atta_sys::Place;
 
 /// A root, as the tasks see it.

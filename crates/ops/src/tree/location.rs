@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use super::directory::Directory;
+use crate::tree::directory::Directory;
 
 /// What of a path is below its root.
 pub(crate) fn below(path: &[u8], root_bytes: usize) -> &[u8] {
@@ -28,7 +28,7 @@ impl Location {
             Self::In(directory, name) => {
                 let root = directory.path_into(&mut path);
                 let root = path[..root].to_vec();
-                super::look::join(&mut path, name.as_bytes());
+                crate::tree::listing::look::join(&mut path, name.as_bytes());
                 return (root, path);
             }
             Self::Itself(directory) => directory.path_into(&mut path),

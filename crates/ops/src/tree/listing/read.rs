@@ -9,13 +9,13 @@ use atta_runtime::Queue;
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
-use super::directory::Directory;
-use super::job::{WalkJob, WalkWorker};
-use super::look::is_excluded;
-use super::names::{Name, Names};
-use super::profile::Phase;
-use super::task::Task;
-use super::visit::{Handler, Here};
+use crate::tree::directory::Directory;
+use crate::tree::job::{TreeJob, Worker};
+use crate::tree::listing::look::is_excluded;
+use crate::tree::listing::names::{Name, Names};
+use crate::tree::operation::{Handler, Here};
+use crate::tree::profile::Phase;
+use crate::tree::task::Task;
 use atta_sys as sys;
 
 /// The buffer for `getdents64`. Larger ones no longer help; it holds some 8,000 short names.
@@ -29,11 +29,11 @@ const NAMES_AT_HAND: usize = 4096;
 /// Names in a batch, at least, when threads are idle and asking is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
-impl<V: Handler> WalkJob<'_, V> {
+impl<V: Handler> TreeJob<'_, V> {
     /// Reads a directory that is open.
     pub(crate) fn read(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         queue: &mut Queue<'_, Self>,
     ) {
@@ -50,7 +50,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Reads a directory from where its descriptor stands, until it is done or so large that others may help.
     pub(crate) fn read_on(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         descriptor: &Arc<OwnedFd>,
         queue: &mut Queue<'_, Self>,
@@ -60,7 +60,7 @@ impl<V: Handler> WalkJob<'_, V> {
 
     fn read_from(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         descriptor: &Arc<OwnedFd>,
         mut is_start: bool,
@@ -110,7 +110,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Gives all names but one batch to whoever is idle.
     fn hand_out(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         names: &mut Names,
         batch: usize,
@@ -125,7 +125,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Fills `names` with what one `getdents64` gives. Returns false at the end, or when it failed.
     fn fill(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         descriptor: &Arc<OwnedFd>,
         buffer: &mut Vec<MaybeUninit<u8>>,
@@ -163,7 +163,7 @@ impl<V: Handler> WalkJob<'_, V> {
     /// Adds a name to a batch, unless the rules leave it out or it is none.
     fn take_name(
         &self,
-        worker: &mut WalkWorker<V>,
+        worker: &mut Worker<V>,
         directory: &Arc<Directory>,
         name: Name<'_>,
         names: &mut Names,

@@ -1,5 +1,8 @@
 //! Where a walk starts, and what a list of differences says of it. No I/O.
 
+pub(crate) mod begin;
+pub(crate) mod roots;
+
 /// Where a walk starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {

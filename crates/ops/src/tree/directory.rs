@@ -14,15 +14,15 @@
 //! and device and inode must be what they were. So is one that the server does not know any more.
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
-use super::link;
+use crate::tree::listing::held::Held;
+use crate::tree::listing::link;
 use atta_sys::{self as sys, Features, Place};
 
 /// How often a directory that is stale is opened again from its root.
@@ -156,6 +156,11 @@ impl Directory {
 
     pub(crate) fn depth(&self) -> u32 {
         self.depth
+    }
+
+    /// Length of its path.
+    pub(crate) fn path_bytes(&self) -> usize {
+        self.path_bytes
     }
 
     pub(crate) fn name(&self) -> &CStr {
@@ -349,7 +354,7 @@ impl Directory {
 
     /// Gives the descriptor up until it is needed again. It stays open as long as a task uses it. A root, and a
     /// directory that cannot be identified, keep theirs.
-    fn close(&self, features: Features) {
+    pub(crate) fn close(&self, features: Features) {
         if self.parent.is_some() && self.identify(features).is_some() {
             self.slot().take();
         }
@@ -372,118 +377,6 @@ impl Drop for Directory {
         while let Some(directory) = parent {
             parent = Arc::into_inner(directory).and_then(|mut directory| directory.parent.take());
         }
-    }
-}
-
-/// The path of the directory at hand. The next one is mostly a child or a sibling of the last one: then only the end of
-/// the path changes, and a chain of 10^5 levels costs no more than its names.
-#[derive(Debug, Default)]
-pub(crate) struct CurrentPath {
-    bytes: Vec<u8>,
-    root_bytes: usize,
-    of: Option<Arc<Directory>>,
-}
-
-impl CurrentPath {
-    /// Makes it the path of `directory`.
-    pub(crate) fn set(&mut self, directory: &Arc<Directory>) {
-        if self.of.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
-            return;
-        }
-        let Some(last) = self.of.replace(Arc::clone(directory)) else {
-            return self.root_bytes = directory.path_into(&mut self.bytes);
-        };
-        let is = |other: &Arc<Directory>| {
-            directory.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, other))
-        };
-        let shared = if is(&last) {
-            last.path_bytes
-        } else if let Some(parent) = last.parent.as_ref().filter(|parent| is(parent)) {
-            parent.path_bytes
-        } else {
-            return self.root_bytes = directory.path_into(&mut self.bytes);
-        };
-        self.bytes.truncate(shared);
-        self.bytes.resize(directory.path_bytes - directory.name.as_bytes().len(), b'/');
-        self.bytes.extend_from_slice(directory.name.as_bytes());
-    }
-
-    /// The path, beginning with the root as it was given.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The same, to try names at its end; whoever changes it puts it back.
-    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
-    }
-
-    /// Bytes of it that are the root.
-    pub(crate) fn root_bytes(&self) -> usize {
-        self.root_bytes
-    }
-}
-
-/// The directories whose descriptors one worker holds open: every directory that it has opened and not closed again.
-#[derive(Debug)]
-pub(crate) struct Held {
-    opened: Arc<Opened>,
-    most: usize,
-}
-
-/// They, oldest first. Whoever finds no descriptor closes those of all workers.
-#[derive(Debug, Default)]
-struct Opened(Mutex<(VecDeque<Weak<Directory>>, Features)>);
-
-/// Those of all workers of this process, whose table of descriptors is one.
-static ALL: Mutex<Vec<Weak<Opened>>> = Mutex::new(Vec::new());
-
-/// Closes the directories that workers of this process hold open and do not use at the moment.
-fn close_unused() {
-    let all: Vec<_> = lock(&ALL).iter().filter_map(Weak::upgrade).collect();
-    all.iter().for_each(|opened| opened.close_oldest(usize::MAX));
-}
-
-impl Held {
-    pub(crate) fn new(most: usize) -> Self {
-        atta_sys::descriptors::on_shortage(close_unused);
-        let opened = Arc::<Opened>::default();
-        let mut all = lock(&ALL);
-        all.retain(|opened| opened.strong_count() > 0);
-        all.push(Arc::downgrade(&opened));
-        Self { opened, most: most.max(4) }
-    }
-
-    /// Notes that a directory holds a descriptor; closes the oldest ones if there are too many.
-    pub(crate) fn keep(&mut self, directory: &Arc<Directory>, features: Features) {
-        let mut are_too_many = false;
-        {
-            let mut opened = lock(&self.opened.0);
-            let (queue, known) = &mut *opened;
-            *known = features;
-            if queue.len() >= self.most {
-                queue.retain(|directory| directory.strong_count() > 0);
-                // A quarter at a time, so that the sweep over the dead is paid rarely.
-                are_too_many = queue.len() >= self.most - self.most / 4;
-            }
-            queue.push_back(Arc::downgrade(directory));
-        }
-        if are_too_many {
-            self.opened.close_oldest(self.most / 4);
-        }
-    }
-}
-
-impl Opened {
-    /// Closes up to `count` of the oldest descriptors that are still held.
-    fn close_oldest(&self, count: usize) {
-        let (oldest, features): (Vec<_>, _) = {
-            let mut opened = lock(&self.0);
-            let (queue, features) = &mut *opened;
-            (queue.drain(..count.min(queue.len())).collect(), *features)
-        };
-        // Not under the lock: to close one may take long, and the last holder of a directory may complete it.
-        oldest.iter().filter_map(Weak::upgrade).for_each(|directory| directory.close(features));
     }
 }
 
@@ -524,26 +417,5 @@ mod tests {
             Err(Errno::STALE)
         });
         assert_eq!((outcome, calls), (Err(Errno::STALE), 1));
-    }
-
-    #[test]
-    fn the_current_path_is_the_path_of_the_directory() {
-        let descriptor: OwnedFd = std::fs::File::open("/").unwrap().into();
-        let place = Place { device: 1, inode: 1, mount: 1 };
-        let mut made = vec![Directory::root(c"/r/".into(), 0, Arc::new(descriptor), place)];
-        let below = |parent: &Arc<Directory>, name: &CStr| Arc::new(Directory::below(parent, name, None));
-        for (parent, name) in [(0, c"a"), (1, c"bb"), (1, c"c"), (0, c"ddd"), (2, c"e"), (5, c"f")] {
-            let directory = below(&made[parent], name);
-            made.push(directory);
-        }
-        let mut current = CurrentPath::default();
-        let mut expected = Vec::new();
-        for step in 0..400_usize {
-            // Every directory comes after every other one, as children, siblings, strangers and itself.
-            let directory = &made[(step * step + step / 7) % made.len()];
-            current.set(directory);
-            assert_eq!(current.root_bytes(), directory.path_into(&mut expected));
-            assert_eq!(current.bytes(), expected);
-        }
     }
 }

@@ -1,0 +1,111 @@
+//! The floor under all operations: reads directories on many threads and ranks, asks for the metadata of each entry once, and
+//! hands entries to an operation (`operation.rs`).
+//!
+//! It knows no operation: what happens with an entry is decided by the [`Handler`]. Names are never looked up through a symbolic
+//! link that was not to be followed (`listing/link.rs`).
+
+pub(crate) mod directory;
+pub(crate) mod job;
+pub(crate) mod listing;
+pub(crate) mod location;
+pub(crate) mod operation;
+mod options;
+pub(crate) mod parts;
+mod profile;
+pub(crate) mod progress;
+pub(crate) mod start;
+pub(crate) mod task;
+
+use atta_runtime::{Ran, RankError, Session, Status, Work};
+
+pub use listing::rules::{BadRule, Rule, Rules};
+pub use options::{Options, Outcome, Progress, ThreadReport};
+pub use profile::Profile;
+pub(crate) use start::Seed;
+pub use start::{Differs, Start};
+
+use job::TreeJob;
+use operation::Handler;
+use progress::{Counted, SoFar};
+use task::Task;
+
+/// An operation of this crate in a session of one.
+pub(crate) fn run_alone<'a, V: Handler>(
+    visit: &'a V,
+    starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
+    options: &'a Options<'a>,
+    observe: impl FnMut(&Progress, Counted),
+) -> Outcome<V::Worker> {
+    let mut session = Session::alone(options.stop.clone());
+    match run(&mut session, visit, starts, options, observe) {
+        Ok(outcome) => outcome,
+        Err(error) => unreachable!("a session of one waits for nobody: {error}"),
+    }
+}
+
+/// An operation of this crate. `observe` also gets what the operation counts itself.
+pub(crate) fn run<'a, V: Handler>(
+    session: &mut Session<'_>,
+    visit: &'a V,
+    starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
+    options: &'a Options<'a>,
+    mut observe: impl FnMut(&Progress, Counted),
+) -> Result<Outcome<V::Worker>, RankError> {
+    let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
+    let job = TreeJob::new(visit, starts, options, session.seat().rank);
+    let seeds = match (session.is_first(), session.runs_tasks()) {
+        (true, true) => vec![Task::Feed],
+        // Who only hands tasks out cannot take them from the list bit by bit.
+        (true, false) => job.all_starts(),
+        (false, _) => Vec::new(),
+    };
+    let runtime = runtime_options(&job);
+    let work = Work { seeds: job.seeds(seeds), options: &runtime };
+    let own = || SoFar { profile: job.profile(), own: visit.counted() };
+    let mut of_all = None;
+    let ran = session.run(
+        &job,
+        work,
+        |_| own(),
+        |status, sum| {
+            of_all = sum.or(of_all);
+            let SoFar { profile, own } = of_all.unwrap_or_else(own);
+            observe(&progress(status, profile), own);
+        },
+    )?;
+    Ok(gathered(&job, ran))
+}
+
+fn runtime_options<'a, V: Handler>(job: &TreeJob<'a, V>) -> atta_runtime::Options<'a> {
+    let options = job.options;
+    atta_runtime::Options {
+        threads_most: job.budget.threads,
+        threads: options.threads,
+        memory_bytes: options.memory_bytes,
+        spill_directory: options.spill_directory.clone(),
+        stop: options.stop.clone(),
+        rate: options.rate,
+        cores: options.cores,
+    }
+}
+
+fn progress(status: &Status, profile: Profile) -> Progress {
+    Progress { elapsed: status.elapsed, threads: status.threads, stopping: status.stopping, profile }
+}
+
+fn gathered<V: Handler>(job: &TreeJob<'_, V>, ran: Ran<job::Worker<V>, SoFar>) -> Outcome<V::Worker> {
+    let Ran { outcome, exchanged, reason, .. } = ran;
+    let reports = outcome.reports.iter().zip(&job.counters);
+    Outcome {
+        threads: reports
+            .map(|(worker, counters)| ThreadReport { profile: counters.read(), worker: *worker })
+            .collect(),
+        workers: outcome.workers.into_iter().map(|worker| worker.visit).collect(),
+        profile: job.profile(),
+        spill: outcome.spill,
+        elapsed: outcome.elapsed,
+        stopped: outcome.stopped,
+        reason,
+        exchanged,
+    }
+}

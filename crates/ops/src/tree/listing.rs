@@ -1,0 +1,9 @@
+//! What is read of one directory: its names, their metadata, and where links lead.
+
+pub(crate) mod held;
+pub(crate) mod link;
+pub(crate) mod look;
+pub(crate) mod names;
+pub(crate) mod path;
+pub(crate) mod read;
+pub(crate) mod rules;

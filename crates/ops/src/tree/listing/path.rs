@@ -1,0 +1,83 @@
+//! The path of the directory that a thread is at.
+
+use std::sync::Arc;
+
+use crate::tree::directory::Directory;
+
+/// The path of the directory at hand. The next one is mostly a child or a sibling of the last one: then only the end of
+/// the path changes, and a chain of 10^5 levels costs no more than its names.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentPath {
+    bytes: Vec<u8>,
+    root_bytes: usize,
+    of: Option<Arc<Directory>>,
+}
+
+impl CurrentPath {
+    /// Makes it the path of `directory`.
+    pub(crate) fn set(&mut self, directory: &Arc<Directory>) {
+        if self.of.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
+            return;
+        }
+        let Some(last) = self.of.replace(Arc::clone(directory)) else {
+            return self.root_bytes = directory.path_into(&mut self.bytes);
+        };
+        let is = |other: &Arc<Directory>| directory.parent().is_some_and(|parent| Arc::ptr_eq(parent, other));
+        let shared = if is(&last) {
+            last.path_bytes()
+        } else if let Some(parent) = last.parent().filter(|parent| is(parent)) {
+            parent.path_bytes()
+        } else {
+            return self.root_bytes = directory.path_into(&mut self.bytes);
+        };
+        self.bytes.truncate(shared);
+        self.bytes.resize(directory.path_bytes() - directory.name().to_bytes().len(), b'/');
+        self.bytes.extend_from_slice(directory.name().to_bytes());
+    }
+
+    /// The path, beginning with the root as it was given.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The same, to try names at its end; whoever changes it puts it back.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Bytes of it that are the root.
+    pub(crate) fn root_bytes(&self) -> usize {
+        self.root_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use atta_sys::Place;
+    use rustix::fd::OwnedFd;
+
+    use super::*;
+
+    #[test]
+    fn the_current_path_is_the_path_of_the_directory() {
+        let descriptor: OwnedFd = std::fs::File::open("/").unwrap().into();
+        let place = Place { device: 1, inode: 1, mount: 1 };
+        let mut made = vec![Directory::root(c"/r/".into(), 0, Arc::new(descriptor), place)];
+        let below = |parent: &Arc<Directory>, name: &CStr| Arc::new(Directory::below(parent, name, None));
+        for (parent, name) in [(0, c"a"), (1, c"bb"), (1, c"c"), (0, c"ddd"), (2, c"e"), (5, c"f")] {
+            let directory = below(&made[parent], name);
+            made.push(directory);
+        }
+        let mut current = CurrentPath::default();
+        let mut expected = Vec::new();
+        for step in 0..400_usize {
+            // Every directory comes after every other one, as children, siblings, strangers and itself.
+            let directory = &made[(step * step + step / 7) % made.len()];
+            current.set(directory);
+            assert_eq!(current.root_bytes(), directory.path_into(&mut expected));
+            assert_eq!(current.bytes(), expected);
+        }
+    }
+}
