@@ -4,15 +4,17 @@
 //! It knows no operation: what happens with an entry is decided by the [`Handler`]. Names are never looked up through a symbolic
 //! link that was not to be followed (`listing/link.rs`).
 
+pub(crate) mod anchors;
 pub(crate) mod directory;
 pub(crate) mod job;
+pub(crate) mod life;
 pub(crate) mod listing;
 pub(crate) mod location;
 pub(crate) mod operation;
 mod options;
-pub(crate) mod parts;
 mod profile;
 pub(crate) mod progress;
+pub(crate) mod slice;
 pub(crate) mod start;
 pub(crate) mod task;
 
@@ -94,7 +96,8 @@ fn progress(status: &Status, profile: Profile) -> Progress {
 }
 
 fn gathered<V: Handler>(job: &TreeJob<'_, V>, ran: Ran<job::Worker<V>, SoFar>) -> Outcome<V::Worker> {
-    let Ran { outcome, exchanged, reason, .. } = ran;
+    let Ran { mut outcome, exchanged, reason, .. } = ran;
+    job.end_left(&mut outcome.workers);
     let reports = outcome.reports.iter().zip(&job.counters);
     Outcome {
         threads: reports

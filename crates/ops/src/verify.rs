@@ -38,8 +38,8 @@ mod told;
 mod totals;
 
 use std::ffi::CString;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atta_entry::{Change, Difference, Failure, Kind, escape};
@@ -134,7 +134,6 @@ pub fn run(
         large: LargeFiles::new(budget.large),
         equal: Equal::new(options.walk.memory_bytes / EQUAL_PART),
         granularity: Shown::default(),
-        pending: Mutex::default(),
         live: Live::default(),
     };
     let began = std::time::Instant::now();

@@ -71,8 +71,16 @@ pub trait Job: Sync + Sized {
         Duration::ZERO
     }
 
-    /// Told that a task that was packed has left: for another rank, or for the spill file, from where others come back in its place.
-    fn gone(&self, _task: &Self::Task) {}
+    /// As [`pack`](Self::pack), for a task that comes back to this process.
+    fn spill(&self, task: &Self::Task, last: Option<&Self::Task>, out: &mut Vec<u8>) -> bool {
+        self.pack(task, last, out)
+    }
+
+    /// A task that was packed for the spill file stays in memory: the file cannot be written.
+    fn not_spilled(&self, _task: &Self::Task) {}
+
+    /// A task that was packed has left for another rank.
+    fn sent(&self, _task: &Self::Task) {}
 
     /// The tasks that `bytes` hold, in the order in which they were packed; an error says that the bytes are damaged.
     ///

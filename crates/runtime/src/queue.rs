@@ -116,7 +116,7 @@ impl<J: Job> Queue<'_, J> {
                 }
             };
             *left -= 1;
-            if job.pack(&task, tasks.last(), &mut bytes) {
+            if job.spill(&task, tasks.last(), &mut bytes) {
                 tasks.push(task);
                 first_bytes.get_or_insert(bytes.len());
             } else {
@@ -127,10 +127,10 @@ impl<J: Job> Queue<'_, J> {
             return;
         }
         if self.shared.spill.push(&bytes, tasks.len() as u64) {
-            tasks.iter().for_each(|task| job.gone(task));
             let freed: usize = tasks.iter().map(|task| job.weigh(task)).sum();
             self.shared.meter(self.index).hold(-i64::try_from(freed).unwrap_or(i64::MAX));
         } else {
+            tasks.iter().for_each(|task| job.not_spilled(task));
             kept.append(&mut tasks);
         }
     }

@@ -20,7 +20,6 @@ use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::links::Deferred;
 use crate::copy::plan::beside::{Leftovers, left_by};
 use crate::copy::target::existing::Existing;
-use crate::copy::target::mirror::{Complete, Mirror};
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::{Fsync, Outcome};
 use crate::file::error::{FileError, Step};
@@ -28,6 +27,7 @@ use crate::tree;
 use crate::tree::directory::Directory;
 use crate::tree::location::{Location, below};
 use crate::tree::operation::Handler;
+use crate::tree::slice::AtHand;
 use atta_sys::{self as sys, retry};
 
 /// A copy on one rank whose tasks are done.
@@ -37,8 +37,6 @@ pub(super) struct Ending<'a> {
     /// What is done from here on.
     worker: CopyWorker,
     clock: Clock,
-    /// Directories of an interrupted copy that are to get their attributes when all of them are swept.
-    unnamed: Vec<Complete>,
     leftovers: Option<Leftovers>,
 }
 
@@ -52,7 +50,7 @@ impl<'a> Ending<'a> {
     pub(super) fn new(copying: Copying<'a>, walked: tree::Outcome<CopyWorker>, mut clock: Clock) -> Self {
         clock.end_after(Phase::Copying, walked.elapsed);
         let worker = copying.worker(walked.workers.len());
-        Self { copying, walked, worker, clock, unnamed: Vec::new(), leftovers: None }
+        Self { copying, walked, worker, clock, leftovers: None }
     }
 
     /// Does all of it together with the other ranks, up to [`end`](Self::end).
@@ -98,38 +96,43 @@ impl<'a> Ending<'a> {
             if !walked.stopped {
                 copying.make_deferred(worker, &deferred);
             }
-        }
-        // Their last parts left this rank when it had nothing else to do.
-        for directory in copying.shared.take_nameless() {
-            copying.name_directory(worker, &directory);
+            worker.ended.extend(deferred.part);
         }
         clock.end(Phase::Links);
         self.finish_syncs();
         let Self { copying, worker, clock, .. } = self;
         copying.publish_rest(worker);
         copying.forget_large(worker);
+        copying.end_parts(worker);
         clock.end(Phase::Batch);
         self.check_rest();
+        self.copying.end_parts(&mut self.worker);
         self.clock.end(Phase::Verify);
+        debug_assert!(self.is_all_closed(), "a directory that nobody has anything to do in stayed open");
         if self.walked.stopped {
             self.name_unfinished();
         }
     }
 
+    /// Whether no directory waits for the end but those that have to.
+    fn is_all_closed(&self) -> bool {
+        let Self { copying, walked, .. } = self;
+        let may_wait = walked.stopped || copying.is_listed || copying.seat.ranks > 1;
+        may_wait || copying.shared.open.all().iter().all(|mirror| copying.roots.has(mirror))
+    }
+
     /// Gives the directories of an interrupted copy their names, with those files in them that are complete.
     fn name_unfinished(&mut self) {
-        let Self { copying, worker, unnamed, .. } = self;
-        unnamed.extend(copying.shared.take_complete());
+        let Self { copying, worker, .. } = self;
         let is_durable = copying.options.fsync != Fsync::Batch || copying.sync().is_ok();
-        let named = unnamed.iter().map(|complete| (Arc::clone(&complete.target), complete.since));
-        for (target, since) in named.chain(copying.shared.late()) {
-            if target.alias().is_none() {
+        for mirror in copying.shared.open.all() {
+            if mirror.target.alias().is_none() {
                 continue;
             }
-            match since {
+            match mirror.own_since() {
                 Some(since) if is_durable && since == copying.batch.failures() => {
-                    let mirror = Mirror::new(Arc::clone(&target), &copying.shared);
-                    copying.publish_now(worker, &Ready::directory(Location::Itself(target), mirror));
+                    let at = Location::Itself(Arc::clone(&mirror.target));
+                    copying.publish_now(worker, &Ready::directory(at, mirror, None));
                 }
                 _ => {
                     copying.left_over.fetch_add(1, Ordering::Relaxed);
@@ -141,15 +144,11 @@ impl<'a> Ending<'a> {
     /// Removes what an interrupted copy has not completed, when every rank has named what is: files, and directories that nobody has
     /// entered. How much of it is left.
     fn sweep(&mut self) -> u64 {
-        let Self { copying, walked, worker, unnamed, .. } = self;
+        let Self { copying, walked, worker, .. } = self;
         if walked.stopped {
-            let roots = copying.roots.mirrors();
-            let roots = roots.iter().map(|mirror| Arc::clone(&mirror.target));
-            let late = copying.shared.late().into_iter().map(|(target, _)| target);
-            let named = unnamed.iter().map(|complete| Arc::clone(&complete.target));
-            let swept: Vec<_> = roots.chain(late).chain(named).collect();
-            swept.iter().for_each(|target| copying.sweep_directory(worker, target));
-            copying.close(worker, std::mem::take(unnamed));
+            let roots = copying.roots.mirrors().into_iter();
+            let swept: Vec<_> = roots.chain(copying.shared.open.all()).collect();
+            swept.iter().for_each(|mirror| copying.sweep_directory(worker, &mirror.target));
         }
         copying.left_over.load(Ordering::Relaxed)
     }
@@ -227,18 +226,14 @@ impl<'a> Ending<'a> {
 
     /// How deep the deepest directory is that waits for its attributes.
     fn deepest(&mut self) -> Option<u32> {
-        // They hold the directories of the roots.
-        self.copying.roots.clear();
-        let complete = self.copying.shared.take_complete();
-        self.copying.close(&mut self.worker, complete);
-        self.clock.end(Phase::Directories);
-        self.copying.shared.deepest_late()
+        self.copying.shared.open.deepest()
     }
 
     /// Gives attributes to the directories that are so deep or deeper.
     fn close(&mut self, depth: u32) {
-        let late = self.copying.shared.take_late(depth);
-        self.copying.close(&mut self.worker, late);
+        for mirror in self.copying.shared.open.take_from(depth) {
+            self.copying.close(&mut self.worker, &mirror);
+        }
         self.clock.end(Phase::Directories);
     }
 
@@ -344,8 +339,9 @@ impl Copying<'_> {
             self.sign(worker, path, kind, &made);
         }
         let name = deferred.name();
+        let slice = deferred.part.as_ref().map(AtHand::of_part);
         let to = self.place(worker, &deferred.mirror, &name);
-        match to {
+        match to.map(|to| to.within(slice.as_ref())) {
             Ok(to) => self.complete(worker, &deferred.at, &to, kind, made),
             Err(error) => self.fail(worker, &deferred.at, error),
         }
@@ -354,7 +350,6 @@ impl Copying<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::{CString, OsStr};
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::sync::Arc;
@@ -363,38 +358,7 @@ mod tests {
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::target::mirror::Mirror;
     use crate::copy::{Copy, Options, Seat};
-    use crate::tree::directory::Directory;
-    use atta_sys::Place;
-
-    #[test]
-    fn a_directory_whose_last_part_left_a_rank_that_has_nothing_else_to_do_gets_its_name() {
-        let scratch = Scratch::new("ending").unwrap();
-        let (source, target) = (scratch.join("source"), scratch.join("target"));
-        fs::create_dir_all(source.join("new")).unwrap();
-        fs::create_dir(&target).unwrap();
-        let (sources, options) = ([source.as_os_str().as_bytes().to_vec()], Options::default());
-        let prepared =
-            Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, Seat::alone());
-        let Copy { copying, .. } = prepared.unwrap();
-        let walked = tree::run_alone(&copying, std::iter::empty::<tree::Start>(), &options.walk, |_, _| {});
-        let (path, opened) = (CString::new(sources[0].clone()).unwrap(), fs::File::open(&source).unwrap());
-        let place = Place { device: 1, inode: 1, mount: 1 };
-        let root = Directory::root(path, 0, Arc::new(opened.into()), place);
-        copying.root(&root);
-        let new = Arc::new(Directory::below(&root, c"new", None));
-        let mirror = Mirror::of(&new).unwrap();
-        let alias = |mirror: &Mirror| mirror.target.alias().unwrap().to_bytes().to_vec();
-        let above = target.join(OsStr::from_bytes(&alias(&Mirror::of(&root).unwrap())));
-        fs::create_dir_all(above.join(OsStr::from_bytes(&alias(&mirror)))).unwrap();
-        mirror.set_new(0);
-        mirror.parts.set(1);
-        drop(mirror);
-        copying.packed(&new, true);
-        Ending::new(copying, walked, Clock::start()).link_rest();
-        assert!(above.join("new").is_dir());
-    }
 
     /// More threads than there are would only hold work that others could have.
     #[test]

@@ -27,6 +27,7 @@ use crate::copy::large::LargeFiles;
 use crate::copy::links::Links;
 use crate::copy::plan::repair::Repair;
 use crate::copy::plan::roots::Roots;
+use crate::copy::plan::unfinished::is_unfinished;
 use crate::copy::report::Report;
 use crate::copy::room::Room;
 use crate::copy::target::clone::Unable;
@@ -34,7 +35,6 @@ use crate::copy::target::file::{Made, Place};
 use crate::copy::target::grants::Grants;
 use crate::copy::target::mirror::{Mirror, Shared};
 use crate::copy::target::stripe::Layouts;
-use crate::copy::target::unfinished::is_unfinished;
 use crate::copy::times::Syncs;
 use crate::copy::totals::Totals;
 use crate::copy::{Fsync, Options, Seat, Watch, number_of_thread};
@@ -52,9 +52,10 @@ use crate::tree::directory::Directory;
 use crate::tree::listing::held::Held;
 use crate::tree::location::Location;
 use crate::tree::location::below;
-use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::operation::{Handler, Here, Stage, Tasks};
 use crate::tree::progress::Counted;
 use crate::tree::progress::Live;
+use crate::tree::slice::{AtHand, Part};
 use atta_sys::{self as sys, Features};
 
 /// A copy, as a walk's handler.
@@ -118,6 +119,8 @@ pub(crate) struct CopyWorker {
     pub(crate) report: Report,
     /// Of what was copied, where that is wanted.
     pub(crate) signature: Signature,
+    /// Parts of slices that have ended, and were not ended yet.
+    pub(crate) ended: Vec<Part>,
     pub(crate) began: Instant,
     /// How long its thread took tasks.
     pub(crate) lived: Duration,
@@ -129,7 +132,8 @@ impl CopyWorker {
         let (held, mover) = (Held::new(held), Mover::default());
         let (totals, signature) = (Totals::default(), Signature::default());
         let (report, began) = (Report::default(), Instant::now());
-        Self { index, held, mover, room: Vec::new(), totals, report, signature, began, lived: Duration::ZERO }
+        let (room, ended, lived) = (Vec::new(), Vec::new(), Duration::ZERO);
+        Self { index, held, mover, room, totals, report, signature, ended, began, lived }
     }
 }
 
@@ -187,8 +191,8 @@ impl Copying<'_> {
         if mirror.is_foreign() {
             return Err(FileError::new(Step::OpenDirectory, Errno::STALE));
         }
-        mirror.store.get_or_init(|| self.stores.note(&directory));
-        Ok(Place { mirror, directory, name })
+        mirror.set_store(|| self.stores.note(&directory));
+        Ok(Place { mirror, directory, name, slice: None })
     }
 
     /// Does something with what is copied, by its name in the directory that it is in.
@@ -283,8 +287,10 @@ impl Copying<'_> {
         if let Some((file, version)) = made.unsynced.take() {
             let (at, mirror, name) = (at.clone(), Arc::clone(to.mirror), to.name.to_owned());
             let Made { temporary, bytes, elapsed, identity, .. } = made;
+            // A directory that is new does not get its name before its files are durable.
+            let part = if temporary.is_some() { to.part() } else { to.part_of_names() };
             let pending =
-                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version };
+                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version, part };
             return self.sync_file(worker, file, pending);
         }
         self.room.find();
@@ -298,7 +304,7 @@ impl Copying<'_> {
                 let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
                 let names = Some((temporary, to.name.to_owned()));
                 let Made { since, identity, .. } = made;
-                let ready = Ready { origin, mirror, names, bytes: written, since, identity };
+                let ready = Ready { origin, mirror, names, bytes: written, since, identity, part: to.part() };
                 self.publish(worker, ready, checks);
             }
         }
@@ -372,7 +378,7 @@ impl Copying<'_> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let from = Source { directory: here.descriptor.as_fd(), name: &name };
         let to = self.place_of(worker, Some(here.directory), &mirror, &name);
-        let copied = to.and_then(|to| {
+        let copied = to.map(|to| to.within(here.slice)).and_then(|to| {
             if entry.kind == Kind::Directory {
                 self.refuse_endless(worker, from, &to)?;
             }
@@ -396,6 +402,7 @@ fn check_of(at: &Location, to: &Place<'_>, made: &Made) -> Option<Check> {
         has_names: !to.mirror.is_mounted()
             && (made.is_link || made.file.is_some() && made.in_place.is_none()),
         atime: made.atime,
+        part: to.part(),
     })
 }
 
@@ -403,6 +410,7 @@ impl Handler for Copying<'_> {
     type Worker = CopyWorker;
 
     const IS_SLOW: bool = true;
+    const STAGE: Stage = Stage::Closed;
     const NEEDS: Needs = Needs::COPY;
 
     fn worker(&self, index: usize) -> CopyWorker {
@@ -426,52 +434,34 @@ impl Handler for Copying<'_> {
         }
     }
 
-    fn not_entered(&self, worker: &mut CopyWorker, parent: Here<'_>, name: &CStr) {
-        let Some(above) = Mirror::of(parent.directory) else { return };
-        let mirror = above.below(name);
+    fn not_entered(&self, worker: &mut CopyWorker, parent: Option<Here<'_>>, directory: &Arc<Directory>) {
+        let (Some(parent), Some(mirror)) = (parent, Mirror::of(directory)) else { return };
         // It may be something else by now.
-        if let Ok(metadata) = sys::stat_at(parent.descriptor, name, false)
+        if let Ok(metadata) = sys::stat_at(parent.descriptor, directory.name(), false)
             && metadata.kind() == Kind::Directory
         {
             let opened = self.open_made(worker, &mirror);
             if mirror.is_foreign() {
-                let at = Location::In(Arc::clone(parent.directory), name.to_owned());
+                let at = Location::Itself(Arc::clone(directory));
                 return self.fail(worker, &at, FileError::new(Step::OpenDirectory, Errno::STALE));
             }
             let is_old = opened.is_ok() && mirror.target.alias().is_none();
             mirror.will_have(Attributes { metadata, extended: Extended::default(), is_old });
         }
-        let origin = Location::In(Arc::clone(parent.directory), name.to_owned());
-        self.publish(worker, Ready::directory(origin, mirror), Vec::new());
     }
 
-    fn listed(&self, worker: &mut CopyWorker, here: Here<'_>, parts: Option<usize>) {
-        let Some(mirror) = Mirror::of(here.directory) else { return };
-        match parts {
-            Some(parts) if mirror.is_new() => mirror.parts.set(parts),
-            _ => self.name_directory(worker, here.directory),
+    fn looked(&self, worker: &mut CopyWorker, slice: &AtHand<'_>) {
+        if slice.is_first() {
+            self.name_directory(worker, slice);
         }
     }
 
-    fn split(&self, directory: &Arc<Directory>) {
-        if let Some(mirror) = directory.attached::<Arc<Mirror>>() {
-            mirror.parts.add();
-        }
+    fn closed(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
+        self.close_source(worker, directory);
     }
 
-    fn looked(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
-        if directory.attached::<Arc<Mirror>>().is_some_and(|mirror| mirror.parts.end()) {
-            self.name_directory(worker, directory);
-        }
-    }
-
-    fn packed(&self, directory: &Arc<Directory>, is_part: bool) {
-        let Some(mirror) = directory.attached::<Arc<Mirror>>() else { return };
-        mirror.set_left();
-        if is_part && mirror.parts.end() {
-            // Whoever gets it finds the directory by either name, and makes its files under temporary ones.
-            self.shared.add_nameless(directory);
-        }
+    fn ended(&self, worker: &mut CopyWorker) -> Vec<Part> {
+        std::mem::take(&mut worker.ended)
     }
 
     fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
@@ -513,15 +503,7 @@ impl Handler for Copying<'_> {
     }
 
     fn between(&self, worker: &mut CopyWorker) {
-        for directory in self.shared.take_nameless() {
-            self.name_directory(worker, &directory);
-        }
         self.finish_some(worker);
-        // Tasks that an interrupted copy drops leave directories that have not got their names: the end gives them.
-        if !self.options.walk.stop.is_set() {
-            let complete = self.shared.take_complete();
-            self.close(worker, complete);
-        }
         self.check_some(worker);
     }
 

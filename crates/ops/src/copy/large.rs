@@ -12,8 +12,8 @@
 mod task;
 
 use std::ffi::CString;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::{Code as _, Errno, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,6 +37,7 @@ use crate::metadata::give;
 use crate::tree::directory::Directory;
 use crate::tree::location::{Location, below};
 use crate::tree::operation::{Here, Tasks};
+use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 pub(crate) use task::Version;
 use task::{Came, Stretch, Task};
@@ -64,8 +65,21 @@ pub(crate) struct Large {
     busy: AtomicUsize,
     /// How many syncs had failed when it was begun.
     since: u64,
+    /// Of the slice that it is in.
+    part: Mutex<Option<Part>>,
     /// Whether it changed, or its copy may have been lost, when it was copied the first time.
     is_again: bool,
+}
+
+impl Large {
+    fn lock_part(&self) -> MutexGuard<'_, Option<Part>> {
+        self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For whoever completes it or gives it up.
+    fn take_part(&self) -> Option<Part> {
+        self.lock_part().take()
+    }
 }
 
 /// A copy that is there, under another name.
@@ -91,7 +105,11 @@ impl Copying<'_> {
     pub(crate) fn plan_later(&self, here: Option<Here<'_>>, name: &[u8], bytes: u64, tasks: &mut Tasks) {
         let name = CString::new(name).unwrap_or_default();
         self.live.large_found.fetch_add(bytes, Ordering::Relaxed);
-        push(here.map(|here| here.directory), &Task::Plan { name, is_again: false, bytes }, tasks);
+        let task = Task::Plan { name, is_again: false, bytes }.encoded();
+        match here {
+            Some(here) => tasks.push_part(here.directory, here.part(), task),
+            None => tasks.push(task),
+        }
     }
 
     /// Does a task of a large file.
@@ -154,6 +172,7 @@ impl Copying<'_> {
         }
         let directory = here.map(|here| here.directory);
         let to = self.place_of(worker, directory, &mirror, &own)?;
+        let to = to.within(here.and_then(|here| here.slice));
         if self.is_left(worker, from, &to, &before)? {
             return Ok(());
         }
@@ -162,7 +181,7 @@ impl Copying<'_> {
         let is_hashed = is_stated && self.is_hashed(&source, &before)?;
         let chunk = if is_stated { self.chunk_of(&source, &before, is_hashed)? } else { before.size };
         if before.size <= chunk || !self.large.has_room() {
-            return self.plan_none(worker, at, from, &to);
+            return self.copy_whole(worker, at, from, &to);
         }
         let layout = self.layout_of(&source, &before);
         let since = self.batch.failures();
@@ -201,6 +220,7 @@ impl Copying<'_> {
             began,
             busy: AtomicUsize::new(0),
             since,
+            part: Mutex::new(to.part()),
             is_again,
         };
         self.live.large_found.fetch_add(before.size, Ordering::Relaxed);
@@ -223,26 +243,7 @@ impl Copying<'_> {
         })
     }
 
-    /// Copies a file that is not large any more, or not large enough for how fast it goes, or that is one too many. Location files have their own names at once,
-    /// its directory must not get its own before.
-    fn plan_none(
-        &self,
-        worker: &mut CopyWorker,
-        at: &Location,
-        from: Source<'_>,
-        to: &Place<'_>,
-    ) -> Result<(), FileError> {
-        let is_part = to.mirror.parts.add();
-        let copied = self.copy_whole(worker, at, from, to);
-        if is_part
-            && to.mirror.parts.end()
-            && let Location::In(directory, _) = at
-        {
-            self.name_directory(worker, directory);
-        }
-        copied
-    }
-
+    /// Copies a file that is not large any more, or not large enough for how fast it goes, or that is one too many.
     fn copy_whole(
         &self,
         worker: &mut CopyWorker,
@@ -403,10 +404,15 @@ impl Copying<'_> {
                 };
                 let bytes = large.before.size;
                 self.live.large_found.fetch_add(bytes, Ordering::Relaxed);
-                push(directory, &Task::Plan { name, is_again: true, bytes }, tasks);
+                let task = Task::Plan { name, is_again: true, bytes }.encoded();
+                match directory {
+                    Some(directory) => tasks.push_part(directory, large.take_part(), task),
+                    None => tasks.push(task),
+                }
             }
             Err(error) => self.fail(worker, &large.at, error),
         }
+        worker.ended.extend(large.take_part());
     }
 
     /// All chunks are done: looks whether it is a copy, and publishes it.
@@ -441,8 +447,9 @@ impl Copying<'_> {
             let (at, mirror, name) = (large.at.clone(), Arc::clone(&large.mirror), large.name.clone());
             let temporary = Some(large.temporary.clone());
             let (identity, version) = (Some(large.identity), large.version);
+            let part = large.take_part();
             let pending =
-                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version };
+                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version, part };
             self.sync_file(worker, file, pending);
             return Ok(());
         }
@@ -450,8 +457,8 @@ impl Copying<'_> {
         self.count_file(worker, &large.at, bytes, elapsed);
         let names = Some((large.temporary.clone(), large.name.clone()));
         let (origin, mirror) = (large.at.clone(), Arc::clone(&large.mirror));
-        let ready =
-            Ready { origin, mirror, names, bytes, since: large.since, identity: Some(large.identity) };
+        let (since, identity, part) = (large.since, Some(large.identity), large.take_part());
+        let ready = Ready { origin, mirror, names, bytes, since, identity, part };
         self.publish(worker, ready, checks);
         Ok(())
     }
@@ -473,6 +480,7 @@ impl Copying<'_> {
                 expected: Expected::Piece(value?),
                 has_names: false,
                 atime,
+                part: large.lock_part().as_ref().map(Part::again),
             })
         };
         values.filter_map(check).collect()

@@ -30,6 +30,7 @@ use crate::file::source::{Source, identity_of};
 use crate::jobs;
 use crate::metadata::inherited::open_private;
 use crate::tree::location::Location;
+use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 
 /// Names of links that are in memory when they are removed.
@@ -53,11 +54,14 @@ pub(crate) struct Deferred {
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) metadata: Metadata,
     name: CString,
+    /// Of the slice that it is in.
+    pub(crate) part: Option<Part>,
 }
 
 impl Deferred {
-    pub(crate) fn new(at: Location, mirror: Arc<Mirror>, metadata: Metadata, name: CString) -> Self {
-        Self { at, mirror, metadata, name }
+    pub(crate) fn new(at: Location, to: &Place<'_>, metadata: Metadata) -> Self {
+        let (mirror, name) = (Arc::clone(to.mirror), to.name.to_owned());
+        Self { at, mirror, metadata, name, part: to.part() }
     }
 
     /// The name that it is to have.
@@ -249,7 +253,7 @@ impl Copying<'_> {
         let version = copy.filter(|_| self.options.verify).map(|copy| Version::new(metadata, copy.inode));
         // What a failed sync left in doubt is not to be seen with its directory.
         let is_sure = since == self.batch.failures();
-        let is_direct = to.mirror.is_direct() && is_sure;
+        let is_direct = to.is_direct() && is_sure;
         let temporary = (!is_direct).then(|| self.shared.namer.of_file(worker.index));
         let name = temporary.as_deref().unwrap_or(to.name);
         match retry(|| rustix::fs::linkat(known, key, &to.directory, name, AtFlags::empty())) {
@@ -327,10 +331,10 @@ impl Copying<'_> {
         worker: &mut CopyWorker,
         deferred: &Deferred,
     ) -> Result<Made, FileError> {
-        let Deferred { at, mirror, metadata, name } = deferred;
+        let Deferred { at, mirror, metadata, name, .. } = deferred;
         let directory = mirror.target.descriptor(&mut worker.held, self.features);
         let directory = directory.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
-        let to = Place { mirror, directory, name };
+        let to = Place { mirror, directory, name, slice: None };
         if let Some(Ok(known)) = self.links.directory.get()
             && let Linked::Made(made) = self.link(worker, known, metadata, &to)?
         {

@@ -6,3 +6,4 @@ pub(crate) mod listed;
 pub(crate) mod rehearsal;
 pub(crate) mod repair;
 pub(crate) mod roots;
+pub(crate) mod unfinished;

@@ -6,7 +6,7 @@ pub(crate) mod existing;
 pub(crate) mod file;
 pub(crate) mod grants;
 pub(crate) mod mirror;
+pub(crate) mod open;
 pub(crate) mod special;
 pub(crate) mod spelling;
 pub(crate) mod stripe;
-pub(crate) mod unfinished;

@@ -1,7 +1,7 @@
 //! A directory that is being walked: its place in the tree, its path, and its descriptor while one is held.
 //!
 //! Directories are linked to their parents, so a chain of 10^5 levels holds each name once; the path is put together
-//! when it is needed, once a directory. A directory is dropped when the last task below it is done.
+//! when it is needed, once a directory. Its memory is freed when nobody refers to it; when it is done and closed, `life.rs` knows.
 //!
 //! ```text
 //!   task ──▶ Directory "c" ──▶ Directory "b" ──▶ Directory "a" (root, its descriptor is pinned)
@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
+use crate::tree::life::Life;
 use crate::tree::listing::held::Held;
 use crate::tree::listing::link;
 use atta_sys::{self as sys, Features, Place};
@@ -50,6 +51,7 @@ pub(crate) struct Directory {
     alias: Option<Alias>,
     /// What an operation keeps with it. Dropped with the directory, when nothing below it is left to do here.
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
+    life: Life,
 }
 
 /// Another name for a directory that is being made.
@@ -63,7 +65,21 @@ struct Alias {
 impl Directory {
     /// A root. Its descriptor stays open as long as it lives.
     pub(crate) fn root(path: CString, root: u32, descriptor: Arc<OwnedFd>, place: Place) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::root_of(path, root, descriptor, place))
+    }
+
+    /// A root that is read elsewhere, if it is: for what is listed below it, or comes from another rank.
+    pub(crate) fn root_in_part(
+        path: CString,
+        root: u32,
+        descriptor: Arc<OwnedFd>,
+        place: Place,
+    ) -> Arc<Self> {
+        Arc::new(Self::root_of(path, root, descriptor, place).with_part())
+    }
+
+    fn root_of(path: CString, root: u32, descriptor: Arc<OwnedFd>, place: Place) -> Self {
+        Self {
             path_bytes: path.as_bytes().len(),
             parent: None,
             name: path,
@@ -75,7 +91,8 @@ impl Directory {
             inode: 0,
             alias: None,
             attached: OnceLock::new(),
-        })
+            life: Life::of_whole(),
+        }
     }
 
     /// A root that cannot be opened: whatever is looked for below it fails as stale.
@@ -93,6 +110,7 @@ impl Directory {
             inode: 0,
             alias: None,
             attached: OnceLock::new(),
+            life: Life::of_whole(),
         }))
     }
 
@@ -111,6 +129,7 @@ impl Directory {
             inode: 0,
             alias: None,
             attached: OnceLock::new(),
+            life: Life::of_whole(),
         }
     }
 
@@ -129,6 +148,16 @@ impl Directory {
     pub(crate) fn with_inode(mut self, inode: Option<u64>) -> Self {
         self.inode = inode.unwrap_or(0);
         self
+    }
+
+    /// Only some of its slices are done here.
+    pub(crate) fn with_part(mut self) -> Self {
+        self.life = Life::of_part();
+        self
+    }
+
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
     }
 
     /// It may still have another name, which is tried first.

@@ -12,8 +12,8 @@
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use atta_entry::{Errno, Failure, Operation};
@@ -22,15 +22,18 @@ use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
 use crate::descriptors::Budget;
+use crate::tree::anchors::{Anchor, Anchors};
 use crate::tree::directory::Directory;
+use crate::tree::life;
 use crate::tree::listing::held::Held;
 use crate::tree::listing::link;
 use crate::tree::listing::look::Look;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::path::CurrentPath;
-use crate::tree::operation::{Handler, Here, Own, Tasks};
+use crate::tree::operation::{Handler, Here, Of, Own, Stage, Tasks};
 use crate::tree::options::Options;
 use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
+use crate::tree::slice::{AtHand, Extent, Part};
 use crate::tree::start::Seed;
 use crate::tree::start::roots::Roots;
 use crate::tree::task::{self, FindRoot, PackedBy, Task};
@@ -52,7 +55,15 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) budget: Budget,
     /// Large directories that are open between two buffers; their descriptors cannot be closed.
     pub(crate) reading: AtomicUsize,
+    /// What spilled tasks belong to.
+    anchors: Anchors,
+    /// Parts of tasks that went to other ranks, which end here.
+    left: Mutex<Vec<Part>>,
+    have_left: AtomicBool,
 }
+
+/// So many parts that ended are dealt out to other threads; fewer are ended by the thread that has them.
+const ENDED_AT_ONCE: usize = 256;
 
 /// What one thread of a walk keeps.
 pub(crate) struct Worker<V: Handler> {
@@ -86,6 +97,9 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             stat_ns: AtomicU64::new(1_000),
             budget,
             reading: AtomicUsize::new(0),
+            anchors: Anchors::default(),
+            left: Mutex::default(),
+            have_left: AtomicBool::new(false),
         }
     }
 
@@ -158,13 +172,30 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         Ok(None)
     }
 
+    /// Leaves a directory to be entered that was found in another.
+    pub(crate) fn push_found(
+        &self,
+        index: usize,
+        (parent, name, target): (&Arc<Directory>, CString, Option<Vec<u8>>),
+        queue: &mut Queue<'_, Self>,
+    ) {
+        if V::STAGE >= Stage::Closed {
+            parent.life().add_child();
+        }
+        self.push(index, Task::Enter { parent: Arc::clone(parent), name, target }, queue);
+    }
+
+    /// The slice at hand, if slices are followed.
+    pub(crate) fn shown<'h>(&self, slice: &'h AtHand<'h>) -> Option<&'h AtHand<'h>> {
+        (V::STAGE > Stage::Slices).then_some(slice)
+    }
+
     /// Opens a directory and reads it.
     fn enter(
         &self,
         worker: &mut Worker<V>,
         parent: &Arc<Directory>,
-        name: &CString,
-        target: Option<Vec<u8>>,
+        (name, target): (&CString, Option<Vec<u8>>),
         queue: &mut Queue<'_, Self>,
     ) {
         self.throttle(1);
@@ -175,10 +206,68 @@ impl<'a, V: Handler> TreeJob<'a, V> {
                 self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
             }
         }
-        if let Ok(descriptor) = parent.descriptor(&mut worker.held, self.features()) {
-            let here = Here { directory: parent, descriptor: &descriptor };
-            self.visit.not_entered(&mut worker.visit, here, name);
+        if V::STAGE < Stage::Closed {
+            return;
         }
+        let directory = Arc::new(Directory::below(parent, name, None));
+        let opened = parent.descriptor(&mut worker.held, self.features()).ok();
+        let here = opened.as_ref().map(|descriptor| Here { directory: parent, descriptor, slice: None });
+        self.visit.not_entered(&mut worker.visit, here, &directory);
+        self.end_empty(worker, &directory, queue);
+    }
+
+    /// A directory has no names, as far as is known.
+    pub(crate) fn end_empty(
+        &self,
+        worker: &mut Worker<V>,
+        directory: &Arc<Directory>,
+        queue: &mut Queue<'_, Self>,
+    ) {
+        let slice = AtHand::new(directory, Extent::Whole);
+        self.end_names(worker, &slice, queue);
+    }
+
+    /// The names at hand have been looked at.
+    pub(crate) fn end_names(&self, worker: &mut Worker<V>, slice: &AtHand<'_>, queue: &mut Queue<'_, Self>) {
+        life::end_names(self.visit, &mut worker.visit, slice, &mut worker.tasks);
+        push_own(self.rank, &mut worker.tasks, queue);
+    }
+
+    /// Ends what has ended on this thread. Many parts are dealt out.
+    fn end_parts(&self, worker: &mut Worker<V>, queue: &mut Queue<'_, Self>) {
+        if self.have_left.load(Ordering::Acquire) {
+            let left = std::mem::take(&mut *self.lock_left());
+            self.have_left.store(false, Ordering::Release);
+            self.end_each(worker, left);
+        }
+        loop {
+            let mut ended = self.visit.ended(&mut worker.visit);
+            if ended.is_empty() {
+                break;
+            }
+            while ended.len() > ENDED_AT_ONCE && !queue.is_stopping() {
+                queue.push(Task::Ended(ended.split_off(ended.len() - ENDED_AT_ONCE)));
+            }
+            self.end_each(worker, ended);
+        }
+    }
+
+    fn end_each(&self, worker: &mut Worker<V>, parts: Vec<Part>) {
+        for part in parts {
+            life::end_part(self.visit, &mut worker.visit, &part, &mut worker.tasks);
+        }
+    }
+
+    /// When no task is left: ends what left with the last of them.
+    pub(crate) fn end_left(&self, workers: &mut [Worker<V>]) {
+        let left = std::mem::take(&mut *self.lock_left());
+        if let Some(worker) = workers.first_mut() {
+            self.end_each(worker, left);
+        }
+    }
+
+    fn lock_left(&self) -> std::sync::MutexGuard<'_, Vec<Part>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a directory; none if it lies on another file system and that one is not wanted.
@@ -221,16 +310,27 @@ impl<'a, V: Handler> TreeJob<'a, V> {
 impl<V: Handler> TreeJob<'_, V> {
     /// Does a task of the caller's own.
     fn own(&self, worker: &mut Worker<V>, own: &Own, queue: &mut Queue<'_, Self>) {
-        let directory = own.directory.as_ref();
+        let directory = own.directory();
         let open = directory.map(|directory| directory.descriptor(&mut worker.held, self.features()));
         let here = open.transpose().map(|descriptor| descriptor.zip(directory));
+        let slice = match &own.of {
+            Of::Part(part) => Some(AtHand::of_part(part)),
+            _ => None,
+        };
         let here = match &here {
-            Ok(here) => Ok(here.as_ref().map(|(descriptor, directory)| Here { directory, descriptor })),
+            Ok(here) => Ok(here.as_ref().map(|(descriptor, directory)| Here {
+                directory,
+                descriptor,
+                slice: slice.as_ref().and_then(|slice| self.shown(slice)),
+            })),
             Err(errno) => Err(*errno),
         };
         self.visit.task(&mut worker.visit, here, &own.bytes, &mut worker.tasks);
         // A task has no directory to leave out; the next entry must not inherit the wish.
         worker.tasks.pruned = false;
+        if let Of::Part(part) = &own.of {
+            life::end_part(self.visit, &mut worker.visit, part, &mut worker.tasks);
+        }
         push_own(self.rank, &mut worker.tasks, queue);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
     }
@@ -267,17 +367,21 @@ impl<V: Handler> Job for TreeJob<'_, V> {
                     self.start_differing_below(worker, (root, &below), differs, queue);
                 }
             },
-            Task::Enter { parent, name, target } => self.enter(worker, &parent, &name, target, queue),
+            Task::Enter { parent, name, target } => self.enter(worker, &parent, (&name, target), queue),
             Task::ReadOn { directory, descriptor } => {
                 self.reading.fetch_sub(1, Ordering::Relaxed);
                 self.read_on(worker, &directory, &descriptor, queue);
             }
-            Task::Look { directory, names } => drop(self.look(worker, &directory, names, queue)),
+            Task::Look { slice, names } => {
+                let slice = AtHand::of_batch(&slice);
+                drop(self.look(worker, &slice, names, queue));
+            }
             Task::Own(own) => self.own(worker, &own, queue),
+            Task::Ended(parts) => self.end_each(worker, parts),
         }
         self.counters[worker.index].looked(steps);
         self.visit.between(&mut worker.visit);
-        self.visit.further(&mut worker.visit, &mut worker.tasks);
+        self.end_parts(worker, queue);
         push_own(self.rank, &mut worker.tasks, queue);
     }
 
@@ -305,10 +409,41 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         task::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
     }
 
-    fn gone(&self, task: &Task) {
-        if let Some(directory) = task.directory() {
-            self.visit.packed(directory, matches!(task, Task::Look { .. }));
+    fn spill(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+        let anchor = if V::STAGE > Stage::Slices { task.anchor() } else { None };
+        let Some(anchor) = anchor else {
+            let last = last.filter(|last| V::STAGE == Stage::Slices || last.anchor().is_none());
+            return self.pack(task, last, out);
+        };
+        if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
+            return false;
         }
+        task::pack_with_anchor(task, self.anchors.keep(&anchor), out)
+    }
+
+    fn not_spilled(&self, task: &Task) {
+        if V::STAGE > Stage::Slices
+            && let Some(anchor) = task.anchor()
+        {
+            self.anchors.release(&anchor);
+        }
+    }
+
+    /// The slice that it is of ends here without it, and its directory does not: nobody here knows when the other rank is done.
+    fn sent(&self, task: &Task) {
+        if V::STAGE == Stage::Slices {
+            return;
+        }
+        let part = match task {
+            Task::Look { slice, .. } => Part::of(Arc::clone(slice), true),
+            Task::Own(Own { of: Of::Part(part), .. }) => {
+                Part::of(Arc::clone(part.slice()), part.holds_names())
+            }
+            _ => return,
+        };
+        part.slice().directory().life().add_slice();
+        self.lock_left().push(part);
+        self.have_left.store(true, Ordering::Release);
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
@@ -328,6 +463,10 @@ impl<V: Handler> Job for TreeJob<'_, V> {
 impl<V: Handler> FindRoot for TreeJob<'_, V> {
     fn intern(&self, path: &[u8]) -> Result<u32, &'static str> {
         Ok(self.roots.intern(path.to_vec()))
+    }
+
+    fn anchor(&self, number: u64) -> Result<Anchor, &'static str> {
+        self.anchors.take(number).ok_or("a task of a directory that is not kept")
     }
 
     /// A root that cannot be opened any more makes each of its tasks fail, with its path, and no other's.

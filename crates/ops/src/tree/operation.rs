@@ -9,13 +9,33 @@ use rustix::fd::OwnedFd;
 use crate::descriptors::Needs;
 use crate::tree::directory::Directory;
 use crate::tree::progress::Counted;
+use crate::tree::slice::{AtHand, Part};
 use crate::tree::start::Differs;
 
-/// A directory that is open.
+/// How far an operation follows directories: it pays for no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Until names have been looked at.
+    Slices,
+    /// Until all slices of a directory have ended.
+    Done,
+    /// Until all below it is closed, too.
+    Closed,
+}
+
+/// A directory that is open, and the slice of it that is at hand, if the operation follows these.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Here<'a> {
     pub(crate) directory: &'a Arc<Directory>,
     pub(crate) descriptor: &'a Arc<OwnedFd>,
+    pub(crate) slice: Option<&'a AtHand<'a>>,
+}
+
+impl Here<'_> {
+    /// A part of the slice at hand that ends elsewhere.
+    pub(crate) fn part(&self) -> Option<Part> {
+        self.slice.map(AtHand::part)
+    }
 }
 
 /// What an operation of this crate does with a tree: as [`Visit`], which it is made of for everybody else, and it sees the
@@ -33,21 +53,30 @@ pub(crate) trait Handler: Sync {
     /// Gets a directory that was opened and is about to be read.
     fn entered(&self, _worker: &mut Self::Worker, _here: Here<'_>) {}
 
-    /// Told that a directory of `parent` is not read: it cannot be, or is on another file system that is not wanted.
-    fn not_entered(&self, _worker: &mut Self::Worker, _parent: Here<'_>, _name: &std::ffi::CStr) {}
+    /// Gets a directory that is not read: it cannot be, or is on another file system that is not wanted. What follows is as for one
+    /// without names. `parent`: none, if that cannot be opened any more.
+    fn not_entered(
+        &self,
+        _worker: &mut Self::Worker,
+        _parent: Option<Here<'_>>,
+        _directory: &Arc<Directory>,
+    ) {
+    }
 
-    /// Told that all names of a directory are at hand and will be looked at in so many parts, or that they are too many for that.
-    fn listed(&self, _worker: &mut Self::Worker, _here: Here<'_>, _parts: Option<usize>) {}
+    /// All names of a slice have been looked at here, or could not be. Also after a stop, which leaves names out.
+    fn looked(&self, _worker: &mut Self::Worker, _slice: &AtHand<'_>) {}
 
-    /// Told that a part is looked at in one more.
-    fn split(&self, _directory: &Arc<Directory>) {}
+    /// All slices of a directory have ended, none of them on another rank. From [`Stage::Done`] on.
+    fn done(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>, _tasks: &mut Tasks) {}
 
-    /// Told that a part of a directory's names has been looked at, or could not be.
-    fn looked(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>) {}
+    /// A directory is done and all below it is closed; or what this rank had to do in it is, where it is another rank's. From
+    /// [`Stage::Closed`] on.
+    fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>) {}
 
-    /// Told that something that is to be done in a directory is bytes from now on: for another rank, or to come back later, and
-    /// then with other directories. `is_part`: of its names.
-    fn packed(&self, _directory: &Arc<Directory>, _is_part: bool) {}
+    /// Takes the parts of slices that have ended on this thread.
+    fn ended(&self, _worker: &mut Self::Worker) -> Vec<Part> {
+        Vec::new()
+    }
 
     /// Gets an entry, and where it is: nowhere, for a root.
     fn entry(&self, worker: &mut Self::Worker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks);
@@ -83,9 +112,6 @@ pub(crate) trait Handler: Sync {
     /// Called on a thread between two tasks.
     fn between(&self, _worker: &mut Self::Worker) {}
 
-    /// Called on a thread after a task: may give back more of them, also for directories that were told of elsewhere.
-    fn further(&self, _worker: &mut Self::Worker, _tasks: &mut Tasks) {}
-
     /// As [`Visit::finish`].
     fn finish(&self, worker: &mut Self::Worker);
 
@@ -108,6 +134,9 @@ pub(crate) trait Handler: Sync {
     /// time when somebody else has nothing to do.
     const IS_SLOW: bool = false;
 
+    /// How far it follows directories.
+    const STAGE: Stage = Stage::Slices;
+
     /// What it opens.
     const NEEDS: Needs = Needs::WALK;
 }
@@ -119,29 +148,56 @@ pub struct Tasks {
     pub(crate) pruned: bool,
 }
 
-/// A task of the caller's own, and the directory that it belongs to, if it does.
+/// A task of the caller's own, and what it belongs to.
 #[derive(Debug)]
 pub(crate) struct Own {
     /// The rank that is to do it; none: any.
     pub(crate) to: Option<u32>,
-    pub(crate) directory: Option<Arc<Directory>>,
+    pub(crate) of: Of,
     pub(crate) bytes: Vec<u8>,
+}
+
+/// What a task belongs to.
+#[derive(Debug)]
+pub(crate) enum Of {
+    Nothing,
+    Directory(Arc<Directory>),
+    /// It is a part of a slice.
+    Part(Part),
+}
+
+impl Own {
+    pub(crate) fn directory(&self) -> Option<&Arc<Directory>> {
+        match &self.of {
+            Of::Nothing => None,
+            Of::Directory(directory) => Some(directory),
+            Of::Part(part) => Some(part.slice().directory()),
+        }
+    }
 }
 
 impl Tasks {
     /// Adds a task: opaque bytes that [`Visit::task`](crate::walk::Visit::task) will get, on any thread.
     pub fn push(&mut self, task: impl Into<Vec<u8>>) {
-        self.pushed.push(Own { to: None, directory: None, bytes: task.into() });
+        self.pushed.push(Own { to: None, of: Of::Nothing, bytes: task.into() });
     }
 
-    /// The same, for a task that needs this directory.
+    /// The same, for a task that needs this directory, which may be closed before.
     pub(crate) fn push_in(&mut self, directory: &Arc<Directory>, bytes: Vec<u8>) {
-        self.pushed.push(Own { to: None, directory: Some(Arc::clone(directory)), bytes });
+        self.pushed.push(Own { to: None, of: Of::Directory(Arc::clone(directory)), bytes });
+    }
+
+    /// The same, for a task that is a part of a slice, if slices are followed.
+    pub(crate) fn push_part(&mut self, directory: &Arc<Directory>, part: Option<Part>, bytes: Vec<u8>) {
+        match part {
+            Some(part) => self.pushed.push(Own { to: None, of: Of::Part(part), bytes }),
+            None => self.push_in(directory, bytes),
+        }
     }
 
     /// The same, for a task that this rank alone is to do, on any of its threads.
     pub(crate) fn push_to(&mut self, rank: u32, bytes: Vec<u8>) {
-        self.pushed.push(Own { to: Some(rank), directory: None, bytes });
+        self.pushed.push(Own { to: Some(rank), of: Of::Nothing, bytes });
     }
 
     /// Says that the directory that was just given shall not be entered.

@@ -11,6 +11,8 @@
 //! F  the next S comes from a list of differences, which says this of it: u8
 //! U  a task of the caller's own: length: u32, bytes
 //! O  ... that belongs to the directory that the last D named
+//! P  ... that is a part of a slice of it: whether the slice's names wait for it: u8
+//! K  the next E, N, O or P belongs to the directory or slice with this number, which is in memory: u64
 //! A  the next U or O is for one rank alone: u32
 //! ```
 //!
@@ -22,9 +24,12 @@ use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 
+use crate::tree::anchors::Anchor;
 use crate::tree::directory::Directory;
+use crate::tree::life::release_maker;
 use crate::tree::listing::names::Names;
-use crate::tree::operation::Own;
+use crate::tree::operation::{Of, Own};
+use crate::tree::slice::{Part, Slice};
 use crate::tree::start::Differs;
 use atta_sys::{Features, Place};
 
@@ -39,10 +44,12 @@ pub(crate) enum Task {
     Enter { parent: Arc<Directory>, name: CString, target: Option<Vec<u8>> },
     /// Read on in a directory too large for one go. The position is the descriptor's.
     ReadOn { directory: Arc<Directory>, descriptor: Arc<OwnedFd> },
-    /// Look at some names of a directory.
-    Look { directory: Arc<Directory>, names: Names },
+    /// Look at a batch of names of a slice.
+    Look { slice: Arc<Slice>, names: Names },
     /// A task of the caller's own.
     Own(Own),
+    /// Parts of slices that have ended.
+    Ended(Vec<Part>),
 }
 
 /// What a waiting task's share in its directory and the allocator's overhead come to, about.
@@ -53,6 +60,7 @@ impl Task {
     pub(crate) fn weigh(&self) -> usize {
         let own = match self {
             Self::Feed | Self::ReadOn { .. } => 0,
+            Self::Ended(parts) => size_of_val(parts.as_slice()),
             Self::Start { below, .. } => below.as_ref().map_or(0, Vec::len),
             Self::Enter { name, target, .. } => name.as_bytes().len() + target.as_ref().map_or(0, Vec::len),
             Self::Look { names, .. } => names.bytes().len(),
@@ -66,7 +74,7 @@ impl Task {
     /// Names and directories that it looks at.
     pub(crate) fn steps(&self) -> u64 {
         match self {
-            Self::Own(_) => 0,
+            Self::Own(_) | Self::Ended(_) => 0,
             Self::Look { names, .. } => names.len() as u64,
             Self::Feed | Self::Start { .. } | Self::Enter { .. } | Self::ReadOn { .. } => 1,
         }
@@ -75,9 +83,19 @@ impl Task {
     /// The directory that the task belongs to.
     pub(crate) fn directory(&self) -> Option<&Arc<Directory>> {
         match self {
-            Self::Enter { parent: directory, .. } | Self::Look { directory, .. } => Some(directory),
-            Self::Own(own) => own.directory.as_ref(),
-            Self::ReadOn { .. } | Self::Feed | Self::Start { .. } => None,
+            Self::Enter { parent: directory, .. } => Some(directory),
+            Self::Look { slice, .. } => Some(slice.directory()),
+            Self::Own(own) => own.directory(),
+            Self::ReadOn { .. } | Self::Feed | Self::Start { .. } | Self::Ended(_) => None,
+        }
+    }
+
+    /// What its units are of, where these are counted.
+    pub(crate) fn anchor(&self) -> Option<Anchor> {
+        match self {
+            Self::Look { slice, .. } => Some(Anchor::Slice(Arc::clone(slice))),
+            Self::Own(Own { of: Of::Part(part), .. }) => Some(Anchor::Slice(Arc::clone(part.slice()))),
+            _ => self.directory().map(|directory| Anchor::Directory(Arc::clone(directory))),
         }
     }
 
@@ -97,6 +115,9 @@ pub(crate) trait FindRoot {
 
     /// Its directory, opened or not.
     fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str>;
+
+    /// What a task that was spilled belongs to.
+    fn anchor(&self, number: u64) -> Result<Anchor, &'static str>;
 }
 
 /// Who packed the tasks.
@@ -130,6 +151,17 @@ pub(crate) fn pack(
             pack_directory(directory, last, out, features);
         }
     }
+    pack_itself(task, out)
+}
+
+/// Appends a task as bytes for the spill file: what it belongs to stays in memory, and is named by its number.
+pub(crate) fn pack_with_anchor(task: &Task, number: u64, out: &mut Vec<u8>) -> bool {
+    out.push(b'K');
+    out.extend_from_slice(&number.to_le_bytes());
+    pack_itself(task, out)
+}
+
+fn pack_itself(task: &Task, out: &mut Vec<u8>) -> bool {
     match task {
         Task::Enter { name, target, .. } => {
             out.push(b'E');
@@ -145,7 +177,11 @@ pub(crate) fn pack(
                 out.push(b'A');
                 out.extend_from_slice(&to.to_le_bytes());
             }
-            out.push(if own.directory.is_some() { b'O' } else { b'U' });
+            match &own.of {
+                Of::Nothing => out.push(b'U'),
+                Of::Directory(_) => out.push(b'O'),
+                Of::Part(part) => out.extend([b'P', u8::from(part.holds_names())]),
+            }
             put(&own.bytes, out);
         }
         Task::Start { below, differs, .. } => {
@@ -153,7 +189,7 @@ pub(crate) fn pack(
             out.push(b'S');
             put_target(below.as_deref(), out);
         }
-        Task::Feed | Task::ReadOn { .. } => return false,
+        Task::Feed | Task::ReadOn { .. } | Task::Ended(_) => return false,
     }
     true
 }
@@ -220,37 +256,31 @@ fn put_target(target: Option<&[u8]>, out: &mut Vec<u8>) {
 
 /// The tasks that `bytes` hold.
 pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Result<Vec<Task>, &'static str> {
-    let mut reader = Reader { rest: bytes, by };
+    let mut reader = Reader { rest: bytes, by, made: Vec::new() };
     let mut tasks = Vec::new();
     let mut root: Option<u32> = None;
-    let mut directory: Option<Arc<Directory>> = None;
+    let mut here: Option<Anchor> = None;
     let mut to: Option<u32> = None;
     let mut differs: Option<Differs> = None;
+    let no_root = "a task without a root";
     while let Some(tag) = reader.byte() {
-        let here = || directory.clone().ok_or("a task without a directory");
-        let no_root = "a task without a root";
         match tag {
             b'R' => {
                 root = Some(roots.intern(reader.bytes()?)?);
-                directory = None;
+                here = None;
             }
             b'D' => {
-                let last = match directory.take() {
-                    Some(last) => last,
+                let last = match here.take() {
+                    Some(Anchor::Directory(last)) => last,
+                    Some(Anchor::Slice(_)) => return Err("a directory below a slice"),
                     None => roots.directory(root.ok_or(no_root)?)?,
                 };
-                directory = Some(reader.directory(last)?);
+                here = Some(Anchor::Directory(reader.directory(last)?));
             }
-            b'E' => {
-                let name = reader.name()?;
-                tasks.push(Task::Enter { parent: here()?, name, target: reader.link_target()? });
-            }
-            b'N' => {
-                let names = Names::from_bytes(reader.bytes()?).ok_or("damaged names")?;
-                if by == PackedBy::Another && !names.iter().all(|name| is_name(name.name.to_bytes())) {
-                    return Err("a name that is none");
-                }
-                tasks.push(Task::Look { directory: here()?, names });
+            b'K' if by == PackedBy::Itself => here = Some(roots.anchor(reader.long()?)?),
+            b'E' | b'N' | b'O' | b'P' => {
+                let here = here.as_ref().ok_or("a task without a directory")?;
+                tasks.push(reader.task_in(tag, here, to.take())?);
             }
             b'S' => {
                 let (root, below) = (root.ok_or(no_root)?, reader.target()?);
@@ -258,13 +288,15 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
             }
             b'F' => differs = Some(Differs::from_bits(reader.byte().ok_or("cut short")?)),
             b'A' => to = Some(reader.number()?),
-            b'U' | b'O' => {
-                let directory = if tag == b'O' { Some(here()?) } else { None };
-                tasks.push(Task::Own(Own { to: to.take(), directory, bytes: reader.bytes()?.to_vec() }));
+            b'U' => {
+                let bytes = reader.bytes()?.to_vec();
+                tasks.push(Task::Own(Own { to: to.take(), of: Of::Nothing, bytes }));
             }
             _ => return Err("an unknown task"),
         }
     }
+    // The tasks hold units of their own.
+    reader.made.iter().for_each(|directory| release_maker(directory));
     Ok(tasks)
 }
 
@@ -276,6 +308,8 @@ fn is_name(bytes: &[u8]) -> bool {
 struct Reader<'a> {
     rest: &'a [u8],
     by: PackedBy,
+    /// Directories that were made for the tasks.
+    made: Vec<Arc<Directory>>,
 }
 
 impl<'a> Reader<'a> {
@@ -327,6 +361,39 @@ impl<'a> Reader<'a> {
         Ok(target)
     }
 
+    /// A task that belongs to a directory. One that comes back to where it was has its units, any other gets new ones.
+    fn task_in(&mut self, tag: u8, here: &Anchor, to: Option<u32>) -> Result<Task, &'static str> {
+        Ok(match (tag, here) {
+            (b'E', Anchor::Directory(parent)) => {
+                let name = self.name()?;
+                if self.by == PackedBy::Another {
+                    parent.life().add_child();
+                }
+                Task::Enter { parent: Arc::clone(parent), name, target: self.link_target()? }
+            }
+            (b'N', here) => {
+                let names = Names::from_bytes(self.bytes()?).ok_or("damaged names")?;
+                let are_names = || names.iter().all(|name| is_name(name.name.to_bytes()));
+                if self.by == PackedBy::Another && !are_names() {
+                    return Err("a name that is none");
+                }
+                Task::Look { slice: slice_of(here), names }
+            }
+            (b'O', Anchor::Directory(directory)) => {
+                Task::Own(Own { to, of: Of::Directory(Arc::clone(directory)), bytes: self.bytes()?.to_vec() })
+            }
+            (b'P', here) => {
+                let held_names = self.byte().ok_or("cut short")? != 0;
+                let part = match here {
+                    Anchor::Slice(slice) => Part::of(Arc::clone(slice), held_names),
+                    Anchor::Directory(directory) => Part::alone(Arc::clone(directory)),
+                };
+                Task::Own(Own { to, of: Of::Part(part), bytes: self.bytes()?.to_vec() })
+            }
+            _ => return Err("a task of a slice that is none"),
+        })
+    }
+
     /// A directory that shares some levels with the last one, or with the root.
     fn directory(&mut self, mut directory: Arc<Directory>) -> Result<Arc<Directory>, &'static str> {
         let shared = self.number()?;
@@ -341,19 +408,29 @@ impl<'a> Reader<'a> {
             let place = Place { device: self.long()?, inode: self.long()?, mount: self.long()? };
             let target = self.link_target()?;
             let known = (place.inode != 0).then_some(place);
-            let below = Directory::below(&directory, &name, target);
+            let below = Directory::below(&directory, &name, target).with_part();
             directory = Arc::new(match self.by {
                 PackedBy::Itself => below.with_place(known),
                 PackedBy::Another => below.with_inode(known.map(|place| place.inode)),
             });
+            self.made.push(Arc::clone(&directory));
         }
         Ok(directory)
     }
 }
 
+/// The slice that a batch of names belongs to.
+fn slice_of(anchor: &Anchor) -> Arc<Slice> {
+    match anchor {
+        Anchor::Slice(slice) => Arc::clone(slice),
+        Anchor::Directory(directory) => Slice::of_batch(Arc::clone(directory)),
+    }
+}
+
 /// The chain of directories from `root` down to the one that holds the last name, and that name.
 pub(crate) fn chain_to(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
-    names.iter().fold(Arc::clone(root), |parent, name| Arc::new(Directory::below(&parent, name, None)))
+    let below = |parent: Arc<Directory>, name: &&CStr| Directory::below(&parent, name, None).with_part();
+    names.iter().fold(Arc::clone(root), |parent, name| Arc::new(below(parent, name)))
 }
 
 #[cfg(test)]
@@ -373,9 +450,9 @@ mod tests {
         names.push(c"x", Kind::File, 3);
         vec![
             Task::Enter { parent: below.clone(), name: c"c".into(), target: Some(b"really/here".to_vec()) },
-            Task::Look { directory: below, names },
-            Task::Own(Own { to: Some(3), directory: None, bytes: b"own".to_vec() }),
-            Task::Own(Own { to: None, directory: Some(root.clone()), bytes: b"within".to_vec() }),
+            Task::Look { slice: Slice::of_batch(below), names },
+            Task::Own(Own { to: Some(3), of: Of::Nothing, bytes: b"own".to_vec() }),
+            Task::Own(Own { to: None, of: Of::Directory(root.clone()), bytes: b"within".to_vec() }),
             Task::Enter { parent: root.clone(), name: c"d".into(), target: None },
             Task::Start {
                 root: 7,
@@ -403,6 +480,10 @@ mod tests {
 
         fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
             if index == 7 { Ok(Arc::clone(&self.0)) } else { Err("an unknown root") }
+        }
+
+        fn anchor(&self, _number: u64) -> Result<Anchor, &'static str> {
+            Err("nothing is kept")
         }
     }
 
@@ -460,7 +541,7 @@ mod tests {
         assert_eq!((path.as_slice(), name.as_c_str()), (b"/given/a/b\n".as_slice(), c"c"));
         assert_eq!(target.as_deref(), Some(b"really/here".as_slice()));
         assert_eq!((names.len(), own.bytes.as_slice()), (1, b"own".as_slice()));
-        assert!(own.directory.is_none() && within.directory.is_some() && within.bytes == b"within");
+        assert!(own.directory().is_none() && within.directory().is_some() && within.bytes == b"within");
         assert_eq!((own.to, within.to), (Some(3), None));
     }
 
@@ -506,7 +587,7 @@ mod tests {
         let looked = |name: &CStr| {
             let mut names = Names::default();
             names.push(name, Kind::File, 3);
-            Task::Look { directory: root.clone(), names }
+            Task::Look { slice: Slice::of_batch(root.clone()), names }
         };
         let followed = |target: &[u8]| Task::Enter {
             parent: root.clone(),

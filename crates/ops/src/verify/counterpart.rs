@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::tree::directory::Directory;
-use crate::tree::parts::Parts;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -21,8 +20,6 @@ pub(crate) struct Counterpart {
     pub(crate) target: Arc<Directory>,
     /// It cannot be opened, and that has been told.
     is_lost: AtomicBool,
-    /// Batches of names that are still to be looked at, of those that were counted beforehand.
-    pub(crate) parts: Parts,
     /// Names that both sides have.
     names: AtomicU64,
     hashes: AtomicU64,
@@ -41,7 +38,6 @@ impl Counterpart {
         Arc::new(Self {
             target,
             is_lost: AtomicBool::new(false),
-            parts: Parts::default(),
             names: AtomicU64::new(0),
             hashes: AtomicU64::new(0),
             key: Arc::clone(key),
@@ -117,18 +113,5 @@ mod tests {
         for other in [&[c"one", c"two"][..], &[c"one", c"two", c"four"], &[c"one", c"two", c"two"], &[]] {
             assert_ne!(counterpart.tally(), tally(other));
         }
-    }
-
-    #[test]
-    fn the_last_part_is_known_unless_one_has_left() {
-        let counterpart = Counterpart::new(root(c"/to"), &Arc::default());
-        counterpart.parts.add();
-        assert!(!counterpart.parts.end(), "nobody counted");
-        counterpart.parts.set(1);
-        counterpart.parts.add();
-        assert_eq!([(); 3].map(|()| counterpart.parts.end()), [false, true, false]);
-        counterpart.parts.set(2);
-        assert!(counterpart.parts.forget());
-        assert!(!counterpart.parts.end() && !counterpart.parts.forget());
     }
 }

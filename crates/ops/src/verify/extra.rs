@@ -5,7 +5,7 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use atta_entry::{Change, Errno, Kind, Operation, Side};
 use rustix::fd::OwnedFd;
@@ -28,12 +28,13 @@ const BUFFER_BYTES: usize = 64 << 10;
 const BATCH: usize = 1024;
 
 impl Comparing<'_> {
-    /// All names of a source's directory have been looked at: notes it if the target may have more.
+    /// All names of a source's directory have been looked at: where the target may have more, its names become a task.
     pub(crate) fn count_names(
         &self,
         worker: &mut VerifyWorker,
         directory: &Arc<Directory>,
         counterpart: &Counterpart,
+        tasks: &mut Tasks,
     ) {
         let (known, mut tally) = (counterpart.tally(), Tally::default());
         let counted = self.each_name(worker, directory, counterpart, &mut |name| {
@@ -42,19 +43,8 @@ impl Comparing<'_> {
             if tally.names > known.names { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if counted.is_err() || tally != known {
-            self.look_up_later(directory);
+            tasks.push_in(directory, Task::Names.bytes());
         }
-    }
-
-    /// Leaves the names of a directory's target to whoever has nothing else to do.
-    pub(crate) fn look_up_later(&self, directory: &Arc<Directory>) {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(directory));
-    }
-
-    /// Gives back what was left.
-    pub(crate) fn push_pending(&self, tasks: &mut Tasks) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.drain(..).for_each(|directory| tasks.push_in(&directory, Task::Names.bytes()));
     }
 
     /// Reads the names of a directory's target and deals them out.

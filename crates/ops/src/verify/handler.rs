@@ -12,8 +12,8 @@
 use std::ffi::{CStr, CString};
 use std::hash::RandomState;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use atta_entry::{Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
 use atta_runtime::{Rate, Stop};
@@ -38,7 +38,7 @@ use crate::tree::directory::Directory;
 use crate::tree::listing::held::Held;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::path::CurrentPath;
-use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::operation::{Handler, Here, Stage, Tasks};
 use atta_sys::{self as sys, Features};
 
 /// A comparison, as a walk's handler.
@@ -60,8 +60,6 @@ pub(crate) struct Comparing<'a> {
     pub(crate) equal: Equal,
     /// Of the file systems of the target.
     pub(crate) granularity: Shown,
-    /// Source's directories whose target may have names of its own.
-    pub(crate) pending: Mutex<Vec<Arc<Directory>>>,
     pub(crate) live: Live,
 }
 
@@ -212,6 +210,7 @@ impl Handler for Comparing<'_> {
     type Worker = VerifyWorker;
 
     const IS_SLOW: bool = true;
+    const STAGE: Stage = Stage::Done;
     const NEEDS: Needs = Needs::VERIFY;
 
     fn worker(&self, _index: usize) -> VerifyWorker {
@@ -224,34 +223,10 @@ impl Handler for Comparing<'_> {
         }
     }
 
-    fn listed(&self, _worker: &mut VerifyWorker, here: Here<'_>, parts: Option<usize>) {
-        let Some(counterpart) = Counterpart::of(here.directory) else { return };
-        match parts {
-            Some(parts) => counterpart.parts.set(parts),
-            None => self.look_up_later(here.directory),
-        }
-    }
-
-    fn split(&self, directory: &Arc<Directory>) {
-        if let Some(counterpart) = directory.attached::<Arc<Counterpart>>() {
-            counterpart.parts.add();
-        }
-    }
-
-    fn looked(&self, worker: &mut VerifyWorker, directory: &Arc<Directory>) {
+    fn done(&self, worker: &mut VerifyWorker, directory: &Arc<Directory>, tasks: &mut Tasks) {
         let Some(counterpart) = Counterpart::of(directory) else { return };
-        if counterpart.parts.end() && !counterpart.is_lost() {
-            self.count_names(worker, directory, &counterpart);
-        }
-    }
-
-    fn packed(&self, directory: &Arc<Directory>, is_part: bool) {
-        // The names will be looked at by whoever gets them, and nobody will know when that is done.
-        if is_part
-            && let Some(counterpart) = directory.attached::<Arc<Counterpart>>()
-            && counterpart.parts.forget()
-        {
-            self.look_up_later(directory);
+        if !counterpart.is_lost() && !self.options.walk.stop.is_set() {
+            self.count_names(worker, directory, &counterpart, tasks);
         }
     }
 
@@ -312,66 +287,10 @@ impl Handler for Comparing<'_> {
         self.count_failure(worker, failure);
     }
 
-    fn further(&self, _worker: &mut VerifyWorker, tasks: &mut Tasks) {
-        self.push_pending(tasks);
-    }
-
     fn finish(&self, _worker: &mut VerifyWorker) {}
 
     fn progress(&self) -> u64 {
         // A MiB is worth a file.
         self.live.bytes.load(Ordering::Relaxed) >> 20
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use atta_entry::Difference;
-    use atta_sys::Place;
-
-    struct Deaf;
-
-    impl Watch for Deaf {
-        fn difference(&self, _difference: &Difference<'_>) {}
-
-        fn failure(&self, _failure: &Failure<'_>) {}
-    }
-
-    #[test]
-    fn names_that_left_this_process_are_looked_up_and_once() {
-        let opened: Arc<OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
-        let place = Place { device: 1, inode: 1, mount: 1 };
-        let root = |path: &CStr| Directory::root(path.into(), 0, Arc::clone(&opened), place);
-        let options = Options::default();
-        let comparing = Comparing {
-            options: &options,
-            watch: &Deaf,
-            source: c"/from".into(),
-            target: c"/to".into(),
-            top: Some(root(c"/to")),
-            features: Features::default(),
-            held: 4,
-            key: Arc::default(),
-            large: LargeFiles::new(1),
-            equal: Equal::new(0),
-            granularity: Shown::default(),
-            pending: Mutex::default(),
-            live: Live::default(),
-        };
-        let mut worker = VerifyWorker::new(4, &options.walk.stop);
-        let pending = || comparing.pending.lock().unwrap().len();
-        let source = root(c"/from");
-        comparing.root(&source);
-        let here = Here { directory: &source, descriptor: &opened };
-        comparing.listed(&mut worker, here, Some(3));
-        comparing.packed(&source, false);
-        assert_eq!(pending(), 0, "a task that is none of its names");
-        comparing.packed(&source, true);
-        comparing.packed(&source, true);
-        comparing.looked(&mut worker, &source);
-        assert_eq!(pending(), 1);
-        comparing.listed(&mut worker, here, None);
-        assert_eq!(pending(), 2, "more names than come in one go");
     }
 }

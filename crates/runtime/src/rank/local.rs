@@ -117,7 +117,7 @@ impl<J: Job> Local for Shared<'_, J> {
         if !self.job.pack(&task, None, &mut bytes) {
             return Err("a task for another rank cannot become bytes (Job::pack)");
         }
-        self.job.gone(&task);
+        self.job.sent(&task);
         self.outside().hold(-i64::try_from(self.job.weigh(&task)).unwrap_or(i64::MAX));
         Ok(Some((rank, Tasks { count: 1, bytes: bytes.into() })))
     }
@@ -214,7 +214,7 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
             }
         }
         give_back(shared, back);
-        tasks.iter().for_each(|task| shared.job.gone(task));
+        tasks.iter().for_each(|task| shared.job.sent(task));
         let freed: usize = tasks.iter().map(|task| shared.job.weigh(task)).sum();
         shared.outside().hold(-i64::try_from(freed).unwrap_or(i64::MAX));
         let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);

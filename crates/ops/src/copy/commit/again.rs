@@ -51,7 +51,8 @@ impl Copying<'_> {
         let target = target.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         let lost = match (&ready.names, &ready.origin) {
             (Some((temporary, name)), origin) => {
-                let to = Place { mirror: &ready.mirror, directory: Arc::clone(&target), name: temporary };
+                let (mirror, directory) = (&ready.mirror, Arc::clone(&target));
+                let to = Place { mirror, directory, name: temporary, slice: None };
                 let is_another = self.file_again(worker, origin, &to, None)?;
                 is_another.then(|| name.clone()).into_iter().collect()
             }
@@ -81,7 +82,7 @@ impl Copying<'_> {
             if self.waits_for_itself(worker, source, &name) {
                 continue;
             }
-            let to = Place { mirror, directory: Arc::clone(target), name: &name };
+            let to = Place { mirror, directory: Arc::clone(target), name: &name, slice: None };
             match self.file_again(worker, &at, &to, None) {
                 Ok(false) => {}
                 Ok(true) => lost.push(name),

@@ -16,7 +16,7 @@ use rustix::fd::OwnedFd;
 use crate::copy::Fsync;
 use crate::copy::commit::publish::Ready;
 use crate::copy::commit::reread::Check;
-use crate::copy::commit::syncing::{Opened, Synced, make_durable};
+use crate::copy::commit::syncing::{Opened, Synced};
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::large::Version;
 use crate::copy::target::file::{Made, Place, remove};
@@ -25,6 +25,7 @@ use crate::file::error::FileError;
 use crate::file::source::Identity;
 use crate::tree::directory::Directory;
 use crate::tree::location::Location;
+use crate::tree::slice::Part;
 use atta_sys::file_systems::Durability;
 
 /// When what is put into a directory is made durable.
@@ -64,6 +65,8 @@ pub(crate) struct PendingFile {
     pub(crate) identity: Option<Identity>,
     /// What its source was.
     pub(crate) version: Version,
+    /// Of the slice that it is in.
+    pub(crate) part: Option<Part>,
 }
 
 impl Copying<'_> {
@@ -89,12 +92,6 @@ impl Copying<'_> {
 
     /// Lets a complete file be synced, and get its name then, while this thread goes on.
     pub(crate) fn sync_file(&self, worker: &mut CopyWorker, file: OwnedFd, pending: PendingFile) {
-        // A directory that is new does not get its name before its files are durable.
-        let can_wait = pending.temporary.is_some() || pending.mirror.parts.add();
-        if !can_wait {
-            let outcome = self.syncs.timed(|| make_durable(Opened::File(file)));
-            return self.finish_file(worker, &pending, outcome);
-        }
         self.sync_later(worker, Opened::File(file), Pending::File(Box::new(pending)));
     }
 
@@ -126,8 +123,7 @@ impl Copying<'_> {
     pub(crate) fn finish_all(&self, worker: &mut CopyWorker) {
         while let Some(synced) = self.syncing.wait() {
             self.finish_synced(worker, synced);
-            let complete = self.shared.take_complete();
-            self.close(worker, complete);
+            self.end_parts(worker);
         }
     }
 
@@ -139,30 +135,34 @@ impl Copying<'_> {
                     self.fail(worker, &at, error);
                 }
             }
-            Pending::File(pending) => {
-                self.finish_file(worker, &pending, outcome);
-                if pending.temporary.is_none()
-                    && pending.mirror.parts.end()
-                    && let Location::In(directory, _) = &pending.at
-                {
-                    self.name_directory(worker, directory);
-                }
+            Pending::File(mut pending) => {
+                let part = pending.part.take();
+                let checks = std::mem::take(&mut pending.checks);
+                self.finish_file(worker, &pending, checks, outcome);
+                worker.ended.extend(part);
             }
         }
     }
 
     /// Counts a file that is durable, and gives it its name. One that is not is written again, or removed and reported.
-    fn finish_file(&self, worker: &mut CopyWorker, pending: &PendingFile, outcome: Result<(), FileError>) {
+    fn finish_file(
+        &self,
+        worker: &mut CopyWorker,
+        pending: &PendingFile,
+        checks: Vec<Check>,
+        outcome: Result<(), FileError>,
+    ) {
         let outcome = match outcome {
             Err(error) if error.is_worth_another_copy() => self.write_file_again(worker, pending),
             outcome => outcome,
         };
-        let PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, .. } = pending;
+        let PendingFile { at, mirror, name, temporary, bytes, elapsed, identity, .. } = pending;
         if let Err(error) = outcome {
             if let Ok(to) = self.place(worker, mirror, name) {
                 remove(&to, &Made { temporary: temporary.clone(), ..Made::default() });
             }
-            return self.fail(worker, at, error);
+            self.fail(worker, at, error);
+            return self.forget_checks(worker, checks);
         }
         self.room.find();
         self.count_file(worker, at, *bytes, *elapsed);
@@ -172,19 +172,18 @@ impl Copying<'_> {
                 let names = Some((temporary, name.clone()));
                 let (origin, mirror, since) = (at.clone(), Arc::clone(mirror), self.batch.failures());
                 let (bytes, identity) = (*bytes, *identity);
-                self.publish_now(worker, &Ready { origin, mirror, names, bytes, since, identity })
+                let ready = Ready { origin, mirror, names, bytes, since, identity, part: None };
+                self.publish_now(worker, &ready)
             }
         };
-        if is_named {
-            self.checks.add(checks.clone());
-        }
+        if is_named { self.checks.add(checks) } else { self.forget_checks(worker, checks) }
     }
 
     /// Writes a file again whose sync failed: a second sync would report that all is well when it is not.
     fn write_file_again(&self, worker: &mut CopyWorker, pending: &PendingFile) -> Result<(), FileError> {
         let directory = self.place(worker, &pending.mirror, &pending.name)?.directory;
         let name = pending.temporary.as_deref().unwrap_or(&pending.name);
-        let to = Place { mirror: &pending.mirror, directory, name };
+        let to = Place { mirror: &pending.mirror, directory, name, slice: None };
         self.file_again(worker, &pending.at, &to, Some(&pending.version)).map(drop)
     }
 }

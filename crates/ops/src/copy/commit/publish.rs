@@ -22,6 +22,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Identity, identity_of};
 use crate::tree::location::Location;
+use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 
 /// Bytes in a batch.
@@ -42,6 +43,8 @@ pub(crate) struct Ready {
     pub(crate) since: u64,
     /// Which file it is, if that is known.
     pub(crate) identity: Option<Identity>,
+    /// Of the slice that it is in, which has not ended before it has its name.
+    pub(crate) part: Option<Part>,
 }
 
 /// What is not to be read back any more.
@@ -63,23 +66,24 @@ impl Lost {
         self.names.extend(names.into_iter().map(|name| (Arc::as_ptr(mirror), name)));
     }
 
-    fn take_from(&self, checks: &mut Vec<Check>) {
+    /// Takes the checks of what is lost.
+    fn take_from(&self, checks: &mut Vec<Check>) -> Vec<Check> {
         if self.directories.is_empty() && self.names.is_empty() {
-            return;
+            return Vec::new();
         }
         let is_lost = |check: &Check| {
             let mirror = Arc::as_ptr(&check.mirror);
             self.directories.contains(&mirror) || self.names.contains(&(mirror, check.name.clone()))
         };
-        checks.retain(|check| !is_lost(check));
+        checks.extract_if(.., |check| is_lost(check)).collect()
     }
 }
 
 impl Ready {
     /// A directory that has all its files.
-    pub(crate) fn directory(origin: Location, mirror: Arc<Mirror>) -> Self {
+    pub(crate) fn directory(origin: Location, mirror: Arc<Mirror>, part: Option<Part>) -> Self {
         let since = mirror.since();
-        Self { origin, mirror, names: None, bytes: 0, since, identity: None }
+        Self { origin, mirror, names: None, bytes: 0, since, identity: None, part }
     }
 }
 
@@ -118,11 +122,11 @@ impl Batch {
         self.failures.load(Ordering::Acquire)
     }
 
-    /// Lets checks wait for the next sync, but for those of what is lost.
-    fn put_back(&self, checks: Vec<Check>, lost: &Lost) {
+    /// Lets checks wait for the next sync, but for those of what is lost, which it gives back.
+    fn put_back(&self, checks: Vec<Check>, lost: &Lost) -> Vec<Check> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.checks.extend(checks);
-        lost.take_from(&mut waiting.checks);
+        lost.take_from(&mut waiting.checks)
     }
 
     fn take(&self) -> Waiting {
@@ -136,7 +140,10 @@ impl Copying<'_> {
         if !self.waits_in(&ready.mirror) {
             if self.publish_now(worker, &ready) {
                 self.checks.add(checks);
+            } else {
+                self.forget_checks(worker, checks);
             }
+            worker.ended.extend(ready.part);
             return;
         }
         let bytes = ready.bytes;
@@ -168,7 +175,9 @@ impl Copying<'_> {
         let is_synced = self.sync().is_ok();
         let Waiting { ready, mut checks, .. } = all;
         let mut lost = Lost::default();
-        for ready in &ready {
+        for mut ready in ready {
+            let part = ready.part.take();
+            let ready = &ready;
             let is_sure = is_synced && ready.since == self.batch.failures();
             let names = if is_sure { Ok(Vec::new()) } else { self.write_again(worker, ready) };
             match names {
@@ -184,13 +193,14 @@ impl Copying<'_> {
                     lost.add(ready);
                 }
             }
+            worker.ended.extend(part);
         }
-        lost.take_from(&mut checks);
+        self.forget_checks(worker, lost.take_from(&mut checks));
         if !is_synced || self.batch.failures() > 0 {
             // What has not its name may yet be written again: it is not to be read meanwhile.
             let is_hidden = |check: &mut Check| check.mirror.target.alias().is_some();
             let hidden: Vec<_> = checks.extract_if(.., is_hidden).collect();
-            self.batch.put_back(hidden, &lost);
+            self.forget_checks(worker, self.batch.put_back(hidden, &lost));
         }
         self.checks.add(checks);
     }
@@ -218,7 +228,7 @@ impl Copying<'_> {
             let at = Location::Root(self.target.clone());
             return self.fail(worker, &at, FileError::new(Step::OpenDirectory, Errno::STALE));
         }
-        let ready = Ready::directory(Location::Root(self.target.clone()), mirror);
+        let ready = Ready::directory(Location::Root(self.target.clone()), mirror, None);
         let is_durable = !self.waits_in(&ready.mirror) || self.sync().is_ok();
         // What a sync has failed for is not written again any more.
         if is_durable && (!ready.mirror.is_new() || ready.since == self.batch.failures()) {
@@ -252,7 +262,8 @@ impl Copying<'_> {
         match &ready.names {
             Some((temporary, name)) => {
                 let directory = open(target)?;
-                let to = Place { mirror: &ready.mirror, directory: Arc::clone(&directory), name };
+                let mirror = &ready.mirror;
+                let to = Place { mirror, directory: Arc::clone(&directory), name, slice: None };
                 let renamed = self.rename_file(&to, temporary).or_else(|error| match error {
                     FileError::Failed(_, errno) if was_renamed(&to, ready.identity, errno) => Ok(()),
                     error => Err(error),
@@ -407,7 +418,7 @@ mod tests {
                 (c"name", Ok(()), "second"),
             ] {
                 fs::write(target.join("temporary"), "second").unwrap();
-                let to = Place { mirror, directory: Arc::clone(&copying.top), name };
+                let to = Place { mirror, directory: Arc::clone(&copying.top), name, slice: None };
                 assert_eq!(copying.rename_file(&to, c"temporary"), outcome, "{name:?} {rules:?}");
                 assert_eq!(fs::read_to_string(target.join("name")).unwrap(), found, "{name:?} {rules:?}");
             }
@@ -439,7 +450,7 @@ mod tests {
                     fs::write(target.join(name), "old").unwrap();
                 }
                 let new_name = CString::new(name).unwrap();
-                let to = Place { mirror, directory: Arc::clone(&copying.top), name: &new_name };
+                let to = Place { mirror, directory: Arc::clone(&copying.top), name: &new_name, slice: None };
                 let named = copying.rename_file(&to, c"temporary");
                 let found = fs::read_to_string(target.join(name)).unwrap();
                 if is_there {

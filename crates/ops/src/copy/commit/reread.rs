@@ -36,6 +36,7 @@ use crate::file::source::{look, open};
 use crate::metadata::give::{self, Manner};
 use crate::metadata::not_kept::NotKept;
 use crate::tree::location::Location;
+use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 
 /// So many may wait before those who copy do nothing else.
@@ -46,7 +47,7 @@ const GROUP_BYTES: u64 = 4 << 20;
 const RIGHT_MOST: usize = 1 << 20;
 
 /// A copy, or a part of one, that is to be read back.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Check {
     pub(crate) at: Location,
     pub(crate) mirror: Arc<Mirror>,
@@ -59,6 +60,8 @@ pub(crate) struct Check {
     pub(crate) has_names: bool,
     /// The time of access that it was given: reading it back is no access.
     pub(crate) atime: Option<Timestamp>,
+    /// Of the slice that it is in: mending needs the rights that its directory has before it is closed.
+    pub(crate) part: Option<Part>,
 }
 
 /// What it must come to.
@@ -175,7 +178,9 @@ impl Copying<'_> {
 
     /// Reads all back that waits, unless all is to end.
     pub(crate) fn check_all(&self, worker: &mut CopyWorker) {
-        while !self.options.walk.stop.is_set() && self.check_group(worker) {}
+        while !self.options.walk.stop.is_set() && self.check_group(worker) {
+            self.end_parts(worker);
+        }
     }
 
     /// Whether there was something.
@@ -187,7 +192,14 @@ impl Copying<'_> {
         for (check, file) in group.iter().zip(opened) {
             self.check(worker, check, file);
         }
-        !group.is_empty()
+        let is_any = !group.is_empty();
+        self.forget_checks(worker, group);
+        is_any
+    }
+
+    /// Ends what waited for checks that are done, or will not be.
+    pub(crate) fn forget_checks(&self, worker: &mut CopyWorker, checks: Vec<Check>) {
+        worker.ended.extend(checks.into_iter().filter_map(|check| check.part));
     }
 
     /// `opened`: none, if nothing is to be read.

@@ -123,7 +123,6 @@ impl Copying<'_> {
                 let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata, list);
                 if made.map_err(failed)? {
                     worker.totals.directories += 1;
-                    mirror.set_left();
                 }
             }
             mirror.will_have(attributes);

@@ -11,11 +11,11 @@ use rustix::fs::CWD;
 
 use crate::copy::handler::CopyWorker;
 use crate::copy::plan::roots::{Roots, Target};
+use crate::copy::plan::unfinished::is_unfinished;
 use crate::copy::report::Report;
 use crate::copy::target::existing::{Existing, is_alike, is_alike_named};
 use crate::copy::target::mirror::{Mirror, Shared};
 use crate::copy::target::stripe;
-use crate::copy::target::unfinished::is_unfinished;
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::totals::Totals;
 use crate::copy::{Options, Outcome, Progress, Refused, Seat, Watch, starts_of};

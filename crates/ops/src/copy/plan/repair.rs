@@ -108,7 +108,7 @@ impl Copying<'_> {
         if mirror.is_new() {
             return Ok(false);
         }
-        let to = self.place_of(worker, Some(here.directory), &mirror, name)?;
+        let to = self.place_of(worker, Some(here.directory), &mirror, name)?.within(here.slice);
         let metadata = entry.metadata.copied().unwrap_or_default();
         let Some(found) = there(&to)? else { return Ok(false) };
         if (metadata.kind(), found.kind()) == (Kind::Directory, Kind::Directory) {
@@ -251,7 +251,7 @@ impl Copying<'_> {
 
     /// Puts one of several names of a file off until its partners are looked for.
     pub(crate) fn defer(&self, at: &Location, to: &Place<'_>, metadata: &Metadata) {
-        self.links.defer(Deferred::new(at.clone(), Arc::clone(to.mirror), *metadata, to.name.to_owned()));
+        self.links.defer(Deferred::new(at.clone(), to, *metadata));
     }
 
     /// Looks for files of which the names that were put off are further names: a partner is a name of SOURCE that was not put off, whose

@@ -50,14 +50,15 @@ impl Roots {
         self.0.values().map(|root| root.name.clone()).collect()
     }
 
+    /// Whether it is the copy of a root, or the directory that this is in.
+    pub(crate) fn has(&self, mirror: &Arc<Mirror>) -> bool {
+        let is_it = |other: &Arc<Mirror>| Arc::ptr_eq(mirror, other);
+        self.0.values().any(|root| is_it(&root.mirror) || is_it(&root.parent))
+    }
+
     /// Their paths.
     pub(crate) fn paths(&self) -> Vec<Vec<u8>> {
         self.0.keys().cloned().collect()
-    }
-
-    /// Forgets all: nothing will be made any more.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
     }
 
     /// Which root has this path.

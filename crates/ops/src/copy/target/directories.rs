@@ -11,7 +11,7 @@ use rustix::fs::Mode;
 use crate::copy::commit::publish::Ready;
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::Place;
-use crate::copy::target::mirror::{Complete, Mirror};
+use crate::copy::target::mirror::Mirror;
 use crate::copy::target::spelling::refuse_taken;
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
@@ -22,8 +22,10 @@ use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{admit_owner, disinherit};
 use crate::tree::directory::Directory;
 use crate::tree::directory::STALE_MOST;
+use crate::tree::life;
 use crate::tree::location::Location;
-use crate::tree::operation::Here;
+use crate::tree::operation::{Here, Tasks};
+use crate::tree::slice::AtHand;
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
@@ -150,10 +152,6 @@ impl Copying<'_> {
         let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
         let extended = self.extended(worker, here.descriptor)?;
         mirror.will_have(Attributes { metadata, extended, is_old });
-        if self.is_listed {
-            // It may be met again.
-            mirror.set_left();
-        }
         Ok(())
     }
 
@@ -191,7 +189,7 @@ impl Copying<'_> {
     fn refuse_foreign(
         &self,
         worker: &mut CopyWorker,
-        mirror: &Mirror,
+        mirror: &Arc<Mirror>,
         opened: &Arc<OwnedFd>,
     ) -> Result<bool, Errno> {
         let found = sys::stat_descriptor(opened)?;
@@ -200,29 +198,46 @@ impl Copying<'_> {
             Some(above) => sys::stat_descriptor(&above)?.device == found.device,
             None => true,
         };
-        mirror.store.get_or_init(|| self.stores.note(opened));
+        mirror.set_store(|| self.stores.note(opened));
         let own = self.stores.own_uid(found.device);
         if is_there && own.is_none_or(|own| own == found.uid) { Ok(own.is_some()) } else { Err(Errno::STALE) }
     }
 
-    /// Gives a directory its name.
-    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
-        let Some(mirror) = Mirror::of(directory) else { return };
+    /// Gives the directory of a slice its name.
+    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, slice: &AtHand<'_>) {
+        let Some(mirror) = Mirror::of(slice.directory()) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
-            let origin = Location::Itself(Arc::clone(directory));
-            self.publish(worker, Ready::directory(origin, mirror), Vec::new());
+            let origin = Location::Itself(Arc::clone(slice.directory()));
+            self.publish(worker, Ready::directory(origin, mirror, Some(slice.part())), Vec::new());
         }
     }
 
-    /// Gives complete directories their attributes, and lets those be synced that are synced by themselves.
-    pub(crate) fn close(&self, worker: &mut CopyWorker, complete: Vec<Complete>) {
-        for Complete { target, attributes, is_synced, .. } in complete {
-            let given = self.close_anew(worker, &target, attributes.as_ref());
-            match given {
-                Ok(opened) if is_synced => self.sync_directory(worker, &target, opened),
-                Ok(_) => {}
-                Err(error) => self.fail(worker, &Location::Itself(target), error),
-            }
+    /// A source's directory is closed: its copy gets what it is to have. One that a list may name again waits for the end, as do roots, and
+    /// all after a stop: what is left of those has not got its name.
+    pub(crate) fn close_source(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
+        let waits = self.is_listed || directory.parent().is_none() || self.options.walk.stop.is_set();
+        if !waits
+            && let Some(mirror) = directory.attached::<Arc<Mirror>>()
+            && self.shared.open.take(mirror)
+        {
+            self.close(worker, mirror);
+        }
+    }
+
+    /// Ends the parts that have ended on this thread, with all that follows.
+    pub(crate) fn end_parts(&self, worker: &mut CopyWorker) {
+        while let Some(part) = worker.ended.pop() {
+            life::end_part(self, worker, &part, &mut Tasks::default());
+        }
+    }
+
+    /// Gives a directory its attributes, and lets it be synced if it is synced by itself.
+    pub(crate) fn close(&self, worker: &mut CopyWorker, mirror: &Mirror) {
+        let target = &mirror.target;
+        match self.close_anew(worker, target, mirror.attributes()) {
+            Ok(opened) if mirror.is_synced_by_itself() => self.sync_directory(worker, target, opened),
+            Ok(_) => {}
+            Err(error) => self.fail(worker, &Location::Itself(Arc::clone(target)), error),
         }
     }
 
@@ -293,7 +308,7 @@ mod tests {
         let Copy { copying, .. } = prepared.unwrap();
         let mut worker = copying.worker(0);
         let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
-        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy" };
+        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy", slice: None };
         let from = Source { directory: CWD, name: c"copy" };
         let alias = target.join(std::ffi::OsStr::from_bytes(mirror.alias(to.name).as_bytes()));
         let metadata = sys::stat_path(&sources[0], false).unwrap();

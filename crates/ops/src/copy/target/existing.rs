@@ -495,7 +495,7 @@ mod tests {
             let opened = fs::File::open(&source).unwrap();
             let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
             for name in [c"file", c"one", c"fifo", c"link", c"none"] {
-                let to = Place { mirror, directory: Arc::clone(&copying.top), name };
+                let to = Place { mirror, directory: Arc::clone(&copying.top), name, slice: None };
                 let is_opened =
                     copying.in_place(&mut worker, opened.as_fd(), &to, &metadata).unwrap().is_some();
                 assert_eq!(is_opened, written_into.contains(&name.to_str().unwrap()), "{name:?}");

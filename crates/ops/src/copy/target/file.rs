@@ -29,6 +29,7 @@ use crate::file::source::open;
 use crate::file::source::settled;
 use crate::metadata::extended::Extended;
 use crate::metadata::give::{self, Manner};
+use crate::tree::slice::{AtHand, Part};
 use atta_sys::{self as sys, retry};
 
 /// A name on the target's side.
@@ -37,6 +38,32 @@ pub(crate) struct Place<'a> {
     pub(crate) mirror: &'a Arc<Mirror>,
     pub(crate) directory: Arc<OwnedFd>,
     pub(crate) name: &'a CStr,
+    /// The slice of the source's directory that it is of, if that is known.
+    pub(crate) slice: Option<&'a AtHand<'a>>,
+}
+
+impl<'a> Place<'a> {
+    /// The same, of this slice.
+    pub(crate) fn within(self, slice: Option<&'a AtHand<'a>>) -> Self {
+        Self { slice, ..self }
+    }
+
+    /// Whether it gets its own name at once: nobody sees the directory yet, nor will before this slice has been looked at.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.slice.is_some_and(AtHand::is_whole)
+            && self.mirror.is_new()
+            && self.mirror.target.alias().is_some()
+    }
+
+    /// A part of its slice that ends elsewhere.
+    pub(crate) fn part(&self) -> Option<Part> {
+        self.slice.map(AtHand::part)
+    }
+
+    /// One without which the names of its slice have not all been looked at.
+    pub(crate) fn part_of_names(&self) -> Option<Part> {
+        self.slice.map(AtHand::part_of_names)
+    }
 }
 
 /// Something that is there as a whole.
@@ -167,7 +194,7 @@ impl Copying<'_> {
         to: &Place<'_>,
         layout: Option<&[u8]>,
     ) -> Result<(OwnedFd, Option<CString>), FileError> {
-        if to.mirror.is_direct() {
+        if to.is_direct() {
             match self.create_with(worker, to, to.name, layout) {
                 Ok(file) => return Ok((file, None)),
                 // A directory that tells a name twice; not names that are one to the target.

@@ -94,7 +94,7 @@ impl Copying<'_> {
             not_kept.hard_links += u64::from(!is_found);
             Ok(())
         };
-        if to.mirror.is_direct() && to.mirror.is_sealed() {
+        if to.is_direct() && to.mirror.is_sealed() {
             match complete(&to.directory, to.name, &mut worker.totals.not_kept) {
                 Ok(()) => return Ok(Made { since, ..Made::default() }),
                 // A directory that tells a name twice.
@@ -252,7 +252,7 @@ mod tests {
         let Copy { copying, .. } = prepared.unwrap();
         let mut worker = copying.worker(0);
         let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
-        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy" };
+        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy", slice: None };
         let path = std::ffi::CString::new(sources[0].clone()).unwrap();
         let from = Source { directory: rustix::fd::AsFd::as_fd(&CWD), name: &path };
         let listed = sys::stat_path(&sources[0], false).unwrap();

@@ -19,6 +19,7 @@ use crate::tree::listing::path::CurrentPath;
 use crate::tree::listing::rules::Rules;
 use crate::tree::operation::{Handler, Here};
 use crate::tree::profile::Phase;
+use crate::tree::slice::AtHand;
 use crate::tree::task::Task;
 use atta_sys as sys;
 
@@ -77,15 +78,16 @@ impl<V: Handler> TreeJob<'_, V> {
     pub(crate) fn look(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        slice: &AtHand<'_>,
         names: Names,
         queue: &mut Queue<'_, Self>,
     ) -> Names {
+        let directory = slice.directory();
         let mut descriptor = match directory.descriptor(&mut worker.held, self.features()) {
             Ok(descriptor) => descriptor,
             Err(errno) => {
                 self.fail_all(worker, directory, &names, errno);
-                self.visit.looked(&mut worker.visit, directory);
+                self.end_names(worker, slice, queue);
                 return names;
             }
         };
@@ -104,18 +106,17 @@ impl<V: Handler> TreeJob<'_, V> {
             {
                 descriptor = anew;
             }
-            let here = Here { directory, descriptor: &descriptor };
+            let here = Here { directory, descriptor: &descriptor, slice: self.shown(slice) };
             self.show(worker, here, &block[..count], &mut facts, queue);
             if V::IS_SLOW && queue.is_wanted() && !rest.is_empty() {
                 // Whoever has nothing to do takes what is left.
-                self.visit.split(directory);
-                let task = Task::Look { directory: Arc::clone(directory), names: rest.into_names() };
+                let task = Task::Look { slice: slice.batch(), names: rest.into_names() };
                 self.push(worker.index, task, queue);
                 break;
             }
         }
         worker.look.facts = facts;
-        self.visit.looked(&mut worker.visit, directory);
+        self.end_names(worker, slice, queue);
         names
     }
 
@@ -255,9 +256,8 @@ impl<V: Handler> TreeJob<'_, V> {
             push_own(self.rank, &mut worker.tasks, queue);
             let pruned = std::mem::take(&mut worker.tasks.pruned);
             if kind == Kind::Directory && descend && !pruned {
-                let (parent, name) = (Arc::clone(directory), CString::from(name.name));
-                let task = Task::Enter { parent, name, target: fact.target.take() };
-                self.push(worker.index, task, queue);
+                let found = (directory, CString::from(name.name), fact.target.take());
+                self.push_found(worker.index, found, queue);
             }
         }
         self.counters[worker.index].entries(entries, bytes);

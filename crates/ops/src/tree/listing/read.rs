@@ -13,8 +13,9 @@ use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker};
 use crate::tree::listing::look::is_excluded;
 use crate::tree::listing::names::{Name, Names};
-use crate::tree::operation::{Handler, Here};
+use crate::tree::operation::{Handler, Here, Stage};
 use crate::tree::profile::Phase;
+use crate::tree::slice::{AtHand, Extent};
 use crate::tree::task::Task;
 use atta_sys as sys;
 
@@ -29,6 +30,15 @@ const NAMES_AT_HAND: usize = 4096;
 /// Names in a batch, at least, when threads are idle and asking is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
+/// Which names a run of names is, that begins or does not begin with the first, and is or is not followed by more.
+fn extent_of(is_start: bool, more: bool) -> Extent {
+    match (is_start, more) {
+        (true, false) => Extent::Whole,
+        (true, true) => Extent::First,
+        (false, _) => Extent::Later,
+    }
+}
+
 impl<V: Handler> TreeJob<'_, V> {
     /// Reads a directory that is open.
     pub(crate) fn read(
@@ -40,10 +50,14 @@ impl<V: Handler> TreeJob<'_, V> {
         self.counters[worker.index].directory();
         match directory.descriptor(&mut worker.held, self.features()) {
             Ok(descriptor) => {
-                self.visit.entered(&mut worker.visit, Here { directory, descriptor: &descriptor });
+                let here = Here { directory, descriptor: &descriptor, slice: None };
+                self.visit.entered(&mut worker.visit, here);
                 self.read_from(worker, directory, &descriptor, true, queue);
             }
-            Err(errno) => self.fail_at(worker, Operation::OpenDirectory, directory, None, errno),
+            Err(errno) => {
+                self.fail_at(worker, Operation::OpenDirectory, directory, None, errno);
+                self.end_empty(worker, directory, queue);
+            }
         }
     }
 
@@ -73,16 +87,17 @@ impl<V: Handler> TreeJob<'_, V> {
             let mut names = std::mem::take(&mut worker.names);
             names.clear();
             more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
-            // Whoever is slow is told how many names there are, if these are few.
+            // An operation that is slow has few names in one slice.
             while V::IS_SLOW && more && names.len() < NAMES_AT_HAND {
                 more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
             }
             worker.watch.book(Phase::Readdir, &self.counters[worker.index]);
             let batch = self.batch_names(names.len(), queue);
             let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
-            if std::mem::take(&mut is_start) {
-                let here = Here { directory, descriptor };
-                self.visit.listed(&mut worker.visit, here, (!more).then_some(parts));
+            let slice = AtHand::new(directory, extent_of(std::mem::take(&mut is_start), more));
+            if more && V::STAGE > Stage::Slices {
+                // Whoever reads on holds the unit that the last slice will have.
+                directory.life().add_slice();
             }
             if parts > 1 {
                 if more && self.reading.fetch_add(1, Ordering::Relaxed) < self.budget.reading {
@@ -93,9 +108,9 @@ impl<V: Handler> TreeJob<'_, V> {
                 } else if more {
                     self.reading.fetch_sub(1, Ordering::Relaxed);
                 }
-                self.hand_out(worker, directory, &mut names, batch, queue);
+                self.hand_out(worker, &slice, &mut names, batch, queue);
             }
-            worker.names = self.look(worker, directory, names, queue);
+            worker.names = self.look(worker, &slice, names, queue);
         }
         worker.buffer = buffer;
     }
@@ -111,13 +126,13 @@ impl<V: Handler> TreeJob<'_, V> {
     fn hand_out(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        slice: &AtHand<'_>,
         names: &mut Names,
         batch: usize,
         queue: &mut Queue<'_, Self>,
     ) {
         for names in names.cut(batch) {
-            self.push(worker.index, Task::Look { directory: Arc::clone(directory), names }, queue);
+            self.push(worker.index, Task::Look { slice: slice.batch(), names }, queue);
         }
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
     }

@@ -14,6 +14,7 @@ use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Handler, Here};
 use crate::tree::profile::Phase;
+use crate::tree::slice::{AtHand, Extent};
 use crate::tree::start::{Differs, Seed, Start};
 use crate::tree::task::{self, Task};
 
@@ -87,7 +88,9 @@ impl<V: Handler> TreeJob<'_, V> {
         if let Some((directory, last)) = self.listed(worker, index, below) {
             let mut names = Names::default();
             names.push(&last, Kind::Unknown, 0);
-            self.look(worker, &directory, names, queue);
+            // Its maker keeps a unit: other names below the same root may be listed.
+            directory.life().add_slice();
+            self.look(worker, &AtHand::new(&directory, Extent::Later), names, queue);
         }
     }
 
@@ -161,10 +164,10 @@ impl<V: Handler> TreeJob<'_, V> {
         let mut path = Vec::new();
         let root_bytes = parent.path_into(&mut path);
         let entry = entry_of((&path, name.as_bytes()), (root_bytes, parent.depth() + 1), &metadata);
-        let here = Here { directory: &parent, descriptor: &descriptor };
+        let here = Here { directory: &parent, descriptor: &descriptor, slice: None };
         if self.show_differing(worker, Some(here), &entry, differs, queue) {
             worker.held.keep(&parent, self.features());
-            self.push(worker.index, Task::Enter { parent, name, target: None }, queue);
+            self.push_found(worker.index, (&parent, name, None), queue);
         }
     }
 
@@ -185,16 +188,23 @@ impl<V: Handler> TreeJob<'_, V> {
         entry.kind == Kind::Directory && !pruned
     }
 
-    /// The directory of a root, opened unless it is open. One that was closed meanwhile must be the same again.
+    /// The directory of a root for what is listed below it or comes from elsewhere, opened unless it is open. One that was closed
+    /// meanwhile must be the same again.
     pub(crate) fn open_root(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
         let root = self.roots.get(index);
         if let Some(directory) = root.directory() {
             return Ok(directory);
         }
-        self.open_root_anew(index, follow)
+        self.open_root_twice(index, follow).map(|[_, kept]| kept)
     }
 
+    /// The directory of a root, to be read from its beginning.
     fn open_root_anew(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
+        self.open_root_twice(index, follow).map(|[read, _]| read)
+    }
+
+    /// The directory of a root: to be read, and for all other tasks.
+    fn open_root_twice(&self, index: u32, follow: bool) -> Result<[Arc<Directory>; 2], Errno> {
         let root = self.roots.get(index);
         self.throttle(1);
         let descriptor = Arc::new(sys::open_directory_path(&root.path, follow)?);
@@ -203,12 +213,14 @@ impl<V: Handler> TreeJob<'_, V> {
             let _ = root.real_path.set(sys::real_path(&descriptor));
         }
         let path = CString::new(root.path.clone()).map_err(|_| Errno::INVAL)?;
-        let directory = Directory::root(path, index, descriptor, place);
         if !root.is_same(place) {
             return Err(Errno::STALE);
         }
-        self.visit.root(&directory);
-        self.roots.keep(&root, &directory, self.budget.roots);
-        Ok(directory)
+        let kept = Directory::root_in_part(path.clone(), index, Arc::clone(&descriptor), place);
+        let read = Directory::root(path, index, descriptor, place);
+        self.visit.root(&read);
+        self.visit.root(&kept);
+        self.roots.keep(&root, &kept, self.budget.roots);
+        Ok([read, kept])
     }
 }

@@ -1,0 +1,350 @@
+//! The life of a directory: how many of its slices and children are open, and what happens when the last of them has ended. It
+//! does no I/O and knows no operation but by its hooks.
+//!
+//! ```text
+//!   own    one unit for whoever reads its names, one for each slice that has not ended (slice.rs)
+//!   below  one unit for `own`, one for each child that is not closed
+//!
+//!   Enter ─▶ found ─▶ names are read, slices end ─▶ own at 0: done ─▶ children are closed ─▶ below at 0: closed ─▶ a unit of its parent
+//! ```
+//!
+//! Only who holds a unit adds one, so a count that has reached zero stays there, and one thread alone sees it. Tasks that have become
+//! bytes keep their units: those in the spill file find them again, those that went to another rank never release them here, so
+//! such a directory and those above it stay open. A directory that another rank has sent, or a list names, is a *part* of one:
+//! this process knows when its own work there is over, and nothing of the directory's other slices or of those above.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use crate::tree::directory::Directory;
+use crate::tree::operation::{Handler, Stage, Tasks};
+use crate::tree::slice::{AtHand, Part};
+
+/// Units that keep something open.
+#[derive(Debug)]
+pub(crate) struct Count(AtomicU32);
+
+impl Count {
+    pub(crate) fn new(units: u32) -> Self {
+        Self(AtomicU32::new(units))
+    }
+
+    /// Adds a unit, for somebody who holds one.
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Releases a unit. Whether it was the last one: then what all holders wrote is seen.
+    pub(crate) fn release(&self) -> bool {
+        let before = self.0.fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "a unit that nobody held was released");
+        if before > 1 {
+            return false;
+        }
+        fence(Ordering::Acquire);
+        true
+    }
+}
+
+/// The counts of one directory: see the head of this file.
+#[derive(Debug)]
+pub(crate) struct Life {
+    own: Count,
+    below: Count,
+    /// Others have slices of it, too: its end here is not its end.
+    is_part: bool,
+}
+
+impl Life {
+    /// Of a directory of which all slices are done here, unless they are given away.
+    pub(crate) fn of_whole() -> Self {
+        Self { own: Count::new(1), below: Count::new(1), is_part: false }
+    }
+
+    /// Of one of which only some slices are done here.
+    pub(crate) fn of_part() -> Self {
+        Self { is_part: true, ..Self::of_whole() }
+    }
+
+    /// A slice begins. Who reads the names holds a unit.
+    pub(crate) fn add_slice(&self) {
+        self.own.add();
+    }
+
+    /// A child is found. Who looks at names holds a unit.
+    pub(crate) fn add_child(&self) {
+        self.below.add();
+    }
+}
+
+/// Ends a part of a slice, with all that follows from it.
+pub(crate) fn end_part<H: Handler>(handler: &H, worker: &mut H::Worker, part: &Part, tasks: &mut Tasks) {
+    let slice = part.slice();
+    if part.holds_names() {
+        if !slice.names.release() {
+            return;
+        }
+        handler.looked(worker, &AtHand::of_part(part));
+    }
+    if slice.parts.release() {
+        end_slice(handler, worker, slice.directory(), tasks);
+    }
+}
+
+/// The names at hand have been looked at: ends their part of their slice, with all that follows from it.
+pub(crate) fn end_names<H: Handler>(handler: &H, worker: &mut H::Worker, at: &AtHand<'_>, tasks: &mut Tasks) {
+    if at.release_names() {
+        handler.looked(worker, at);
+        if at.release_part_of_names() {
+            end_slice(handler, worker, at.directory(), tasks);
+        }
+    }
+}
+
+/// Releases the unit of a slice, or of who has read the last name.
+pub(crate) fn end_slice<H: Handler>(
+    handler: &H,
+    worker: &mut H::Worker,
+    directory: &Arc<Directory>,
+    tasks: &mut Tasks,
+) {
+    if H::STAGE < Stage::Done || !directory.life().own.release() {
+        return;
+    }
+    if !directory.life().is_part {
+        handler.done(worker, directory, tasks);
+    }
+    if H::STAGE >= Stage::Closed {
+        end_child(handler, worker, directory);
+    }
+}
+
+/// Releases a unit of `below`; goes on with the directory above when that was the last. A loop: a chain may have 10^5 levels.
+fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directory: &Arc<Directory>) {
+    let mut next = Some(directory);
+    while let Some(directory) = next.filter(|directory| directory.life().below.release()) {
+        handler.closed(worker, directory);
+        next = directory.parent().filter(|_| !directory.life().is_part);
+    }
+}
+
+/// Releases the units of who has made a directory for tasks that hold units of their own. One without tasks has no end.
+pub(crate) fn release_maker(directory: &Directory) {
+    if directory.life().own.release() {
+        directory.life().below.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::ffi::CString;
+    use std::sync::Mutex;
+
+    use atta_entry::{Entry, Errno, Failure};
+    use atta_sys::Place;
+
+    use super::*;
+    use crate::tree::operation::Here;
+    use crate::tree::slice::{Extent, Slice};
+
+    /// What a directory came to, in this order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Event {
+        Looked,
+        Done,
+        Closed,
+    }
+
+    /// A random tree that grows while it is worked at.
+    struct Growing {
+        work: Mutex<Vec<Work>>,
+        seen: Mutex<HashMap<Vec<u8>, Vec<Event>>>,
+    }
+
+    enum Work {
+        Enter(Arc<Directory>, CString),
+        ReadOn(Arc<Directory>),
+        Look(Arc<Slice>),
+        End(Part),
+    }
+
+    struct Dice(u64);
+
+    impl Dice {
+        /// One of so many.
+        fn throw(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % sides
+        }
+    }
+
+    impl Growing {
+        fn note(&self, directory: &Directory, event: Event) {
+            let mut path = Vec::new();
+            directory.path_into(&mut path);
+            let mut seen = self.seen.lock().unwrap();
+            if event == Event::Closed {
+                let below = [path.as_slice(), b"/"].concat();
+                let open = |(path, events): (&Vec<u8>, &Vec<Event>)| {
+                    path.starts_with(&below) && !events.contains(&Event::Closed)
+                };
+                assert!(!seen.iter().any(open), "a directory was closed before one below it");
+            }
+            seen.entry(path).or_default().push(event);
+        }
+
+        fn push(&self, work: Work) {
+            self.work.lock().unwrap().push(work);
+        }
+
+        /// Any that waits.
+        fn take(&self, dice: &mut Dice) -> Option<Work> {
+            let mut work = self.work.lock().unwrap();
+            let count = work.len() as u64;
+            (count > 0).then(|| work.swap_remove(dice.throw(count) as usize))
+        }
+
+        fn read(&self, dice: &mut Dice, directory: &Arc<Directory>, is_start: bool) {
+            let more = dice.throw(3) == 0;
+            let extent = match (is_start, more) {
+                (true, false) => Extent::Whole,
+                (true, true) => Extent::First,
+                (false, _) => Extent::Later,
+            };
+            let slice = AtHand::new(directory, extent);
+            if more {
+                directory.life().add_slice();
+                self.push(Work::ReadOn(Arc::clone(directory)));
+            }
+            for _ in 0..dice.throw(3) {
+                self.push(Work::Look(slice.batch()));
+            }
+            self.look(dice, &slice);
+        }
+
+        fn look(&self, dice: &mut Dice, slice: &AtHand<'_>) {
+            let directory = slice.directory();
+            for _ in 0..dice.throw(4) {
+                let name = CString::new(format!("{}", dice.throw(1 << 40))).unwrap();
+                match dice.throw(5) {
+                    0 | 1 if directory.depth() < 6 => {
+                        directory.life().add_child();
+                        self.seen.lock().unwrap().insert(child_path(directory, &name), Vec::new());
+                        self.push(Work::Enter(Arc::clone(directory), name));
+                    }
+                    2 => self.push(Work::End(slice.part())),
+                    3 => self.push(Work::End(slice.part_of_names())),
+                    _ => self.push(Work::Look(slice.batch())),
+                }
+            }
+            end_names(self, dice, slice, &mut Tasks::default());
+        }
+
+        fn run(&self, dice: &mut Dice) {
+            while let Some(work) = self.take(dice) {
+                match work {
+                    Work::Enter(parent, name) => {
+                        self.read(dice, &Arc::new(Directory::below(&parent, &name, None)), true);
+                    }
+                    Work::ReadOn(directory) => self.read(dice, &directory, false),
+                    Work::Look(slice) => self.look(dice, &AtHand::of_batch(&slice)),
+                    Work::End(part) => end_part(self, dice, &part, &mut Tasks::default()),
+                }
+            }
+        }
+    }
+
+    fn child_path(directory: &Directory, name: &CString) -> Vec<u8> {
+        let mut path = Vec::new();
+        directory.path_into(&mut path);
+        [path.as_slice(), b"/", name.as_bytes()].concat()
+    }
+
+    impl Handler for Growing {
+        type Worker = Dice;
+        const STAGE: Stage = Stage::Closed;
+
+        fn worker(&self, index: usize) -> Dice {
+            Dice(index as u64)
+        }
+
+        fn looked(&self, dice: &mut Dice, slice: &AtHand<'_>) {
+            self.note(slice.directory(), Event::Looked);
+            if dice.throw(2) == 0 {
+                // As a directory that waits for its name.
+                self.push(Work::End(slice.part()));
+            }
+        }
+
+        fn done(&self, _dice: &mut Dice, directory: &Arc<Directory>, _tasks: &mut Tasks) {
+            self.note(directory, Event::Done);
+        }
+
+        fn closed(&self, _dice: &mut Dice, directory: &Arc<Directory>) {
+            self.note(directory, Event::Closed);
+        }
+
+        fn entry(&self, _: &mut Dice, _: Option<Here<'_>>, _: &Entry<'_>, _: &mut Tasks) {}
+
+        fn task(&self, _: &mut Dice, _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+
+        fn failure(&self, _: &mut Dice, _: &Failure<'_>) {}
+
+        fn finish(&self, _: &mut Dice) {}
+    }
+
+    #[test]
+    fn each_directory_is_done_once_and_closed_once() {
+        let opened: Arc<rustix::fd::OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
+        let place = Place { device: 1, inode: 1, mount: 1 };
+        let (mut directories, mut slices) = (0, 0);
+        for seed in 0..400 {
+            let growing = Growing { work: Mutex::default(), seen: Mutex::default() };
+            let root = Directory::root(c"r".into(), 0, Arc::clone(&opened), place);
+            growing.read(&mut Dice(seed), &root, true);
+            std::thread::scope(|scope| {
+                for thread in 1..4 {
+                    let growing = &growing;
+                    scope.spawn(move || growing.run(&mut Dice(seed + 1000 * thread)));
+                }
+            });
+            // A thread may have found nothing while another one was about to push.
+            growing.run(&mut Dice(seed));
+            let seen = growing.seen.into_inner().unwrap();
+            directories += seen.len();
+            for (path, events) in seen {
+                slices += events.len() - 2;
+                assert!(events.is_sorted(), "{path:?}: {events:?}");
+                assert_eq!(events[events.len() - 2..], [Event::Done, Event::Closed], "{path:?}: {events:?}");
+                assert!(
+                    events.len() > 2 && events[events.len() - 3] == Event::Looked,
+                    "{path:?}: {events:?}"
+                );
+            }
+        }
+        assert!(directories > 1000 && slices > directories, "{directories} directories, {slices} slices");
+    }
+
+    #[test]
+    fn work_given_to_another_rank_keeps_a_directory_open() {
+        let opened: Arc<rustix::fd::OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
+        let place = Place { device: 1, inode: 1, mount: 1 };
+        let growing = Growing { work: Mutex::default(), seen: Mutex::default() };
+        let (dice, tasks) = (&mut Dice(1), &mut Tasks::default());
+        let root = Directory::root(c"r".into(), 0, opened, place);
+        root.life().add_child();
+        let child = Arc::new(Directory::below(&root, c"a", None));
+        let slice = AtHand::new(&child, Extent::Whole);
+        let given = Part::of(slice.batch(), true);
+        end_names(&growing, dice, &slice, tasks);
+        assert!(growing.seen.lock().unwrap().is_empty(), "a batch is left");
+        // As `TreeJob::sent` does it.
+        child.life().add_slice();
+        end_part(&growing, dice, &given, tasks);
+        end_names(&growing, dice, &AtHand::new(&root, Extent::Whole), tasks);
+        let seen = growing.seen.into_inner().unwrap();
+        assert_eq!(seen[b"r/a".as_slice()], [Event::Looked]);
+        assert_eq!(seen[b"r".as_slice()], [Event::Looked, Event::Done]);
+    }
+}
