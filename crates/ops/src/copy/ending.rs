@@ -20,6 +20,7 @@ use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::links::Deferred;
 use crate::copy::plan::beside::{Leftovers, left_by};
 use crate::copy::target::existing::Existing;
+use crate::copy::target::mirror::Mirror;
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::{Fsync, Outcome};
 use crate::file::error::{FileError, Step};
@@ -116,9 +117,11 @@ impl<'a> Ending<'a> {
 
     /// Whether no directory waits for the end but those that have to.
     fn is_all_closed(&self) -> bool {
-        let Self { copying, walked, .. } = self;
-        let may_wait = walked.stopped || copying.is_listed || copying.seat.ranks > 1;
-        may_wait || copying.shared.open.all().iter().all(|mirror| copying.roots.has(mirror))
+        let Self { copying, .. } = self;
+        let may_wait =
+            |mirror: &Arc<Mirror>| copying.roots.has(mirror) || copying.is_listed && mirror.waits_for_end();
+        let is_interrupted = copying.options.walk.stop.is_set();
+        is_interrupted || copying.seat.ranks > 1 || copying.shared.open.all().iter().all(may_wait)
     }
 
     /// Gives the directories of an interrupted copy their names, with those files in them that are complete.
@@ -226,12 +229,12 @@ impl<'a> Ending<'a> {
 
     /// How deep the deepest directory is that waits for its attributes.
     fn deepest(&mut self) -> Option<u32> {
-        self.copying.shared.open.deepest()
+        self.copying.shared.deepest_open()
     }
 
     /// Gives attributes to the directories that are so deep or deeper.
     fn close(&mut self, depth: u32) {
-        for mirror in self.copying.shared.open.take_from(depth) {
+        for mirror in self.copying.shared.take_open(depth) {
             self.copying.close(&mut self.worker, &mirror);
         }
         self.clock.end(Phase::Directories);

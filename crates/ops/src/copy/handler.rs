@@ -191,7 +191,7 @@ impl Copying<'_> {
         if mirror.is_foreign() {
             return Err(FileError::new(Step::OpenDirectory, Errno::STALE));
         }
-        mirror.set_store(|| self.stores.note(&directory));
+        mirror.store.get_or_init(|| self.stores.note(&directory));
         Ok(Place { mirror, directory, name, slice: None })
     }
 
@@ -370,7 +370,7 @@ impl Copying<'_> {
             let at = Location::Root(entry.name.to_vec());
             let Some(root) = self.roots.find(entry.name) else { return Ok(()) };
             let from = Source { directory: CWD, name: &name };
-            let to = self.place(worker, &root.parent, &root.name);
+            let to = self.place_of(worker, None, &root.parent, &root.name);
             let copied = to.and_then(|to| self.copy(worker, &at, from, &to, entry));
             return copied.map_err(|error| (at, error));
         };

@@ -438,7 +438,6 @@ impl Copying<'_> {
             };
             worker.signature.add(&element);
         }
-        let checks = self.checks_of(large);
         let (bytes, elapsed) = (large.before.size, large.began.elapsed());
         if self.syncs_each_in(&large.mirror) {
             let file =
@@ -447,7 +446,7 @@ impl Copying<'_> {
             let (at, mirror, name) = (large.at.clone(), Arc::clone(&large.mirror), large.name.clone());
             let temporary = Some(large.temporary.clone());
             let (identity, version) = (Some(large.identity), large.version);
-            let part = large.take_part();
+            let (checks, part) = (self.checks_of(large), large.take_part());
             let pending =
                 PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version, part };
             self.sync_file(worker, file, pending);
@@ -457,6 +456,7 @@ impl Copying<'_> {
         self.count_file(worker, &large.at, bytes, elapsed);
         let names = Some((large.temporary.clone(), large.name.clone()));
         let (origin, mirror) = (large.at.clone(), Arc::clone(&large.mirror));
+        let checks = self.checks_of(large);
         let (since, identity, part) = (large.since, Some(large.identity), large.take_part());
         let ready = Ready { origin, mirror, names, bytes, since, identity, part };
         self.publish(worker, ready, checks);

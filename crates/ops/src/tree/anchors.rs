@@ -5,13 +5,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::tree::directory::Directory;
-use crate::tree::slice::Slice;
+use crate::tree::slice::{Part, Slice};
 
 /// What a task belongs to.
 #[derive(Clone, Debug)]
 pub(crate) enum Anchor {
     Directory(Arc<Directory>),
     Slice(Arc<Slice>),
+}
+
+/// Which unit of it a task holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    None,
+    /// Of a directory's children.
+    Child,
+    /// Of a slice's names.
+    Names,
+    /// Of a slice's parts.
+    Part,
 }
 
 impl Anchor {
@@ -24,36 +36,106 @@ impl Anchor {
     }
 }
 
+/// What is kept for so many tasks, by the unit that they hold.
+#[derive(Debug)]
+struct Kept {
+    anchor: Anchor,
+    tasks: [u64; 4],
+}
+
+/// Units of tasks that were lost.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    Child(Arc<Directory>),
+    Part(Part),
+}
+
 /// See the head of this file. It is used for spilled tasks alone, so one lock does.
 #[derive(Debug, Default)]
-pub(crate) struct Anchors(Mutex<HashMap<u64, (Anchor, u64)>>);
+pub(crate) struct Anchors(Mutex<HashMap<u64, Kept>>);
 
 impl Anchors {
     /// Keeps one for a task more; its number.
-    pub(crate) fn keep(&self, anchor: &Anchor) -> u64 {
+    pub(crate) fn keep(&self, anchor: &Anchor, unit: Unit) -> u64 {
         let number = anchor.number();
-        self.lock().entry(number).or_insert_with(|| (anchor.clone(), 0)).1 += 1;
+        let mut all = self.lock();
+        let kept = all.entry(number).or_insert_with(|| Kept { anchor: anchor.clone(), tasks: [0; 4] });
+        kept.tasks[unit as usize] += 1;
         number
     }
 
     /// That with this number, for a task that comes back, or that was not written.
-    pub(crate) fn take(&self, number: u64) -> Option<Anchor> {
+    pub(crate) fn take(&self, number: u64, unit: Unit) -> Option<Anchor> {
         let mut all = self.lock();
-        let (anchor, tasks) = all.get_mut(&number)?;
-        *tasks -= 1;
-        let anchor = anchor.clone();
-        if *tasks == 0 {
+        let kept = all.get_mut(&number)?;
+        let tasks = &mut kept.tasks[unit as usize];
+        *tasks = tasks.checked_sub(1)?;
+        let anchor = kept.anchor.clone();
+        if kept.tasks == [0; 4] {
             all.remove(&number);
         }
         Some(anchor)
     }
 
     /// Lets go of one that was kept for a task that stays in memory.
-    pub(crate) fn release(&self, anchor: &Anchor) {
-        self.take(anchor.number());
+    pub(crate) fn release(&self, anchor: &Anchor, unit: Unit) {
+        self.take(anchor.number(), unit);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Anchor, u64)>> {
+    /// When no task is left: the units of those that did not come back.
+    pub(crate) fn take_lost(&self) -> Vec<Lost> {
+        let all = std::mem::take(&mut *self.lock());
+        let mut lost = Vec::new();
+        for Kept { anchor, tasks: [_, children, names, parts] } in all.into_values() {
+            match anchor {
+                Anchor::Directory(directory) => {
+                    lost.extend((0..children).map(|_| Lost::Child(Arc::clone(&directory))));
+                }
+                Anchor::Slice(slice) => {
+                    let part = |is_of_names| Lost::Part(Part::of(Arc::clone(&slice), is_of_names));
+                    lost.extend((0..names).map(|_| part(true)));
+                    lost.extend((0..parts).map(|_| part(false)));
+                }
+            }
+        }
+        lost
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::slice::{AtHand, Extent};
+    use atta_sys::Place;
+
+    #[test]
+    fn units_of_lost_tasks_are_known_at_the_end() {
+        let opened = Arc::new(std::fs::File::open("/").unwrap().into());
+        let root = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
+        let at = AtHand::new(&root, Extent::Whole);
+        let of_slice = Anchor::Slice(at.batch());
+        let of_directory = Anchor::Directory(Arc::clone(&root));
+        let anchors = Anchors::default();
+        let number = anchors.keep(&of_slice, Unit::Names);
+        assert_eq!(anchors.keep(&of_slice, Unit::Names), number);
+        anchors.keep(&of_slice, Unit::Part);
+        let directory = anchors.keep(&of_directory, Unit::Child);
+        anchors.keep(&of_directory, Unit::None);
+        anchors.keep(&of_directory, Unit::Child);
+        // One comes back, one could not be written.
+        assert!(matches!(anchors.take(number, Unit::Names), Some(Anchor::Slice(_))));
+        anchors.release(&of_directory, Unit::Child);
+        assert!(anchors.take(number + 1, Unit::Names).is_none(), "no such number");
+        assert!(anchors.take(directory, Unit::Names).is_none(), "no such unit");
+        let lost = anchors.take_lost();
+        let count = |is_it: fn(&Lost) -> bool| lost.iter().filter(|lost| is_it(lost)).count();
+        assert_eq!(count(|lost| matches!(lost, Lost::Child(_))), 1);
+        assert_eq!(count(|lost| matches!(lost, Lost::Part(part) if part.holds_names())), 1);
+        assert_eq!(count(|lost| matches!(lost, Lost::Part(part) if !part.holds_names())), 1);
+        assert!(anchors.take_lost().is_empty());
     }
 }

@@ -68,14 +68,14 @@ impl Directory {
         Arc::new(Self::root_of(path, root, descriptor, place))
     }
 
-    /// A root that is read elsewhere, if it is: for what is listed below it, or comes from another rank.
-    pub(crate) fn root_in_part(
+    /// A root for what is listed below it or comes from another rank. Its maker keeps its units: it has no end.
+    pub(crate) fn root_for_tasks(
         path: CString,
         root: u32,
         descriptor: Arc<OwnedFd>,
         place: Place,
     ) -> Arc<Self> {
-        Arc::new(Self::root_of(path, root, descriptor, place).with_part())
+        Arc::new(Self::root_of(path, root, descriptor, place).with_life(Life::of_sent()))
     }
 
     fn root_of(path: CString, root: u32, descriptor: Arc<OwnedFd>, place: Place) -> Self {
@@ -150,9 +150,8 @@ impl Directory {
         self
     }
 
-    /// Only some of its slices are done here.
-    pub(crate) fn with_part(mut self) -> Self {
-        self.life = Life::of_part();
+    pub(crate) fn with_life(mut self, life: Life) -> Self {
+        self.life = life;
         self
     }
 

@@ -22,7 +22,7 @@ use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
 use crate::descriptors::Budget;
-use crate::tree::anchors::{Anchor, Anchors};
+use crate::tree::anchors::{Anchor, Anchors, Lost, Unit};
 use crate::tree::directory::Directory;
 use crate::tree::life;
 use crate::tree::listing::held::Held;
@@ -236,8 +236,11 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     /// Ends what has ended on this thread. Many parts are dealt out.
     fn end_parts(&self, worker: &mut Worker<V>, queue: &mut Queue<'_, Self>) {
         if self.have_left.load(Ordering::Acquire) {
-            let left = std::mem::take(&mut *self.lock_left());
-            self.have_left.store(false, Ordering::Release);
+            let left = {
+                let mut left = self.lock_left();
+                self.have_left.store(false, Ordering::Release);
+                std::mem::take(&mut *left)
+            };
             self.end_each(worker, left);
         }
         loop {
@@ -258,11 +261,23 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    /// When no task is left: ends what left with the last of them.
+    /// When no task is left: ends what left with the last of them, and what was lost.
     pub(crate) fn end_left(&self, workers: &mut [Worker<V>]) {
-        let left = std::mem::take(&mut *self.lock_left());
-        if let Some(worker) = workers.first_mut() {
+        let Some(worker) = workers.first_mut() else { return };
+        let mut left = std::mem::take(&mut *self.lock_left());
+        let mut children = Vec::new();
+        for lost in self.anchors.take_lost() {
+            match lost {
+                Lost::Part(part) => left.push(part),
+                Lost::Child(directory) => children.push(directory),
+            }
+        }
+        while !left.is_empty() {
             self.end_each(worker, left);
+            left = self.visit.ended(&mut worker.visit);
+        }
+        for directory in children {
+            life::end_child(self.visit, &mut worker.visit, &directory);
         }
     }
 
@@ -411,21 +426,21 @@ impl<V: Handler> Job for TreeJob<'_, V> {
 
     fn spill(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
         let anchor = if V::STAGE > Stage::Slices { task.anchor() } else { None };
-        let Some(anchor) = anchor else {
+        let Some((anchor, unit)) = anchor else {
             let last = last.filter(|last| V::STAGE == Stage::Slices || last.anchor().is_none());
             return self.pack(task, last, out);
         };
         if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
             return false;
         }
-        task::pack_with_anchor(task, self.anchors.keep(&anchor), out)
+        task::pack_with_anchor(task, (self.anchors.keep(&anchor, unit), unit), out)
     }
 
     fn not_spilled(&self, task: &Task) {
         if V::STAGE > Stage::Slices
-            && let Some(anchor) = task.anchor()
+            && let Some((anchor, unit)) = task.anchor()
         {
-            self.anchors.release(&anchor);
+            self.anchors.release(&anchor, unit);
         }
     }
 
@@ -442,7 +457,8 @@ impl<V: Handler> Job for TreeJob<'_, V> {
             _ => return,
         };
         part.slice().directory().life().add_slice();
-        self.lock_left().push(part);
+        let mut left = self.lock_left();
+        left.push(part);
         self.have_left.store(true, Ordering::Release);
     }
 
@@ -465,8 +481,8 @@ impl<V: Handler> FindRoot for TreeJob<'_, V> {
         Ok(self.roots.intern(path.to_vec()))
     }
 
-    fn anchor(&self, number: u64) -> Result<Anchor, &'static str> {
-        self.anchors.take(number).ok_or("a task of a directory that is not kept")
+    fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor, &'static str> {
+        self.anchors.take(number, unit).ok_or("a task of a directory that is not kept")
     }
 
     /// A root that cannot be opened any more makes each of its tasks fail, with its path, and no other's.

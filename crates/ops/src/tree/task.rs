@@ -12,21 +12,21 @@
 //! U  a task of the caller's own: length: u32, bytes
 //! O  ... that belongs to the directory that the last D named
 //! P  ... that is a part of a slice of it: whether the slice's names wait for it: u8
-//! K  the next E, N, O or P belongs to the directory or slice with this number, which is in memory: u64
+//! K  the next E, N, O or P holds this unit of the directory or slice with this number, which is in memory: u8, u64
 //! A  the next U or O is for one rank alone: u32
 //! ```
 //!
 //! Roots are named by their paths: each rank numbers them for itself. Devices and mounts have other numbers on other hosts,
 //! so of a place that another rank tells only the inode counts.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 
-use crate::tree::anchors::Anchor;
+use crate::tree::anchors::{Anchor, Unit};
 use crate::tree::directory::Directory;
-use crate::tree::life::release_maker;
+use crate::tree::life::{Life, release_maker};
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Of, Own};
 use crate::tree::slice::{Part, Slice};
@@ -90,12 +90,16 @@ impl Task {
         }
     }
 
-    /// What its units are of, where these are counted.
-    pub(crate) fn anchor(&self) -> Option<Anchor> {
+    /// What it belongs to, and which unit of that it holds, where these are counted.
+    pub(crate) fn anchor(&self) -> Option<(Anchor, Unit)> {
+        let of_slice = |slice, holds_names| {
+            (Anchor::Slice(Arc::clone(slice)), if holds_names { Unit::Names } else { Unit::Part })
+        };
         match self {
-            Self::Look { slice, .. } => Some(Anchor::Slice(Arc::clone(slice))),
-            Self::Own(Own { of: Of::Part(part), .. }) => Some(Anchor::Slice(Arc::clone(part.slice()))),
-            _ => self.directory().map(|directory| Anchor::Directory(Arc::clone(directory))),
+            Self::Look { slice, .. } => Some(of_slice(slice, true)),
+            Self::Own(Own { of: Of::Part(part), .. }) => Some(of_slice(part.slice(), part.holds_names())),
+            Self::Enter { parent, .. } => Some((Anchor::Directory(Arc::clone(parent)), Unit::Child)),
+            _ => self.directory().map(|directory| (Anchor::Directory(Arc::clone(directory)), Unit::None)),
         }
     }
 
@@ -117,7 +121,7 @@ pub(crate) trait FindRoot {
     fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str>;
 
     /// What a task that was spilled belongs to.
-    fn anchor(&self, number: u64) -> Result<Anchor, &'static str>;
+    fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor, &'static str>;
 }
 
 /// Who packed the tasks.
@@ -155,8 +159,8 @@ pub(crate) fn pack(
 }
 
 /// Appends a task as bytes for the spill file: what it belongs to stays in memory, and is named by its number.
-pub(crate) fn pack_with_anchor(task: &Task, number: u64, out: &mut Vec<u8>) -> bool {
-    out.push(b'K');
+pub(crate) fn pack_with_anchor(task: &Task, (number, unit): (u64, Unit), out: &mut Vec<u8>) -> bool {
+    out.extend([b'K', unit as u8]);
     out.extend_from_slice(&number.to_le_bytes());
     pack_itself(task, out)
 }
@@ -277,7 +281,10 @@ pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Resul
                 };
                 here = Some(Anchor::Directory(reader.directory(last)?));
             }
-            b'K' if by == PackedBy::Itself => here = Some(roots.anchor(reader.long()?)?),
+            b'K' if by == PackedBy::Itself => {
+                let unit = reader.unit()?;
+                here = Some(roots.anchor(reader.long()?, unit)?);
+            }
             b'E' | b'N' | b'O' | b'P' => {
                 let here = here.as_ref().ok_or("a task without a directory")?;
                 tasks.push(reader.task_in(tag, here, to.take())?);
@@ -361,6 +368,12 @@ impl<'a> Reader<'a> {
         Ok(target)
     }
 
+    fn unit(&mut self) -> Result<Unit, &'static str> {
+        let units = [Unit::None, Unit::Child, Unit::Names, Unit::Part];
+        let number = self.byte().ok_or("cut short")?;
+        units.into_iter().find(|unit| *unit as u8 == number).ok_or("an unknown unit")
+    }
+
     /// A task that belongs to a directory. One that comes back to where it was has its units, any other gets new ones.
     fn task_in(&mut self, tag: u8, here: &Anchor, to: Option<u32>) -> Result<Task, &'static str> {
         Ok(match (tag, here) {
@@ -408,7 +421,7 @@ impl<'a> Reader<'a> {
             let place = Place { device: self.long()?, inode: self.long()?, mount: self.long()? };
             let target = self.link_target()?;
             let known = (place.inode != 0).then_some(place);
-            let below = Directory::below(&directory, &name, target).with_part();
+            let below = Directory::below(&directory, &name, target).with_life(Life::of_sent());
             directory = Arc::new(match self.by {
                 PackedBy::Itself => below.with_place(known),
                 PackedBy::Another => below.with_inode(known.map(|place| place.inode)),
@@ -427,14 +440,16 @@ fn slice_of(anchor: &Anchor) -> Arc<Slice> {
     }
 }
 
-/// The chain of directories from `root` down to the one that holds the last name, and that name.
-pub(crate) fn chain_to(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
-    let below = |parent: Arc<Directory>, name: &&CStr| Directory::below(&parent, name, None).with_part();
-    names.iter().fold(Arc::clone(root), |parent, name| Arc::new(below(parent, name)))
+/// The chain of directories from `root` down to the one with the last name.
+#[cfg(test)]
+pub(crate) fn chain_to(root: &Arc<Directory>, names: &[&std::ffi::CStr]) -> Arc<Directory> {
+    names.iter().fold(Arc::clone(root), |parent, name| Arc::new(Directory::below(&parent, name, None)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CStr;
+
     use atta_entry::Kind;
 
     use super::*;
@@ -482,7 +497,7 @@ mod tests {
             if index == 7 { Ok(Arc::clone(&self.0)) } else { Err("an unknown root") }
         }
 
-        fn anchor(&self, _number: u64) -> Result<Anchor, &'static str> {
+        fn anchor(&self, _number: u64, _unit: Unit) -> Result<Anchor, &'static str> {
             Err("nothing is kept")
         }
     }

@@ -70,6 +70,7 @@ impl Copying<'_> {
             }
             (to, _) => to,
         }
+        .inspect(|to| to.mirror.expect_names())
     }
 
     /// Says what the copies of a source's directory and of those above it are to have in the end: putting something in, or this
@@ -123,6 +124,7 @@ impl Copying<'_> {
                 let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata, list);
                 if made.map_err(failed)? {
                     worker.totals.directories += 1;
+                    mirror.wait_for_end();
                 }
             }
             mirror.will_have(attributes);

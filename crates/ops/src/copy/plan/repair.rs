@@ -132,7 +132,7 @@ impl Copying<'_> {
         differs: Differs,
     ) -> Result<bool, FileError> {
         let Some(root) = self.roots.find(entry.name).cloned() else { return Ok(true) };
-        let to = self.place(worker, &root.parent, &root.name)?;
+        let to = self.place_of(worker, None, &root.parent, &root.name)?;
         let metadata = entry.metadata.copied().unwrap_or_default();
         let Some(found) = there(&to)? else { return Ok(false) };
         if (metadata.kind(), found.kind()) != (Kind::Directory, Kind::Directory) {

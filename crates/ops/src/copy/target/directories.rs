@@ -151,6 +151,9 @@ impl Copying<'_> {
         let metadata = sys::stat_descriptor(here.descriptor);
         let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
         let extended = self.extended(worker, here.descriptor)?;
+        if self.is_listed {
+            mirror.wait_for_end();
+        }
         mirror.will_have(Attributes { metadata, extended, is_old });
         Ok(())
     }
@@ -198,7 +201,7 @@ impl Copying<'_> {
             Some(above) => sys::stat_descriptor(&above)?.device == found.device,
             None => true,
         };
-        mirror.set_store(|| self.stores.note(opened));
+        mirror.store.get_or_init(|| self.stores.note(opened));
         let own = self.stores.own_uid(found.device);
         if is_there && own.is_none_or(|own| own == found.uid) { Ok(own.is_some()) } else { Err(Errno::STALE) }
     }
@@ -215,11 +218,10 @@ impl Copying<'_> {
     /// A source's directory is closed: its copy gets what it is to have. One that a list may name again waits for the end, as do roots, and
     /// all after a stop: what is left of those has not got its name.
     pub(crate) fn close_source(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
-        let waits = self.is_listed || directory.parent().is_none() || self.options.walk.stop.is_set();
-        if !waits
-            && let Some(mirror) = directory.attached::<Arc<Mirror>>()
-            && self.shared.open.take(mirror)
-        {
+        let Some(mirror) = directory.attached::<Arc<Mirror>>() else { return };
+        let is_listed_again = self.is_listed && mirror.waits_for_end();
+        let waits = is_listed_again || directory.parent().is_none() || self.options.walk.stop.is_set();
+        if !waits && self.shared.open.take(mirror) {
             self.close(worker, mirror);
         }
     }

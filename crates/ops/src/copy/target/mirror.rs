@@ -28,6 +28,9 @@ pub(crate) struct Mirror {
     since: OnceLock<u64>,
     /// Somebody has put another one in its place: nothing is to be done there.
     is_foreign: AtomicBool,
+    /// Names are made in it that are durable when it is synced by itself.
+    is_expected: AtomicBool,
+    waits_for_end: AtomicBool,
     /// What is made in it inherits nothing.
     is_sealed: AtomicBool,
     /// The file system that it is on; not known before it is entered or something is put there.
@@ -44,7 +47,7 @@ pub(crate) struct Mirror {
 pub(crate) struct Shared {
     pub(crate) namer: Namer,
     /// Directories to which something is left to do in the end.
-    pub(crate) open: Open,
+    pub(crate) open: Open<Mirror>,
 }
 
 impl Mirror {
@@ -54,6 +57,8 @@ impl Mirror {
             target,
             since: OnceLock::new(),
             is_foreign: AtomicBool::new(false),
+            is_expected: AtomicBool::new(false),
+            waits_for_end: AtomicBool::new(false),
             is_sealed: AtomicBool::new(false),
             store: OnceLock::new(),
             folds_case: OnceLock::new(),
@@ -100,12 +105,25 @@ impl Mirror {
         self.attributes.get()
     }
 
-    /// Notes which file system it is on. One whose directories are synced one by one has something left to do in the end.
-    pub(crate) fn set_store(self: &Arc<Self>, note: impl FnOnce() -> Noted) {
-        let store = self.store.get_or_init(note);
-        if store.durability == Durability::Each && self.attributes.get().is_none() {
+    /// Says that names are made in it. Where directories are synced one by one, something is left to do in the end then.
+    pub(crate) fn expect_names(self: &Arc<Self>) {
+        if self.is_synced_by_itself()
+            && self.attributes.get().is_none()
+            && !self.is_expected.swap(true, Ordering::Relaxed)
+        {
             self.shared.open.add(self);
         }
+    }
+
+    /// Says that it waits for the end of all: a list may name it again.
+    pub(crate) fn wait_for_end(&self) {
+        self.waits_for_end.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it waits for the end of all, or is to have a mode with which nobody but root could make what a list may yet name.
+    pub(crate) fn waits_for_end(&self) -> bool {
+        let mode = self.attributes.get().map_or(0o700, |attributes| attributes.metadata.mode);
+        self.waits_for_end.load(Ordering::Relaxed) || mode & 0o700 != 0o700
     }
 
     /// Its names and attributes are durable only when it is synced by itself.
@@ -171,6 +189,16 @@ impl Shared {
     pub(crate) fn new(namer: Namer) -> Arc<Self> {
         Arc::new(Self { namer, open: Open::default() })
     }
+
+    /// How deep the deepest directory is to which something is left to do.
+    pub(crate) fn deepest_open(&self) -> Option<u32> {
+        self.open.all().iter().map(|mirror| mirror.target.depth()).max()
+    }
+
+    /// Takes those that are so deep or deeper. One without rights bars what is below it: so the deepest are to come first.
+    pub(crate) fn take_open(&self, depth: u32) -> Vec<Arc<Mirror>> {
+        self.open.take_if(|mirror| mirror.target.depth() >= depth)
+    }
 }
 
 #[cfg(test)]
@@ -206,9 +234,9 @@ mod tests {
         let deep = chain_to(&source, &vec![c"level"; 100_000]);
         let mirror = Mirror::of(&deep).unwrap();
         mirror.will_have(Attributes::default());
-        assert_eq!(shared.open.deepest(), Some(100_000));
+        assert_eq!(shared.deepest_open(), Some(100_000));
         shared.open.take(&mirror);
         drop((source, deep, mirror));
-        assert_eq!(shared.open.deepest(), None);
+        assert_eq!(shared.deepest_open(), None);
     }
 }

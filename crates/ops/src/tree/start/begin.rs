@@ -1,7 +1,7 @@
 //! Where a walk begins: takes starts from the caller's list, looks at roots and at listed names below them.
 
 use atta_sys as sys;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -10,13 +10,14 @@ use atta_runtime::Queue;
 
 use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker, push_own};
+use crate::tree::life::{Life, release_maker};
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Handler, Here};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{AtHand, Extent};
 use crate::tree::start::{Differs, Seed, Start};
-use crate::tree::task::{self, Task};
+use crate::tree::task::Task;
 
 /// Starts that are taken from the caller's list at a time: a long list never is in memory as a whole.
 const FEED_STARTS: usize = 256;
@@ -29,6 +30,19 @@ fn entry_of<'a>(
 ) -> Entry<'a> {
     let (kind, inode) = (metadata.kind(), metadata.inode);
     Entry { directory, name, root_bytes, depth, kind, inode, metadata: Some(metadata), target: None }
+}
+
+/// The directories from a root down to the one that holds a listed name. Each holds a unit of the one above, the last one that of a
+/// slice.
+fn listed_below(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
+    // The root's maker keeps the units that it has.
+    root.life().add_slice();
+    names.iter().fold(Arc::clone(root), |parent, name| {
+        parent.life().add_child();
+        let below = Directory::below(&parent, name, None).with_life(Life::of_listed());
+        release_maker(&parent);
+        Arc::new(below)
+    })
 }
 
 impl<V: Handler> TreeJob<'_, V> {
@@ -88,13 +102,12 @@ impl<V: Handler> TreeJob<'_, V> {
         if let Some((directory, last)) = self.listed(worker, index, below) {
             let mut names = Names::default();
             names.push(&last, Kind::Unknown, 0);
-            // Its maker keeps a unit: other names below the same root may be listed.
-            directory.life().add_slice();
             self.look(worker, &AtHand::new(&directory, Extent::Later), names, queue);
         }
     }
 
-    /// The directory of a listed name, not opened, and the last name. None: that failed and is reported.
+    /// The directory of a listed name, not opened, and the last name. None: that failed and is reported. The caller ends a slice of
+    /// the directory.
     fn listed(&self, worker: &mut Worker<V>, index: u32, below: &[u8]) -> Option<(Arc<Directory>, CString)> {
         let path = self.roots.get(index).path.clone();
         let names: Option<Vec<CString>> = link::names(below).map(|name| CString::new(name).ok()).collect();
@@ -108,7 +121,7 @@ impl<V: Handler> TreeJob<'_, V> {
         match self.open_root(index, true) {
             Ok(root) => {
                 let above: Vec<_> = above.iter().map(CString::as_c_str).collect();
-                Some((task::chain_to(&root, &above), last.clone()))
+                Some((listed_below(&root, &above), last.clone()))
             }
             Err(errno) => {
                 self.fail(worker, Operation::OpenDirectory, &path, &path, errno);
@@ -150,6 +163,7 @@ impl<V: Handler> TreeJob<'_, V> {
         queue: &mut Queue<'_, Self>,
     ) {
         let Some((parent, name)) = self.listed(worker, index, below) else { return };
+        let slice = AtHand::new(&parent, Extent::Later);
         self.throttle(1);
         let opened = parent.descriptor(&mut worker.held, self.features());
         let found = opened.and_then(|descriptor| {
@@ -158,17 +172,19 @@ impl<V: Handler> TreeJob<'_, V> {
         let (descriptor, metadata) = match found {
             Ok(found) => found,
             Err(errno) => {
-                return self.fail_at(worker, Operation::Stat, &parent, Some(name.as_bytes()), errno);
+                self.fail_at(worker, Operation::Stat, &parent, Some(name.as_bytes()), errno);
+                return self.end_names(worker, &slice, queue);
             }
         };
         let mut path = Vec::new();
         let root_bytes = parent.path_into(&mut path);
         let entry = entry_of((&path, name.as_bytes()), (root_bytes, parent.depth() + 1), &metadata);
-        let here = Here { directory: &parent, descriptor: &descriptor, slice: None };
+        let here = Here { directory: &parent, descriptor: &descriptor, slice: self.shown(&slice) };
         if self.show_differing(worker, Some(here), &entry, differs, queue) {
             worker.held.keep(&parent, self.features());
             self.push_found(worker.index, (&parent, name, None), queue);
         }
+        self.end_names(worker, &slice, queue);
     }
 
     /// Hands a name of a list of differences to the handler. Whether it is a directory to be entered.
@@ -216,7 +232,7 @@ impl<V: Handler> TreeJob<'_, V> {
         if !root.is_same(place) {
             return Err(Errno::STALE);
         }
-        let kept = Directory::root_in_part(path.clone(), index, Arc::clone(&descriptor), place);
+        let kept = Directory::root_for_tasks(path.clone(), index, Arc::clone(&descriptor), place);
         let read = Directory::root(path, index, descriptor, place);
         self.visit.root(&read);
         self.visit.root(&kept);
