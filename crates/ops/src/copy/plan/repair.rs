@@ -115,6 +115,8 @@ impl Copying<'_> {
             if !differs.is_missing {
                 let directory = Arc::new(Directory::below(here.directory, name, None));
                 self.expect_above(worker, &directory)?;
+                // Nothing is made in it for this row.
+                self.close_source(worker, &directory);
                 worker.totals.repaired += 1;
             }
             return Ok(!differs.is_missing);
