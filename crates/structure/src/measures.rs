@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::circles::circles;
 use crate::crate_source::CrateSource;
+use crate::kept_tests;
 use crate::names::imports;
 
 /// One number that must not grow.
@@ -72,6 +73,17 @@ pub(crate) fn of(root: &Path) -> Result<Measured, Box<dyn Error>> {
             _ => {}
         }
     }
+    let kept_tests::Kept { same, replaced, dropped, missing } = kept_tests::of(root)?;
+    measured.lines.push(format!(
+        "tests of {}: {same} as they were, {replaced} replaced, {dropped} gone for a reason",
+        kept_tests::LIST
+    ));
+    measured.measures.push(Measure {
+        name: "tests that are gone without a replacement".to_owned(),
+        value: missing.len() as f64,
+        goal: 0.0,
+        details: missing,
+    });
     Ok(measured)
 }
 

@@ -334,3 +334,41 @@ pub(crate) fn remove(to: &Place<'_>, made: &Made) {
     // What cannot be removed has a name that says whose it is, or is in a directory that nobody sees.
     let _ = rustix::fs::unlinkat(&to.directory, name, AtFlags::empty());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::target::mirror::Shared;
+    use crate::jobs::names::Namer;
+    use crate::tree::directory::Directory;
+    use crate::tree::slice::Extent;
+
+    #[test]
+    fn files_of_a_new_directory_get_their_own_names_at_once() {
+        let opened: Arc<OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
+        let place = sys::Place { device: 1, inode: 1, mount: 1 };
+        let root = |path: &CStr| Directory::root(path.into(), 0, Arc::clone(&opened), place);
+        let source = root(c"/from");
+        source.attach(Mirror::new(root(c"/to"), &Shared::new(Namer::new(1))));
+        let directory = Arc::new(Directory::below(&source, c"new", None));
+        let mirror = Mirror::of(&directory).unwrap();
+        let is_direct = |slice: Option<&AtHand<'_>>| {
+            let directory = Arc::clone(&opened);
+            Place { mirror: &mirror, directory, name: c"file", slice }.is_direct()
+        };
+        let whole = AtHand::new(&directory, Extent::Whole);
+        assert!(!is_direct(Some(&whole)), "it may have been there");
+        mirror.set_new(0);
+        assert!(is_direct(Some(&whole)));
+        let (batch, part) = (whole.batch(), whole.part());
+        assert!(is_direct(Some(&AtHand::of_batch(&batch))), "also on another thread");
+        assert!(!is_direct(Some(&AtHand::of_part(&part))), "the directory may have its name by then");
+        assert!(
+            !is_direct(Some(&AtHand::new(&directory, Extent::First))),
+            "nobody waits for the other slices"
+        );
+        assert!(!is_direct(None));
+        mirror.target.end_alias();
+        assert!(!is_direct(Some(&whole)), "it has its name");
+    }
+}
