@@ -1,5 +1,5 @@
-//! The atomics of the parts without locks: those of the standard library, or those of a model that tries all orders of
-//! events, where this is built with `--cfg loom`.
+//! The atomics of the lock-free parts: those of the standard library, or with `--cfg loom` those of a model that tries all
+//! orders of events.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};

@@ -1,11 +1,11 @@
-//! Memory that operations read and write. It belongs to the operation until that has ended, so that nobody frees what the
-//! kernel still uses.
+//! Memory that operations read and write. It belongs to the operation until that has ended, so that memory in use by the kernel
+//! is not freed.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Memory for one operation: owned, or lent by a caller who promises to keep it. A part of it may be shown alone: then
-/// operations see no more than that.
+/// Memory for one operation: owned, or lent by a caller who promises to keep it. It may show only a part of itself; operations
+/// then see only that part.
 pub struct Buffer(Memory);
 
 enum Memory {
@@ -14,12 +14,12 @@ enum Memory {
         pointer: *mut u8,
         bytes: usize,
     },
-    /// Memory of which a part is shown. In a box: few need it, and millions of buffers may wait.
+    /// Memory of which a part is shown. It is boxed: few buffers need it, and millions may wait.
     Part(Box<(Memory, Range<usize>)>),
 }
 
 impl Memory {
-    /// All of it, whatever part is shown.
+    /// The whole memory, regardless of the shown part.
     fn whole(&self) -> &Self {
         match self {
             Self::Part(part) => part.0.whole(),
@@ -52,41 +52,41 @@ impl Memory {
     }
 }
 
-// SAFETY: whoever made a foreign buffer promised that its memory may be used from any thread until the operation has ended;
-// an owned one is a vector.
+// SAFETY: the caller that created a foreign buffer promised that its memory may be used from any thread until the operation has
+// ended; an owned one is a vector.
 unsafe impl Send for Buffer {}
 
 impl Buffer {
     /// Lends memory.
     ///
     /// # Safety
-    /// `pointer` is valid for reads and writes of `bytes` bytes (for reads alone, if it is only written from), from any
-    /// thread, and nobody else writes there, until the operation has ended: until its buffer has come back or its
-    /// continuation has been called.
+    /// `pointer` is valid for reads and writes of `bytes` bytes (for reads alone, if operations only read it), from any thread,
+    /// and nothing else writes there, until the operation has ended: until its buffer is returned or its continuation has been
+    /// called.
     #[must_use]
     pub unsafe fn foreign(pointer: *mut u8, bytes: usize) -> Self {
         Self(Memory::Foreign { pointer, bytes })
     }
 
-    /// Whether the memory is lent: it must not be let go of before the operation has ended.
+    /// Whether the memory is lent: it must not be released before the operation has ended.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         matches!(self.0.whole(), Memory::Foreign { .. })
     }
 
-    /// A buffer of so many zeros.
+    /// A buffer of `bytes` zeros.
     #[must_use]
     pub fn zeroed(bytes: usize) -> Self {
         Self::from(vec![0; bytes])
     }
 
-    /// How long it is, or the part that is shown.
+    /// The length of the buffer, or of the shown part.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Shows a part of the memory alone, counted from its beginning: to go on after a short write without a copy.
+    /// Shows only a part of the memory, counted from its beginning: to continue after a short write without a copy.
     ///
     /// # Panics
     /// The part is not within the memory.
@@ -97,7 +97,7 @@ impl Buffer {
         self.0 = Memory::Part(Box::new((memory, part)));
     }
 
-    /// Shows all of it again.
+    /// Shows the whole memory again.
     pub fn show_all(&mut self) {
         match std::mem::replace(&mut self.0, Memory::Owned(Vec::new())) {
             Memory::Part(part) => self.0 = part.0,
@@ -105,7 +105,7 @@ impl Buffer {
         }
     }
 
-    /// Where the part that is shown begins.
+    /// The offset of the shown part.
     pub(crate) fn start(&self) -> usize {
         match &self.0 {
             Memory::Part(part) => part.1.start,
@@ -113,46 +113,46 @@ impl Buffer {
         }
     }
 
-    /// Whether there is no memory.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where it begins, to be read from.
+    /// A pointer to the first byte, for reading.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.0.as_ptr()
     }
 
-    /// Where it begins, to be written to.
+    /// A pointer to the first byte, for writing.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.0.as_mut_ptr()
     }
 
-    /// Its bytes.
+    /// The bytes of the buffer.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         if self.is_empty() {
             return &[];
         }
-        // SAFETY: what is shown is within the memory: a vector, or what somebody lent and promised to be valid.
+        // SAFETY: the shown part is within the memory: a vector, or lent memory that the caller promised to be valid.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
     }
 
-    /// Its bytes, to be changed.
+    /// The bytes of the buffer, for writing.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         if self.is_empty() {
             return &mut [];
         }
         let (pointer, bytes) = (self.as_mut_ptr(), self.len());
-        // SAFETY: as above, and nobody else writes there until the operation has ended; `self` is borrowed alone.
+        // SAFETY: as above, and nothing else writes there until the operation has ended; `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(pointer, bytes) }
     }
 
-    /// The vector that it was made from, whatever part is shown; an empty one for memory that was lent.
+    /// The vector that it was created from, regardless of the shown part; an empty one for lent memory.
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
         self.show_all();
@@ -181,7 +181,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Several buffers in a row, for `readv` and `writev`.
+/// A list of buffers, for `readv` and `writev`.
 #[derive(Debug)]
 pub struct Vectors {
     // The kernel's table of the buffers. It points into `buffers`, whose memory does not move with them.
@@ -189,11 +189,11 @@ pub struct Vectors {
     buffers: Box<[Buffer]>,
 }
 
-// SAFETY: the table points into the buffers, which may be sent; nothing else does.
+// SAFETY: the table points only into the buffers, which may be sent.
 unsafe impl Send for Vectors {}
 
 impl Vectors {
-    /// Takes buffers.
+    /// Creates a list of buffers.
     #[must_use]
     pub fn new(mut buffers: Vec<Buffer>) -> Self {
         let entry =
@@ -213,24 +213,24 @@ impl Vectors {
         &self.buffers
     }
 
-    /// The bytes of each buffer, to be changed.
+    /// The bytes of each buffer, for writing.
     pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.buffers.iter_mut().map(Buffer::as_mut_slice)
     }
 
-    /// How many bytes all have.
+    /// The total number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.buffers.iter().map(Buffer::len).sum()
     }
 
-    /// Whether there is no byte.
+    /// Whether the total length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Gives the buffers back.
+    /// Returns the buffers.
     #[must_use]
     pub fn into_buffers(self) -> Vec<Buffer> {
         self.buffers.into()

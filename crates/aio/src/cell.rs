@@ -1,6 +1,6 @@
-//! One operation between whoever submits it, the progress thread, and whoever waits for it: by blocking, or as a future. The
-//! request is in it until somebody takes it to carry it out, so that a waiter who comes early enough can do that itself.
-//! Other messages to the progress thread travel in the same way.
+//! One operation, shared by the submitter, the progress thread, and the waiter, which blocks or polls a future. The cell holds
+//! the request until a thread takes it to carry it out, so that an early waiter can do that itself. Other messages to the
+//! progress thread use the same cells.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use crate::patience::Patience;
 use crate::proactor::{Handle, Terms, Work};
 use crate::service::Call;
 
-/// What is called with what came of an operation.
+/// A function that is called with the result of an operation.
 pub(crate) type Continuation = Box<dyn FnOnce(Done) + Send>;
 
-/// Who is told what came of an operation.
+/// The receiver of the result of an operation.
 pub(crate) enum Then {
-    /// Whoever has the cell.
+    /// The owner of the cell.
     Cell,
     /// On the executor.
     Apart(Continuation),
@@ -27,13 +27,13 @@ pub(crate) enum Then {
     Inline(Continuation),
 }
 
-/// What was submitted. Small: there may be millions.
+/// A submitted operation. It is small, because there may be millions.
 pub(crate) struct Request {
     pub(crate) work: Work,
-    /// Nanoseconds from when the progress thread has it.
+    /// The time limit in nanoseconds, counted from when the progress thread takes it.
     within: Option<NonZero<u64>>,
     position: Option<NonZero<u64>>,
-    /// It was cancelled before the proactor had it.
+    /// It was cancelled before the proactor got it.
     pub(crate) is_cancelled: bool,
 }
 
@@ -42,24 +42,24 @@ impl Request {
         let nanoseconds = |within: Duration| u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
         let within =
             call.within.map(|within| NonZero::new(nanoseconds(within)).unwrap_or(NonZero::<u64>::MIN));
-        // No position has the number 0, nor ever the highest.
+        // No position has the number 0 or the highest number.
         let position = call.position.map(|position| NonZero::new(position).unwrap_or(NonZero::<u64>::MAX));
         Self { work, within, position, is_cancelled: false }
     }
 
-    /// Whether it matters little when the proactor gets it: no position has its turn by it, and no deadline runs.
+    /// Whether the proactor may get it later: it uses no position, and has no deadline.
     fn may_stay(&self) -> bool {
         self.position.is_none() && self.within.is_none()
     }
 
-    /// How it is to be treated, from `now` on.
+    /// The terms of the operation, from `now` on.
     pub(crate) fn terms(&self, now: impl FnOnce() -> Duration) -> Terms {
         let deadline = self.within.map(|within| now() + Duration::from_nanos(within.get()));
         Terms { deadline, position: self.position.map(NonZero::get) }
     }
 }
 
-/// What the progress thread is told.
+/// A message to the progress thread.
 pub(crate) enum Message {
     Submit(Request),
     Cancel(Arc<Node<Cell>>),
@@ -69,7 +69,7 @@ pub(crate) enum Message {
     Close,
 }
 
-/// Who is to be told that an operation has ended: after the lock is free, and after others have ended as well.
+/// A waiter to wake when an operation has ended: after the lock is released, and after other operations have ended as well.
 pub(crate) enum Waiter {
     Thread(Thread),
     Task(Waker),
@@ -85,23 +85,23 @@ impl Waiter {
 }
 
 thread_local! {
-    /// How long this thread usually waits.
+    /// The usual waiting time of this thread.
     static USUAL: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
 enum State {
-    /// Nobody has begun with it.
+    /// Not started.
     Queued(Message),
-    /// Whoever waits carries it out.
+    /// The waiter carries it out.
     Taken,
-    /// The progress thread has it; the handle, once the proactor has given it one.
+    /// The progress thread has it; the handle is set once it is in the proactor.
     Running(Option<Handle>),
     Ended(Done),
-    /// The result has been taken, or nobody will ask.
+    /// The result has been taken, or will not be requested.
     Gone,
 }
 
-/// Who is to be told, or woken.
+/// The receiver of the result, or the waiter to wake.
 enum To {
     Nobody,
     Waiter(Waiter),
@@ -139,11 +139,11 @@ struct Inside {
 
 /// What the progress thread does with a cell.
 pub(crate) enum Begun {
-    /// It has this message now.
+    /// It takes this message.
     Message(Message, Then),
-    /// It is an operation that may stay where it is.
+    /// The operation may stay in the cell.
     Stays,
-    /// Whoever waits has it, or it has ended.
+    /// The waiter has it, or it has ended.
     Gone,
 }
 
@@ -151,7 +151,7 @@ pub(crate) enum Begun {
 pub(crate) struct Cell(Mutex<Inside>);
 
 impl Cell {
-    /// One that can be asked, and the letter to be sent.
+    /// Creates a cell to ask for the result, and the letter to send.
     pub(crate) fn new(request: Request, then: Then) -> (Arc<Node<Self>>, Letter<Self>) {
         let to = match then {
             Then::Cell => To::Nobody,
@@ -161,7 +161,7 @@ impl Cell {
         Node::new(Self::of(Message::Submit(request), to))
     }
 
-    /// One that only the progress thread sees.
+    /// Creates a cell that only the progress thread sees.
     pub(crate) fn letter(message: Message) -> Letter<Self> {
         Node::letter(Self::of(message, To::Nobody))
     }
@@ -174,7 +174,7 @@ impl Cell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the message for the progress thread, but for an operation that may stay, if it wants none (`is_full`).
+    /// Takes the message for the progress thread, except an operation that may stay while the proactor is full (`is_full`).
     pub(crate) fn begin(&self, is_full: bool) -> Begun {
         let mut inside = self.lock();
         if is_full
@@ -192,7 +192,7 @@ impl Cell {
         }
     }
 
-    /// Takes an operation that nobody has begun with and somebody has cancelled, to be ended.
+    /// Takes an operation that was cancelled before it started, to end it.
     pub(crate) fn begin_cancelled(&self) -> Option<(Work, Then)> {
         let is_cancelled =
             matches!(&self.lock().state, State::Queued(Message::Submit(request)) if request.is_cancelled);
@@ -202,14 +202,14 @@ impl Cell {
         }
     }
 
-    /// Notes by which handle the proactor knows it.
+    /// Stores the handle of the operation in the proactor.
     pub(crate) fn set_handle(&self, handle: Handle) {
         if let State::Running(place) = &mut self.lock().state {
             *place = Some(handle);
         }
     }
 
-    /// The handle, if the proactor has it.
+    /// The handle, if the operation is in the proactor.
     pub(crate) fn handle(&self) -> Option<Handle> {
         match self.lock().state {
             State::Running(handle) => handle,
@@ -217,11 +217,11 @@ impl Cell {
         }
     }
 
-    /// Takes the request for a waiter, if nobody has begun with it and it is one operation without a position or a deadline.
+    /// Takes the request for a waiter, if it has not started and is a single operation without a position or a deadline.
     pub(crate) fn take(&self) -> Option<Request> {
         let mut inside = self.lock();
         let State::Queued(Message::Submit(request)) = &inside.state else { return None };
-        // Whoever carries out what has a deadline could not be stopped by it.
+        // A thread that carries out an operation cannot be stopped by its deadline.
         if !request.may_stay() || request.is_cancelled || matches!(request.work, Work::Machine(_)) {
             return None;
         }
@@ -231,28 +231,28 @@ impl Cell {
         };
         let then = inside.to.take_then();
         drop(inside);
-        // Whoever takes it is told here; what a continuation holds is dropped outside the lock.
+        // The thread that takes it gets the result directly. The data of the continuation is dropped outside the lock.
         drop(then);
         Some(request)
     }
 
-    /// Whether nobody has begun with it.
+    /// Whether the operation has not started.
     pub(crate) fn is_queued(&self) -> bool {
         matches!(self.lock().state, State::Queued(_))
     }
 
-    /// Remembers that it is to be cancelled.
+    /// Marks the operation as cancelled.
     pub(crate) fn cancel(&self) {
         if let State::Queued(Message::Submit(request)) = &mut self.lock().state {
             request.is_cancelled = true;
         }
     }
 
-    /// The operation has ended. Whoever is given back is to be woken.
+    /// Stores the result. Returns the waiter to wake.
     #[must_use]
     pub(crate) fn end(&self, done: Done) -> Option<Waiter> {
         let mut inside = self.lock();
-        // Nobody will ask: what came of it is dropped, outside the lock.
+        // If the result will not be requested, it is dropped, outside the lock.
         let dropped = match inside.state {
             State::Gone => Some(done),
             _ => {
@@ -266,12 +266,12 @@ impl Cell {
         waiter
     }
 
-    /// Whether it has ended and what came of it has not been taken.
+    /// Whether the operation has ended and its result has not been taken.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.lock().state, State::Ended(_))
     }
 
-    /// Blocks until it has ended, or `until`; looks around for `spin` at most before it sleeps.
+    /// Blocks until the operation has ended, or `until`. It polls for at most `spin` before it sleeps.
     pub(crate) fn wait(&self, until: Option<Instant>, spin: Duration) -> Option<Done> {
         if self.has_ended() {
             return self.park(until);
@@ -288,11 +288,11 @@ impl Cell {
         Some(done)
     }
 
-    /// Sleeps until it has ended.
+    /// Sleeps until the operation has ended.
     fn park(&self, until: Option<Instant>) -> Option<Done> {
         let mut has_slept = false;
         let done = loop {
-            // It parks again if it was woken for something else.
+            // It parks again after an unrelated wake-up.
             if let Poll::Ready(done) = self.ask(|_| Waiter::Thread(std::thread::current())) {
                 break done;
             }
@@ -304,13 +304,13 @@ impl Cell {
             has_slept = true;
         };
         if has_slept {
-            // It may have been woken for somebody else on this thread, who is to find that out.
+            // The wake-up may have been for another waiter on this thread: pass it on.
             std::thread::current().unpark();
         }
         done
     }
 
-    /// For a future.
+    /// Polls for a future.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Option<Done>> {
         self.ask(|known| match known {
             Some(Waiter::Task(known)) if known.will_wake(waker) => Waiter::Task(known),
@@ -318,7 +318,7 @@ impl Cell {
         })
     }
 
-    /// What came of it, if it has ended; else it remembers who waits. None: it was taken before.
+    /// Returns the result if the operation has ended, else stores the waiter. `None`: the result was taken before.
     fn ask(&self, waiter: impl FnOnce(Option<Waiter>) -> Waiter) -> Poll<Option<Done>> {
         let mut inside = self.lock();
         match std::mem::replace(&mut inside.state, State::Gone) {
@@ -333,7 +333,7 @@ impl Cell {
         }
     }
 
-    /// Nobody will ask what came of it. Whether the progress thread is to hear that it is cancelled.
+    /// Gives up the result. Returns whether to notify the progress thread of the cancellation.
     pub(crate) fn leave(&self) -> bool {
         let mut inside = self.lock();
         let (is_pending, dropped) = match std::mem::replace(&mut inside.state, State::Gone) {

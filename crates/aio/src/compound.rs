@@ -1,28 +1,29 @@
-//! Operations made of several: each is a machine of states that looks like one operation. Here is what they share: who ends
-//! them, who cleans up, and whose error is told. It starts nothing itself: that is the proactor's.
+//! Compound operations: each is a state machine that looks like one operation. This module holds the parts that they share: how
+//! they end, how they clean up, and which error they report. It starts nothing itself; the proactor does.
 //!
 //! | operation | what it does |
 //! | --- | --- |
 //! | [`truncate`] | sets the length of a file by its path |
 //! | [`stat`] | looks at a file by its path, through a descriptor |
-//! | [`copy`] | copies a range of a file, by the kernel if it can |
-//! | [`write()`] | makes or replaces a file as a whole or not at all |
+//! | [`copy`] | copies a range of a file, in the kernel if possible |
+//! | [`write()`] | creates or replaces a file atomically |
 //! | [`make_directories`] | makes a path of directories |
 //! | [`rename`] | renames, also from one file system to another |
 //!
-//! # Whose error is told
-//! - The first error that made the operation fail. Errors of cleaning up never hide it.
-//! - If nothing failed: the first error of closing a file that was written. Other errors of closing mean nothing.
-//! - Whoever stops an operation gives the error it is to end with, and no further step is begun. That error is told, unless the
-//!   step that ran just then failed by itself, or was the last one.
-//! - From a step that cannot be undone on (each operation names its own), a stop is too late: the rest is done.
+//! # Which error is reported
+//! - The first error that made the operation fail. Errors of the cleanup never hide it.
+//! - If nothing failed: the first error of closing a file that was written. Other errors of closing are ignored.
+//! - A stop carries the error that the operation is to end with, and no further step starts. That error is reported, unless the
+//!   step that was running failed by itself or was the last one.
+//! - After a step that cannot be undone (each operation names its own), a stop is too late: the remaining steps are carried
+//!   out.
 //!
-//! In each of these cases all descriptors are closed and a temporary file is removed first. An operation that was given up
-//! (see [`Limits`](crate::Limits)) does so later. If the proactor itself is dropped meanwhile, descriptors are closed and a
-//! temporary file stays.
+//! In each of these cases the operation first closes all descriptors and removes its temporary file. An operation that was
+//! given up (see [`Limits`](crate::Limits)) does so later. If the proactor itself is dropped meanwhile, the descriptors are
+//! closed and the temporary file stays.
 //!
-//! # To write another one
-//! Say what follows each step, with an enum of states, and leave the rest to [`work`]:
+//! # Writing another one
+//! Define the step that follows each step, with an enum of states, and leave the rest to [`work`]:
 //!
 //! ```
 //! use atta_aio::compound::{self, Held, Next, Opened, Steps};
@@ -41,7 +42,7 @@
 //!
 //! impl Steps for Touch {
 //!     fn step(&mut self, _: Op, outcome: Outcome, held: &mut Held) -> Result<Next, Errno> {
-//!         // An error leads out of here: then what is held is closed.
+//!         // On an error, the function returns and everything in `held` is closed.
 //!         let value = outcome?;
 //!         let (state, next) = match &self.0 {
 //!             State::Start(place) => {
@@ -95,37 +96,37 @@ pub use stat::stat;
 pub use truncate::truncate;
 pub use write::write;
 
-/// What follows a step.
+/// The next action of a compound operation.
 #[derive(Debug)]
 pub enum Next {
-    /// This one. It is not begun, or cut short, if somebody wants the operation to end.
+    /// Carry out this operation. It does not start, or is cut short, if the compound operation was stopped.
     Do(Op),
-    /// This one, which is not begun if somebody wants the operation to end, and never cut short: it cannot be undone, so that
-    /// one must know whether it was done.
+    /// Carry out this operation, which cannot be undone. It does not start if the compound operation was stopped, and it is
+    /// never cut short, so that its outcome is known.
     Commit(Op),
-    /// This one in any case: it cannot be left out after what was done.
+    /// Carry out this operation in any case: the steps before require it.
     Finish(Op),
-    /// Closing this one, in any case.
+    /// Close this descriptor, in any case.
     Close(Opened),
-    /// It has all been done, with this result.
+    /// The compound operation has succeeded, with this result.
     End(u64),
 }
 
-/// The states of a compound operation; how it ends is not theirs.
+/// The states of a compound operation. The module decides how the operation ends.
 pub trait Steps: Send {
-    /// What follows `op`, which led to `outcome`. At the start that is [`Op::Nop`], which led to zero. Called as well when the
-    /// operation is to end, so that what has been opened or made is known to `held`.
+    /// Returns the action that follows `op`, which had `outcome`. The first call gets [`Op::Nop`] with the outcome 0. It is
+    /// also called after a stop, so that `held` knows every descriptor and file that the last step created.
     ///
     /// # Errors
     /// The operation fails.
     fn step(&mut self, op: Op, outcome: Outcome, held: &mut Held) -> Result<Next, Errno>;
 
-    /// A step that it gave is not begun, because somebody wants the operation to end. For those who must give a buffer back.
+    /// Returns an operation that does not start, because of a stop. Steps that must give a buffer back override this.
     fn refused(&mut self, op: Op) {
         drop(op);
     }
 
-    /// The operation to give back at the end.
+    /// The operation to return to the caller at the end.
     fn give_back(self) -> Option<Op>
     where
         Self: Sized,
@@ -133,13 +134,13 @@ pub trait Steps: Send {
         None
     }
 
-    /// Whether it uses memory that somebody lent.
+    /// Whether the operation uses memory that a caller lent.
     fn borrows(&self) -> bool {
         false
     }
 }
 
-/// What is to be done, from its steps.
+/// Builds a [`Work`] from steps.
 pub fn work(steps: impl Steps + 'static) -> Work {
     Work::Machine(Box::new(machine(steps)))
 }
@@ -148,19 +149,19 @@ fn machine<S: Steps>(steps: S) -> Compound<S> {
     Compound { steps: Some(steps), held: Held::default(), outcome: Ok(0), gift: None, is_written: false }
 }
 
-/// Steps, and what ends them.
+/// Steps, and the code that ends them.
 struct Compound<S> {
-    /// None: it cleans up.
+    /// `None` during the cleanup.
     steps: Option<S>,
     held: Held,
     outcome: Outcome,
     gift: Option<Op>,
-    /// A file that was written is being closed on the way out.
+    /// The cleanup is closing a file that was written.
     is_written: bool,
 }
 
 impl<S: Steps> Compound<S> {
-    /// Calls the steps. None: they have ended, and the outcome is known.
+    /// Calls the steps. Returns `None` when they have ended and the outcome is known.
     fn go_on(&mut self, op: Op, outcome: Outcome, stop: Option<Errno>) -> Option<Step> {
         let steps = self.steps.as_mut()?;
         let next = match steps.step(op, outcome, &mut self.held) {
@@ -175,7 +176,7 @@ impl<S: Steps> Compound<S> {
             }
             (Next::Do(op), None) => Some(Step::Do(op)),
             (Next::Commit(op) | Next::Finish(op), _) => Some(Step::Finish(op)),
-            // Somebody else has it too, and it closes with them.
+            // Another operation or state shares it; it closes with the last of them.
             (Next::Close(opened), _) => Some(Step::Finish(self.held.close(opened).unwrap_or(Op::Nop))),
         }
     }
@@ -195,7 +196,7 @@ impl<S: Steps> Machine for Compound<S> {
                 return step;
             }
         } else {
-            // It may share what is closed next.
+            // It may share the descriptor that is closed next.
             drop(op);
             if self.is_written && self.outcome.is_ok() && outcome.is_err() {
                 self.outcome = outcome;
@@ -215,7 +216,7 @@ impl<S: Steps> Machine for Compound<S> {
     }
 }
 
-/// Whether that is how an operation ends that was cut short.
+/// Whether an operation that was cut short ends with this error.
 fn is_cut(errno: Errno) -> bool {
     matches!(errno.0, libc::ECANCELED | libc::EINTR)
 }

@@ -1,7 +1,7 @@
-//! A queue that threads serve, and the threads. What they do with an item is the caller's.
+//! A queue that threads serve, and the threads. The caller defines how items are processed.
 //!
-//! A thread is woken only when none is on its way: that one wakes the next if there is more. So a burst of items costs a few
-//! system calls, not one for each.
+//! A push wakes a thread only if no other thread is waking up: that thread wakes the next one if there is more. So a burst of
+//! items takes a few system calls, not one per item.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ struct State<T> {
     queued: VecDeque<T>,
     /// Threads that sleep.
     idle: usize,
-    /// Threads of those that have been woken, and do not run yet.
+    /// Threads that have been woken, and do not run yet.
     called: usize,
     is_over: bool,
 }
@@ -33,7 +33,7 @@ impl<T> Crew<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an item. Whether more items wait than threads sleep: one more thread would help.
+    /// Adds an item. Returns whether more items wait than threads sleep, so that one more thread would help.
     pub(crate) fn push(&self, item: T) -> bool {
         let mut state = self.lock();
         state.queued.push_back(item);
@@ -42,7 +42,7 @@ impl<T> Crew<T> {
         is_short
     }
 
-    /// Wakes a thread, if there is work for one and none is on its way.
+    /// Wakes a thread, if there is work for one and none is waking up.
     fn call(&self, mut state: MutexGuard<'_, State<T>>) {
         if !state.queued.is_empty() && state.called == 0 && state.idle > 0 {
             state.called = 1;
@@ -51,7 +51,7 @@ impl<T> Crew<T> {
         }
     }
 
-    /// For a thread: the next item, when there is one. None: no more will come.
+    /// Returns the next item to a thread, once there is one. `None`: no more will come.
     pub(crate) fn next(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -65,32 +65,32 @@ impl<T> Crew<T> {
             state.idle += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
-            // It may have woken by itself; then the one that was called finds nothing, and sleeps on.
+            // After a spurious wake-up, the thread that was called finds nothing and sleeps on.
             state.called = state.called.saturating_sub(1);
         }
     }
 
-    /// Takes an item back that no thread has taken.
+    /// Removes an item that no thread has taken.
     pub(crate) fn take_back(&self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let mut state = self.lock();
         let at = state.queued.iter().position(is_it)?;
         state.queued.remove(at)
     }
 
-    /// Lets threads end, once nothing is queued.
+    /// Ends the threads once nothing is queued.
     pub(crate) fn close(&self) {
         self.lock().is_over = true;
         self.work.notify_all();
     }
 
-    /// How many items no thread has taken.
+    /// The number of items that no thread has taken.
     pub(crate) fn queued(&self) -> usize {
         self.lock().queued.len()
     }
 }
 
-/// Starts a thread that leaves the program's signals to the program's threads, but for those of its own faults. Not for threads
-/// that run what the program hands in: a child process that is made there would be deaf.
+/// Starts a thread that blocks all signals except those of its own faults, and so leaves them to the program's threads. Do not
+/// use it for threads that run code of the program: a child process created there would inherit the blocked signals.
 ///
 /// # Errors
 /// There are too many threads.
@@ -103,18 +103,18 @@ pub(crate) fn start(name: &str, serve: impl FnOnce() + Send + 'static) -> std::i
         unsafe { libc::sigdelset(all.as_mut_ptr(), fault) };
     }
     let before = set_mask(libc::SIG_SETMASK, all.as_ptr());
-    // A thread begins with the signals of whoever starts it.
+    // A thread inherits the signal mask of its creator.
     let started = std::thread::Builder::new().name(name.to_owned()).spawn(serve);
     set_mask(libc::SIG_SETMASK, &raw const before);
     started
 }
 
-/// Changes which signals the thread leaves to others, and gives what it was.
+/// Changes the thread's signal mask, and returns the old one.
 fn set_mask(how: libc::c_int, set: *const libc::sigset_t) -> libc::sigset_t {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: `set` is none, or a set that the caller has filled; the other one is this function's.
+    // SAFETY: `set` is null, or a set that the caller has filled; the other one belongs to this function.
     unsafe { libc::pthread_sigmask(how, set, before.as_mut_ptr()) };
-    // SAFETY: any bits are a set, and these are zero or what the call wrote.
+    // SAFETY: any bits are a set, and these are zero or were written by the call.
     unsafe { before.assume_init() }
 }
 

@@ -1,5 +1,5 @@
-//! What carries operations out: the kernel's ring, threads, or a simulated file system, behind one trait. A driver owns each
-//! operation until it has ended, so that what the kernel uses cannot be freed; it knows no queues and no continuations.
+//! Drivers carry operations out: the kernel's ring, threads, or a simulated file system, behind one trait. A driver owns each
+//! operation until it has ended, so that memory in use by the kernel is not freed. It knows no queues and no continuations.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ pub mod ring;
 pub mod simulated;
 pub mod threads;
 
-/// Names a started operation. Whoever starts it chooses the number, which no other operation that runs may have.
+/// Identifies a started operation. The caller chooses the number, which must be unique among running operations.
 pub type Token = u64;
 
 /// An operation that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Which.
+    /// The operation's token.
     pub token: Token,
-    /// What it led to, and the operation with what belongs to it.
+    /// The result, and the operation with its buffers.
     pub done: Done,
 }
 
@@ -29,7 +29,7 @@ impl Ended {
         Self::with_closer(token, op, outcome, None)
     }
 
-    /// Of a driver whose descriptors are not the kernel's.
+    /// For a driver whose descriptors are not the kernel's.
     pub(crate) fn with_closer(
         token: Token,
         op: Box<Op>,
@@ -42,43 +42,42 @@ impl Ended {
 
 /// Closes descriptors that are not the kernel's.
 pub trait Close: Send + Sync {
-    /// Does it, now or when the driver is used next.
+    /// Closes the descriptor, now or at the next use of the driver.
     fn close(&self, fd: RawFd);
 }
 
 /// Makes [`Driver::wait`] return, from any thread.
 pub trait Wake: Send + Sync {
-    /// Does it, now or at the next call. Takes one system call at most.
+    /// Wakes the driver, now or at its next wait. Takes one system call at most.
     fn wake(&self);
 }
 
-/// Carries out operations. Used by one thread.
+/// Carries out operations. One thread uses it.
 pub trait Driver {
-    /// Takes an operation over. It may begin now, or at the next [`wait`](Self::wait).
+    /// Takes over an operation. It may start now, or at the next [`wait`](Self::wait).
     fn start(&mut self, token: Token, op: Box<Op>);
 
-    /// Tries to end an operation soon, with `ECANCELED`. It may still end in any other way, or take as long as it takes: what
-    /// a server that hangs holds up cannot be interrupted.
+    /// Tries to end an operation soon, with `ECANCELED`. The operation may still end in any other way, and at any later time:
+    /// one that waits for a hung server cannot be interrupted.
     fn cancel(&mut self, token: Token);
 
-    /// Adds what has ended to `ended`, after waiting for something to end, but not longer than `at_most`; none: for ever.
-    /// Returns early, with nothing, when it was woken.
+    /// Waits until an operation ends, and adds ended operations to `ended`. It waits for `at_most`; `None`: without limit.
+    /// After a wake-up it returns early, without results.
     fn wait(&mut self, at_most: Option<Duration>, ended: &mut Vec<Ended>);
 
-    /// Whether its files are those of the kernel, so that a caller who would only wait may carry an operation out by
-    /// [`perform`](crate::perform).
+    /// Whether its files are the kernel's, so that a waiting caller may carry an operation out by [`perform`](crate::perform).
     fn is_kernel(&self) -> bool;
 
-    /// How many operations it would like to have at a time.
+    /// The preferred number of concurrent operations.
     fn depth(&self) -> usize;
 
-    /// What wakes it.
+    /// Returns its waker.
     fn waker(&self) -> Arc<dyn Wake>;
 
-    /// The time since some beginning: of a clock that need not be the system's.
+    /// The time since some start, on a clock that need not be the system's.
     fn now(&self) -> Duration;
 
-    /// What closes a descriptor that it opened and nobody took; none: the kernel does.
+    /// Closes descriptors that it opened and no caller took; `None`: the kernel does.
     fn closer(&self) -> Option<Arc<dyn Close>> {
         None
     }

@@ -1,4 +1,4 @@
-//! Threads that run continuations, so that a slow one holds up no input and no output. It knows nothing of operations.
+//! Threads that run continuations, so that a slow one does not delay I/O. It is independent of operations.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,18 +12,18 @@ thread_local! {
     static HERE: Cell<Identity> = const { Cell::new(Identity(0)) };
 }
 
-/// Which executor it is.
+/// Identifies an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity(usize);
 
 impl Identity {
-    /// Whether the calling thread is one of it.
+    /// Whether the calling thread belongs to it.
     pub(crate) fn is_here(self) -> bool {
         HERE.get() == self
     }
 }
 
-/// Threads that call functions with what they are to be called with: one allocation less than a function of nothing.
+/// Threads that call functions with an argument, which takes one allocation less than a closure without arguments.
 pub(crate) struct Executor<T> {
     crew: Arc<Crew<Task<T>>>,
     threads: Vec<JoinHandle<()>>,
@@ -31,13 +31,13 @@ pub(crate) struct Executor<T> {
 
 type Task<T> = (Box<dyn FnOnce(T) + Send>, T);
 
-/// Runs a continuation. One that panics has told so by the panic's hook; it takes nobody else with it.
+/// Runs a continuation. A panic is reported by the panic hook and goes no further.
 pub(crate) fn run(continuation: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(continuation));
 }
 
 impl<T: Send + 'static> Executor<T> {
-    /// So many threads; none: continuations run where they are handed in.
+    /// Starts this many threads; with zero, continuations run on the calling thread.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -58,33 +58,33 @@ impl<T: Send + 'static> Executor<T> {
         Ok(executor)
     }
 
-    /// Which one it is, as long as it is there.
+    /// The identity, which is unique while the executor exists.
     pub(crate) fn identity(&self) -> Identity {
         Identity(Arc::as_ptr(&self.crew) as usize)
     }
 
-    /// Whether continuations run where they are handed in.
+    /// Whether continuations run on the calling thread.
     pub(crate) fn is_inline(&self) -> bool {
         self.threads.is_empty()
     }
 
-    /// Hands a continuation in.
+    /// Queues a continuation.
     pub(crate) fn push(&self, then: Box<dyn FnOnce(T) + Send>, with: T) {
         if self.is_inline() {
             return run(|| then(with));
         }
-        // All threads are there: no more can be added.
+        // All threads have been started: no more can be added.
         let _ = self.crew.push((then, with));
     }
 }
 
 impl<T> Drop for Executor<T> {
-    /// All that was handed in is run first. A continuation that drops the executor itself does not wait for its own end.
+    /// Runs all queued continuations first. A continuation that drops the executor itself does not wait for its own end.
     fn drop(&mut self) {
         self.crew.close();
         let here = std::thread::current().id();
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != here) {
-            // It has caught the panics of its continuations.
+            // The thread has caught the panics of its continuations.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! Operations as Rust programs want them: typed arguments in, typed results out, as futures of any executor or to be waited
-//! for. What carries them out is the [`Service`].
+//! A typed interface for Rust programs: typed arguments and results, as futures of any executor or for blocking waits. The
+//! [`Service`] carries the operations out.
 //!
 //! ```
 //! use atta_aio::{Options, Place, Service};
@@ -28,15 +28,14 @@ use crate::op::{At, Fd, Op, Place, Sync};
 use crate::service::{Call, Pending, Service};
 use crate::{Buffer, Outcome, Work};
 
-/// Submits operations of a [`Service`] with the same terms.
+/// Submits operations of a [`Service`] with common terms.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'s> {
     service: &'s Service,
     call: Call,
 }
 
-/// An operation that was submitted, or was refused and says so: a future of what it leads to. Dropped, it cancels the
-/// operation.
+/// A submitted operation, or one that was refused: a future of its result. Dropping it cancels the operation.
 #[derive(Debug)]
 pub struct Calling<T> {
     state: State,
@@ -46,12 +45,12 @@ pub struct Calling<T> {
 #[derive(Debug)]
 enum State {
     Pending(Pending),
-    /// Refused; none: taken.
+    /// Refused; `None`: taken.
     Ended(Option<Done>),
 }
 
 impl<T> Calling<T> {
-    /// Blocks until it has ended. If nobody has begun with it, this thread carries it out.
+    /// Blocks until it has ended. If it has not started, this thread carries it out.
     pub fn wait(self) -> T {
         let done = match self.state {
             State::Pending(pending) => pending.wait(),
@@ -60,7 +59,7 @@ impl<T> Calling<T> {
         (self.convert)(done)
     }
 
-    /// Ends it with `ECANCELED`, if it has not ended yet.
+    /// Ends it with `ECANCELED`, if it has not ended.
     pub fn cancel(&self) {
         if let State::Pending(pending) = &self.state {
             pending.cancel();
@@ -68,7 +67,7 @@ impl<T> Calling<T> {
     }
 }
 
-/// Polled after it had given its result.
+/// The result of a poll after the end.
 fn taken() -> Done {
     Done::new(Err(Errno::INVAL), None)
 }
@@ -93,7 +92,7 @@ fn number(done: Done) -> Outcome {
     done.into_parts().0
 }
 
-/// How many bytes were moved, and the buffer: an empty one if the operation was given up.
+/// The number of bytes moved, and the buffer, which is empty if the operation was given up.
 pub type Moved = (Result<usize, Errno>, Buffer);
 
 fn moved(done: Done) -> Moved {
@@ -113,7 +112,7 @@ fn filled(done: Done) -> Result<Vec<u8>, Errno> {
 fn opened(done: Done) -> Result<Arc<OwnedFd>, Errno> {
     let fd = done.into_parts().0?;
     let fd = RawFd::try_from(fd).map_err(|_| Errno::IO)?;
-    // SAFETY: the kernel opened it for this operation, and nobody else knows of it.
+    // SAFETY: the kernel opened it for this operation, and nothing else owns it.
     Ok(Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
@@ -137,7 +136,7 @@ impl Service {
 }
 
 impl<'s> Files<'s> {
-    /// The same with a time limit for each operation, which then ends with `ETIMEDOUT`.
+    /// The same with a time limit for each operation; an operation that exceeds it ends with `ETIMEDOUT`.
     #[must_use]
     pub fn within(self, limit: Duration) -> Self {
         Self { call: Call { within: Some(limit), ..self.call }, ..self }
@@ -168,8 +167,8 @@ impl<'s> Files<'s> {
         self.submit(Op::Open { place, flags: flags | libc::O_CLOEXEC, mode }, opened)
     }
 
-    /// Closes a file, and tells what that says: for one that was written, the last chance to hear of an error. A file that
-    /// is still in use elsewhere is refused with `EBUSY`, and stays open there.
+    /// Closes a file, and returns the error of the close: for a written file, the last chance to learn of one. If the file is
+    /// still in use elsewhere, the call fails with `EBUSY`, and the file stays open.
     pub fn close(self, file: Arc<OwnedFd>) -> Calling<Result<(), Errno>> {
         match Arc::try_unwrap(file) {
             Ok(file) => self.unit(Op::Close { fd: file.into_raw_fd() }),
@@ -189,25 +188,25 @@ impl<'s> Files<'s> {
         self.submit(Op::Write { fd: file.into(), buffer: buffer.into(), at: At::Offset(offset) }, moved)
     }
 
-    /// Reads where a position stands: see [`Service::add_position`].
+    /// Reads at a position: see [`Service::add_position`].
     pub fn read(mut self, file: &Arc<OwnedFd>, buffer: impl Into<Buffer>, position: u64) -> Calling<Moved> {
         self.call.position = Some(position);
         self.submit(Op::Read { fd: file.into(), buffer: buffer.into(), at: At::Position }, moved)
     }
 
-    /// Writes where a position stands.
+    /// Writes at a position.
     pub fn write(mut self, file: &Arc<OwnedFd>, buffer: impl Into<Buffer>, position: u64) -> Calling<Moved> {
         self.call.position = Some(position);
         self.submit(Op::Write { fd: file.into(), buffer: buffer.into(), at: At::Position }, moved)
     }
 
-    /// Moves a position; where it stands then.
+    /// Moves a position, and returns the new offset.
     pub fn seek(mut self, file: &Arc<OwnedFd>, offset: i64, whence: i32, position: u64) -> Calling<Outcome> {
         self.call.position = Some(position);
         self.submit(Op::Seek { fd: file.into(), offset, whence }, number)
     }
 
-    /// Asks about a file; `mask` as `statx` takes it.
+    /// Gets the metadata of a file; `mask` as for `statx`.
     pub fn stat(self, place: Place, flags: i32, mask: u32) -> Calling<Result<Box<libc::statx>, Errno>> {
         // SAFETY: a structure of numbers, for which zero is a value.
         let out = Box::new(unsafe { std::mem::zeroed() });
@@ -224,7 +223,7 @@ impl<'s> Files<'s> {
         self.unit(Op::Truncate { fd: file.into(), bytes })
     }
 
-    /// Reserves room, or what else a mode of `fallocate` says; the file never gets shorter.
+    /// Reserves space, or does what `mode` of `fallocate` requests; it never shortens the file.
     pub fn allocate(
         self,
         file: &Arc<OwnedFd>,
@@ -235,7 +234,7 @@ impl<'s> Files<'s> {
         self.unit(Op::Allocate { fd: file.into(), mode, offset, bytes })
     }
 
-    /// Copies a range inside the kernel; how many bytes.
+    /// Copies a range inside the kernel, and returns the number of bytes.
     pub fn copy_range(
         self,
         (from, from_offset): (&Arc<OwnedFd>, u64),
@@ -246,7 +245,7 @@ impl<'s> Files<'s> {
         self.submit(Op::CopyRange { from, from_offset, to, to_offset, bytes }, number)
     }
 
-    /// Renames; `flags` as `renameat2` takes them.
+    /// Renames; `flags` as for `renameat2`.
     pub fn rename(self, from: Place, to: Place, flags: u32) -> Calling<Result<(), Errno>> {
         self.unit(Op::Rename { from, to, flags })
     }
@@ -261,23 +260,23 @@ impl<'s> Files<'s> {
         self.unit(Op::MakeDirectory { place, mode })
     }
 
-    /// Makes a symbolic link that says `target`.
+    /// Creates a symbolic link to `target`.
     pub fn symlink(self, target: CString, place: Place) -> Calling<Result<(), Errno>> {
         self.unit(Op::Symlink { target, place })
     }
 
-    /// Gives a file one more name.
+    /// Adds another name to a file.
     pub fn link(self, from: Place, to: Place, flags: i32) -> Calling<Result<(), Errno>> {
         self.unit(Op::Link { from, to, flags })
     }
 
-    /// What a symbolic link says.
+    /// Returns the target of a symbolic link.
     pub fn read_link(self, place: Place) -> Calling<Result<Vec<u8>, Errno>> {
         let buffer = Buffer::zeroed(libc::PATH_MAX as usize);
         self.submit(Op::ReadLink { place, buffer }, filled)
     }
 
-    /// Reads a batch of a directory's entries as `getdents64` gives them; nothing at its end.
+    /// Reads a batch of directory entries in the format of `getdents64`; nothing at the end.
     pub fn read_directory(self, directory: &Arc<OwnedFd>, buffer: impl Into<Buffer>) -> Calling<Moved> {
         self.submit(Op::ReadDirectory { fd: directory.into(), buffer: buffer.into() }, moved)
     }

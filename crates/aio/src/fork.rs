@@ -1,9 +1,10 @@
-//! Whether this process is a bare copy of the one that made something: after `fork`, its threads and rings are not here.
+//! Detects that this process is a forked copy of the one that created an object: after `fork`, its threads and rings are
+//! missing.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Forks between the first process that watched and this one.
+/// The number of forks between the first process that watched and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static WATCH: Once = Once::new();
 
@@ -11,23 +12,23 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The process that something was made in.
+/// The process that created an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
 impl Process {
-    /// This one.
+    /// The current process.
     #[must_use]
     pub fn here() -> Self {
         WATCH.call_once(|| {
-            // SAFETY: the function only counts, which is allowed in a child of a process with threads. Without memory for
-            // it (the one error) forks are not noticed.
+            // SAFETY: the function only counts, which is allowed in a child of a process with threads. On the one error, lack
+            // of memory, forks are not detected.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether it is still this one. Takes no system call.
+    /// Whether it is still the current process. Takes no system call.
     #[must_use]
     pub fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)

@@ -1,13 +1,13 @@
-//! A list that any thread adds to without a lock, and one thread takes as a whole. It allocates nothing: what is added brings
-//! its own link. Nobody waits here: see [`Service`](crate::Service) for who wakes whom.
+//! A list that any thread adds to without a lock, and that one thread takes as a whole. It allocates nothing: each node brings
+//! its own link. It does no waking: see [`Service`](crate::Service).
 //!
-//! # Why it is right
-//! A node is added by making it point to the head of the list and then putting it in the head's place, if that is still the
-//! same one. The taker puts nothing in the head's place, and so owns all that the old head leads to. A node is in a list once
-//! at most: the right to its link is a [`Letter`], which is made with the node, used up when it is added, and made again for
-//! whoever takes it. The usual danger of such lists is a node that left and came back while a pusher held on to it as the head.
-//! Here it is none: then that node is the head again, and what the pusher's node points to is right, since the pusher has not
-//! read anything through the old head.
+//! # Why it is correct
+//! To add a node, a thread points it to the head of the list, then replaces the head by it if the head is unchanged. The taker
+//! replaces the head by null, and so owns all nodes that are reachable from the old head. A node is in one list at most: the
+//! right to its link is a [`Letter`], which is created with the node, consumed when the node is added, and created again for
+//! the taker. Such lists usually have the ABA problem: a node leaves and returns while a pusher holds it as the head. It is
+//! harmless here: the node is the head again, and the pusher's node points to it correctly, since the pusher has not read
+//! anything through the old head.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -19,14 +19,14 @@ use crate::atomic::{AtomicPtr, Ordering};
 /// See the head of this file.
 pub(crate) struct Inbox<T> {
     head: AtomicPtr<Node<T>>,
-    /// What it holds, and so what may be sent where.
+    /// The nodes that it holds, which decide whether it may be sent.
     nodes: PhantomData<Arc<Node<T>>>,
 }
 
-/// What can be in an inbox, once. It may be used while it is there.
+/// A node of an inbox. Its content may be used while it is in the list.
 pub(crate) struct Node<T> {
     content: T,
-    /// Of whoever has the letter, then of the list, then of whoever takes it.
+    /// The link: it belongs to the owner of the letter, then to the list, then to the taker.
     below: Cell<*mut Self>,
 }
 
@@ -41,13 +41,13 @@ impl<T> Letter<T> {
 }
 
 impl<T> Node<T> {
-    /// A node, and the right to add it.
+    /// Creates a node, and the right to add it.
     pub(crate) fn new(content: T) -> (Arc<Self>, Letter<T>) {
         let letter = Self::letter(content);
         (Arc::clone(&letter.0), letter)
     }
 
-    /// A node that nobody asks for but the taker.
+    /// Creates a node that only the taker accesses.
     pub(crate) fn letter(content: T) -> Letter<T> {
         Letter(Arc::new(Self { content, below: Cell::new(ptr::null_mut()) }))
     }
@@ -71,13 +71,13 @@ impl<T> Inbox<T> {
         Self { head: AtomicPtr::new(ptr::null_mut()), nodes: PhantomData }
     }
 
-    /// Adds a node. Whether the list was empty.
+    /// Adds a node. Returns whether the list was empty.
     pub(crate) fn push(&self, letter: Letter<T>) -> bool {
         let node = Arc::into_raw(letter.0).cast_mut();
-        // A first look would cost as much as the exchange: mostly the list is empty.
+        // Loading the head first would cost as much as the exchange, and the list is mostly empty.
         let mut below = ptr::null_mut();
         loop {
-            // SAFETY: the letter was the one right to the link, and the node is not in the list yet.
+            // SAFETY: the letter was the only right to the link, and the node is not in the list yet.
             unsafe { &*node }.below.set(below);
             match self.head.compare_exchange(below, node, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return below.is_null(),
@@ -86,18 +86,18 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Whether there is nothing in it at present.
+    /// Whether the list is empty at present.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes all, and calls `f` with each in the order in which they were added.
+    /// Takes all nodes, and calls `f` with each in the order in which they were added.
     pub(crate) fn take(&self, mut f: impl FnMut(Letter<T>)) {
         let mut newest = self.head.swap(ptr::null_mut(), Ordering::Acquire);
-        // Turn the list around.
+        // Reverse the list.
         let mut oldest: *mut Node<T> = ptr::null_mut();
         while !newest.is_null() {
-            // SAFETY: the whole list was taken, so that its links are this thread's alone; the list keeps its nodes alive.
+            // SAFETY: the whole list was taken, so its links belong to this thread alone; the list keeps its nodes alive.
             let below = unsafe { &*newest }.below.replace(oldest);
             oldest = newest;
             newest = below;
@@ -105,7 +105,7 @@ impl<T> Inbox<T> {
         while !oldest.is_null() {
             // SAFETY: as above.
             let next = unsafe { &*oldest }.below.get();
-            // SAFETY: it came from an `Arc`, and is turned back into it once.
+            // SAFETY: it came from an `Arc`, and is converted back once.
             f(Letter(unsafe { Arc::from_raw(oldest) }));
             oldest = next;
         }
@@ -118,8 +118,7 @@ impl<T> Drop for Inbox<T> {
     }
 }
 
-/// Nodes that were taken from an inbox, one behind the other, by the links that they have anyway: a queue that takes no memory.
-/// Of one thread.
+/// A queue of nodes that were taken from an inbox. It uses their links, and so needs no memory. One thread uses it.
 pub(crate) struct Queue<T> {
     first: *mut Node<T>,
     last: *mut Node<T>,
@@ -138,14 +137,14 @@ impl<T> Queue<T> {
         self.len
     }
 
-    /// Adds a node behind all others.
+    /// Adds a node at the end.
     pub(crate) fn push(&mut self, letter: Letter<T>) {
         let node = Arc::into_raw(letter.0).cast_mut();
-        // SAFETY: the letter was the one right to the link.
+        // SAFETY: the letter was the only right to the link.
         unsafe { &*node }.below.set(ptr::null_mut());
         match self.last.is_null() {
             true => self.first = node,
-            // SAFETY: a node of this queue, which keeps it alive and has its link.
+            // SAFETY: a node of this queue, which keeps it alive and owns its link.
             false => unsafe { &*self.last }.below.set(node),
         }
         self.last = node;
@@ -158,13 +157,13 @@ impl<T> Queue<T> {
         if node.is_null() {
             return None;
         }
-        // SAFETY: a node of this queue, which keeps it alive and has its link.
+        // SAFETY: a node of this queue, which keeps it alive and owns its link.
         self.first = unsafe { &*node }.below.replace(ptr::null_mut());
         if self.first.is_null() {
             self.last = ptr::null_mut();
         }
         self.len -= 1;
-        // SAFETY: it came from an `Arc`, and is turned back into it once.
+        // SAFETY: it came from an `Arc`, and is converted back once.
         Some(Letter(unsafe { Arc::from_raw(node) }))
     }
 }

@@ -8,7 +8,7 @@
 //!   Driver     the kernel's ring, threads, or a simulated file system
 //! ```
 //!
-//! It follows no paths and knows no trees: that is what `ops` is for.
+//! This crate resolves no paths and walks no trees; `ops` does both.
 
 #![expect(unsafe_code, reason = "system calls with pointers; buffers that the kernel uses")]
 

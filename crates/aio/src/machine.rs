@@ -1,30 +1,30 @@
-//! Operations made of several: what one has to say so that it looks like a single one. What there are, is in `compound`.
+//! The interface of operations made of several, which look like a single one. `compound` holds those that exist.
 
 use atta_entry::Errno;
 
 use crate::{Op, Outcome};
 
-/// What a machine does next.
+/// The next action of a machine.
 #[derive(Debug)]
 pub enum Step {
-    /// Carry out this one, and tell.
+    /// Carry out this operation, and report its outcome.
     Do(Op),
-    /// Carry out this one, whoever wants the machine to end, and tell: it cleans up, or must not be left half done. It is
-    /// started even if it waits, and never cut short.
+    /// Carry out this operation despite a stop, and report its outcome: it cleans up, or must not be left half done. It starts
+    /// even if it waits, and is never cut short.
     Finish(Op),
-    /// It has ended; an operation to give back, for its buffers, if there is one.
+    /// The machine has ended, with an operation to return for its buffers, if any.
     End(Outcome, Option<Op>),
 }
 
-/// Several operations, one after the other, that look like one. Its states are its own; a proactor calls it between two
-/// operations. It must not panic: that would end whoever runs it, and all that is pending there.
+/// Several operations, one after the other, that look like one. A proactor calls it between two operations. It must not panic:
+/// that would end the thread that runs it, and all operations that are pending there.
 pub trait Machine: Send {
-    /// The next step, after what the last operation led to; none at the start.
+    /// The next step, after the outcome of the last operation; `last` is `None` at the start.
     ///
-    /// `stop`: somebody wants it to end, with this error. It takes no further step but to clean up.
+    /// With `stop`, the machine is to end with this error, and takes no further steps except for the cleanup.
     fn next(&mut self, last: Option<(Op, Outcome)>, stop: Option<Errno>) -> Step;
 
-    /// Whether it uses memory that somebody lent.
+    /// Whether the machine uses memory that a caller lent.
     fn borrows(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What an operation is: its code and arguments, owned until it has ended. Nothing is carried out here.
+//! An operation: its code and its arguments, owned until it has ended. Nothing is carried out here.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -9,7 +9,7 @@ use crate::buffer::{Buffer, Vectors};
 /// An open file, or the directory that a path starts from.
 #[derive(Clone, Debug)]
 pub enum Fd {
-    /// A number that somebody else keeps open until the operation has ended. A wrong one ends in `EBADF`.
+    /// A number that the caller keeps open until the operation has ended. A wrong number results in `EBADF`.
     Raw(RawFd),
     /// Kept open by the operation.
     Shared(Arc<OwnedFd>),
@@ -19,7 +19,7 @@ impl Fd {
     /// The working directory, for paths.
     pub const CWD: Self = Self::Raw(libc::AT_FDCWD);
 
-    /// Its number.
+    /// The descriptor number.
     #[must_use]
     pub fn raw(&self) -> RawFd {
         match self {
@@ -41,7 +41,7 @@ impl From<&Arc<OwnedFd>> for Fd {
     }
 }
 
-/// A file by directory and path, or an open file itself: then the path is empty.
+/// A file by directory and path, or an open file with an empty path.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Where a relative path starts, or the file.
@@ -82,17 +82,17 @@ impl Place {
     }
 }
 
-/// Where in a file.
+/// A location in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// At so many bytes.
+    /// At this offset, in bytes.
     Offset(u64),
-    /// Where the kernel's position of the descriptor stands: for pipes and sockets. Two such operations at once may get the
-    /// same bytes; who wants positions for files uses those of [`Service`](crate::Service).
+    /// At the kernel's file position of the descriptor, for pipes and sockets. Two such operations at the same time may get the
+    /// same bytes; to use a position in a file, use those of [`Service`](crate::Service).
     Position,
 }
 
-/// What is made durable.
+/// The scope of an [`Op::Sync`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
     /// Data and all metadata: `fsync`.
@@ -101,13 +101,13 @@ pub enum Sync {
     Data,
 }
 
-/// An operation with its arguments. What the kernel writes to, is part of it, and comes back with it.
+/// An operation with its arguments. It includes the memory that the kernel writes to, and is returned at the end.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "fields are named as in the manual pages of the calls")]
 pub enum Op {
     /// Does nothing: result 0.
     Nop,
-    /// `openat`: the new descriptor. It is close-on-exec if `flags` says so.
+    /// `openat`: the new descriptor. It is close-on-exec if `flags` contains `O_CLOEXEC`.
     Open { place: Place, flags: i32, mode: u32 },
     /// `close`.
     Close { fd: RawFd },
@@ -121,15 +121,15 @@ pub enum Op {
     WriteVectors { fd: Fd, vectors: Vectors, at: At },
     /// `lseek`: the new position of the descriptor.
     Seek { fd: Fd, offset: i64, whence: i32 },
-    /// `statx`. An empty path is the open file, whatever `flags` says.
+    /// `statx`. An empty path names the open file, regardless of `flags`.
     Stat { place: Place, flags: i32, mask: u32, out: Box<libc::statx> },
     /// `fstatfs`, or `statfs` of a path.
     StatFs { place: Place, out: Box<libc::statfs> },
     /// `fsync`, `fdatasync`.
     Sync { fd: Fd, what: Sync },
-    /// `sync_file_range`: starts or awaits writing; makes nothing durable by itself.
+    /// `sync_file_range`: starts or awaits writing. It makes nothing durable by itself.
     SyncRange { fd: Fd, offset: u64, bytes: u64, flags: u32 },
-    /// `fallocate`, which makes no file shorter: `FALLOC_FL_COLLAPSE_RANGE` is refused with `EOPNOTSUPP`.
+    /// `fallocate`. It never shortens a file: `FALLOC_FL_COLLAPSE_RANGE` is refused with `EOPNOTSUPP`.
     Allocate { fd: Fd, mode: i32, offset: u64, bytes: u64 },
     /// `ftruncate`.
     Truncate { fd: Fd, bytes: u64 },
@@ -141,24 +141,25 @@ pub enum Op {
     Unlink { place: Place, flags: i32 },
     /// `mkdirat`.
     MakeDirectory { place: Place, mode: u32 },
-    /// `symlinkat`: `place` will say `target`.
+    /// `symlinkat`: creates `place`, which points to `target`.
     Symlink { target: CString, place: Place },
     /// `linkat`.
     Link { from: Place, to: Place, flags: i32 },
-    /// `readlinkat`: bytes of the target, cut at the length of the buffer.
+    /// `readlinkat`: bytes of the target, truncated to the length of the buffer.
     ReadLink { place: Place, buffer: Buffer },
     /// `fchmod`, `fchmodat`.
     SetMode { place: Place, mode: u32 },
-    /// `fchownat`: -1 leaves one as it is.
+    /// `fchownat`: -1 leaves that ID unchanged.
     SetOwner { place: Place, owner: u32, group: u32, flags: i32 },
     /// `utimensat`: access and modification.
     SetTimes { place: Place, times: Box<[libc::timespec; 2]>, flags: i32 },
-    /// `fgetxattr`, `getxattr`, `lgetxattr` with `AT_SYMLINK_NOFOLLOW`: bytes of the value; an empty buffer asks how many.
-    /// (Places of attributes are in boxes, so that millions of other operations take less.)
+    /// `fgetxattr`, `getxattr`, `lgetxattr` with `AT_SYMLINK_NOFOLLOW`: bytes of the value; an empty buffer asks for the size.
+    /// (The places of `GetAttribute` and `SetAttribute` are boxed, so that other operations, of which millions may exist, take
+    /// less memory.)
     GetAttribute { place: Box<Place>, name: CString, buffer: Buffer, flags: i32 },
     /// `fsetxattr`, `setxattr`, `lsetxattr`; `create` is `XATTR_CREATE` or `XATTR_REPLACE`.
     SetAttribute { place: Box<Place>, name: CString, value: Buffer, create: i32, flags: i32 },
-    /// `flistxattr`, `listxattr`, `llistxattr`: bytes of the names, each ended by NUL; an empty buffer asks how many.
+    /// `flistxattr`, `listxattr`, `llistxattr`: bytes of the names, each ended by NUL; an empty buffer asks for the size.
     ListAttributes { place: Place, buffer: Buffer, flags: i32 },
     /// `fremovexattr`, `removexattr`, `lremovexattr`.
     RemoveAttribute { place: Place, name: CString, flags: i32 },
@@ -171,7 +172,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Its name as users know it, for messages.
+    /// The name of the operation as users know it, for messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -210,7 +211,7 @@ impl Op {
         }
     }
 
-    /// Whether it uses memory that somebody lent.
+    /// Whether the operation uses memory that a caller lent.
     #[must_use]
     pub fn borrows(&self) -> bool {
         match self {
@@ -228,7 +229,7 @@ impl Op {
         }
     }
 
-    /// The buffer that it brings back, if it has one.
+    /// Returns the buffer of the operation, if it has one.
     #[must_use]
     pub fn into_buffer(self) -> Option<Buffer> {
         match self {

@@ -1,29 +1,29 @@
-//! Whether it is worth looking around before sleeping: only where what is waited for has lately come soon. To fall asleep and to
-//! wake takes microseconds, on virtual machines tens of them. It knows no clock of its own.
+//! Decides whether to poll before sleeping: only if recent waits were short. Sleeping and waking takes microseconds, on virtual
+//! machines tens of them. The caller passes the time.
 
 use std::time::{Duration, Instant};
 
-/// Looks around for a while after there was something to do, if the pauses before that were short.
+/// Polls for a while after each work item, if the pauses before it were short.
 pub(crate) struct Patience {
-    /// For how long at most.
+    /// The longest time to poll.
     most: Duration,
-    /// How long pauses are, by the last ones: each counts a quarter.
+    /// The usual length of a pause: a moving average in which the last one counts a quarter.
     usual: Duration,
-    /// When there was something to do last.
+    /// The end of the last work.
     since: Instant,
 }
 
-/// A pause counts as so many times what may be waited at most: after a long one, some short ones are enough.
+/// A pause counts as at most this many times the longest time to poll, so that after a long one a few short ones are enough.
 const LONGEST: u32 = 3;
 
 impl Patience {
-    /// A pause begins, after some that were so long.
+    /// Starts with a pause, and the usual length of earlier ones.
     pub(crate) fn new(most: Duration, usual: Duration, now: Instant) -> Self {
         Self { most, usual, since: now }
     }
 
-    /// There was something to do, which ended the pause and has been done by `now`: it may itself have taken long. How long
-    /// pauses are.
+    /// Records work that ended the pause at `began` and was done at `now`; its own duration does not count. Returns the usual
+    /// length of a pause.
     pub(crate) fn was_busy(&mut self, began: Instant, now: Instant) -> Duration {
         let pause = began.saturating_duration_since(self.since).min(self.most.saturating_mul(LONGEST));
         self.usual = (self.usual.saturating_mul(3).saturating_add(pause)) / 4;
@@ -31,7 +31,7 @@ impl Patience {
         self.usual
     }
 
-    /// Whether to go on looking around.
+    /// Whether to continue polling.
     pub(crate) fn is_left(&self, now: Instant) -> bool {
         self.usual <= self.most && now.saturating_duration_since(self.since) < self.most
     }
@@ -43,7 +43,7 @@ mod tests {
 
     const MOST: Duration = Duration::from_micros(50);
 
-    /// A patience after pauses of so many microseconds, and the time.
+    /// A `Patience` after pauses of these lengths in microseconds, and the time.
     fn after(pauses: impl IntoIterator<Item = u64>) -> (Patience, Instant) {
         let mut now = Instant::now();
         let mut patience = Patience::new(MOST, Duration::ZERO, now);

@@ -1,5 +1,5 @@
-//! Carries out an operation at once, by system calls of the calling thread: for the thread pool, and for a caller who would
-//! only wait. Nothing is queued here.
+//! Carries out an operation at once, by system calls of the calling thread: for the thread pool, and for a waiting caller.
+//! Nothing is queued here.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
@@ -8,10 +8,10 @@ use atta_entry::Errno;
 
 use crate::op::{At, Op, Place, Sync};
 
-/// What an operation leads to: a number whose meaning [`Op`] tells, or why it failed.
+/// The outcome of an operation: a number whose meaning [`Op`] defines, or the error.
 pub type Outcome = Result<u64, Errno>;
 
-/// The number that a call returned, or the error of this thread.
+/// The number that a call returned, or this thread's `errno`.
 fn told(returned: i64) -> Outcome {
     u64::try_from(returned).map_err(|_| last_error())
 }
@@ -20,16 +20,16 @@ fn last_error() -> Errno {
     Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// The offset as the kernel takes it.
+/// The offset in the kernel's type.
 fn offset(bytes: u64) -> Result<i64, Errno> {
     i64::try_from(bytes).map_err(|_| Errno::INVAL)
 }
 
-/// Carries out `op`. An interruption by a signal is not the end of it.
+/// Carries out `op`. A call that a signal interrupts is repeated.
 pub fn perform(op: &mut Op) -> Outcome {
     loop {
         match once(op) {
-            // A close that was interrupted has closed.
+            // An interrupted close has closed the descriptor.
             Err(Errno(libc::EINTR)) if !matches!(op, Op::Close { .. }) => {}
             outcome => return outcome,
         }
@@ -43,13 +43,13 @@ fn once(op: &mut Op) -> Outcome {
         Op::Close { fd } => close(*fd),
         Op::Read { .. } | Op::Write { .. } | Op::ReadVectors { .. } | Op::WriteVectors { .. } => transfer(op),
         Op::Seek { fd, offset, whence } => {
-            // SAFETY: takes numbers alone.
+            // SAFETY: takes only numbers.
             told(unsafe { libc::lseek(fd.raw(), *offset, *whence) })
         }
         Op::Sync { fd, what } => sync(fd.raw(), *what),
         Op::SyncRange { fd, offset: from, bytes, flags } => {
             let (from, bytes) = (offset(*from)?, offset(*bytes)?);
-            // SAFETY: takes numbers alone.
+            // SAFETY: takes only numbers.
             told(unsafe { libc::sync_file_range(fd.raw(), from, bytes, *flags) }.into())
         }
         Op::Allocate { mode, .. } if *mode & libc::FALLOC_FL_COLLAPSE_RANGE != 0 => {
@@ -57,17 +57,17 @@ fn once(op: &mut Op) -> Outcome {
         }
         Op::Allocate { fd, mode, offset: from, bytes } => {
             let (from, bytes) = (offset(*from)?, offset(*bytes)?);
-            // SAFETY: takes numbers alone.
+            // SAFETY: takes only numbers.
             told(unsafe { libc::fallocate(fd.raw(), *mode, from, bytes) }.into())
         }
         Op::Truncate { fd, bytes } => {
             let bytes = offset(*bytes)?;
-            // SAFETY: takes numbers alone.
+            // SAFETY: takes only numbers.
             told(unsafe { libc::ftruncate(fd.raw(), bytes) }.into())
         }
         Op::Advise { fd, offset: from, bytes, advice } => {
             let (from, bytes) = (offset(*from)?, offset(*bytes)?);
-            // SAFETY: takes numbers alone. It returns its error.
+            // SAFETY: takes only numbers. The call returns its error.
             match unsafe { libc::posix_fadvise(fd.raw(), from, bytes, *advice) } {
                 0 => Ok(0),
                 error => Err(Errno(error)),
@@ -82,7 +82,7 @@ fn once(op: &mut Op) -> Outcome {
         }
         Op::ReadDirectory { fd, buffer } => {
             let (start, bytes) = (buffer.as_mut_ptr(), buffer.len());
-            // SAFETY: the buffer is this operation's, and as long as is said.
+            // SAFETY: the buffer belongs to this operation and has this length.
             told(unsafe { libc::syscall(libc::SYS_getdents64, fd.raw(), start, bytes) })
         }
         Op::Stat { .. } | Op::StatFs { .. } | Op::ReadLink { .. } | Op::Access { .. } => look(op),
@@ -100,15 +100,15 @@ fn open(place: &Place, flags: i32, mode: u32) -> Outcome {
 }
 
 pub(crate) fn close(fd: RawFd) -> Outcome {
-    // SAFETY: who asks for it owns the descriptor.
+    // SAFETY: the caller owns the descriptor.
     told(unsafe { libc::close(fd) }.into())
 }
 
 fn sync(fd: RawFd, what: Sync) -> Outcome {
     match what {
-        // SAFETY: takes a number alone.
+        // SAFETY: takes only a number.
         Sync::All => told(unsafe { libc::fsync(fd) }.into()),
-        // SAFETY: takes a number alone.
+        // SAFETY: takes only a number.
         Sync::Data => told(unsafe { libc::fdatasync(fd) }.into()),
     }
 }
@@ -121,7 +121,7 @@ fn transfer(op: &mut Op) -> Outcome {
             match at {
                 At::Offset(at) => {
                     let at = offset(*at)?;
-                    // SAFETY: the buffer is this operation's, and as long as is said.
+                    // SAFETY: the buffer belongs to this operation and has this length.
                     told(unsafe { libc::pread(fd, start, bytes, at) } as i64)
                 }
                 // SAFETY: as above.
@@ -133,7 +133,7 @@ fn transfer(op: &mut Op) -> Outcome {
             match at {
                 At::Offset(at) => {
                     let at = offset(*at)?;
-                    // SAFETY: the buffer is this operation's, and as long as is said.
+                    // SAFETY: the buffer belongs to this operation and has this length.
                     told(unsafe { libc::pwrite(fd, start, bytes, at) } as i64)
                 }
                 // SAFETY: as above.
@@ -145,7 +145,7 @@ fn transfer(op: &mut Op) -> Outcome {
             match at {
                 At::Offset(at) => {
                     let at = offset(*at)?;
-                    // SAFETY: the table names this operation's buffers alone.
+                    // SAFETY: the table names only buffers of this operation.
                     told(unsafe { libc::preadv(fd.raw(), table, count, at) } as i64)
                 }
                 // SAFETY: as above.
@@ -157,7 +157,7 @@ fn transfer(op: &mut Op) -> Outcome {
             match at {
                 At::Offset(at) => {
                     let at = offset(*at)?;
-                    // SAFETY: the table names this operation's buffers alone.
+                    // SAFETY: the table names only buffers of this operation.
                     told(unsafe { libc::pwritev(fd.raw(), table, count, at) } as i64)
                 }
                 // SAFETY: as above.
@@ -172,7 +172,7 @@ fn count(table: &[libc::iovec]) -> Result<i32, Errno> {
     i32::try_from(table.len()).map_err(|_| Errno::INVAL)
 }
 
-/// Questions about files.
+/// Queries about files.
 fn look(op: &mut Op) -> Outcome {
     match op {
         Op::Stat { place, flags, mask, out } => {
@@ -191,7 +191,7 @@ fn look(op: &mut Op) -> Outcome {
         Op::ReadLink { place, buffer } => {
             let (dir, path) = (place.dir.raw(), place.path.as_ptr());
             let (start, bytes) = (buffer.as_mut_ptr().cast(), buffer.len());
-            // SAFETY: the path ends with NUL; the buffer is this operation's, and as long as is said.
+            // SAFETY: the path ends with NUL; the buffer belongs to this operation and has this length.
             told(unsafe { libc::readlinkat(dir, path, start, bytes) } as i64)
         }
         Op::Access { place, mode, flags } => {
@@ -203,19 +203,19 @@ fn look(op: &mut Op) -> Outcome {
     }
 }
 
-/// `AT_EMPTY_PATH`, where an open file is meant.
+/// `AT_EMPTY_PATH` if the place is an open file.
 pub(crate) fn empty(place: &Place) -> i32 {
     if place.is_file() { libc::AT_EMPTY_PATH } else { 0 }
 }
 
-/// Calls `f` with the file of a place, opened for the purpose if need be.
+/// Calls `f` with the file of a place, and opens it for the call if necessary.
 fn with_file(place: &Place, flags: i32, f: impl FnOnce(RawFd) -> Outcome) -> Outcome {
     if place.is_file() {
         return f(place.dir.raw());
     }
     let fd = RawFd::try_from(open(place, flags, 0)?).map_err(|_| Errno::IO)?;
     let outcome = f(fd);
-    // Nothing was written: what closing says does not matter.
+    // Nothing was written: errors of closing are ignored.
     let _ = close(fd);
     outcome
 }
@@ -246,7 +246,7 @@ fn change(op: &mut Op) -> Outcome {
             told(unsafe { libc::linkat(here, from.path.as_ptr(), there, to.path.as_ptr(), flags) }.into())
         }
         Op::SetMode { place, mode } if place.is_file() => {
-            // SAFETY: takes numbers alone.
+            // SAFETY: takes only numbers.
             told(unsafe { libc::fchmod(place.dir.raw(), *mode) }.into())
         }
         Op::SetMode { place, mode } => {
@@ -261,15 +261,15 @@ fn change(op: &mut Op) -> Outcome {
         Op::SetTimes { place, times, flags } => {
             let path = if place.is_file() { std::ptr::null() } else { place.path.as_ptr() };
             let (dir, flags) = (place.dir.raw(), if place.is_file() { 0 } else { *flags });
-            // SAFETY: the path ends with NUL or is none, which means the open file; the times are two; both live until
-            // the call returns. The C library refuses a null path, the kernel does not.
+            // SAFETY: the path ends with NUL, or is null and means the open file; there are two times; both live until the call
+            // returns. The C library rejects a null path, the kernel does not.
             told(unsafe { libc::syscall(libc::SYS_utimensat, dir, path, times.as_ptr(), flags) })
         }
         _ => Err(Errno(libc::ENOSYS)),
     }
 }
 
-/// A path of `/proc` that stands for an open file: what takes a path alone can so be asked of a file below a directory.
+/// A path in `/proc` of an open file, for calls that take only a path.
 struct Proc([u8; 40]);
 
 impl Proc {
@@ -285,14 +285,14 @@ impl Proc {
     }
 }
 
-/// How the calls on extended attributes find a file.
+/// How the calls on extended attributes identify a file.
 enum Target<'a> {
     File(RawFd),
     Path(&'a CStr),
     Link(&'a CStr),
 }
 
-/// Calls `f` with the file whose attributes are meant.
+/// Calls `f` with the file that has the attributes.
 fn with_target(place: &Place, flags: i32, f: impl FnOnce(Target<'_>) -> Outcome) -> Outcome {
     let is_link = flags & libc::AT_SYMLINK_NOFOLLOW != 0;
     if place.is_file() {
@@ -301,7 +301,7 @@ fn with_target(place: &Place, flags: i32, f: impl FnOnce(Target<'_>) -> Outcome)
     if place.dir.raw() == libc::AT_FDCWD || place.path.as_bytes().starts_with(b"/") {
         return f(if is_link { Target::Link(&place.path) } else { Target::Path(&place.path) });
     }
-    // There are no calls for a path below a directory in all kernels that are in use.
+    // Not all kernels in use have calls for a path below a directory.
     let no_follow = if is_link { libc::O_NOFOLLOW } else { 0 };
     with_file(place, libc::O_PATH | libc::O_CLOEXEC | no_follow, |fd| f(Target::Path(Proc::new(fd).path())))
 }
@@ -313,7 +313,7 @@ fn attribute(op: &mut Op) -> Outcome {
             let (name, start, bytes) = (name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len());
             with_target(place, *flags, |target| {
                 told(match target {
-                    // SAFETY: names end with NUL; the buffer is this operation's, and as long as is said.
+                    // SAFETY: names end with NUL; the buffer belongs to this operation and has this length.
                     Target::File(fd) => unsafe { libc::fgetxattr(fd, name, start, bytes) },
                     // SAFETY: as above.
                     Target::Path(path) => unsafe { libc::getxattr(path.as_ptr(), name, start, bytes) },
@@ -326,7 +326,7 @@ fn attribute(op: &mut Op) -> Outcome {
             let (name, start, bytes) = (name.as_ptr(), value.as_ptr().cast(), value.len());
             with_target(place, *flags, |target| {
                 told(i64::from(match target {
-                    // SAFETY: names end with NUL; the buffer is this operation's, and as long as is said.
+                    // SAFETY: names end with NUL; the buffer belongs to this operation and has this length.
                     Target::File(fd) => unsafe { libc::fsetxattr(fd, name, start, bytes, *create) },
                     // SAFETY: as above.
                     Target::Path(path) => unsafe {
@@ -343,7 +343,7 @@ fn attribute(op: &mut Op) -> Outcome {
             let (start, bytes) = (buffer.as_mut_ptr().cast(), buffer.len());
             with_target(place, *flags, |target| {
                 told(match target {
-                    // SAFETY: the buffer is this operation's, and as long as is said.
+                    // SAFETY: the buffer belongs to this operation and has this length.
                     Target::File(fd) => unsafe { libc::flistxattr(fd, start, bytes) },
                     // SAFETY: as above, and the path ends with NUL.
                     Target::Path(path) => unsafe { libc::listxattr(path.as_ptr(), start, bytes) },

@@ -1,8 +1,7 @@
-//! Positions in files: reads and writes without an offset go one after the other, each from where the last one ended. No
-//! I/O here.
+//! File positions: reads and writes without an offset run one after the other, each from where the last one ended. No I/O here.
 //!
-//! Giving each a part beforehand would let them run at the same time, but what one leaves unread, at the end of the file or by
-//! an error, would have been given away already. Who wants several at once says where: that is what offsets are for.
+//! Ranges assigned in advance would allow concurrent operations, but a short read or write, at the end of the file or after an
+//! error, would leave a gap. For concurrent operations, use offsets.
 
 use std::collections::VecDeque;
 
@@ -12,27 +11,27 @@ use crate::Outcome;
 use crate::op::{At, Op};
 use crate::proactor::Handle;
 
-/// Where a file is read and written next, and who waits to do so.
+/// The offset of the next operation on a file, and the operations that wait for it.
 #[derive(Debug)]
 pub(crate) struct Position {
     offset: u64,
     is_used: bool,
     is_closed: bool,
-    /// Whose turn it is, though it has not started yet.
+    /// The operation whose turn it is, though it has not started yet.
     turn: Option<Handle>,
     waiting: VecDeque<Handle>,
-    /// Operations that were submitted with it and have not ended.
+    /// The number of operations that were submitted with it and have not ended.
     users: usize,
 }
 
-/// What is to happen with an operation that wants a position.
+/// The action for an operation that requests the position.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// It is free, and the operation now says where.
+    /// The position is free, and the operation now has its offset.
     Start,
-    /// Another one is before it.
+    /// Another operation is before it.
     Park,
-    /// There is nothing left to do.
+    /// Nothing remains to be done.
     Ended(Outcome),
 }
 
@@ -41,18 +40,18 @@ impl Position {
         Self { offset, is_used: false, is_closed: false, turn: None, waiting: VecDeque::new(), users: 0 }
     }
 
-    /// An operation is submitted that will use it. Whether it may.
+    /// Registers a submitted operation. Returns whether the position accepts it.
     pub(crate) fn enter(&mut self) -> bool {
         self.users += usize::from(!self.is_closed);
         !self.is_closed
     }
 
-    /// An operation that was to use it has ended.
+    /// Unregisters an operation that has ended.
     pub(crate) fn leave(&mut self) {
         self.users -= 1;
     }
 
-    /// An operation comes to its turn.
+    /// An operation requests its turn.
     pub(crate) fn before(&mut self, op: &mut Op, handle: Handle) -> Before {
         if self.is_used || self.turn.is_some_and(|turn| turn != handle) {
             self.waiting.push_back(handle);
@@ -70,7 +69,7 @@ impl Position {
             }
             Op::Seek { offset, whence: libc::SEEK_SET, .. } => Before::Ended(moved(0, *offset)),
             Op::Seek { offset, whence: libc::SEEK_CUR, .. } => Before::Ended(moved(self.offset, *offset)),
-            // The kernel knows the end of the file, and where its holes are.
+            // The kernel knows the end of the file, and its holes.
             _ => Before::Start,
         }
     }
@@ -88,12 +87,12 @@ impl Position {
         self.is_used = false;
     }
 
-    /// An operation that used it goes on with another one of its own.
+    /// An operation that used it continues with another step.
     pub(crate) fn keep(&mut self, handle: Handle) {
         self.turn = Some(handle);
     }
 
-    /// Who is next in line, if it is free and nobody was told so before: one who has the turn is not to be overtaken.
+    /// Returns the next operation in line, if the position is free and has no other in turn, which must not be overtaken.
     pub(crate) fn next(&mut self) -> Option<Handle> {
         if !self.is_used && self.turn.is_none() {
             self.turn = self.waiting.pop_front();
@@ -102,24 +101,24 @@ impl Position {
         None
     }
 
-    /// An operation in line has been cancelled.
+    /// Removes a cancelled operation from the line.
     pub(crate) fn forget(&mut self, handle: Handle) {
         self.waiting.retain(|waiting| *waiting != handle);
         self.turn = self.turn.filter(|turn| *turn != handle);
     }
 
-    /// No more will come.
+    /// Accepts no further operations.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Whether it can be forgotten.
+    /// Whether it can be removed.
     pub(crate) fn is_unused(&self) -> bool {
         self.is_closed && self.users == 0
     }
 }
 
-/// A position moved from somewhere by so many bytes.
+/// The position `by` bytes from `from`.
 fn moved(from: u64, by: i64) -> Outcome {
     let to = from.checked_add_signed(by).filter(|to| i64::try_from(*to).is_ok());
     to.ok_or(if by < 0 { Errno::INVAL } else { Errno(libc::EOVERFLOW) })

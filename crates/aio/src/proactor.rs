@@ -1,14 +1,14 @@
-//! A control block for each operation, those that wait, a bounded number that run, and who is told when one ends. Used by one
-//! thread, without locks. It carries nothing out itself: that is the driver's.
+//! Control blocks, a waiting queue, a bounded number of running operations, and the delivery of results. One thread uses it,
+//! without locks. The driver carries operations out.
 //!
 //! ```text
 //!   submit ──▶ waiting ──▶ running (driver) ──▶ ended ──▶ the caller's function
 //!                 │  bounded on request   │
-//!                 └── cancel, deadline ───┘  what cannot be interrupted is given up after a grace
+//!                 └── cancel, deadline ───┘  an uninterruptible operation is given up after a grace period
 //! ```
 //!
-//! The life of a block: `Waiting` (an operation in the queue), `Running` (the driver has it), free. A compound operation goes
-//! back to `Waiting` between two steps, at the front of the queue.
+//! The states of a block: `Waiting` (in the queue), `Parked` (waits for a position), `Running` (in the driver), free. A
+//! compound operation returns to `Waiting` between two steps, at the front of the queue.
 
 mod ends;
 mod life;
@@ -28,7 +28,7 @@ use crate::machine::{Machine, Step};
 use crate::perform::perform;
 use crate::position::Position;
 
-/// Names an operation that was submitted; never given twice.
+/// Identifies a submitted operation. Handles are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
     slot: u32,
@@ -45,11 +45,11 @@ impl Handle {
     }
 }
 
-/// What is to be done.
+/// The work to carry out.
 pub enum Work {
     /// One operation.
     Op(Box<Op>),
-    /// Several that look like one.
+    /// Several operations that look like one.
     Machine(Box<dyn Machine>),
 }
 
@@ -68,25 +68,25 @@ impl std::fmt::Debug for Work {
     }
 }
 
-/// How an operation is to be treated.
+/// The terms of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// When it is to end, on the driver's clock, with `ETIMEDOUT` if it must be cut short.
+    /// The deadline on the driver's clock. An operation that must be cut short for it ends with `ETIMEDOUT`.
     pub deadline: Option<Duration>,
-    /// The position of a file that it reads, writes or moves: see [`Proactor::add_position`]. Several that look like one keep
-    /// it until the last has ended.
+    /// The file position that it reads, writes or moves: see [`Proactor::add_position`]. A compound operation keeps it until
+    /// its last operation has ended.
     pub position: Option<u64>,
 }
 
 /// Bounds of a proactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Operations that run at a time; none: what the driver likes.
+    /// The maximum number of running operations; `None`: the driver's choice.
     pub running: Option<usize>,
-    /// Operations that wait, at most; none: any number.
+    /// The maximum number of waiting operations; `None`: unlimited.
     pub waiting: Option<usize>,
-    /// How long an operation that was cancelled or is late may still take, before it ends without its buffers. None: it ends
-    /// when the kernel has ended it. What uses memory that was lent is never given up.
+    /// The grace period after a cancellation or a deadline; then the operation ends without its buffers. `None`: it ends when
+    /// the kernel has ended it. An operation that uses lent memory is never given up.
     pub grace: Option<Duration>,
 }
 
@@ -96,24 +96,24 @@ impl Default for Limits {
     }
 }
 
-/// Control block of one operation; `C` is the caller's.
+/// The control block of one operation; `C` is the caller's data.
 struct Block<C> {
-    /// How many operations its place has had: part of the handle.
+    /// The number of operations that have used this slot: a part of the handle.
     generation: u32,
     state: State,
     machine: Option<Box<dyn Machine>>,
-    /// None: the caller has been told, and what is left is to clean up.
+    /// `None`: the result was delivered, and only the cleanup remains.
     claim: Option<C>,
-    /// It is to end with this error.
+    /// The reason why the operation is to end, which selects its error.
     stop: Option<Stop>,
     position: Option<NonZero<u64>>,
-    /// What it runs uses memory that somebody lent.
+    /// The running operation uses memory that a caller lent.
     borrows: bool,
-    /// What waits or runs is a [`Step::Finish`]: it is not cut short.
+    /// The waiting or running operation is a [`Step::Finish`]: it is not cut short.
     is_finishing: bool,
 }
 
-/// Why an operation is to end before its time.
+/// Why an operation ends early.
 #[derive(Clone, Copy)]
 enum Stop {
     Cancelled,
@@ -137,32 +137,32 @@ enum State {
     Running,
 }
 
-/// What happens at a time.
+/// The action at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
     Late,
     GiveUp,
 }
 
-/// See the head of this file. Dropped, it ends compound operations first, so that they leave nothing half done; whatever else
-/// runs is the driver's to end.
+/// See the head of this file. On drop it first ends compound operations, so that they leave nothing half done; the driver ends
+/// the others.
 pub struct Proactor<D: Driver, C> {
     driver: D,
     limits: Limits,
     blocks: Vec<Block<C>>,
     free: Vec<u32>,
     waiting: VecDeque<Handle>,
-    /// Blocks that wait: fewer than in the queue, where some have been cancelled, and those that wait for a position.
+    /// Blocks that wait, in the queue or for a position. The queue may also hold handles of cancelled operations.
     waits: usize,
     running: usize,
     /// Blocks that are not free.
     held: usize,
-    /// Those of them that were given up: the driver still has them, and nobody waits for them.
+    /// Blocks that were given up: the driver still has the operation, and no caller waits for it.
     given_up: usize,
     alarms: BinaryHeap<Reverse<(Duration, Alarm, Handle)>>,
     positions: HashMap<u64, Position>,
     next_position: u64,
-    /// Ended, and to be told.
+    /// Results to deliver.
     told: VecDeque<(Handle, C, Done)>,
     ended: Vec<Ended>,
 }
@@ -189,37 +189,37 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// Its driver.
+    /// The driver.
     pub fn driver(&self) -> &D {
         &self.driver
     }
 
-    /// Its driver, to be told something.
+    /// The driver, for changes to it.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }
 
-    /// How many operations have not been told as ended.
+    /// The number of operations whose end has not been delivered.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.held - self.given_up + self.told.len()
     }
 
-    /// Whether it wants more operations: as many wait already as can run, so that it does not idle while it gets more.
+    /// Whether it has enough operations: as many wait as can run, so that it does not idle until it gets more.
     pub(crate) fn is_full(&self) -> bool {
         self.running + self.waits >= 2 * self.most_running()
     }
 
-    /// How many of them run.
+    /// The number of running operations.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// Adds an operation. `claim` comes back with what came of it.
+    /// Adds an operation. `claim` is returned with the result.
     ///
     /// # Errors
-    /// As many wait as may: the work and the claim come back, and would have blocked (`EAGAIN`).
+    /// The limit of waiting operations is reached (`EAGAIN`): the work and the claim are returned.
     pub fn submit(&mut self, work: Work, terms: Terms, claim: C) -> Result<Handle, (Work, C)> {
         if self.limits.waiting.is_some_and(|most| self.waits >= most) {
             self.fill();
@@ -230,7 +230,7 @@ impl<D: Driver, C> Proactor<D, C> {
         Ok(self.submit_unbounded(work, terms, claim))
     }
 
-    /// Adds an operation, however many wait.
+    /// Adds an operation, regardless of the limit of waiting operations.
     pub(crate) fn submit_unbounded(&mut self, work: Work, terms: Terms, claim: C) -> Handle {
         let mut is_finishing = false;
         let (op, machine, ended) = match work {
@@ -267,13 +267,13 @@ impl<D: Driver, C> Proactor<D, C> {
         handle
     }
 
-    /// Ends an operation with `ECANCELED`, if it has not ended yet: at once if it waits, soon if it runs. What comes of it is
-    /// told in any case. False: it has ended.
+    /// Ends an operation with `ECANCELED`, if it has not ended: at once if it waits, soon if it runs. Its result is delivered
+    /// in any case. Returns false if it has ended.
     pub fn cancel(&mut self, handle: Handle) -> bool {
         self.stop(handle, Stop::Cancelled)
     }
 
-    /// Ends all with `ECANCELED`.
+    /// Ends all operations with `ECANCELED`.
     pub fn cancel_all(&mut self) {
         let held = (0_u32..).zip(&self.blocks).filter(|(_, block)| block.claim.is_some());
         let handle = |(slot, block): (u32, &Block<C>)| Handle { slot, generation: block.generation };
@@ -283,20 +283,20 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// Adds a position in a file, which operations read and write at, one after the other, in the order in which they were
-    /// submitted; no two get the same bytes.
+    /// Adds a file position. Operations with this position run one after the other, in the order of submission; no two of them
+    /// read or write the same bytes.
     pub fn add_position(&mut self, offset: u64) -> u64 {
         self.next_position += 1;
         self.put_position(self.next_position, offset);
         self.next_position
     }
 
-    /// Adds a position that has a number already.
+    /// Adds a position under a given number.
     pub(crate) fn put_position(&mut self, position: u64, offset: u64) {
         self.positions.insert(position, Position::new(offset));
     }
 
-    /// Forgets a position: operations that were submitted with it still use it, later ones end in `EBADF`.
+    /// Removes a position: operations that were submitted with it still use it, later ones end with `EBADF`.
     pub fn remove_position(&mut self, position: u64) {
         if let Some(known) = self.positions.get_mut(&position) {
             known.close();
@@ -304,8 +304,8 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// Goes on with what is under way, and calls `tell` for each operation that has ended. Returns when one or more have, or
-    /// after `at_most`, or when the driver was woken.
+    /// Makes progress, and calls `tell` for each operation that has ended. Returns when at least one has ended, after
+    /// `at_most`, or when the driver was woken.
     pub fn advance(&mut self, at_most: Option<Duration>, mut tell: impl FnMut(C, Done)) {
         self.step(at_most);
         while let Some((_, claim, done)) = self.told.pop_front() {
@@ -313,9 +313,11 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// Carries on until this operation has ended, and gives what came of it; others that end meanwhile are told as by
-    /// [`advance`](Self::advance). One that has not begun, with nothing else under way, is carried out by this thread: that is
-    /// as quick as the system call. None: it has been told before.
+    /// Makes progress until this operation has ended, and returns its result.
+    ///
+    /// Other operations that end meanwhile are passed to `tell` as by [`advance`](Self::advance). If the operation has not
+    /// started, uses no position and is not compound, and the driver is the kernel's, this thread carries it out, which is as
+    /// fast as the system call. Returns `None` if the result was delivered before.
     pub fn wait_for(&mut self, handle: Handle, mut tell: impl FnMut(C, Done)) -> Option<(C, Done)> {
         if let Some(ended) = self.run_here(handle) {
             return Some(ended);
@@ -339,7 +341,7 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// Goes on with what is under way, until something is to be told or for so long.
+    /// Makes progress until there is a result to deliver, or for this time.
     fn step(&mut self, at_most: Option<Duration>) {
         self.expire();
         self.fill();
@@ -357,11 +359,11 @@ impl<D: Driver, C> Proactor<D, C> {
         }
         self.ended = ended;
         self.expire();
-        // What may start now, starts before anybody is told: the driver is not to idle meanwhile.
+        // Start the next operations before delivering results, so that the driver does not idle meanwhile.
         self.fill();
     }
 
-    /// Carries out an operation that waits, at once, if there is nothing it would overtake.
+    /// Carries out a waiting operation on this thread, unless it uses a position or is compound.
     fn run_here(&mut self, handle: Handle) -> Option<(C, Done)> {
         if !self.driver.is_kernel() {
             return None;

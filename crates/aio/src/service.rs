@@ -1,5 +1,5 @@
-//! Operations for any thread: a progress thread with a [`Proactor`] of its own, and threads that run continuations. How an
-//! operation is carried out is the proactor's and its driver's.
+//! Operations from any thread: a progress thread with its own [`Proactor`], and threads that run continuations. The proactor
+//! and its driver carry the operations out.
 //!
 //! ```text
 //!   any thread ── submit ──▶ inbox (no lock) ──▶ progress thread: Proactor ──▶ driver
@@ -8,9 +8,9 @@
 //!       └─────────────────────────────────────────────└──▶ executor: continuations on threads of their own
 //! ```
 //!
-//! Before the progress thread sleeps it looks around for [`Options::spin`], so that under load nobody needs to wake it, which
-//! takes a system call; [`Service::counts`] tells how often somebody did. `patience.rs` says when that is worth it, and
-//! `sleep.rs` why no wake-up is lost.
+//! The progress thread polls for [`Options::spin`] before it sleeps, so that under load no submitter has to wake it, which
+//! takes a system call; [`Service::counts`] returns the number of such wake-ups. `patience.rs` defines when polling is worth
+//! it, and `sleep.rs` explains why no wake-up is lost.
 
 use std::io;
 use std::sync::Arc;
@@ -37,31 +37,31 @@ pub use pending::Pending;
 use progress::{Progress, wake};
 pub use tracked::Tracked;
 
-/// What carries operations out.
+/// The means to carry operations out.
 #[derive(Clone, Debug)]
 pub enum Backend {
-    /// The kernel's ring where there is one, else threads.
+    /// The kernel's ring if available, else threads.
     Best(RingOptions),
     /// The kernel's ring.
     Ring(RingOptions),
-    /// So many threads.
+    /// This number of threads.
     Threads(usize),
 }
 
-/// How a service is made.
+/// The options of a service.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What carries operations out.
+    /// The means to carry operations out.
     pub backend: Backend,
-    /// Bounds on what runs, and on how long what was cancelled may take.
+    /// Limits on running operations, and the grace period of cancelled ones.
     pub limits: Limits,
-    /// Operations that have been submitted and have not ended, at most; more are refused with `EAGAIN`. None: any number.
+    /// The maximum number of pending operations; further ones are refused with `EAGAIN`. `None`: unlimited.
     pub pending: Option<usize>,
-    /// Threads that run continuations; none: the progress thread does.
+    /// The number of threads that run continuations; zero: the progress thread runs them.
     pub continuation_threads: usize,
-    /// For how long the progress thread looks around before it sleeps, at most: not where something to do has lately come less
-    /// often than that. Whoever waits for an operation by blocking does the same, for 100 us at most. Meanwhile they give way to
-    /// others.
+    /// The longest time that the progress thread polls before it sleeps. It does not poll if recent work came at longer
+    /// intervals. A thread that blocks for an operation polls too, for 100 us at most. Both yield to other threads while they
+    /// poll.
     pub spin: Duration,
 }
 
@@ -77,28 +77,28 @@ impl Default for Options {
     }
 }
 
-/// How long an operation may take.
+/// The terms of a submission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// It ends with `ETIMEDOUT` after so long; none: it takes as long as it takes.
+    /// The time limit, after which the operation ends with `ETIMEDOUT`; `None`: unlimited.
     pub within: Option<Duration>,
     /// The position that it uses: see [`Service::add_position`].
     pub position: Option<u64>,
 }
 
-/// Why nothing was submitted. The work comes back.
+/// Why an operation was not submitted. It holds the work.
 #[derive(Debug)]
 pub enum Refused {
-    /// As many operations are pending as may (`EAGAIN`).
+    /// The maximum number of pending operations is reached (`EAGAIN`).
     Full(Work),
     /// The service has been shut down (`ESHUTDOWN`).
     Closed(Work),
-    /// This process is a copy, by `fork`, of the one that made the service (`EOWNERDEAD`).
+    /// This process is a copy, by `fork`, of the process that created the service (`EOWNERDEAD`).
     Forked(Work),
 }
 
 impl Refused {
-    /// The error number for it.
+    /// The corresponding error number.
     #[must_use]
     pub fn errno(&self) -> atta_entry::Errno {
         atta_entry::Errno(match self {
@@ -108,7 +108,7 @@ impl Refused {
         })
     }
 
-    /// What was not submitted.
+    /// The work that was not submitted.
     #[must_use]
     pub fn into_work(self) -> Work {
         match self {
@@ -117,57 +117,57 @@ impl Refused {
     }
 }
 
-/// How often things happened.
+/// Event counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceCounts {
-    /// Operations that were submitted.
+    /// Submitted operations.
     pub submitted: u64,
-    /// Times that somebody who submitted had to wake the progress thread.
+    /// Submissions that had to wake the progress thread.
     pub woken: u64,
-    /// Operations that whoever waited for them carried out.
+    /// Operations that the waiting thread carried out itself.
     pub run_by_waiter: u64,
 }
 
-/// For how long somebody who waits for an operation looks around before they sleep, at most: it is not their only work.
+/// The longest time that a waiting thread polls before it sleeps, since waiting may not be its only work.
 const WAITER_SPIN: Duration = Duration::from_micros(100);
 
-/// Keeps what some write off the cache lines that others use.
+/// Separates fields of different writers into different cache lines.
 struct Gap {
     _bytes: [u8; 128],
 }
 
 const GAP: Gap = Gap { _bytes: [0; 128] };
 
-/// In this order, so that a submission finds what it needs on few cache lines, which are cold after long transfers.
+/// This order lets a submission touch few cache lines, which are cold after long transfers.
 #[repr(C)]
 struct Shared {
-    /// Written by whoever submits, as is the count of references in front of it.
+    /// Written by submitters, as is the reference count in front of it.
     submitted: AtomicU64,
     _submitters: Gap,
-    /// Written by whoever submits, and read by the progress thread all the time.
+    /// Written by submitters, and read by the progress thread all the time.
     inbox: Inbox<Cell>,
     _inbox: Gap,
-    /// Written by whoever ends operations: mostly the progress thread.
+    /// Written by the thread that ends operations, mostly the progress thread.
     ended: AtomicU64,
     run_by_waiter: AtomicU64,
     _enders: Gap,
-    /// Written when the progress thread falls asleep or is woken; what follows, hardly ever.
+    /// Written when the progress thread falls asleep or is woken. The fields below are rarely written.
     sleep: Sleep,
     is_closed: AtomicBool,
-    /// Whoever waits may carry an operation out.
+    /// A waiting thread may carry an operation out.
     is_kernel: bool,
     waker: Arc<dyn Wake>,
     pending_most: Option<u64>,
     woken: AtomicU64,
-    /// For how long waiters look around before they sleep.
+    /// The longest time that waiting threads poll before they sleep.
     spin: Duration,
     next_position: AtomicU64,
     process: Process,
     executor: executor::Identity,
 }
 
-/// See the head of this file. Dropped, it cancels what is pending and waits for the end of that; a continuation of its own
-/// that drops it does not wait for itself.
+/// See the head of this file. On drop it cancels pending operations and waits for their end. If one of its own continuations
+/// drops it, it does not wait.
 pub struct Service {
     shared: Arc<Shared>,
     progress: Option<JoinHandle<()>>,
@@ -190,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// Ends what came after the progress thread had ended.
+    /// Ends operations that arrived after the progress thread had ended.
     fn refuse(&self) {
         self.inbox.take(|letter| {
             let cell = letter.node();
@@ -200,7 +200,7 @@ impl Shared {
         });
     }
 
-    /// Ends an operation that nobody has begun with.
+    /// Ends an operation that was not started.
     fn end_unbegun(&self, cell: &Cell, work: Work, then: Then, errno: i32) {
         let op = match work {
             Work::Op(op) => Some(op),
@@ -224,7 +224,7 @@ impl Shared {
 
     fn pending(&self) -> u64 {
         loop {
-            // Both from the same moment: what ends in between was pending or not, but is not counted as one more.
+            // Read both counters at one moment: an operation that ends in between must not count as an additional one.
             let ended = self.ended();
             let submitted = self.submitted.load(Ordering::Acquire);
             if self.ended() == ended {
@@ -237,13 +237,13 @@ impl Shared {
         self.ended.fetch_add(1, Ordering::Release);
     }
 
-    /// The same, by whoever waits.
+    /// Counts the end of an operation that the waiting thread carried out.
     fn count_help(&self) {
         self.run_by_waiter.fetch_add(1, Ordering::Relaxed);
         self.count_end();
     }
 
-    /// Counts one more operation, if there is room.
+    /// Counts one more operation, if the limit permits.
     fn admit(&self, work: Work) -> Result<Work, Refused> {
         if !self.process.is_here() {
             return Err(Refused::Forked(work));
@@ -263,13 +263,13 @@ impl Shared {
 }
 
 impl Service {
-    /// Starts one.
+    /// Starts a service.
     ///
     /// # Errors
-    /// There is no ring though one was asked for, or threads or descriptors run out.
+    /// A ring was requested and is not available, or threads or descriptors run out.
     pub fn new(options: &Options) -> io::Result<Self> {
         let backend = options.backend.clone();
-        // A ring belongs to the thread that makes it.
+        // A ring belongs to the thread that creates it.
         Self::start(options, move || match &backend {
             Backend::Ring(ring) => Ok(Box::new(Ring::new(ring)?) as Box<dyn Driver>),
             Backend::Threads(threads) => Ok(Box::new(Threads::new(*threads)) as Box<dyn Driver>),
@@ -280,7 +280,7 @@ impl Service {
         })
     }
 
-    /// Starts one on a driver that `make` makes, on the progress thread.
+    /// Starts a service on a driver that `make` creates, on the progress thread.
     ///
     /// # Errors
     /// As [`Service::new`], and those of `make`.
@@ -325,7 +325,7 @@ impl Service {
         Ok(Self { shared, progress: Some(progress) })
     }
 
-    /// Submits an operation, to be waited for: see [`Pending`].
+    /// Submits an operation and returns a [`Pending`] to wait for it.
     ///
     /// # Errors
     /// Nothing was submitted: see [`Refused`].
@@ -334,8 +334,10 @@ impl Service {
         Ok(Pending { cell, shared, is_detached: false })
     }
 
-    /// Submits an operation with a continuation, which is called once, on a thread of the service for continuations, in any
-    /// case: also when the operation fails, is late, or is cancelled by a shutdown.
+    /// Submits an operation with a continuation.
+    ///
+    /// The continuation is called exactly once, on a continuation thread of the service, also when the operation fails, is
+    /// late, or is cancelled by a shutdown.
     ///
     /// # Errors
     /// Nothing was submitted, and `then` is not called.
@@ -348,11 +350,11 @@ impl Service {
         self.submit_tracked(work, call, false, then).map(drop)
     }
 
-    /// The same, with a continuation that is called on the progress thread: it must be tiny, since nothing else goes on
-    /// meanwhile.
+    /// As [`submit_then`](Self::submit_then), but the continuation runs on the progress thread. It must be short, since it
+    /// blocks all other progress.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`submit_then`](Self::submit_then).
     pub fn submit_inline(
         &self,
         work: impl Into<Work>,
@@ -374,8 +376,8 @@ impl Service {
         Ok((cell, Arc::clone(&self.shared)))
     }
 
-    /// Adds a position in a file. Operations that name it read, write or move it one after the other, in the order in which
-    /// they were submitted.
+    /// Adds a position in a file. Operations with this position read, write or move it one after the other, in the order of
+    /// submission.
     #[must_use]
     pub fn add_position(&self, offset: u64) -> u64 {
         let position = self.shared.next_position.fetch_add(1, Ordering::Relaxed);
@@ -383,25 +385,25 @@ impl Service {
         position
     }
 
-    /// Forgets a position, once those who use it have ended; later ones end in `EBADF`.
+    /// Removes a position once its users have ended; later operations with it end with `EBADF`.
     pub fn remove_position(&self, position: u64) {
         self.tell(Message::RemovePosition(position));
     }
 
-    /// Tells the progress thread, if it is in this process.
+    /// Sends a message to the progress thread, if that is in this process.
     fn tell(&self, message: Message) {
         if self.shared.process.is_here() {
             self.shared.tell(message);
         }
     }
 
-    /// How many operations have been submitted and have not ended.
+    /// The number of operations that have been submitted and have not ended.
     #[must_use]
     pub fn pending(&self) -> usize {
         usize::try_from(self.shared.pending()).unwrap_or(usize::MAX)
     }
 
-    /// How often things have happened.
+    /// Returns the event counts.
     #[must_use]
     pub fn counts(&self) -> ServiceCounts {
         ServiceCounts {
@@ -411,8 +413,9 @@ impl Service {
         }
     }
 
-    /// Takes no more operations, and waits until all that are pending have ended and their continuations were called: at most
-    /// so long, then it cancels the rest. Whether all ended by themselves.
+    /// Accepts no more operations, and waits for pending operations and their continuations.
+    ///
+    /// After `within` it cancels the remaining ones. Returns whether all ended without that.
     pub fn shutdown(mut self, within: Option<Duration>) -> bool {
         let until = within.map(|within| Instant::now() + within);
         self.shared.is_closed.store(true, Ordering::Relaxed);
@@ -443,7 +446,7 @@ impl Drop for Service {
             && progress.thread().id() != std::thread::current().id()
             && !self.shared.executor.is_here()
         {
-            // It catches the panics of continuations.
+            // The thread catches the panics of continuations.
             let _ = progress.join();
         }
     }

@@ -1,14 +1,14 @@
-//! Who has to wake a thread that takes from an [`Inbox`](crate::inbox::Inbox). It neither sleeps nor wakes: it only says what
-//! is to be done.
+//! Decides who must wake a thread that takes from an [`Inbox`](crate::inbox::Inbox). It neither sleeps nor wakes; it returns
+//! the action to take.
 //!
 //! # Why no wake-up is lost
-//! The sleeper says that it sleeps, then (sequentially consistent fence) looks at the inbox once more. Whoever adds an item
-//! adds it, then (fence) looks whether the sleeper sleeps. Whichever fence is first in the single order of fences, the other
-//! side sees what was stored before it: either the adder sees a sleeper, or the sleeper sees the item. Of several adders one
-//! takes the word back, and it alone wakes.
+//! The sleeper sets its flag, then (sequentially consistent fence) checks the inbox once more. An adder adds its item, then
+//! (fence) checks the flag. Whichever fence is first in the single order of fences, the other side sees the stores before it:
+//! either the adder sees the flag, or the sleeper sees the item. Of several adders one clears the flag, and only that one wakes
+//! the sleeper.
 //!
-//! The same for the end: the sleeper says that it is gone, then (fence) takes what is left; an adder adds, then (fence) looks
-//! whether it is gone, and then takes what is left itself.
+//! The end works in the same way: the sleeper marks itself as gone, then (fence) takes the remaining items. An adder adds, then
+//! (fence) checks whether the sleeper is gone; if so, it takes the remaining items itself.
 
 use crate::atomic::{AtomicBool, Ordering, fence};
 
@@ -18,14 +18,14 @@ pub(crate) struct Sleep {
     is_gone: AtomicBool,
 }
 
-/// What whoever added an item has to do.
+/// What a thread must do after it added an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
-    /// Nothing: it is awake, or somebody else wakes it.
+    /// Nothing: the sleeper is awake, or another thread wakes it.
     None,
-    /// Wake it.
+    /// Wake the sleeper.
     Wake,
-    /// Take what is in the inbox, since nobody else will.
+    /// Take the items of the inbox, since no other thread will.
     Take,
 }
 
@@ -34,7 +34,7 @@ impl Sleep {
         Self { is_asleep: AtomicBool::new(false), is_gone: AtomicBool::new(false) }
     }
 
-    /// To be called after an item was added.
+    /// Returns the duty after an item was added.
     pub(crate) fn duty(&self) -> Duty {
         fence(Ordering::SeqCst);
         if self.is_gone.load(Ordering::Relaxed) {
@@ -46,18 +46,18 @@ impl Sleep {
         }
     }
 
-    /// Says that the sleeper sleeps. It must look at the inbox once more before it does.
+    /// Announces that the sleeper sleeps. It must check the inbox once more before it does.
     pub(crate) fn lie_down(&self) {
         self.is_asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Says that it is awake.
+    /// Announces that it is awake.
     pub(crate) fn get_up(&self) {
         self.is_asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Says that it will never look again. It must take what is in the inbox after this.
+    /// Announces that it will never check again. It must take the items of the inbox after this.
     pub(crate) fn go(&self) {
         self.is_gone.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -99,7 +99,8 @@ mod tests {
             let mut left = 0;
             shared.0.take(|_| left += 1);
             assert_eq!(taken + left, 2);
-            // It sleeps on only if there is nothing for it, and one wakes it at most. It may be woken for what it took before.
+            // It stays asleep only if there are no items, and at most one adder wakes it. A wake-up may be for an item taken
+            // earlier.
             assert!(woken <= 1 && (!sleeps || left == 0 || woken == 1), "{sleeps} {woken} {left}");
         });
     }

@@ -1,5 +1,5 @@
-//! Compound operations through a proactor, on every driver: what they do, how they fail, and that a stop at any time leaves no
-//! descriptor and no temporary file. It counts the descriptors of the process, so that its tests go one after the other.
+//! Compound operations through a proactor, on every driver: their effects, their errors, and that a stop at any time leaves no
+//! descriptor and no temporary file. The tests count the descriptors of the process, and so run one after the other.
 
 #![expect(unsafe_code, reason = "descriptors and structures of the C library")]
 #![expect(
@@ -77,7 +77,7 @@ fn each_driver(body: fn(&mut Driving, &Scratch)) {
     }
 }
 
-/// Open descriptors that are files and directories: threads of a driver before come and go with others.
+/// The open descriptors of files and directories: threads of earlier drivers open and close others.
 fn descriptors() -> usize {
     let list = fs::read_dir("/proc/self/fd").unwrap();
     list.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
@@ -119,7 +119,7 @@ fn elsewhere(scratch: &Scratch, test: &str) -> Option<Scratch> {
     Some(other)
 }
 
-/// What `truncate` of the system says.
+/// The outcome of the system's `truncate`.
 fn truncated_by_system(path: &Path) -> Outcome {
     let path = c(path);
     // SAFETY: the path ends with NUL and lives until the call returns.
@@ -203,13 +203,13 @@ fn ranges_are_copied() {
         assert!(fs::read(&to).unwrap()[..100_000] == bytes[900_000..]);
         assert_eq!(copy(file(&from, false), 1_000_000, file(&to, true), 0, 10), Ok(0));
         assert_eq!(copy(file(&from, false), 0, file(&to, true), 0, 0), Ok(0));
-        // The kernel does not know how long these are.
+        // The kernel does not know the length of these files.
         let maps =
             copy(file(Path::new("/proc/self/maps"), false), 0, file(&scratch.join("maps"), true), 0, 1 << 20);
         assert!(maps.unwrap() > 100);
         assert_eq!(copy(file(&to, true), 0, file(&to, true), 0, 10), Err(Errno(libc::EBADF)));
         assert_eq!(copy(Fd::Raw(-1), 0, file(&to, true), 0, 10), Err(Errno(libc::EBADF)));
-        // One file with itself: the kernel refuses what overlaps.
+        // A file copied to itself: the kernel refuses overlapping ranges.
         let both = fs::OpenOptions::new().read(true).write(true).open(&to).unwrap();
         let both = Fd::from(OwnedFd::from(both));
         assert_eq!(copy(both.clone(), 0, both, 100, 1000), Err(Errno::INVAL));
@@ -242,10 +242,10 @@ fn files_are_written_as_a_whole() {
         symlink("target", scratch.join("link")).unwrap();
         assert_eq!(run(proactor, compound::write(place(scratch.join("link")), 0o600, b"x".to_vec())), Ok(1));
         assert!(!scratch.join("link").is_symlink() && fs::read(scratch.join("target")).unwrap() == b"target");
-        // Below a directory, and memory that was lent.
+        // Below a directory, with lent memory.
         let directory = Fd::from(OwnedFd::from(fs::File::open(scratch.path()).unwrap()));
         let mut lent = *b"lent";
-        // SAFETY: it lives until the operation has ended, which is waited for.
+        // SAFETY: it lives until the operation has ended, for which this test waits.
         let buffer = unsafe { Buffer::foreign(lent.as_mut_ptr(), lent.len()) };
         assert_eq!(run(proactor, compound::write(Place::at(directory, c("lent")), 0o600, buffer)), Ok(4));
         assert_eq!(fs::read(scratch.join("lent")).unwrap(), lent);
@@ -328,7 +328,7 @@ fn names_change_within_a_file_system() {
     });
 }
 
-/// Sets what a copy is to carry over; whether the file system has attributes.
+/// Sets metadata to copy. Returns whether the file system has attributes.
 fn dress(path: &Path) -> bool {
     let times = fs::FileTimes::new();
     let at = |seconds| UNIX_EPOCH + Duration::new(seconds, 123_456_789);
@@ -384,7 +384,7 @@ fn links_go_to_another_file_system_and_are_not_followed() {
         let is = fs::symlink_metadata(other.join("link")).unwrap();
         assert_eq!((is.mtime(), is.mtime_nsec()), (was.mtime(), was.mtime_nsec()));
         assert!(scratch.join("target").exists() && !scratch.join("link").is_symlink());
-        // A file replaces a link, not what that leads to.
+        // A file replaces a link, not the link's target.
         let to = place(other.join("link"));
         assert_eq!(run(proactor, compound::rename(place(scratch.join("target")), to, 0)), Ok(0));
         assert!(!other.join("link").is_symlink() && fs::read(other.join("link")).unwrap() == b"x");
@@ -461,7 +461,7 @@ fn one_directory_mounted_twice_loses_nothing() {
 #[test]
 fn places_that_may_not_be_written_are_errors() {
     each(|proactor, scratch| {
-        // Where not even root may.
+        // A place where even root has no permission.
         let proc = |name: &str| place(format!("/proc/{name}"));
         assert!(run(proactor, compound::write(proc("file"), 0o600, b"x".to_vec())).is_err());
         assert!(run(proactor, compound::make_directories(proc("a/b"), 0o700)).is_err());
@@ -481,7 +481,7 @@ fn places_that_may_not_be_written_are_errors() {
     });
 }
 
-/// Stops `work` after so many turns of the proactor, and gives what came of it.
+/// Stops `work` after this many turns of the proactor, and returns its outcome.
 fn stopped(proactor: &mut Driving, work: Work, turns: usize, wait: Option<Duration>) -> Outcome {
     let handle = proactor.submit(work, Terms::default(), ()).unwrap();
     let mut found = None;
@@ -504,7 +504,7 @@ fn stop_at_any_turn_leaves_nothing() {
         let target = other.as_ref().unwrap_or(scratch);
         let (old, new) = (scratch.join("old"), target.join("new"));
         let before = descriptors();
-        // Without a wait the driver is found in the middle of a step, with one after a step more at each turn.
+        // Without a wait the stop hits the driver within a step, with a wait after one more step at each turn.
         for wait in [Some(Duration::ZERO), None] {
             let mut ended = [0; 3];
             for turns in 0..60 {
@@ -550,7 +550,7 @@ fn dropped_proactor_closes_all_and_leaves_no_temporary_file() {
             assert_eq!(temporaries(scratch.path()), 0, "{turns} turns");
         }
     }
-    // Threads end a moment after their driver.
+    // Threads end shortly after their driver.
     let until = Instant::now() + Duration::from_secs(10);
     while descriptors() > before && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));

@@ -1,5 +1,5 @@
-//! One body of checks that every driver must pass, through a proactor and through a service: each operation does what its
-//! system call does, bad arguments are errors, buffers come back, and nothing is leaked.
+//! Checks that every driver must pass, through a proactor and through a service: each operation works as its system call, bad
+//! arguments are errors, buffers are returned, and nothing is leaked.
 
 #![expect(unsafe_code, reason = "descriptors and structures of the C library")]
 #![expect(
@@ -26,7 +26,7 @@ use atta_testkit::scratch::Scratch;
 /// A driver to test, and a directory.
 struct Bench {
     proactor: Proactor<Box<dyn Driver>, ()>,
-    /// Where files are; a simulated driver has a root of its own.
+    /// The directory of the files; a simulated driver has its own root.
     scratch: Option<Scratch>,
     open: Vec<RawFd>,
 }
@@ -123,7 +123,7 @@ fn drivers() -> Vec<(&'static str, Box<dyn Driver>)> {
         Ok(ring) => drivers.push(("ring", Box::new(ring))),
         Err(error) => atta_testkit::skip::skipped("drivers", &format!("no ring: {error}")),
     }
-    // As on a kernel that knows no more than reading and writing.
+    // As on a kernel that supports only reads and writes.
     let without = (0..=255).filter(|opcode| ![1, 2, 22, 23].contains(opcode)).collect();
     if let Ok(ring) = Ring::new(&RingOptions { depth: 8, without, ..RingOptions::default() }) {
         drivers.push(("ring without opcodes", Box::new(ring)));
@@ -373,7 +373,7 @@ fn what_waits_or_runs_can_be_cancelled_or_be_late() {
     });
     // A thread in `read` cannot be interrupted: the operation is given up.
     for (name, driver) in drivers() {
-        // There are no pipes in a simulated file system: a read hangs because it is told to.
+        // A simulated file system has no pipes: a read hangs because of a fault.
         let driver = if driver.is_kernel() { driver } else { hanging() };
         let limits = Limits { grace: Some(Duration::from_millis(20)), ..Limits::default() };
         let mut proactor = Proactor::new(driver, limits);
@@ -389,7 +389,7 @@ fn what_waits_or_runs_can_be_cancelled_or_be_late() {
         }
         let (outcome, op) = told.unwrap();
         assert_eq!(outcome, Err(Errno(libc::ETIMEDOUT)), "{name}");
-        // Threads still have the buffer; all others give it back.
+        // Threads still have the buffer; all other drivers return it.
         assert_eq!(op.is_some(), !name.contains("thread"), "{name}");
         drop(writer);
     }

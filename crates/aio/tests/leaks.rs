@@ -1,4 +1,4 @@
-//! Nothing is left open, whatever happens to operations. A program of its own: it counts the descriptors of the process.
+//! No descriptor stays open, however operations end. A separate program, since it counts the descriptors of the process.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -34,18 +34,18 @@ fn no_descriptor_is_left_open() {
             _ => Box::new(Threads::new(3)),
         };
         let mut proactor = Proactor::new(driver, Limits::default());
-        // The descriptor of this one is not taken,
+        // The descriptor of this operation is not taken,
         proactor.submit(open(&scratch.join("dropped")).into(), Terms::default(), ()).unwrap();
         proactor.advance(None, |(), done| drop(done));
-        // this one is cancelled while it may run,
+        // this operation is cancelled while it may run,
         let handle = proactor.submit(open(&scratch.join("cancelled")).into(), Terms::default(), ()).unwrap();
         proactor.advance(Some(Duration::ZERO), |(), done| drop(done));
         proactor.cancel(handle);
-        // and of this one nobody waits for the end.
+        // and this operation is not waited for.
         proactor.submit(open(&scratch.join("pending")).into(), Terms::default(), ()).unwrap();
         proactor.advance(Some(Duration::ZERO), |(), done| drop(done));
     }
-    // Threads end a moment after their driver, and may open what was pending until then.
+    // Threads end shortly after their driver, and may open pending files until then.
     let until = Instant::now() + Duration::from_secs(10);
     let mut quiet = 0;
     while quiet < 100 && Instant::now() < until {

@@ -1,5 +1,5 @@
-//! How much memory an operation takes while it waits: 200 bytes at most beyond the caller's buffers. A program of its own: it
-//! counts what the whole process has allocated, as the allocator rounds it up, with a word in front of each piece.
+//! The memory of a waiting operation: 200 bytes at most beyond the caller's buffers. A separate program, since it counts the
+//! allocations of the whole process, as the allocator rounds them up, with a word in front of each block.
 
 #![expect(unsafe_code, reason = "an allocator that counts; memory that is lent")]
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests; what was measured")]
@@ -14,27 +14,27 @@ use atta_aio::{At, Backend, Buffer, Call, Fd, Limits, Op, Options, Pending, Proa
 
 const OPERATIONS: usize = 1_000_000;
 const BYTES_MOST: usize = 200;
-/// What the allocator keeps in front of each piece.
+/// The allocator's header of each block.
 const HEAD: usize = size_of::<usize>();
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: it is the system's allocator, and counts besides.
+// SAFETY: it is the system's allocator, with a counter.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: what the caller promised is handed on.
+        // SAFETY: the caller's promise is passed on.
         let pointer = unsafe { System.alloc(layout) };
-        // SAFETY: the piece is allocated, or none.
+        // SAFETY: the block is allocated, or null.
         USED.fetch_add(unsafe { libc::malloc_usable_size(pointer.cast()) } + HEAD, Ordering::Relaxed);
         pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the piece is still allocated.
+        // SAFETY: the block is still allocated.
         USED.fetch_sub(unsafe { libc::malloc_usable_size(pointer.cast()) } + HEAD, Ordering::Relaxed);
-        // SAFETY: what the caller promised is handed on.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(pointer, layout) };
     }
 }
@@ -46,23 +46,23 @@ fn used() -> usize {
     USED.load(Ordering::Relaxed)
 }
 
-/// How many bytes each operation has taken since `before`.
+/// The number of bytes per operation since `before`.
 fn each(what: &str, before: usize) -> usize {
     let each = used().saturating_sub(before) / OPERATIONS;
     println!("{what}: {each} bytes for each operation; an Op has {}", size_of::<Op>());
     each
 }
 
-/// A read to memory that is lent, and outlives the operation.
+/// A read into lent memory, which outlives the operation.
 fn read(fd: &Fd) -> Op {
     static mut ROOM: [u8; 1] = [0];
     let room = (&raw mut ROOM).cast();
-    // SAFETY: nobody reads it, and nothing is written there: the pipe ends without a byte.
+    // SAFETY: nothing reads it, and nothing is written there: the pipe ends without a byte.
     let buffer = unsafe { Buffer::foreign(room, 1) };
     Op::Read { fd: fd.clone(), buffer, at: At::Offset(7) }
 }
 
-/// One test: another one's memory would be counted.
+/// One test only: the memory of another one would be counted.
 #[test]
 fn what_waits_takes_little_memory() {
     proactor();
@@ -96,7 +96,7 @@ fn service(is_inline: bool) {
     let service = Service::new(&options).unwrap();
     let fd = Fd::Raw(reader.as_raw_fd());
     let mut pending = Vec::with_capacity(OPERATIONS);
-    // It holds up all others.
+    // It blocks all others.
     let mut first = read(&fd);
     if let Op::Read { at, .. } = &mut first {
         *at = At::Position;
@@ -112,14 +112,14 @@ fn service(is_inline: bool) {
     settle();
     let what = if is_inline { "service, with a continuation" } else { "service, to be waited for" };
     let bytes = each(what, before);
-    // The first one ends, and all others with the service.
+    // The first one ends; all others end with the service.
     drop(writer);
     drop(service);
     assert!(first.has_ended() && pending.iter().all(Pending::has_ended));
     assert!(bytes <= BYTES_MOST);
 }
 
-/// Waits until nothing is allocated or freed any more: the progress thread has taken all there is.
+/// Waits until allocations are stable: the progress thread has taken all operations.
 fn settle() {
     let (mut last, mut same) = (0, 0);
     while same < 10 {

@@ -1,4 +1,4 @@
-//! The service from the outside: any thread submits, continuations are called once, what is dropped or late does no harm, and
+//! The service from the outside: any thread submits, continuations are called once, dropped or late operations do no harm, and
 //! a shutdown always ends.
 
 #![expect(unsafe_code, reason = "a bare fork")]
@@ -42,7 +42,7 @@ fn read_of(pipe: &Arc<OwnedFd>) -> Op {
     Op::Read { fd: pipe.into(), buffer: Buffer::zeroed(8), at: At::Position }
 }
 
-/// The smallest executor there is: one future, one thread.
+/// A minimal executor: one future, one thread.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -183,7 +183,7 @@ fn what_is_cancelled_late_or_dropped_ends_and_hurts_nobody() {
         assert_eq!(pending.wait().outcome(), Err(Errno(libc::ECANCELED)));
         let within = Some(Duration::from_millis(5));
         let call = Call { within, position: None };
-        // Not by wait, which would carry it out here.
+        // Not by `wait`, which would carry it out here.
         let done = block_on(service.submit(read_of(&reader), call).unwrap());
         assert_eq!(done.outcome(), Err(Errno(libc::ETIMEDOUT)));
         for _ in 0..100 {
@@ -211,7 +211,7 @@ fn a_bound_on_what_is_pending_is_told_at_once() {
 
 #[test]
 fn who_waits_for_what_has_not_begun_carries_it_out() {
-    // The progress thread is busy with a continuation of its own, so it begins nothing.
+    // The progress thread is busy with its own continuation, so it starts no operation.
     let options = Options { continuation_threads: 0, ..Options::default() };
     let service = Service::new(&options).unwrap();
     let (hold, held) = mpsc::channel::<()>();
@@ -220,7 +220,7 @@ fn who_waits_for_what_has_not_begun_carries_it_out() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while service.counts().run_by_waiter == 0 {
         assert!(Instant::now() < deadline);
-        // It may not have taken the first one yet, and then begins with this one as well.
+        // It may not have taken the first one yet, and then starts this one, too.
         let pending = service.submit(Op::Nop, Call::default()).unwrap();
         std::thread::sleep(Duration::from_millis(1));
         if let Ok(done) = pending.wait_timeout(Duration::ZERO) {

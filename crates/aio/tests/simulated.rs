@@ -1,4 +1,4 @@
-//! The simulated driver by itself: its clock, what goes wrong in it, what a loss of power leaves, and that nothing stays open.
+//! The simulated driver by itself: its clock, its faults, the state after a loss of power, and that nothing stays open.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -84,7 +84,7 @@ fn nothing_stays_open_that_nobody_took() {
     // On another thread, as continuations are.
     std::thread::spawn(move || drop(kept)).join().unwrap();
     assert_eq!(bench.driver().open_descriptors(), 0);
-    // The number is used again only when nobody has it.
+    // The number is reused only when it is free.
     let fd = open(&mut bench, "/file", 0).unwrap();
     assert_eq!(bench.driver().open_descriptors(), 1);
     assert_eq!(run(&mut bench, Op::Close { fd: fd.raw() }), Ok(0));
@@ -120,7 +120,7 @@ fn what_hangs_ends_when_cancelled_or_is_given_up() {
         }
         let done = ended.unwrap();
         assert_eq!((done.outcome(), done.op().is_some()), (Err(Errno(libc::ECANCELED)), comes_back));
-        // Whoever waits until nothing is pending must not wait for what has been given up.
+        // A caller that waits until nothing is pending must not wait for operations that were given up.
         assert_eq!((bench.pending(), bench.running()), (0, usize::from(!comes_back)));
     }
 }
@@ -128,7 +128,7 @@ fn what_hangs_ends_when_cancelled_or_is_given_up() {
 #[test]
 fn whoever_waits_for_an_operation_gets_it_however_it_ends() {
     let mut bench = bench(SimulatedOptions::default());
-    // It is late before it has begun.
+    // It is late before it starts.
     let late = Terms { deadline: Some(Duration::ZERO), position: None };
     let handle = bench.submit(Op::Nop.into(), late, 5).unwrap();
     let (claim, done) = bench.wait_for(handle, |_, _| panic!("told to another")).unwrap();
@@ -156,7 +156,7 @@ fn a_loss_of_power_leaves_what_was_synced() {
     assert_eq!(content(&mut after(&bench, 0), "/file"), Err(Errno::NOENT));
     sync(&mut bench, &root);
     assert_eq!(content(&mut after(&bench, 0), "/file").as_ref(), Ok(&old));
-    // Not synced: blocks are as before or as written, each by itself; names are as before.
+    // Not synced: each block is old or new, independently; names are in their old state.
     write(&mut bench, &file, &vec![b'n'; 3 * 4096], 0).unwrap();
     let rename = Op::Rename { from: place("/file"), to: place("/moved"), flags: 0 };
     assert_eq!(run(&mut bench, rename), Ok(0));
@@ -174,12 +174,12 @@ fn a_loss_of_power_leaves_what_was_synced() {
         assert_eq!(after.driver().open_descriptors(), 0);
     }
     assert!(kinds.contains(&b"ooo"[..]) && kinds.contains(&b"non"[..]) && kinds.len() == 8, "{kinds:?}");
-    // Synced: it stays, however often the power fails.
+    // Synced: it stays after any number of crashes.
     sync(&mut bench, &file);
     sync(&mut bench, &root);
     let again = after(&after(&bench, 1), 2);
     assert_eq!(content(&mut { again }, "/moved"), Ok(vec![b'n'; 3 * 4096]));
-    // This one did not notice.
+    // The original file system is unaffected.
     assert_eq!(content(&mut bench, "/moved").unwrap()[0], b'n');
 }
 
@@ -196,7 +196,7 @@ fn what_does_not_fit_is_refused() {
     let other = open(&mut bench, "/b", libc::O_CREAT | libc::O_RDWR).unwrap();
     assert_eq!(write(&mut bench, &other, &[2; 30], 0), Ok(20));
     assert_eq!(write(&mut bench, &other, &[2; 30], 20), Err(Errno(libc::ENOSPC)));
-    // What was there can be written again, and what is removed makes room once it is closed.
+    // Existing data can be overwritten, and a removed file frees its room once it is closed.
     assert_eq!(write(&mut bench, &other, &[3; 30], 10), Ok(10));
     assert_eq!(run(&mut bench, Op::Unlink { place: place("/a"), flags: 0 }), Ok(0));
     assert_eq!(write(&mut bench, &other, &[2; 1], 20), Err(Errno(libc::ENOSPC)));

@@ -1,5 +1,5 @@
-//! Operations with a continuation that are cancelled, or carried out by whoever waits; and that an operation no longer counts
-//! when its continuation is called.
+//! Operations with a continuation that are cancelled, or carried out by the waiting thread; and that an operation no longer
+//! counts as pending when its continuation is called.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Who waits is woken in time and alone, and what runs on threads of the library holds up nothing else. What operations do is
-//! tested elsewhere.
+//! A waiting thread is woken in time and alone, and code on the library's threads blocks nothing else. Other tests check the
+//! operations.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -13,7 +13,7 @@ use atta_aio::driver::ring::{Ring, RingOptions};
 use atta_aio::{At, Backend, Buffer, Call, Errno, Fd, Limits, Op, Options, Pending, Service};
 use atta_testkit::scratch::Scratch;
 
-/// Longer than anything here takes, and shorter than anybody's patience.
+/// Longer than any step of these tests takes, and shorter than a limit of a test run.
 const LONG: Duration = Duration::from_secs(20);
 
 fn backends() -> [Backend; 2] {
@@ -38,7 +38,7 @@ fn long_reads_of_pipes_hold_up_nothing_and_can_be_cancelled() {
         .collect();
     let scratch = Scratch::new("aio-long").unwrap();
     let file = Arc::new(OwnedFd::from(std::fs::File::create(scratch.join("f")).unwrap()));
-    // No kernel has an opcode for it.
+    // No kernel has an opcode for this operation.
     let seek = Op::Seek { fd: Fd::from(&file), offset: 7, whence: libc::SEEK_SET };
     let sought = service.submit(seek, Call::default()).unwrap().wait_timeout(LONG);
     assert_eq!(sought.unwrap().outcome(), Ok(7));
@@ -47,7 +47,7 @@ fn long_reads_of_pipes_hold_up_nothing_and_can_be_cancelled() {
         for read in reads {
             let done = read.wait_timeout(LONG).unwrap();
             assert_eq!(done.outcome(), Err(Errno(libc::ECANCELED)));
-            // It was ended, not given up: its buffer is back.
+            // It was ended, not given up: its buffer was returned.
             assert!(done.was_cut() && done.op().is_some());
         }
     }
@@ -83,12 +83,12 @@ fn long_reads_beside_each_other_bring_what_is_there() {
 
 #[test]
 fn who_waits_is_woken_before_a_continuation_that_waits_for_them() {
-    // One thread ends operations in their order. With several the last one may end first, and alone.
+    // One thread ends operations in their order. With several threads the last one may end first, and alone.
     for backend in [Backend::Best(RingOptions::default()), Backend::Threads(1)] {
         let options = Options { backend, continuation_threads: 0, ..Options::default() };
         let service = Arc::new(Service::new(&options).unwrap());
         let (go, gone) = mpsc::channel::<()>();
-        // It holds the progress thread until what follows is there: the next two end together.
+        // It holds the progress thread until the next two are submitted: they end together.
         service.submit_then(Op::Nop, Call::default(), move |_| gone.recv().unwrap()).unwrap();
         let first = service.submit(Op::Nop, Call::default()).unwrap();
         let (told, heard) = mpsc::channel();
@@ -118,7 +118,7 @@ fn who_has_slept_hands_on_what_may_have_been_for_somebody_else() {
     let here = std::thread::current();
     let other = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(30));
-        // For a future on this thread, say.
+        // As for a future on this thread.
         here.unpark();
         std::thread::sleep(Duration::from_millis(30));
         drop(writer);
@@ -147,26 +147,26 @@ fn what_is_pending_is_never_said_to_be_more_than_may_be() {
             });
         }
         while !is_over.load(Ordering::Relaxed) {
-            // Those that are just being refused may be counted: one for each thread.
+            // Operations that are being refused may be counted: one per thread.
             assert!(service.pending() <= MOST + 2);
         }
     });
     assert_eq!(service.pending(), 0);
 }
 
-/// A service with one place that is taken by a read of an empty pipe: whatever else is submitted waits. It ends with the writer.
+/// A service whose one slot is taken by a read of an empty pipe: further operations wait. It ends with the writer.
 fn held_up() -> (Service, Pending, std::io::PipeWriter, Arc<OwnedFd>) {
     let limits = Limits { running: Some(1), ..Limits::default() };
     let service = Service::new(&Options { limits, ..Options::default() }).unwrap();
     let (reader, writer) = pipe();
     let first = service.submit(read(&reader, 1, At::Position), Call::default()).unwrap();
-    // Another one that waits: what comes after both is what the proactor has no use for yet.
+    // Another one that waits: the proactor does not take further ones yet.
     let second = service.submit(read(&reader, 1, At::Position), Call::default()).unwrap();
     second.detach();
     (service, first, writer, reader)
 }
 
-/// Tells when it is dropped, or how often it is held.
+/// An operation that holds a reference, so that a test can observe when it is dropped.
 fn watched(held: &Arc<OwnedFd>) -> Op {
     Op::Sync { fd: held.into(), what: atta_aio::Sync::Data }
 }
@@ -191,7 +191,7 @@ fn what_waits_behind_others_ends_at_once_when_it_is_cancelled_or_dropped() {
         let done = pending.wait_timeout(LONG).unwrap();
         assert_eq!((done.outcome(), done.op().is_some()), (Err(Errno(libc::ECANCELED)), true));
     }
-    // Those that are dropped let go of what they hold, though the first one has not ended.
+    // Dropped operations release what they hold, although the first one has not ended.
     drop(pending);
     let until = Instant::now() + LONG;
     while Arc::strong_count(&held) > 1 {
@@ -224,7 +224,7 @@ fn a_shutdown_and_a_deadline_reach_what_waits_behind_others() {
     let (service, first, writer, _reader) = held_up();
     let (held, _held_writer) = pipe();
     let behind = service.submit(watched(&held), Call::default()).unwrap();
-    // It goes to the proactor, with all before it.
+    // It goes to the proactor, with all operations before it.
     let late = Call { within: Some(Duration::from_millis(5)), position: None };
     let done = service.submit(watched(&held), late).unwrap().wait_timeout(LONG).unwrap();
     assert_eq!(done.outcome(), Err(Errno(libc::ETIMEDOUT)));

@@ -1,4 +1,4 @@
-//! Where the result of an operation goes: into the memory that the program named, in the form of the POSIX call.
+//! Stores the result of an operation in the program's memory, in the form of the POSIX call.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -10,26 +10,26 @@ use crate::arguments::Out;
 use crate::face;
 use crate::position::Known;
 
-/// What a program is to find when its operation has ended well. After an error nothing is stored.
+/// The result to store for the program when its operation has succeeded. After an error nothing is stored.
 pub(crate) enum Answer {
     Nothing,
     /// A new descriptor.
     Descriptor(Out<c_int>),
-    /// Bytes.
+    /// A number of bytes.
     Count(Out<isize>),
     /// A position in a file.
     Offset(Out<i64>),
     Stat(Out<libc::stat>),
     Statx(Out<libc::statx>),
     StatFs(Out<libc::statfs>),
-    /// Bytes that were copied; both offsets move by as many.
+    /// The number of bytes that were copied; both offsets advance by it.
     Copied(Out<isize>, [(Out<i64>, i64); 2]),
-    /// Nothing; but where the descriptor was at is forgotten.
+    /// Nothing, but the position of the descriptor is removed.
     Closed(RawFd, Known),
 }
 
 impl Answer {
-    /// Stores what an operation led to.
+    /// Stores the result of an operation.
     pub(crate) fn store(&self, number: u64, op: Option<&Op>) -> Result<(), Errno> {
         let count = isize::try_from(number).map_err(|_| Errno(libc::EOVERFLOW));
         match self {
@@ -37,7 +37,7 @@ impl Answer {
             Self::Closed(_, known) => face::end_position(*known),
             Self::Descriptor(out) => {
                 let fd = c_int::try_from(number).map_err(|_| Errno::IO)?;
-                // The number may have belonged to a file that was closed behind our back.
+                // The number may have belonged to a file that was closed without this library.
                 face::forget_position(fd);
                 out.put(fd);
             }
@@ -53,10 +53,10 @@ impl Answer {
         Ok(())
     }
 
-    /// It ended with an error: nothing is stored. What was given up has no operation any more.
+    /// Handles an operation that failed: nothing is stored. One that was given up has no operation any more.
     pub(crate) fn failed(&self, was_cut: bool) {
         match self {
-            // A close that was not begun: the file is still open, and where it was.
+            // The close did not start: the file is still open, at its position.
             Self::Closed(fd, known) if was_cut => face::keep_position(*fd, *known),
             Self::Closed(_, known) => face::end_position(*known),
             _ => {}
@@ -74,7 +74,7 @@ impl Answer {
     }
 }
 
-/// The older form of what `statx` tells.
+/// Converts the result of `statx` to the older structure.
 fn stat_of(found: &libc::statx) -> libc::stat {
     // SAFETY: a structure of numbers, for which zero is a value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };

@@ -1,5 +1,5 @@
-//! A write to a file that is open for appending, at a position of the library. The kernel writes at the end, whatever offset it
-//! is given, and the position is to be behind what was written, as after `write(2)`: so the end is asked for afterwards.
+//! A write to a file that is open for appending, at a position of the library. The kernel writes at the end, regardless of the
+//! offset, and the position must be behind the written data, as after `write(2)`. So the end is queried after the write.
 
 use atta_aio::{Fd, Machine, Op, Outcome, Step, Work};
 use atta_entry::Errno;
@@ -12,7 +12,7 @@ pub(crate) struct Append {
 }
 
 impl Append {
-    /// Makes a write such a one; anything else stays as it is.
+    /// Wraps a write; other work stays as it is.
     pub(crate) fn wrap(work: Work) -> Work {
         let fd = match &work {
             Work::Op(op) => match &**op {
@@ -28,7 +28,7 @@ impl Append {
     }
 }
 
-/// The error that somebody wanted, for what was cut short.
+/// Replaces the error of an operation that was cut short by that of the stop.
 fn stopped(outcome: Outcome, stop: Option<Errno>) -> Outcome {
     match (outcome, stop) {
         (Err(Errno(libc::ECANCELED | libc::EINTR)), Some(stop)) => Err(stop),

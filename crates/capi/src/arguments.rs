@@ -1,5 +1,5 @@
-//! Arguments as C programs give them. Each type stands for a pointer and for what the headers ask of it; none can be made in
-//! Rust, so that a function which takes one is called by C programs alone. NULL is found here, wrong memory cannot be.
+//! Arguments from C programs. Each type stands for a pointer and the header's requirements on it. None can be created in Rust,
+//! so that only C programs can call a function that takes one. NULL is detected here, invalid memory cannot be.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -30,7 +30,7 @@ impl Text {
     }
 }
 
-/// Where a result goes: NULL, or memory for one that is kept until the operation has ended.
+/// The target of a result: NULL, or memory that is valid until the operation has ended.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Out<T>(*mut T);
@@ -47,7 +47,7 @@ impl<T> Copy for Out<T> {}
 unsafe impl<T: Send> Send for Out<T> {}
 
 impl<T> Out<T> {
-    /// Itself, unless it is NULL.
+    /// Returns itself, or an error for NULL.
     pub(crate) fn there(self) -> Result<Self, Errno> {
         if self.0.is_null() { Err(FAULT) } else { Ok(self) }
     }
@@ -57,7 +57,7 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
-    /// Stores a result, if there is a place for it.
+    /// Stores a result, unless it is NULL.
     pub(crate) fn put(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: it is not NULL, and so the header asks for memory for a result; what was there needs no drop in C.
@@ -65,23 +65,23 @@ impl<T> Out<T> {
         }
     }
 
-    /// The value that is there.
+    /// Returns the stored value.
     pub(crate) fn get(self) -> Result<T, Errno>
     where
         T: Copy,
     {
         let there = self.there()?;
-        // SAFETY: it is not NULL, and where this is called the header asks for a value.
+        // SAFETY: it is not NULL, and the header requires a value where this is called.
         Ok(unsafe { there.0.read() })
     }
 
-    /// Where it begins.
+    /// The address of the result.
     pub(crate) fn as_ptr(self) -> *mut T {
         self.0
     }
 }
 
-/// One or more values that are read before the call returns: NULL, or as many as another argument says.
+/// One or more values that are read before the call returns: NULL, or as many as another argument defines.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Given<T>(*const T);
@@ -100,7 +100,7 @@ impl<T> Given<T> {
         self.0.is_null()
     }
 
-    /// So many values.
+    /// Returns `count` values.
     pub(crate) fn values(&self, count: usize) -> Result<&[T], Errno> {
         if count == 0 {
             return Ok(&[]);
@@ -108,11 +108,11 @@ impl<T> Given<T> {
         if self.0.is_null() {
             return Err(FAULT);
         }
-        // SAFETY: it is not NULL, and so the header asks for that many values, which nobody changes meanwhile.
+        // SAFETY: it is not NULL, and so the header asks for that many values, which no thread changes meanwhile.
         Ok(unsafe { std::slice::from_raw_parts(self.0, count) })
     }
 
-    /// Where it begins.
+    /// The address of the first value.
     pub(crate) fn as_ptr(self) -> *const T {
         self.0
     }
@@ -124,7 +124,7 @@ impl<T> Given<T> {
 pub struct Lent(*const c_void);
 
 impl Lent {
-    /// So many bytes of it.
+    /// Returns a buffer of `bytes` bytes of it.
     pub(crate) fn buffer(self, bytes: usize) -> Result<Buffer, Errno> {
         if isize::try_from(bytes).is_err() {
             return Err(Errno::INVAL);
@@ -132,13 +132,13 @@ impl Lent {
         if self.0.is_null() {
             return if bytes == 0 { Ok(Buffer::default()) } else { Err(FAULT) };
         }
-        // SAFETY: it is not NULL, and so the header asks for memory that is kept, and used by nobody else, until the
+        // SAFETY: it is not NULL, and so the header asks for memory that stays valid, and that nothing else uses, until the
         // operation has ended.
         Ok(unsafe { Buffer::foreign(self.0.cast_mut().cast(), bytes) })
     }
 }
 
-/// The most buffers of one `readv` or `writev`, as the kernel has it.
+/// The kernel's maximum number of buffers for one `readv` or `writev`.
 const VECTORS_MOST: usize = 1024;
 
 /// The buffers of `readv` and `writev`.
@@ -153,24 +153,25 @@ pub(crate) fn vectors(table: Given<libc::iovec>, count: c_int) -> Result<Vectors
     Ok(Vectors::new(buffers.collect::<Result<_, _>>()?))
 }
 
-/// What a program wants back with its continuation.
+/// The program's data for its continuation.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct Data(pub(crate) *mut c_void);
 
-// SAFETY: it is handed through and never looked at; the header says that another thread gets it.
+// SAFETY: it is passed through and never read; the header says that another thread gets it.
 unsafe impl Send for Data {}
 
-/// A continuation: `pxfs_continuation`, which holds a `pxfs_cb` or a `pxfs_void_cb`. One type stands for both: the calling conventions of
-/// C on Linux (x86-64, AArch64) pass the arguments of both alike, and the register of the result is the caller's to lose and is not read.
+/// A continuation: `pxfs_continuation`, which holds a `pxfs_cb` or a `pxfs_void_cb`. One type stands for both: the calling
+/// conventions of C on Linux (x86-64, AArch64) pass the arguments of both alike, and the result register, which the callee may
+/// change, is not read.
 pub type Callback = Option<extern "C" fn(*mut c_void, c_int) -> c_int>;
 
-/// An open file by its number. A negative one is no file, whatever else it may mean to the kernel.
+/// An open file by its number. A negative number is invalid, even where it has a meaning for the kernel.
 pub(crate) fn fd(fd: c_int) -> Result<Fd, Errno> {
     if fd < 0 { Err(Errno(libc::EBADF)) } else { Ok(Fd::Raw(fd)) }
 }
 
-/// An offset or a length, which is not negative.
+/// An offset or a length, which must not be negative.
 pub(crate) fn natural(number: i64) -> Result<u64, Errno> {
     u64::try_from(number).map_err(|_| Errno::INVAL)
 }

@@ -1,5 +1,5 @@
-//! How every `pxfs_` function works: its arguments become an [`Ask`], which is submitted, and the program is told 0 or -1 with
-//! `errno`. No panic leaves this file.
+//! The common part of all `pxfs_` functions: their arguments become an [`Ask`], which is submitted, and the program gets 0 or
+//! -1 with `errno`. No panic leaves this file.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -18,13 +18,13 @@ use crate::face::{self, Face};
 use crate::operation::{self, Operation, Sequel};
 use crate::wait;
 
-/// What a program asks for.
+/// The request of a program.
 pub(crate) struct Ask {
     work: Work,
     answer: Answer,
-    /// It goes on where the last operation on this descriptor ended.
+    /// It uses the position of this descriptor.
     positioned: Option<RawFd>,
-    /// The descriptor is closed by it.
+    /// It closes this descriptor.
     closes: Option<RawFd>,
 }
 
@@ -50,38 +50,38 @@ thread_local! {
     static WITHIN: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Sets how long operations may take that this thread submits from now on.
+/// Sets the time limit of operations that this thread submits from now on.
 pub(crate) fn set_deadline(within: Option<Duration>) {
     WITHIN.set(within);
 }
 
-/// A `pxfs_` function.
+/// Runs a `pxfs_` function.
 pub(crate) fn call(callback: Callback, data: Data, ask: impl FnOnce() -> Result<Ask, Errno>) -> c_int {
     let told = told(|| {
         let ask = ask()?;
         face::with(|face| submit(face, ask, callback, data))
     });
     if told != 0 {
-        // Whoever asks for the last operation is not to get an older one.
+        // The last operation of this thread must not be an older one.
         wait::set_last(None);
     }
     told
 }
 
-/// 0, or -1 with `errno`.
+/// Returns 0, or -1 with `errno`.
 pub(crate) fn told(f: impl FnOnce() -> Result<(), Errno>) -> c_int {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => fail(error),
-        // The panic's hook has said why.
+        // The panic hook has reported the reason.
         Err(_) => fail(Errno::IO),
     }
 }
 
 fn fail(Errno(error): Errno) -> c_int {
-    // SAFETY: takes nothing and gives the place of this thread's number.
+    // SAFETY: takes nothing and returns the address of this thread's number.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: it is this thread's, and lives as long as the thread.
+    // SAFETY: it belongs to this thread, and lives as long as the thread.
     unsafe { *place = error };
     -1
 }
@@ -92,7 +92,7 @@ fn submit(face: &Face, ask: Ask, callback: Callback, data: Data) -> Result<(), E
     if known.is_some_and(|known| known.appends) {
         work = Append::wrap(work);
     }
-    // Before the number can be that of another file.
+    // Before the number can belong to another file.
     let closed = closes.and_then(|fd| Some((fd, face.positions.take(fd)?)));
     if let Some((fd, known)) = closed {
         answer = Answer::Closed(fd, known);
@@ -104,7 +104,7 @@ fn submit(face: &Face, ask: Ask, callback: Callback, data: Data) -> Result<(), E
     operation::begin();
     match face.service.submit_tracked(work, call, is_inline, move |done| ended.finish(done)) {
         Ok(tracked) => {
-            // It is set here and nowhere else.
+            // Only this line sets it.
             let _ = operation.tracked.set(tracked);
             wait::set_last(Some(operation));
             Ok(())
@@ -117,7 +117,7 @@ fn submit(face: &Face, ask: Ask, callback: Callback, data: Data) -> Result<(), E
     }
 }
 
-/// Defines functions: what they are, their names, arguments before the continuation, and what they ask for.
+/// Defines functions: description, names, arguments before the continuation, and request.
 macro_rules! calls {
     (@one $what:literal $name:ident ($($argument:ident: $type:ty),* $(,)?) $ask:block) => {
         #[doc = $what]

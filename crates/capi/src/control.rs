@@ -1,4 +1,4 @@
-//! Start, end, counters and texts: the part of `atta.h` that submits and awaits nothing.
+//! Start, end, counters and texts: the part of `atta.h` that neither submits nor waits.
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::options::{AttaCounts, AttaOptions};
 const DRAIN: c_int = 0;
 const CANCEL: c_int = 1;
 
-/// A time in milliseconds; none if it is negative.
+/// A time in milliseconds; `None` if it is negative.
 pub(crate) fn within(milliseconds: c_int) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }
@@ -27,7 +27,7 @@ pub extern "C" fn atta_init(options: Given<AttaOptions>) -> c_int {
     told(|| face::start(&AttaOptions::of(options)?))
 }
 
-/// Ends what is pending, and the library's threads.
+/// Ends pending operations, and the library's threads.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_shutdown(how: c_int, timeout_ms: c_int) -> c_int {
@@ -48,7 +48,7 @@ pub extern "C" fn atta_shutdown(how: c_int, timeout_ms: c_int) -> c_int {
     })
 }
 
-/// Sets how long operations may take that this thread submits from now on.
+/// Sets the time limit of operations that this thread submits from now on.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_deadline(timeout_ms: c_int) -> c_int {
@@ -58,7 +58,7 @@ pub extern "C" fn atta_deadline(timeout_ms: c_int) -> c_int {
     })
 }
 
-/// Tells how often things happened.
+/// Returns the event counts.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_counts(counts: Out<AttaCounts>) -> c_int {
@@ -79,7 +79,7 @@ pub extern "C" fn atta_counts(counts: Out<AttaCounts>) -> c_int {
     })
 }
 
-/// Says in words what a status or an `errno` means.
+/// Describes a status or an `errno` in words.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_error(error: c_int, text: Out<c_char>, size: usize) -> *const c_char {
@@ -91,7 +91,7 @@ pub extern "C" fn atta_error(error: c_int, text: Out<c_char>, size: usize) -> *c
         let mut bytes = words.into_bytes();
         bytes.truncate(size - 1);
         bytes.push(0);
-        // SAFETY: the header asks for room for `size` bytes, and these are at most as many.
+        // SAFETY: the header asks for room for `size` bytes, and this copies at most as many.
         unsafe { text.as_ptr().copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len()) };
         Ok(())
     });

@@ -1,4 +1,4 @@
-//! Reading, writing, and where in a file.
+//! Reading, writing, and positions.
 
 use std::ffi::c_int;
 

@@ -1,5 +1,5 @@
-//! The one service of the process: started by `atta_init` or by the first operation, ended by `atta_shutdown`. In a bare copy
-//! of the process that started it, everything is refused before a lock is touched: another thread may have held it.
+//! The service of the process: `atta_init` or the first operation starts it, `atta_shutdown` ends it. In a forked copy of the
+//! process that started it, every call is refused before it takes a lock, since another thread may have held the lock.
 
 use std::os::fd::RawFd;
 use std::sync::{OnceLock, PoisonError, RwLock, mpsc};
@@ -11,43 +11,43 @@ use atta_entry::Errno;
 use crate::options::AttaOptions;
 use crate::position::{Known, Positions};
 
-/// The service and what belongs to it.
+/// The service and its state.
 pub(crate) struct Face {
     pub(crate) service: Service,
     pub(crate) positions: Positions,
     /// Continuations run on the progress thread.
     pub(crate) is_inline: bool,
-    /// For how long an operation that was cancelled may still take.
+    /// The grace period of a cancelled operation.
     grace: Duration,
 }
 
 enum Life {
-    /// The first operation starts one.
+    /// The first operation starts the service.
     New,
     Up(Face),
-    /// It was shut down, and is to be started by `atta_init`.
+    /// The service was shut down; only `atta_init` starts it.
     Down,
 }
 
-/// How a shutdown went.
+/// The outcome of a shutdown.
 pub(crate) enum Farewell {
     /// All operations ended by themselves.
     Drained,
     /// Some were cancelled, and have ended.
     Cancelled,
-    /// Some cannot be interrupted and go on, with their memory.
+    /// Some cannot be interrupted and continue, with their memory.
     Left,
 }
 
 static LIFE: RwLock<Life> = RwLock::new(Life::New);
 
-/// The process that the first service was started in.
+/// The process that started the first service.
 static HOME: OnceLock<Process> = OnceLock::new();
 
-/// What an operation that cannot be interrupted is given beyond its grace, before a shutdown goes on without it.
+/// The time that a shutdown waits for an uninterruptible operation beyond the grace period.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// An error in a bare copy of the process.
+/// Returns an error in a forked copy of the process.
 pub(crate) fn at_home() -> Result<(), Errno> {
     match HOME.get() {
         Some(home) if !home.is_here() => Err(Errno(libc::EOWNERDEAD)),
@@ -55,7 +55,7 @@ pub(crate) fn at_home() -> Result<(), Errno> {
     }
 }
 
-/// Calls `f` with the service; starts it before if nobody has.
+/// Calls `f` with the service; starts the service at the first use.
 pub(crate) fn with<T>(f: impl FnOnce(&Face) -> Result<T, Errno>) -> Result<T, Errno> {
     at_home()?;
     let life = LIFE.read().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ pub(crate) fn with<T>(f: impl FnOnce(&Face) -> Result<T, Errno>) -> Result<T, Er
         Life::New => drop(life),
     }
     match start(&AttaOptions::default()) {
-        // Another thread was quicker.
+        // Another thread may have started it first.
         Ok(()) | Err(Errno(libc::EALREADY)) => {}
         Err(error) => return Err(error),
     }
@@ -100,7 +100,7 @@ pub(crate) fn start(options: &AttaOptions) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Ends the service: waits for what is pending, at most so long, then cancels it.
+/// Ends the service: waits for pending operations for at most `within`, then cancels them.
 pub(crate) fn stop(within: Option<Duration>) -> Result<Farewell, Errno> {
     at_home()?;
     let life = {
@@ -109,11 +109,11 @@ pub(crate) fn stop(within: Option<Duration>) -> Result<Farewell, Errno> {
     };
     let Life::Up(Face { service, grace, .. }) = life else { return Ok(Farewell::Drained) };
     let (told, ended) = mpsc::sync_channel(1);
-    // In a thread of its own, which is left behind with what cannot be interrupted.
+    // A separate thread, which is left behind with uninterruptible operations.
     let thread = std::thread::Builder::new().name("atta-shutdown".to_owned());
     let thread = thread.spawn(move || {
         let is_drained = service.shutdown(within);
-        // Whoever asked may have gone on.
+        // The caller may have continued.
         let _ = told.send(is_drained);
     });
     let thread = thread.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
@@ -122,22 +122,22 @@ pub(crate) fn stop(within: Option<Duration>) -> Result<Farewell, Errno> {
         Some(within) => ended.recv_timeout(within + grace + PATIENCE).ok(),
     };
     let Some(is_drained) = is_drained else { return Ok(Farewell::Left) };
-    // It has told, and has nothing left to do. It cannot have panicked after that.
+    // The thread has sent its result and ends. It cannot have panicked after that.
     let _ = thread.join();
     Ok(if is_drained { Farewell::Drained } else { Farewell::Cancelled })
 }
 
-/// Forgets a position whose descriptor has been closed.
+/// Removes a position whose descriptor has been closed.
 pub(crate) fn end_position(known: Known) {
     with_running(|face| Positions::end(Some(known), &face.service));
 }
 
-/// Goes on knowing where a descriptor is at: it was not closed.
+/// Keeps the position of a descriptor that was not closed.
 pub(crate) fn keep_position(fd: RawFd, known: Known) {
     with_running(|face| face.positions.put_back(fd, known, &face.service));
 }
 
-/// Forgets where a descriptor is at.
+/// Removes the position of a descriptor.
 pub(crate) fn forget_position(fd: RawFd) {
     with_running(|face| face.positions.forget(fd, &face.service));
 }

@@ -1,4 +1,4 @@
-//! What is done to an open file beside reading and writing it, and `truncate`.
+//! Operations on an open file except reading and writing, and `truncate`.
 
 use std::ffi::{c_int, c_uint};
 

@@ -1,15 +1,15 @@
-//! The C interface of `atta-aio`: what `include/pxfs.h` and `include/atta.h` declare. The headers are written by hand, and a
-//! test compares them with what is exported here.
+//! The C interface of `atta-aio`, as declared in `include/pxfs.h` and `include/atta.h`. The headers are written by hand, and a
+//! test compares them with the exported functions.
 //!
 //! ```text
 //!   pxfs_NAME ──▶ call ──▶ operation ──▶ Service (atta-aio)
 //!   (open, data, file, name, stat, attribute)   │
 //!                                               ▼ has ended
-//!                             answer: result pointers, then the continuation, then whoever waits
+//!                             answer: result pointers, then the continuation, then waiting threads
 //! ```
 //!
-//! Every function is the same: its arguments become one [`Ask`](call::Ask), and [`call`] submits it. Nothing is carried out
-//! here, and nothing here is meant to be called from Rust.
+//! Every function works in the same way: its arguments become one [`Ask`](call::Ask), and [`call`] submits it. Nothing is
+//! carried out here, and nothing here is for Rust callers.
 
 #![expect(unsafe_code, reason = "pointers of C programs; symbols that C programs link with")]
 

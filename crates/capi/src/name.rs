@@ -1,4 +1,4 @@
-//! Names: making, moving and removing them, and what is asked of a file by its path.
+//! Names: creates, moves and removes them, and queries files by path.
 
 use std::ffi::{c_int, c_uint};
 
@@ -19,7 +19,7 @@ pub(crate) fn at(dirfd: c_int, path: Text) -> Result<Place, Errno> {
     Ok(Place { dir: Fd::Raw(dirfd), path: path.path()? })
 }
 
-/// A path from a directory, or the open file if the path is empty and the flags allow that.
+/// A path from a directory, or the open file if the path is empty and the flags permit that.
 pub(crate) fn at_or_file(dirfd: c_int, path: Text, flags: c_int) -> Result<Place, Errno> {
     let path = path.copy()?;
     if path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
@@ -35,13 +35,13 @@ fn rename(from: Place, to: Place, flags: u32) -> Ask {
 fn set_mode(place: Place, mode: c_uint, flags: c_int) -> Result<Ask, Errno> {
     match flags {
         0 => Ok(Ask::new(Op::SetMode { place, mode })),
-        // Linux has no modes of links.
+        // Links have no modes on Linux.
         libc::AT_SYMLINK_NOFOLLOW => Err(Errno(libc::EOPNOTSUPP)),
         _ => Err(Errno::INVAL),
     }
 }
 
-/// Access and modification; now, where none are given.
+/// Access and modification times; the current time if none are given.
 fn times(given: Given<libc::timespec>) -> Result<Box<[libc::timespec; 2]>, Errno> {
     let now = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_NOW };
     if given.is_null() {

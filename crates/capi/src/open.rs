@@ -1,9 +1,9 @@
 //! Opening and closing files.
 //!
 //! `pxfs_open` and `pxfs_creat` have `...` in the header, as the programs of 2013 call them, and fixed arguments here: Rust
-//! cannot define functions with `...`. By the calling conventions of the processors below, integers that a caller passes for
-//! `...` are where fixed arguments would be, and one that was not passed is a register with some value, which is not used
-//! unless `flags` asks for a mode.
+//! cannot define functions with `...`. In the calling conventions of the processors below, integers that a caller passes for
+//! `...` are where fixed arguments would be. An argument that was not passed is a register with an arbitrary value, which is
+//! not used unless `flags` requests a mode.
 
 use std::ffi::{c_int, c_uint};
 
@@ -19,7 +19,7 @@ compile_error!("nobody has looked how this processor's calling convention passes
 
 fn open(dir: c_int, path: Text, flags: c_int, mode: c_uint, out: Out<c_int>) -> Result<Ask, Errno> {
     let place = Place { dir: Fd::Raw(dir), path: path.path()? };
-    // Without one of these the argument was not passed, and may be anything.
+    // Without one of these flags the argument was not passed, and is arbitrary.
     let makes = flags & (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) != 0;
     let mode = if makes { mode & 0o7777 } else { 0 };
     Ok(Ask::new(Op::Open { place, flags, mode }).answer(Answer::Descriptor(out.there()?)))
@@ -41,7 +41,7 @@ macro_rules! opens {
             call(cb, cdat, || open(libc::AT_FDCWD, path, flags, mode, fd))
         }
 
-        /// `creat(2)`, as POSIX has it: the file may be there.
+        /// `creat(2)`, as in POSIX: the file may exist.
         // SAFETY: no other library of the program has a symbol of this name.
         #[unsafe(no_mangle)]
         pub extern "C" fn $creat(path: Text, mode: c_uint, fd: Out<c_int>, cb: Callback, cdat: Data) -> c_int {

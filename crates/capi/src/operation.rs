@@ -1,5 +1,5 @@
-//! An operation that was submitted: what is to happen when it ends, its status after that, and who waits for it. How it is
-//! named in C is in `wait`.
+//! A submitted operation: the actions at its end, its status after that, and the threads that wait for it. `wait` assigns its
+//! number in C.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -15,7 +15,7 @@ use atta_entry::Errno;
 use crate::answer::Answer;
 use crate::arguments::{Callback, Data};
 
-/// What is to happen when an operation ends.
+/// The actions at the end of an operation.
 pub(crate) struct Sequel {
     pub(crate) answer: Answer,
     pub(crate) callback: Callback,
@@ -36,14 +36,14 @@ pub(crate) struct Operation {
     ended: Condvar,
     /// Set once it is submitted.
     pub(crate) tracked: OnceLock<Tracked>,
-    /// By which it is known in C; 0: nobody has asked for it.
+    /// Its number in C; 0: not requested.
     pub(crate) number: AtomicU64,
     has_callback: bool,
 }
 
 /// Operations that were submitted and whose continuations have not returned.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-/// Who waits for all of them to end.
+/// Threads that wait for all operations to end.
 static WAITERS: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 thread_local! {
@@ -61,7 +61,7 @@ pub(crate) fn begin() {
     UNDER_WAY.fetch_add(1, Ordering::SeqCst);
 }
 
-/// One less is under way.
+/// One operation fewer is under way.
 pub(crate) fn end() {
     if UNDER_WAY.fetch_sub(1, Ordering::SeqCst) == 1 {
         let waiters = WAITERS.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ pub(crate) fn end() {
     }
 }
 
-/// Blocks until none is under way, at most so long.
+/// Blocks until no operation is under way, for at most `within`.
 pub(crate) fn wait_all(within: Option<Duration>) -> Result<(), Errno> {
     if is_in_continuation() {
         return Err(Errno(libc::EDEADLK));
@@ -93,7 +93,7 @@ pub(crate) fn wait_all(within: Option<Duration>) -> Result<(), Errno> {
     outcome
 }
 
-/// How much time is left; none: any.
+/// The remaining time; `None`: unlimited.
 fn left(until: Option<Instant>) -> Option<Duration> {
     until.map(|until| until.saturating_duration_since(Instant::now()))
 }
@@ -120,13 +120,13 @@ impl Operation {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What follows when it has ended: results, the continuation, whoever waits.
+    /// Ends the operation: stores results, runs the continuation, wakes waiting threads.
     pub(crate) fn finish(&self, done: Done) {
         let Stage::Asked(sequel) = std::mem::replace(&mut *self.lock(), Stage::Continuing) else { return };
         let status = status_of(&sequel.answer, done);
         if let Some(callback) = sequel.callback {
             let outer = CONTINUES.replace(self);
-            // What it returns has no meaning; a foreign exception that leaves it ends the process.
+            // Its return value is ignored; a foreign exception that leaves it ends the process.
             callback(sequel.data.0, status);
             CONTINUES.set(outer);
         }
@@ -135,12 +135,12 @@ impl Operation {
         end();
     }
 
-    /// Blocks until it has ended and its continuation has returned, at most so long. Its status.
+    /// Blocks until it has ended and its continuation has returned, for at most `within`. Returns its status.
     pub(crate) fn wait(&self, within: Option<Duration>) -> Result<c_int, Errno> {
         if ptr::eq(CONTINUES.get(), self) {
             return Err(Errno(libc::EDEADLK));
         }
-        // Nobody has begun with it, and all that this thread would do is wait: it does the work.
+        // If it has not started and this thread would only wait, this thread carries it out.
         if within.is_none()
             && !self.has_callback
             && let Some(done) = self.tracked.get().and_then(Tracked::run_here)
@@ -161,7 +161,7 @@ impl Operation {
     }
 }
 
-/// Stores results. Zero, or what went wrong.
+/// Stores results. Returns zero or an error number.
 fn status_of(answer: &Answer, done: Done) -> c_int {
     let stored = catch_unwind(AssertUnwindSafe(|| {
         let was_cut = done.was_cut();
@@ -171,7 +171,7 @@ fn status_of(answer: &Answer, done: Done) -> c_int {
     }));
     match stored {
         Ok(Ok(())) => 0,
-        // A positive number, whatever happens: zero would say that it went well.
+        // Always a positive number: zero would mean success.
         Ok(Err(Errno(error))) if error > 0 => error,
         _ => libc::EIO,
     }

@@ -1,5 +1,5 @@
-//! The structures of `atta.h`: options and counters. Each says its own size, so that a program which was compiled with an older
-//! or a newer header is understood.
+//! The structures of `atta.h`: options and counters. Each holds its own size, so that programs that were compiled with an older
+//! or a newer header work.
 
 use std::ffi::c_void;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use atta_entry::Errno;
 
 use crate::arguments::{FAULT, Given, Out};
 
-/// `struct atta_options`. Zero stands for the default everywhere.
+/// `struct atta_options`. Zero selects the default in every field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttaOptions {
@@ -30,19 +30,19 @@ pub struct AttaOptions {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttaCounts {
-    /// Of the structure.
+    /// The size of the structure.
     pub size: usize,
-    /// Operations that were submitted.
+    /// Submitted operations.
     pub submitted: u64,
     /// Operations that have not ended.
     pub pending: u64,
-    /// Times that a submission had to wake the progress thread.
+    /// Submissions that had to wake the progress thread.
     pub woken: u64,
-    /// Operations that whoever waited for them carried out.
+    /// Operations that the waiting thread carried out itself.
     pub run_by_waiter: u64,
 }
 
-/// The sizes that the headers assert, too.
+/// The headers assert these sizes, too.
 const _: () = assert!(size_of::<AttaOptions>() == 48);
 const _: () = assert!(size_of::<AttaCounts>() == 40);
 
@@ -54,14 +54,14 @@ const INLINE: u32 = 1;
 /// `ATTA_NO_SPIN`.
 const NO_SPIN: u32 = 2;
 
-/// No structure of options will ever be longer: a greater size was never set.
+/// The maximum size of a structure of options: a greater size means that the field was not set.
 const SIZE_MOST: usize = 4096;
 
 /// The backend for programs that do not name one.
 const VARIABLE: &str = "ATTA_AIO";
 
 impl AttaOptions {
-    /// A copy of what a program gives; the default for NULL.
+    /// Copies the options of a program; returns the default for NULL.
     pub(crate) fn of(given: Given<Self>) -> Result<Self, Errno> {
         if given.is_null() {
             return Ok(Self::default());
@@ -78,7 +78,7 @@ impl AttaOptions {
         let known = size_of::<Self>();
         // SAFETY: the header asks for as many bytes as the size says, and it is at least that of this structure.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) };
-        // A newer program wants something that is not known here.
+        // A newer program requests something unknown here.
         if bytes[known..].iter().any(|byte| *byte != 0) {
             return Err(Errno(libc::E2BIG));
         }
@@ -91,7 +91,7 @@ impl AttaOptions {
         self.flags & INLINE != 0
     }
 
-    /// The same for the service.
+    /// The same options for the service.
     pub(crate) fn read(&self) -> Result<Options, Errno> {
         if self.flags & !(INLINE | NO_SPIN) != 0 {
             return Err(Errno::INVAL);
@@ -139,7 +139,7 @@ impl AttaOptions {
 }
 
 impl AttaCounts {
-    /// Fills as much as the program has room for.
+    /// Copies as much as the program has room for.
     pub(crate) fn put(mut self, out: Out<Self>) -> Result<(), Errno> {
         let to = out.there().map_err(|_| FAULT)?.as_ptr();
         // SAFETY: the header asks for a structure that begins with its size.

@@ -1,7 +1,8 @@
-//! Which position of the service belongs to which descriptor. Regular files and block devices have one; pipes, sockets and
-//! the like have no place to be at, and terminals and directories keep the kernel's.
+//! Maps descriptors to positions of the service. Regular files and block devices have one; pipes and sockets have no position;
+//! terminals and directories use the kernel's.
 //!
-//! A position is made when a descriptor is first read, written or moved without an offset. It starts where the kernel's stands.
+//! A position is created when a descriptor is first read, written or moved without an offset. It starts at the kernel's
+//! position.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -14,12 +15,12 @@ use atta_aio::Service;
 #[derive(Debug, Default)]
 pub(crate) struct Positions(Mutex<HashMap<RawFd, Known>>);
 
-/// What is known of a descriptor.
+/// The state of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// None: the kernel's position is used.
+    /// `None`: the kernel's position is used.
     pub(crate) position: Option<u64>,
-    /// Writes go to the end of the file, wherever the position is.
+    /// Writes go to the end of the file, regardless of the position.
     pub(crate) appends: bool,
 }
 
@@ -28,7 +29,8 @@ impl Positions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The position of a descriptor, made if need be; none for one that is not open: the operation will tell.
+    /// The position of a descriptor, created if necessary. `None` for one that is not open: the operation will return the
+    /// error.
     pub(crate) fn of(&self, fd: RawFd, service: &Service) -> Option<Known> {
         let mut known = self.lock();
         if let Some(found) = known.get(&fd) {
@@ -42,24 +44,24 @@ impl Positions {
         Some(made)
     }
 
-    /// Takes out what is known of a descriptor that is about to be closed.
+    /// Removes the state of a descriptor that is about to be closed.
     pub(crate) fn take(&self, fd: RawFd) -> Option<Known> {
         self.lock().remove(&fd)
     }
 
-    /// Puts back what was taken out: it was not closed.
+    /// Restores the state of a descriptor that was not closed.
     pub(crate) fn put_back(&self, fd: RawFd, known: Known, service: &Service) {
-        // One that was made meanwhile, for the same open file, does not know what was read before.
+        // A position created meanwhile for the same open file does not include earlier reads.
         let made = self.lock().insert(fd, known);
         Self::end(made, service);
     }
 
-    /// Forgets a descriptor whose number is that of a new file.
+    /// Removes the state of a descriptor whose number belongs to a new file.
     pub(crate) fn forget(&self, fd: RawFd, service: &Service) {
         Self::end(self.take(fd), service);
     }
 
-    /// Ends a position that was taken out, once those who use it have ended.
+    /// Removes a position from the service, once its users have ended.
     pub(crate) fn end(known: Option<Known>, service: &Service) {
         if let Some(position) = known.and_then(|known| known.position) {
             service.remove_position(position);
@@ -67,7 +69,7 @@ impl Positions {
     }
 }
 
-/// Where a file is at, and whether it is open for appending. `Some(None)`: it is nowhere; `None`: it is not open.
+/// The position of a file, and whether it is open for appending. `Some(None)`: it has none; `None`: it is not open.
 fn place_of(fd: c_int) -> Option<Option<(u64, bool)>> {
     // SAFETY: a structure of numbers, for which zero is a value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -78,9 +80,9 @@ fn place_of(fd: c_int) -> Option<Option<(u64, bool)>> {
     if !matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK) {
         return Some(None);
     }
-    // SAFETY: takes numbers alone.
+    // SAFETY: takes only numbers.
     let offset = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
-    // SAFETY: takes numbers alone.
+    // SAFETY: takes only numbers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     let appends = flags >= 0 && flags & libc::O_APPEND != 0;
     Some(u64::try_from(offset).ok().map(|offset| (offset, appends)))

@@ -1,4 +1,4 @@
-//! Questions about files and file systems.
+//! Queries about files and file systems.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,11 +10,11 @@ use crate::arguments::{Out, Text, fd};
 use crate::call::{Ask, calls};
 use crate::name::{at, at_or_file};
 
-/// All that `struct stat` has.
+/// All fields of `struct stat`.
 const BASIC: u32 = libc::STATX_BASIC_STATS;
 
 fn stat(place: Place, flags: c_int, out: Out<libc::stat>) -> Result<Ask, Errno> {
-    // As stat(2): what would be mounted when somebody goes there is not.
+    // As stat(2): do not trigger automounts.
     let flags = flags | libc::AT_NO_AUTOMOUNT;
     Ok(Ask::new(op(place, flags, BASIC)).answer(Answer::Stat(out.there()?)))
 }

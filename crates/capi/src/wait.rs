@@ -1,5 +1,5 @@
-//! Operations by number: to wait for them, and to cancel them. An operation has a number only if somebody asked for it, so that
-//! those who do not, pay nothing for it.
+//! Operations by number: waits for them, and cancels them. An operation has a number only if the program requested one, so that
+//! other programs pay nothing for it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::face::at_home;
 use crate::operation::{self, Operation};
 
 struct Table {
-    /// The last number that was given; none is given twice.
+    /// The last number assigned; numbers are not reused.
     last: u64,
     known: BTreeMap<u64, Arc<Operation>>,
 }
@@ -25,13 +25,13 @@ struct Table {
 static TABLE: Mutex<Table> = Mutex::new(Table { last: 0, known: BTreeMap::new() });
 
 thread_local! {
-    /// What this thread submitted last.
+    /// The operation that this thread submitted last.
     static LAST: RefCell<Option<Arc<Operation>>> = const { RefCell::new(None) };
 }
 
-/// Notes what this thread has submitted.
+/// Stores the operation that this thread has submitted.
 pub(crate) fn set_last(operation: Option<Arc<Operation>>) {
-    // A thread that ends has no use for it.
+    // A thread that ends does not need it.
     let _ = LAST.try_with(|last| last.replace(operation));
 }
 
@@ -39,7 +39,7 @@ fn lock() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The operation of a number that was given and not given back.
+/// The operation of a number that was assigned and not released.
 fn find(op: u64) -> Result<Arc<Operation>, Errno> {
     at_home()?;
     lock().known.get(&op).map(Arc::clone).ok_or(Errno::INVAL)
@@ -52,7 +52,7 @@ fn give_back(op: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The operation that this thread submitted last, or 0.
+/// Returns the operation that this thread submitted last, or 0.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_last() -> u64 {
@@ -73,20 +73,20 @@ pub extern "C" fn atta_last() -> u64 {
     found
 }
 
-/// Waits for an operation, and gives its number back once it has ended.
+/// Waits for an operation, and releases its number once it has ended.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_wait(op: u64, timeout_ms: c_int, status: Out<c_int>) -> c_int {
     told(|| {
         let found = find(op)?.wait(within(timeout_ms))?;
         status.put(found);
-        // Another thread that waited for the same may have done it.
+        // Another thread that waited for the same operation may have released it.
         let _ = give_back(op);
         Ok(())
     })
 }
 
-/// Waits until nothing is under way.
+/// Waits until no operation is under way.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_wait_all(timeout_ms: c_int) -> c_int {
@@ -106,7 +106,7 @@ pub extern "C" fn atta_cancel(op: u64) -> c_int {
     })
 }
 
-/// Gives the number of an operation back, which goes on.
+/// Releases the number of an operation, which continues.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_release(op: u64) -> c_int {

@@ -1,5 +1,5 @@
-//! Programs in C and C++ that use the library as others will: compiled with warnings as errors, linked with `libatta.a` and with
-//! `libatta.so`, run on the ring and on threads, under valgrind and with AddressSanitizer. What they test is in `tests/c`.
+//! C and C++ programs that use the library as its users do: compiled with warnings as errors, linked with `libatta.a` and with
+//! `libatta.so`, run on the ring and on threads, under valgrind and with AddressSanitizer. The tests are in `tests/c`.
 //!
 //! The library is built here, beside this test program and in the same way: if this program was built with AddressSanitizer,
 //! so is the library (`./check aio` does that, where there is a nightly toolchain).
@@ -16,23 +16,23 @@ use atta_testkit::skip::skipped;
 
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(build);
 
-/// The longest that a program may take. It only ends what hangs, and shows as exit code 124.
+/// The time limit of a program. It only ends programs that hang, and shows as exit code 124.
 const PATIENCE_SECONDS: &str = "300";
 
-/// What a program in C needs of the system besides a static library of Rust.
+/// The system libraries that a C program needs besides a static Rust library.
 const SYSTEM: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Builds the library. The directory where it is.
+/// Builds the library. Returns its directory.
 fn build() -> PathBuf {
     let test = env::current_exe().expect("a test program has a path");
     let profile = test.ancestors().nth(2).expect("it is in a target directory");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--quiet", "--jobs", "2", "--package", "atta-capi", "--lib", "--target-dir"]);
-    // A platform that was asked for has a directory of its own in between.
+    // A requested target adds a directory in between.
     let above = if env::var_os("CARGO_BUILD_TARGET").is_some() { 2 } else { 1 };
     command.arg(profile.ancestors().nth(above).expect("so is its profile"));
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -59,7 +59,7 @@ enum Link {
     Shared,
 }
 
-/// Compiles a program of `tests/c`. None: there is no compiler.
+/// Compiles a program of `tests/c`. `None`: there is no compiler.
 fn compile(test: &str, source: &str, link: Link, more: &[&str], into: &Path) -> Option<PathBuf> {
     let (compiler, standard) =
         if source.ends_with(".cpp") { ("g++", "-std=c++20") } else { ("gcc", "-std=c11") };
@@ -83,7 +83,7 @@ fn compile(test: &str, source: &str, link: Link, more: &[&str], into: &Path) -> 
     Some(program)
 }
 
-/// Runs something that must end well.
+/// Runs a command that must succeed.
 fn good(command: &mut Command) -> Output {
     let output = command.output().expect("the program is there");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -91,7 +91,7 @@ fn good(command: &mut Command) -> Output {
     output
 }
 
-/// Runs a program in a directory of its own.
+/// Runs a program in its own directory.
 fn run(program: &Path, before: &[&str], variables: &[(&str, &str)]) {
     let scratch = Scratch::new("capi-run").expect("a directory can be made");
     let mut command = Command::new("timeout");
@@ -100,13 +100,13 @@ fn run(program: &Path, before: &[&str], variables: &[(&str, &str)]) {
     good(&mut command);
 }
 
-/// Whether the kernel lets this process have a ring.
+/// Whether the kernel permits this process to use a ring.
 fn has_ring() -> bool {
     use atta_aio::driver::ring::{Ring, RingOptions};
     Ring::new(&RingOptions::default()).is_ok()
 }
 
-/// Compiles a program both ways, and runs it on everything.
+/// Compiles a program both ways, and runs it with every configuration.
 fn everywhere(test: &str, source: &str) {
     let scratch = Scratch::new("capi").expect("a directory can be made");
     for link in [Link::Static, Link::Shared] {
@@ -184,10 +184,10 @@ const PROGRAMS: [&str; 10] = [
     STANDS_IN,
 ];
 
-/// What finds the stand-in for HPX of `tests/c/hpx`. No other program does.
+/// The program that finds the stand-in for HPX of `tests/c/hpx`. No other program does.
 const STANDS_IN: &str = "futures.cpp";
 
-/// Whether processes of a program end with memory that only the threads of another process knew: after a bare fork.
+/// Whether processes of a program end with memory that only threads of another process referenced, after a bare fork.
 fn leaves_memory(source: &str) -> bool {
     source == "forks.c"
 }
@@ -208,14 +208,14 @@ fn valgrind_finds_nothing() {
         "--fair-sched=yes",
     ];
     for source in PROGRAMS {
-        // It knows no rings.
+        // Valgrind does not support rings.
         let Some(program) = compile(test, source, Link::Static, &[], scratch.path()) else { return };
         let leaks = if leaves_memory(source) { "--leak-check=no" } else { "--leak-check=full" };
         run(&program, &[&valgrind[..], &[leaks]].concat(), &[("ATTA_AIO", "threads")]);
     }
 }
 
-/// Arguments that have gcc look for wrong uses of memory. None: it cannot.
+/// Arguments that make gcc detect invalid uses of memory. `None`: it cannot.
 fn sanitizer(test: &str, scratch: &Path) -> Option<[&'static str; 2]> {
     let probe = scratch.join("probe.c");
     fs::write(&probe, "int main(void) { return 0; }\n").expect("a file can be made");
@@ -242,7 +242,7 @@ fn address_sanitizer_finds_nothing() {
     }
 }
 
-/// If the library itself is built with it, what the library does is seen, and not only what a program does.
+/// If the library itself is built with AddressSanitizer, its memory accesses are checked, not only the program's.
 #[test]
 fn address_sanitizer_sees_what_the_library_does() {
     let test = "address_sanitizer_sees_what_the_library_does";
@@ -274,7 +274,7 @@ fn an_installed_library_is_found_by_pkg_config() {
     run_installed(prefix);
 }
 
-/// Compiles and runs a program with what is installed in a directory, as `pkg-config` says.
+/// Compiles and runs a program with the files installed in a directory, as `pkg-config` reports them.
 fn run_installed(prefix: &Path) {
     let mut asked = Command::new("pkg-config");
     asked.args(["--cflags", "--libs", "atta"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
@@ -327,7 +327,7 @@ fn the_example_of_the_readme_runs() {
 
 const HEADERS: [&str; 4] = ["atta.h", "pxfs.h", "atta.hpp", "atta_hpx.hpp"];
 
-/// Puts things where README.md says.
+/// Installs files at the places that README.md names.
 fn install(prefix: &Path) -> io::Result<()> {
     fs::create_dir_all(prefix.join("include"))?;
     fs::create_dir_all(prefix.join("lib/pkgconfig"))?;
@@ -341,7 +341,7 @@ fn install(prefix: &Path) -> io::Result<()> {
     fs::write(prefix.join("lib/pkgconfig/atta.pc"), filled)
 }
 
-/// Names that a header declares: what stands before a parenthesis, at the beginning of a line.
+/// Names that a header declares: the word before a parenthesis, in a line that is not indented.
 fn declared() -> Vec<String> {
     let mut names = Vec::new();
     for header in ["include/atta.h", "include/pxfs.h"] {

@@ -1,10 +1,10 @@
-//! A point in time as a date: UTC, exact to the nanosecond, for every value a file system can hold. No clock.
+//! A point in time as a date: UTC, exact to the nanosecond, for every value that a file system can hold. It reads no clock.
 
 use atta_entry::Timestamp;
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// Appends a time in the form of RFC 3339 in UTC: `2026-11-21T00:46:20.123456789Z`, always with nine digits.
+/// Appends a time as RFC 3339 in UTC: `2026-11-21T00:46:20.123456789Z`, always with nine digits.
 ///
 /// Years before 0 and after 9999 have a sign and as many digits as they need, as ISO 8601 allows
 /// (`-0001-12-31T...`, `+12026-01-01T...`).
@@ -50,7 +50,7 @@ const fn civil(days: i64) -> (i64, u64, u64) {
     (year, month.unsigned_abs(), day.unsigned_abs())
 }
 
-/// Appends a number with `WIDTH` digits at least.
+/// Appends a number with at least `WIDTH` digits.
 fn digits<const WIDTH: usize>(mut number: u64, out: &mut Vec<u8>) {
     let mut buffer = [b'0'; 20];
     let mut at = buffer.len();

@@ -1,5 +1,4 @@
-//! Which columns a catalog holds, in which order, and what Parquet calls their types. The rows on stdout use the
-//! same names in the same order. No I/O.
+//! The columns of a catalog, their order and their Parquet types. The rows on stdout use the same names in the same order. No I/O.
 
 /// Version of the columns and of `_manifest.json`: raised when a column changes its name, its type or its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -7,12 +6,12 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// The columns of a catalog or of a table on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Columns {
-    /// Everything that `statx` says. Every entry needs its metadata.
+    /// All data of `statx`. Every entry needs its metadata.
     Full {
         /// With `target` and `target_raw`, the targets of symbolic links.
         targets: bool,
     },
-    /// What a directory itself says: path, kind, depth and inode number.
+    /// The data of the directory itself: path, kind, depth and inode number.
     Lite {
         /// With `target` and `target_raw`, the targets of symbolic links.
         targets: bool,
@@ -69,20 +68,20 @@ impl Columns {
     }
 }
 
-/// When a column is there.
+/// Condition for a column.
 #[derive(Clone, Copy)]
 enum Part {
     /// Always.
     Name,
-    /// With [`Columns::Full`].
+    /// With [`Columns::Full`] or [`Columns::Digests`].
     Metadata,
-    /// With `targets`.
+    /// With `targets` or [`Columns::Digests`].
     Target,
     /// With [`Columns::Digests`].
     Digest,
 }
 
-/// One column: its name, and what stands before and after it in a Parquet schema.
+/// One column: its name, and the text before and after it in a Parquet schema.
 struct Column {
     name: &'static str,
     parquet: (&'static str, &'static str),

@@ -1,5 +1,5 @@
-//! One Parquet file of what two trees do not have in common: a row for each field that differs, and one for each name that one side
-//! alone has. It is filled by one caller at a time; it does not name, sync or rename files.
+//! One Parquet file of the differences of two trees: a row for each field that differs, and one for each name that only one side has. One
+//! caller at a time fills it; it does not name, sync or rename files.
 //!
 //! | column | |
 //! | --- | --- |
@@ -52,10 +52,10 @@ const BYTE_STRINGS: [&str; 11] = [
     "target",
     "target_raw",
 ];
-/// Bytes of a row beside its byte strings, about.
+/// Bytes of a row besides its byte strings, approximately.
 const ROW_BYTES: usize = 120;
 
-/// See the head of this file.
+/// See the module documentation.
 pub struct DifferenceTable<W: Write + Send = File> {
     writer: SerializedFileWriter<W>,
     columns: Columns,
@@ -71,7 +71,7 @@ struct Columns {
     offset_levels: Vec<i16>,
 }
 
-/// What a row says of a field.
+/// The values of a field in a row.
 #[derive(Default)]
 struct Said<'a> {
     name: Option<&'a [u8]>,
@@ -85,7 +85,7 @@ impl<W: Write + Send> DifferenceTable<W> {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardWrite`] where `output` cannot be written.
+    /// [`Error::ShardWrite`] if `output` cannot be written.
     pub fn create(output: W) -> Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let properties = properties_of(BYTE_STRINGS.into_iter(), &["change", "kind", "field"])?;
@@ -97,7 +97,7 @@ impl<W: Write + Send> DifferenceTable<W> {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardWrite`] where the output cannot be written; after it every call is [`Error::ShardBroken`].
+    /// [`Error::ShardWrite`] if the output cannot be written; after that every call returns [`Error::ShardBroken`].
     pub fn push(&mut self, difference: &Difference<'_>) -> Result<()> {
         let details = difference.change.details();
         if details.is_empty() {
@@ -115,7 +115,7 @@ impl<W: Write + Send> DifferenceTable<W> {
         if self.columns.bytes() >= ROW_GROUP_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what is left and the footer. The file is complete then, and not yet synced.
+    /// Writes the remaining rows and the footer. The file is then complete, but not yet synced.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl<W: Write + Send> DifferenceTable<W> {
 
     fn flush(&mut self) -> Result<()> {
         if self.is_broken {
-            // The rows must not pile up behind a disk that is full.
+            // Rows must not accumulate in memory when the disk is full.
             self.columns.clear();
             return Err(Error::ShardBroken);
         }
@@ -209,7 +209,7 @@ impl Columns {
         self.rows() * ROW_BYTES + self.byte_strings.iter().map(ByteColumn::bytes).sum::<usize>()
     }
 
-    /// In the order of the schema.
+    /// Writes the columns in the order of the schema.
     fn write<W: Write + Send>(&mut self, writer: &mut SerializedFileWriter<W>) -> Result<()> {
         let mut group = writer.next_row_group()?;
         for column in &mut self.byte_strings {
@@ -252,7 +252,7 @@ mod tests {
         rows
     }
 
-    /// What a row is to hold: null for an empty word.
+    /// The expected fields of a row; null for an empty word.
     fn row(words: [&str; 7], raw: [&[u8]; 4], offset: Option<u64>) -> Vec<Field> {
         let text = |word: &str| if word.is_empty() { Field::Null } else { Field::Str(word.to_owned()) };
         let bytes = |raw: &[u8]| if raw.is_empty() { Field::Null } else { Field::Bytes(raw.to_vec().into()) };

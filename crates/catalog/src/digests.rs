@@ -1,7 +1,7 @@
-//! Digests that are read back, to be compared with a tree: from a catalog, from NDJSON rows, and from lines as `b3sum` prints them.
-//! It looks at no tree.
+//! Recorded digests, for comparison with a tree: from a catalog, from NDJSON rows, and from lines as `b3sum` prints them. It does not
+//! access the tree.
 //!
-//! What is read may come from anywhere and is not believed: each item has a bound, and what is no such item is an error.
+//! The input may come from anywhere and is not trusted: each item has a size limit, and any other input is an error.
 
 mod lines;
 mod shards;
@@ -13,22 +13,22 @@ pub use shards::CatalogDigests;
 
 use crate::lossy::from_hex;
 
-/// What is recorded of one path.
+/// The recorded data of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digested {
     /// The whole path.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its size, where that is recorded.
+    /// Its size, if recorded.
     pub size: Option<u64>,
     /// The BLAKE3 of a regular file.
     pub digest: Option<[u8; 32]>,
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
 }
 
-/// A digest from its digits, in lower case as all programs print it.
+/// Parses a digest in lower case, as all programs print it.
 fn digest_of(digits: &str) -> Option<[u8; 32]> {
     let is_lower = !digits.bytes().any(|digit| digit.is_ascii_uppercase());
     from_hex(digits).filter(|_| is_lower)?.try_into().ok()

@@ -1,4 +1,4 @@
-//! The directory of a catalog, which is there as a whole or not at all.
+//! The directory of a catalog, which appears complete or not at all.
 //!
 //! ```text
 //!   begin    mkdir   PARENT/.NAME.PID.partial                 0700
@@ -8,9 +8,9 @@
 //!   drop     unlink what was made, rmdir
 //! ```
 //!
-//! It writes no rows: whoever walks gets the files and fills them. The modes stay as they are after the commit: a
-//! catalog tells the names and sizes of files that not everyone may list, so handing it on is the operator's to do.
-//! A program that is killed leaves its `.partial` directory behind; no later one writes into it or removes it.
+//! It writes no rows: the walker gets the files and fills them. The modes stay as they are after the commit: a catalog contains names and
+//! sizes of files that not every user may list, so sharing it is left to the user. A program that is killed leaves its `.partial`
+//! directory behind; no later one writes into it or removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Manifest, Result};
 
-/// Name of the file with a row for each entry that could not be done.
+/// Name of the file with a row for each entry that failed.
 pub const ERRORS_FILE: &str = "_errors.ndjson";
 
 /// Name of the file that makes a catalog complete.
@@ -30,7 +30,7 @@ pub const MANIFEST_FILE: &str = "_manifest.json";
 /// Longest name of a file in bytes (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
 
-/// Stale directories of the same process id that are stepped over before giving up.
+/// Most stale directories of the same process id that are skipped before giving up.
 const STALE_MAX: u32 = 1000;
 
 /// Name of the shard with this number: `part-00000.parquet`.
@@ -39,34 +39,34 @@ pub fn shard_name(index: usize) -> String {
     format!("part-{index:05}.parquet")
 }
 
-/// A catalog that is being written. Dropped without [`commit`](Self::commit) it takes back what it made.
+/// A catalog that is being written. If dropped without [`commit`](Self::commit), it removes what it created.
 #[derive(Debug)]
 pub struct Catalog {
     partial: PathBuf,
     place: PathBuf,
     parent: PathBuf,
-    /// The second handle of each file syncs it at the end: it shares the open file with the first, and so sees
-    /// every write error that the first one's writes met.
+    /// The second handle of each file syncs it at the end: it shares the open file with the first, and so sees every write error of the
+    /// first.
     made: Vec<(String, File)>,
     renamed: bool,
-    /// Whether another process began it: then the directory is that one's.
+    /// Whether another process began it and owns the directory.
     joined: bool,
 }
 
 impl Catalog {
-    /// Makes a private directory beside `place`, which does not exist or is an empty directory.
+    /// Creates a private directory beside `place`, which does not exist or is an empty directory.
     ///
     /// # Errors
     ///
-    /// [`Error::CatalogNotEmpty`], [`Error::CatalogNotDirectory`] and [`Error::CatalogNoName`] for a `place` that
-    /// cannot be used, [`Error::CatalogWrite`] where the directory cannot be made.
+    /// [`Error::CatalogNotEmpty`], [`Error::CatalogNotDirectory`] and [`Error::CatalogNoName`] for a `place` that cannot be used,
+    /// [`Error::CatalogWrite`] if the directory cannot be created.
     pub fn begin(place: &Path) -> Result<Self> {
         let name = place.file_name().ok_or_else(|| Error::CatalogNoName { path: place.to_owned() })?;
         let parent = match place.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        // Without a slash at its end, behind which a link would be followed.
+        // Without a trailing slash, which would make the system follow a link.
         let place = parent.join(name);
         check_vacant(&place)?;
         Ok(Self {
@@ -99,27 +99,27 @@ impl Catalog {
         &self.partial
     }
 
-    /// Brings the files of a process that joined to the disk; they stay, for the process that began to commit or remove.
+    /// Syncs the files of a process that joined; they stay, for the process that began to commit or remove.
     ///
     /// # Errors
     ///
-    /// [`Error::CatalogWrite`] where that fails; then they are removed.
+    /// [`Error::CatalogWrite`] if that fails; then they are removed.
     pub fn hand_over(mut self) -> Result<()> {
         self.sync_files()?;
         self.renamed = true;
         Ok(())
     }
 
-    /// Makes the file of the shard with this number. Each number once.
+    /// Creates the file of the shard with this number. Call it once per number.
     ///
     /// # Errors
     ///
-    /// [`Error::CatalogWrite`] where it cannot be made, as when it was made before.
+    /// [`Error::CatalogWrite`] if it cannot be created, for example because it exists already.
     pub fn shard_file(&mut self, index: usize) -> Result<File> {
         self.create(shard_name(index))
     }
 
-    /// Makes [`ERRORS_FILE`]. Once.
+    /// Creates [`ERRORS_FILE`]. Call it once.
     ///
     /// # Errors
     ///
@@ -128,15 +128,15 @@ impl Catalog {
         self.create(ERRORS_FILE.to_owned())
     }
 
-    /// Writes the manifest, brings everything to the disk and puts the catalog in its place.
+    /// Writes the manifest, syncs everything and renames the catalog to its place.
     ///
-    /// Whoever filled the files has flushed its own buffers before.
+    /// The writers of the files must have flushed their own buffers before.
     ///
     /// # Errors
     ///
-    /// [`Error::CatalogNotEmpty`] where something has come into its place in the meantime, [`Error::CatalogWrite`]
-    /// where a step fails. Nothing is left then, with one exception: where the last step fails, the sync of the
-    /// directory above, the catalog is in its place, complete, and may not outlive a power cut.
+    /// [`Error::CatalogNotEmpty`] if something has appeared in its place in the meantime, [`Error::CatalogWrite`] if a step fails. Nothing
+    /// is left then, with one exception: if the last step fails, the sync of the directory above, the catalog is in its place, complete,
+    /// and may not survive a power failure.
     pub fn commit(mut self, manifest: &Manifest) -> Result<()> {
         self.write_manifest(manifest)?;
         self.sync_files()?;
@@ -168,8 +168,8 @@ impl Catalog {
         file.write_all(&text).map_err(write_error("write", &path))
     }
 
-    /// Removes shards that processes that joined made, whether they have handed them over or were killed before. The
-    /// directory is private and made by this process, so whatever has such a name is one.
+    /// Removes shards that joined processes made, whether they handed them over or were killed before. The directory is private and made
+    /// by this process, so every file with such a name is a shard.
     #[expect(clippy::disallowed_methods, reason = "it lists the private directory that this process made")]
     fn remove_foreign(&self) {
         for entry in fs::read_dir(&self.partial).into_iter().flatten().flatten() {
@@ -192,7 +192,7 @@ impl Catalog {
         match file.try_clone() {
             Ok(twin) => self.made.push((name, twin)),
             Err(source) => {
-                // A name that is not in `made` would keep the directory from going away.
+                // A name that is not in `made` would keep the directory from being removed.
                 fs::remove_file(&path).map_err(write_error("remove", &path))?;
                 return Err(write_error("create", &path)(source));
             }
@@ -202,14 +202,14 @@ impl Catalog {
 }
 
 impl Drop for Catalog {
-    /// Removes the names that it made and then the directory, which stays if anyone else put something in.
+    /// Removes the names that it made and then the directory, unless another process has put something in.
     fn drop(&mut self) {
         if self.renamed {
             return;
         }
         for (name, _) in &self.made {
-            // There is nobody to tell: the error that led here is the one that counts. What cannot be removed
-            // keeps a name that no reader takes for a catalog.
+            // There is no caller to report to: the error that led here is the one that counts. Files that cannot be removed stay under a
+            // name that no reader takes for a catalog.
             let _ignored = fs::remove_file(self.partial.join(name));
         }
         if !self.joined {
@@ -219,7 +219,7 @@ impl Drop for Catalog {
     }
 }
 
-/// Makes `.NAME.PID.partial`, or the first of `.NAME.PID.1.partial` and so on that is free.
+/// Creates `.NAME.PID.partial`, or the first free one of `.NAME.PID.1.partial` and so on.
 fn make_partial(parent: &Path, name: &OsStr) -> Result<PathBuf> {
     let process = std::process::id();
     for attempt in 0..=STALE_MAX {
@@ -237,8 +237,8 @@ fn make_partial(parent: &Path, name: &OsStr) -> Result<PathBuf> {
     unreachable!("the last attempt returns")
 }
 
-/// `.NAMEENDING`, with NAME cut where the whole would be too long for a name, and not inside a UTF-8 character:
-/// some file systems take nothing else.
+/// `.NAMEENDING`, with NAME truncated if the whole would be too long for a name, but not inside a UTF-8 character: some file systems
+/// accept only UTF-8.
 fn partial_name(name: &OsStr, ending: &str) -> OsString {
     let name = name.as_bytes();
     let mut kept = name.len().min(NAME_BYTES_MAX - 1 - ending.len());
@@ -251,7 +251,7 @@ fn partial_name(name: &OsStr, ending: &str) -> OsString {
     OsString::from_vec(partial)
 }
 
-/// Nothing there, or an empty directory. A link to one is refused: a rename puts nothing in the place of a link.
+/// Accepts a missing or an empty directory. A link to one is refused: a rename does not replace a link.
 #[expect(
     clippy::disallowed_methods,
     reason = "the operator named this one path; the rename decides, this only fails early"

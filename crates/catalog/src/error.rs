@@ -1,4 +1,4 @@
-//! What can go wrong with records as a whole. The error of one entry is none of these: it is a row. No I/O.
+//! Errors of records as a whole. The error of one entry is a row instead. No I/O.
 
 use std::fmt;
 use std::io;
@@ -11,9 +11,9 @@ use parquet::errors::ParquetError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A list could not be read on.
+    /// A list could not be read further.
     ListRead {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A list is in neither form: it holds line ends, no NUL, and does not begin as NDJSON.
@@ -44,19 +44,19 @@ pub enum Error {
     ListLine {
         /// Number of the line, from 1.
         line: u64,
-        /// What makes it so.
+        /// The reason for it.
         reason: &'static str,
     },
-    /// A line of a list is no row.
+    /// A line of a list is not a row.
     ListJson {
         /// Number of the line, from 1.
         line: u64,
-        /// Byte in the line, from 1; 0 where it is not known.
+        /// Byte in the line, from 1; 0 if unknown.
         column: usize,
         /// What is wrong with it.
         reason: String,
     },
-    /// The hexadecimal digits of a row are none, or there is an odd number of them.
+    /// The digits of a row are not hexadecimal, or their number is odd.
     ListHex {
         /// Number of the line, from 1.
         line: u64,
@@ -72,7 +72,7 @@ pub enum Error {
     CatalogOpen {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file of a catalog is not what it should be.
@@ -82,54 +82,55 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A shard could not be written: the disk is full, for one.
+    /// A shard could not be written, for example because the disk is full.
     ShardWrite {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The Parquet writer refused what it was given.
+    /// The Parquet writer refused its input.
     ShardEncode {
-        /// What it said.
+        /// The error of the writer.
         source: ParquetError,
     },
-    /// An entry without metadata was pushed to a shard with [`Columns::Full`](crate::Columns::Full).
+    /// An entry without metadata was pushed to a shard with [`Columns::Full`](crate::Columns::Full) or
+    /// [`Columns::Digests`](crate::Columns::Digests).
     ShardNoMetadata {
         /// The entry.
         path: Vec<u8>,
     },
     /// The shard had failed before; nothing more can be written to it.
     ShardBroken,
-    /// The directory for a catalog is there and something is in it.
+    /// The directory for a catalog exists and is not empty.
     CatalogNotEmpty {
         /// The directory.
         path: PathBuf,
     },
-    /// The place for a catalog is taken by something that is no directory, or by a symbolic link.
+    /// The place for a catalog is taken by a non-directory or by a symbolic link.
     CatalogNotDirectory {
         /// The place.
         path: PathBuf,
     },
-    /// The path for a catalog does not end in a name, as `.`, `..` and `/` do not.
+    /// The path for a catalog does not end in a name, for example `.`, `..` or `/`.
     CatalogNoName {
         /// The path.
         path: PathBuf,
     },
-    /// A file or a directory of a catalog could not be made, written, synced, renamed or looked at.
+    /// A file or a directory of a catalog could not be created, written, synced, renamed or examined.
     CatalogWrite {
-        /// What was tried, as in `cannot WORDS`.
+        /// The operation that failed, as in `cannot WORDS`.
         operation: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// What this crate's functions return.
+/// Result of the functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The system's error number behind it, where there is one: `ENOSPC` for a full disk.
+    /// The system's error number behind it, if there is one: `ENOSPC` for a full disk.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         self.io_source()?.raw_os_error().map(Errno)

@@ -13,10 +13,10 @@
 //!   _errors.ndjson, find -print0 ──> ListReader ──> Listed
 //! ```
 //!
-//! It walks nothing and prints nothing: entries come from whoever walks, bytes go where the caller says. The one
-//! thing it does with a file system is to make, fill and rename the directory of a catalog, which the operator named.
+//! It walks nothing and prints nothing: the caller supplies the entries and the destination of the bytes. Its only use of a file system is
+//! to create, fill and rename the directory of a catalog, which the user named.
 //!
-//! Every form keeps every name: where text cannot hold one, a second field has its bytes (`path_raw`, `target_raw`).
+//! Every form keeps every name: if text cannot represent one, a second field has its bytes (`path_raw`, `target_raw`).
 
 mod calendar;
 mod columns;

@@ -1,9 +1,9 @@
-//! Lists of paths that are read back: NUL-separated as `find -print0` writes them, or NDJSON as `_errors.ndjson` is.
-//! It opens nothing, neither the list nor what the list names.
+//! Reads lists of paths: NUL-separated as `find -print0` writes them, or NDJSON as `_errors.ndjson` is. It opens neither the list nor the
+//! files that the list names.
 //!
-//! A list may come from anywhere and is not believed: it is read item by item with a bound on each, and an item
-//! that could lead out of its tree is an error. So is a line-separated list: a name can hold a line end, and a
-//! reader that guesses would act on files that nobody listed.
+//! A list may come from anywhere and is not trusted: it is read item by item with a limit on each, and an item that could lead out of its
+//! tree is an error. So is a line-separated list: a name can contain a line end, and a reader that guesses would act on files that were
+//! not listed.
 
 pub(crate) mod record;
 pub(crate) mod row;
@@ -13,49 +13,49 @@ use std::io::{BufRead, Chain, Cursor, ErrorKind, Read};
 use crate::{Error, Result};
 use record::{Record, read_record};
 
-/// Longest path in a list, in bytes: far above `PATH_MAX` (4096), which no path below a directory need keep to.
+/// Longest path in a list, in bytes: far above `PATH_MAX` (4096), which does not limit a path below a directory.
 pub const PATH_BYTES_MAX: usize = 1 << 20;
 
 /// Longest NDJSON row in a list, in bytes: two paths of [`PATH_BYTES_MAX`] with every byte escaped, and as
 /// hexadecimal digits, take 16 MiB; the rest is for the other fields.
 pub const ROW_BYTES_MAX: usize = 17 << 20;
 
-/// Bytes from the beginning in which a NUL says that a list is not NDJSON though it begins with `{`.
+/// Length of the beginning in which a NUL shows that a list is not NDJSON although it begins with `{`.
 const FORM_BYTES: usize = 64 << 10;
 
 /// One item of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The root it was found below, where the list says so (NDJSON alone). It is a claim of whoever wrote the list:
-    /// compare it with roots that are known, do not open it for its own sake.
+    /// The root below which the entry was found, if the list has it (only NDJSON). The writer of the list may claim anything: compare the
+    /// root with known ones; do not open it otherwise.
     pub root: Option<Vec<u8>>,
-    /// The whole path: not empty, no NUL, at most [`PATH_BYTES_MAX`]. No `..` among its components, but for those
-    /// of `root` where it begins with that.
+    /// The whole path: not empty, no NUL, at most [`PATH_BYTES_MAX`]. Only the part that repeats `root` may have `..` among its
+    /// components.
     pub path: Vec<u8>,
-    /// What a row of a list of differences says of it; none: it is no such row. The path of such a row is below the roots that were
-    /// compared, and is empty for the roots themselves.
+    /// The change in a row of a list of differences; `None` for any other item. The path of such a row is below the compared roots, and is
+    /// empty for the roots themselves.
     pub change: Option<ListedChange>,
 }
 
-/// What a row of a list of differences says of its path.
+/// The change in a row of a list of differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedChange {
     /// The target does not have it.
     Missing,
-    /// The target alone has it.
+    /// Only the target has it.
     Extra,
     /// Both have it.
     Different {
         /// Its bytes differ.
         content: bool,
-        /// It shares its file with another name on one side alone.
+        /// It shares its file with another name on only one side.
         links: bool,
     },
 }
 
-/// Reads a list item by item. In memory it holds one item, and of an NDJSON list its first 64 KiB.
+/// Reads a list item by item. It holds one item in memory, and the first 64 KiB of an NDJSON list.
 ///
-/// The first error ends it: after a broken item nothing says where the next one begins.
+/// The first error ends it: after a broken item, the start of the next one is unknown.
 pub struct ListReader<R: BufRead> {
     input: Chain<Cursor<Vec<u8>>, R>,
     form: Form,
@@ -73,12 +73,12 @@ enum Form {
 }
 
 impl<R: BufRead> ListReader<R> {
-    /// Begins to read a list and finds out its form: NDJSON where it begins with `{` and has no NUL in its first
-    /// 64 KiB, else NUL-separated. Of a NUL-separated list that does not begin with `{` it reads nothing ahead.
+    /// Begins to read a list and detects its form: NDJSON if it begins with `{` and has no NUL in its first 64 KiB, otherwise
+    /// NUL-separated. It does not read ahead in a NUL-separated list that does not begin with `{`.
     ///
     /// # Errors
     ///
-    /// [`Error::ListRead`] where the input cannot be read.
+    /// [`Error::ListRead`] if the input cannot be read.
     pub fn new(mut input: R) -> Result<Self> {
         let (form, head) = detect(&mut input)?;
         Ok(Self {
@@ -91,8 +91,8 @@ impl<R: BufRead> ListReader<R> {
         })
     }
 
-    /// Begins to read a list with a path on each line. A line that could also be another name, written in some other way, is an error:
-    /// see [`Error::ListLine`].
+    /// Begins to read a list with a path on each line. A line that could also be a different name in some other notation is an error: see
+    /// [`Error::ListLine`].
     pub fn lines(input: R) -> Self {
         Self {
             input: Cursor::new(Vec::new()).chain(input),
@@ -115,7 +115,7 @@ impl<R: BufRead> ListReader<R> {
     fn read_path(&mut self) -> Result<Option<Listed>> {
         let record = read_record(&mut self.input, 0, PATH_BYTES_MAX, &mut self.buffer)?;
         self.items += 1;
-        // Until the first NUL nothing says that the NULs, and not the line ends, are between the items.
+        // Before the first NUL, line ends could still be the separators.
         let lines = !self.nul_seen && self.buffer.contains(&b'\n');
         match record {
             Record::End => return Ok(None),
@@ -167,7 +167,7 @@ impl<R: BufRead> ListReader<R> {
             }
         }
         let listed = row::parse(&self.buffer, self.items)?;
-        // The roots themselves, in a list of differences.
+        // An empty path means the roots themselves, in a list of differences.
         if !(listed.path.is_empty() && listed.change.is_some()) {
             check(&listed.path, self.items)?;
         }
@@ -192,12 +192,11 @@ impl<R: BufRead> Iterator for ListReader<R> {
     }
 }
 
-/// The form of a list, and the bytes that were read to know it.
+/// The form of a list, and the bytes that were read to detect it.
 fn detect(input: &mut impl BufRead) -> Result<(Form, Vec<u8>)> {
     let mut head = Vec::new();
     let mut more = true;
-    // One byte tells most lists; only a `{` needs a look at what follows. A writer that is slow is not waited for
-    // longer than that.
+    // One byte is enough for most lists; only a `{` requires more. The reader never waits longer than that for a slow writer.
     while more && head.len() < FORM_BYTES && !head.contains(&0) {
         if head.first().is_some_and(|&first| first != b'{') {
             break;
@@ -217,7 +216,7 @@ fn detect(input: &mut impl BufRead) -> Result<(Form, Vec<u8>)> {
     Ok((if ndjson { Form::Ndjson } else { Form::Nul }, head))
 }
 
-/// Why a line may stand for another name than its bytes; none: it does not.
+/// Why a line may stand for a name other than its bytes; `None` if it cannot.
 fn ambiguity(line: &[u8]) -> Option<&'static str> {
     let is_quoted = |quote: u8| line.len() > 1 && line.starts_with(&[quote]) && line.ends_with(&[quote]);
     match () {
@@ -232,7 +231,7 @@ fn ambiguity(line: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What no path may be.
+/// Rejects bytes that no path may be.
 fn check(path: &[u8], item: u64) -> Result<()> {
     if path.is_empty() {
         return Err(Error::ListEmptyPath { item });
@@ -253,7 +252,7 @@ fn check_parents(path: &[u8], item: u64) -> Result<()> {
     Ok(())
 }
 
-/// The path below its root where it has one and begins with it, else the whole path. A root may well be `../data`.
+/// The path below its root if it has a root and begins with it, otherwise the whole path. A root may be `../data`.
 fn below_root(listed: &Listed) -> &[u8] {
     let Some(root) = &listed.root else {
         return &listed.path;

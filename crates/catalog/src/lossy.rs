@@ -1,7 +1,6 @@
-//! Bytes as text where text is all there is: UTF-8 with U+FFFD for what is not, and hexadecimal digits that lose
-//! nothing. No I/O.
+//! Bytes as text: UTF-8 with U+FFFD for invalid sequences, and hexadecimal digits that lose nothing. No I/O.
 
-/// Appends `bytes` to `out` as UTF-8, each invalid sequence as U+FFFD, and says whether there was one.
+/// Appends `bytes` to `out` as UTF-8, each invalid sequence as U+FFFD; returns whether there was one.
 pub(crate) fn lossy_into(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     if str::from_utf8(bytes).is_ok() {
         out.extend_from_slice(bytes);
@@ -25,7 +24,7 @@ pub(crate) fn hex_into(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes that hexadecimal digits of either case spell; none where they are not that.
+/// The bytes for hexadecimal digits of either case; `None` if the text is something else.
 pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {

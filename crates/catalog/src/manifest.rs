@@ -1,4 +1,4 @@
-//! What `_manifest.json` says of a catalog: where it comes from, what is in it, and that it is whole. No I/O.
+//! The content of `_manifest.json`: the origin and contents of a catalog, and proof that it is complete. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ pub struct Manifest {
     pub version: String,
     /// The roots of the walk, in the order in which they were given.
     pub roots: Vec<RootName>,
-    /// The command line without the program: what was given, word by word.
+    /// The command line without the program, word by word.
     pub options: Vec<String>,
-    /// When the walk began, RFC 3339 in UTC; [`timestamp_into`](crate::timestamp_into) writes it so.
+    /// Start of the walk, RFC 3339 in UTC, as [`timestamp_into`](crate::timestamp_into) writes it.
     pub started: String,
-    /// When it ended, in the same form.
+    /// End of the walk, in the same form.
     pub finished: String,
     /// Names of the columns in order.
     pub columns: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Manifest {
     pub shards: Vec<ShardRecord>,
     /// Counts of the walk, as the program reports them.
     pub totals: serde_json::Value,
-    /// Entries that could not be done.
+    /// Entries that failed.
     pub errors: ErrorTotals,
 }
 
@@ -59,15 +59,15 @@ impl Manifest {
 /// A root as it was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootName {
-    /// As text, with U+FFFD for what is not UTF-8.
+    /// As text, with U+FFFD for invalid UTF-8.
     pub path: String,
-    /// Its bytes in hexadecimal digits, where the text loses something.
+    /// Its bytes in hexadecimal digits, if the text is not exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_raw: Option<String>,
 }
 
 impl RootName {
-    /// Its bytes; none: they are not what digits spell.
+    /// Its bytes; `None` if the digits are not hexadecimal.
     pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
         self.path_raw.as_ref().map_or_else(|| Some(self.path.clone().into_bytes()), |digits| from_hex(digits))
     }
@@ -106,14 +106,14 @@ impl ShardRecord {
     }
 }
 
-/// How many entries could not be done, and why.
+/// Number of entries that failed, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorTotals {
-    /// All of them.
+    /// Number of all errors.
     pub count: u64,
-    /// How many of each error, by its name as in `EACCES`.
+    /// Number of each error, by its name as in `EACCES`.
     pub by_errno: BTreeMap<String, u64>,
-    /// Name of the file that has a row for each, in the directory of the catalog.
+    /// Name of the file with a row for each error, in the directory of the catalog.
     pub file: String,
 }
 

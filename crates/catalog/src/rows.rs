@@ -1,5 +1,5 @@
-//! Rows for stdout: an entry goes in, the bytes of its row come out. No I/O: whoever calls owns the buffer, fills it
-//! with as many rows as it likes and writes it.
+//! Rows for stdout: converts an entry to the bytes of its row. No I/O: the caller owns the buffer, fills it with any number of rows and
+//! writes it.
 
 mod csv;
 mod difference;
@@ -15,23 +15,22 @@ pub(crate) use difference::values;
 pub use difference::{difference_row, difference_text};
 pub use failure::failure_row;
 
-/// How a row looks.
+/// Format of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// The path and a line end. Cannot hold every name unless it is escaped.
     Path,
-    /// The path as it is and a NUL: what `xargs -0` reads.
+    /// The path unchanged and a NUL: the input of `xargs -0`.
     Path0,
-    /// For people: permissions, links, owner, group, size, allocated bytes, time of the last change and path,
-    /// separated by tabs.
+    /// For people: permissions, links, owner, group, size, allocated bytes, modification time and path, separated by tabs.
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Ndjson,
-    /// RFC 4180 with LF for its CRLF, as most programs write it. Empty fields are values that are not there.
+    /// RFC 4180 with LF instead of CRLF, as most programs write it. Empty fields are absent values.
     Csv,
 }
 
-/// What stands before the first row: for CSV the names of the columns, otherwise nothing.
+/// The text before the first row: the names of the columns for CSV, otherwise nothing.
 #[must_use]
 pub fn header(format: Format, columns: Columns) -> Vec<u8> {
     if format != Format::Csv {
@@ -45,7 +44,7 @@ pub fn header(format: Format, columns: Columns) -> Vec<u8> {
 
 /// Turns entries into rows of one format.
 ///
-/// It keeps a buffer for the path of the row at hand, so that a row costs no allocation.
+/// It keeps a buffer for the path of the current row, so that a row costs no allocation.
 pub struct RowWriter {
     format: Format,
     columns: Columns,
@@ -57,8 +56,7 @@ impl RowWriter {
     /// Rows of this format with these columns. With `escape`, for a terminal, [`Format::Path`] escapes its paths;
     /// [`Format::Text`] always does, [`Format::Path0`] never, and NDJSON and CSV have their own rules.
     ///
-    /// NDJSON and CSV are for programs: JSON escapes the control characters below U+0020 and nothing above, CSV
-    /// none at all.
+    /// NDJSON and CSV are for programs: JSON escapes only the control characters below U+0020, CSV none.
     #[must_use]
     pub fn new(format: Format, columns: Columns, escape: bool) -> Self {
         Self { format, columns, escape, path: Vec::new() }
@@ -66,8 +64,8 @@ impl RowWriter {
 
     /// Appends the row of an entry to `out`.
     ///
-    /// With [`Columns::Lite`] it leaves metadata out, also where the entry has some; with [`Columns::Full`] an
-    /// entry without metadata has no such fields (NDJSON), empty ones (CSV) or question marks (text).
+    /// With [`Columns::Lite`] it leaves out metadata, even if the entry has some. With [`Columns::Full`], an entry without metadata has no
+    /// such fields (NDJSON), empty ones (CSV) or question marks (text).
     pub fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
         self.append_digested(entry, None, out);
     }

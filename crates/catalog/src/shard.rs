@@ -5,10 +5,10 @@
 //!   finish()     ──────────────────────────────────────────────────────────────────> footer
 //! ```
 //!
-//! It stands between a worker of a walk and its own `part-NNNNN.parquet`: one shard a worker, no lock. It does not
-//! name, sync or rename files; [`Catalog`](crate::Catalog) does.
+//! It connects a worker of a walk to its own `part-NNNNN.parquet`: one shard per worker, no lock. It does not name, sync or rename files;
+//! [`Catalog`](crate::Catalog) does.
 //!
-//! # Encodings, and what they cost
+//! # Encodings and their cost
 //!
 //! Numbers as DELTA_BINARY_PACKED, paths and targets as DELTA_BYTE_ARRAY, `kind` as a dictionary, everything through
 //! zstd at level 1; minima and maxima of the number columns once a row group. Measured on two cores of a shared
@@ -28,8 +28,8 @@
 //! | zstd 3 | 296 | 12.1 |
 //! | lite columns | 158 | 0.8 |
 //!
-//! Row groups of 1, 2, 4, 8 and 16 MiB took 312, 280, 264, 271 and 266 ns a row: below 4 MiB the fixed cost of a
-//! column chunk shows, above it there is nothing more to gain.
+//! Row groups of 1, 2, 4, 8 and 16 MiB took 312, 280, 264, 271 and 266 ns a row: below 4 MiB the fixed cost of a column chunk shows, and
+//! larger groups gain nothing.
 
 pub(crate) mod row_group;
 pub(crate) mod schema;
@@ -45,17 +45,16 @@ use parquet::file::writer::SerializedFileWriter;
 use crate::{Columns, Error, Result};
 use row_group::RowGroup;
 
-/// Bytes of a row group in memory unless told otherwise: 4 MiB.
+/// Default size of a row group in memory: 4 MiB.
 pub const ROW_GROUP_BYTES: usize = 4 << 20;
 
 /// A Parquet file that is being written.
 ///
-/// In memory it holds one row group of at most `row_group_bytes` and a row, the encoded form of one column of it,
-/// and about 9 KB a row group written: the footer, which Parquet wants at the end. A walk of more than some 10^8
-/// entries a worker does well to go on with a new shard from time to time.
+/// It holds in memory one row group of at most `row_group_bytes` and a row, the encoded form of one column of it, and about 9 KB for each
+/// row group written: the footer, which Parquet puts at the end. A walk of more than some 10^8 entries per worker should start a new shard
+/// from time to time.
 ///
-/// A shard that is dropped without [`finish`](Self::finish) leaves a file without a footer, which no reader takes
-/// for a whole one.
+/// A shard that is dropped without [`finish`](Self::finish) leaves a file without a footer, which no reader accepts as complete.
 pub struct Shard<W: Write + Send = File> {
     writer: SerializedFileWriter<W>,
     group: RowGroup,
@@ -64,7 +63,7 @@ pub struct Shard<W: Write + Send = File> {
     broken: bool,
 }
 
-/// What a finished shard holds.
+/// Contents of a finished shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardSummary {
     /// Entries in it.
@@ -80,13 +79,13 @@ impl<W: Write + Send> Shard<W> {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardWrite`] where `output` cannot be written.
+    /// [`Error::ShardWrite`] if `output` cannot be written.
     pub fn create(output: W, columns: Columns) -> Result<Self> {
         Self::with_row_group_bytes(output, columns, ROW_GROUP_BYTES)
     }
 
-    /// As [`create`](Self::create), with row groups of about `row_group_bytes` before they are encoded. A row group
-    /// has one row at least, so 0 is a row group a row.
+    /// As [`create`](Self::create), with row groups of about `row_group_bytes` before they are encoded. A row group has at least one row,
+    /// so 0 means one row group per row.
     ///
     /// # Errors
     ///
@@ -109,8 +108,8 @@ impl<W: Write + Send> Shard<W> {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardNoMetadata`] where the columns are full and the entry has none; the shard stays usable.
-    /// [`Error::ShardWrite`] where the output cannot be written; after it every call is [`Error::ShardBroken`].
+    /// [`Error::ShardNoMetadata`] if the columns include metadata and the entry has none; the shard stays usable. [`Error::ShardWrite`] if
+    /// the output cannot be written; after that every call returns [`Error::ShardBroken`].
     #[inline]
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<()> {
         self.push_digested(entry, None)
@@ -136,11 +135,11 @@ impl<W: Write + Send> Shard<W> {
         self.rows + self.group.rows() as u64
     }
 
-    /// Writes what is left and the footer. The file is complete then, and not yet synced.
+    /// Writes the remaining rows and the footer. The file is then complete, but not yet synced.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardWrite`] where the output cannot be written, [`Error::ShardBroken`] where an earlier call failed.
+    /// [`Error::ShardWrite`] if the output cannot be written, [`Error::ShardBroken`] if an earlier call failed.
     pub fn finish(mut self) -> Result<ShardSummary> {
         if self.broken || self.group.rows() > 0 {
             self.flush()?;
@@ -152,7 +151,7 @@ impl<W: Write + Send> Shard<W> {
     #[cold]
     fn flush(&mut self) -> Result<()> {
         if self.broken {
-            // The rows must not pile up behind a disk that is full.
+            // Rows must not accumulate in memory when the disk is full.
             self.group.clear();
             return Err(Error::ShardBroken);
         }

@@ -1,4 +1,4 @@
-//! The arguments that commands on trees have in common: what to visit, with which effort, and what to tell. No I/O.
+//! The arguments that commands on trees have in common: what to visit, with which effort, and what to report. No I/O.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `atta clean`: lists what copies that ended early have left in a directory, and removes it if that is asked for.
+//! `atta clean`: lists leftovers of interrupted copies in a directory, and removes them on request.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -95,7 +95,7 @@ fn life(run: &Run) -> &'static str {
     }
 }
 
-/// For people.
+/// The result as text for people.
 fn words(arguments: &CleanArguments, outcome: &Outcome) -> String {
     let mut text = String::new();
     if outcome.stopped {
@@ -126,7 +126,7 @@ fn words(arguments: &CleanArguments, outcome: &Outcome) -> String {
     text
 }
 
-/// For machines.
+/// The result as JSON for programs.
 fn summary(arguments: &CleanArguments, outcome: &Outcome) -> Value {
     let run = |run: &Run| {
         let holder = &run.holder;

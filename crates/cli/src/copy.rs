@@ -1,4 +1,4 @@
-//! `atta copy`: sets a copy up, lets it run, and says what was copied and what was not, alone or on several ranks.
+//! `atta copy`: sets up a copy, runs it, and reports what was copied and what was not, alone or on several ranks.
 
 mod advice;
 mod arguments;
@@ -27,7 +27,7 @@ pub(crate) use arguments::CopyArguments;
 use crate::run::session::{self, Given};
 use crate::run::signals::Signals;
 
-/// How long other ranks are waited for after a signal without a sign of them.
+/// Time to wait for other ranks after a signal while they do not respond.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// Runs the command; returns its exit code.

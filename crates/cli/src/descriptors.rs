@@ -1,5 +1,5 @@
-//! The limit of open file descriptors, as a command meets it: raised as far as it goes, too low to begin, or too low for as many threads
-//! as were asked for. How descriptors are shared out is in `atta_ops::descriptors`.
+//! The limit of open file descriptors for a command: raises it as far as possible, and reports if it is too low to start, or too low for
+//! the requested threads. `atta_ops::descriptors` divides descriptors among threads.
 
 use std::num::NonZeroUsize;
 
@@ -9,10 +9,10 @@ use atta_runtime::Threads;
 use crate::arguments::EffortArguments;
 use crate::run::messages::{complain, exit};
 
-/// What a command on trees opens, how many threads it was asked for, and whether it is to be quiet.
+/// Descriptor needs of a command on trees, its effort options, and whether it is quiet.
 pub(crate) type Wanted<'a> = (Needs, &'a EffortArguments, bool);
 
-/// Raises the limit for this process; says what it does not suffice for. Else: the exit code.
+/// Raises the limit for this process, and reports if it is too low. Returns the exit code if the command cannot start.
 pub(crate) fn provide(wanted: Option<Wanted<'_>>, once: impl Fn(&mut dyn FnMut())) -> Result<(), u8> {
     raise_limit();
     let Some((needs, effort, is_quiet)) = wanted else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! The figures of one run on several ranks (`--plots`): how even the work was, where the time went, who sent how much to
-//! whom. It chooses what is drawn, the same for a walk and for a simulation; `atta-plots` draws.
+//! Figures of one run on several ranks (`--plots`): how evenly the work was shared, how the time was spent, and the traffic between ranks.
+//! It chooses the figures, the same for a walk and for a simulation; `atta-plots` draws them.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use atta_plots::{Group, Labels, Matrix, PlotError, Scale, Shares, Stack};
 use crate::run::fatal::Fatal;
 use crate::run::file;
 
-/// Ranks whose profiles stand beside each other; of more the sum is drawn.
+/// Most ranks whose profiles are drawn side by side; with more, their sum is drawn.
 const PROFILES_MAX: usize = 40;
 /// Bars of a histogram.
 const BINS: usize = 20;
 
-/// What one rank sent another.
+/// Traffic from one rank to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) from: u32,
@@ -22,26 +22,26 @@ pub(crate) struct Sent {
     pub(crate) bytes: u64,
 }
 
-/// A run, as far as it is drawn.
+/// Data of a run that figures show.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     /// Shares of the work in percent: of each rank, of each thread.
     pub(crate) shares: Vec<Shares>,
-    /// Parts of the time of each rank, in seconds summed over its threads; none where there are no ranks.
+    /// Time of each rank by part, in seconds summed over its threads; empty if there are no ranks.
     pub(crate) ranks: Vec<Group>,
-    /// Parts of the time of all together.
+    /// Time of all ranks together, by part.
     pub(crate) all: Vec<(String, f64)>,
-    /// Rows of what was exchanged: ranks, or groups of them.
+    /// Rows of the traffic matrix: ranks, or groups of them.
     pub(crate) size: usize,
-    /// Consecutive ranks that are one row; 0: each rank is one.
+    /// Consecutive ranks in one row; 0 means 1.
     pub(crate) ranks_per_row: u32,
-    /// What each pair of ranks exchanged; none: it was not counted.
+    /// Traffic of each pair of ranks; `None` if it was not counted.
     pub(crate) pairs: Option<Vec<Sent>>,
-    /// Messages and bytes of all together.
+    /// Messages and bytes of all ranks together.
     pub(crate) sent: (u64, u64),
 }
 
-/// A figure to be, and the name of its file.
+/// The name of a figure's file, and the figure.
 pub(crate) type Figure = (String, Result<String, PlotError>);
 
 impl Run {
@@ -59,7 +59,7 @@ impl Run {
         figures
     }
 
-    /// Where the time of each rank went, as figure 3(b) of the paper.
+    /// How each rank spent its time, as figure 3(b) of the paper.
     fn time(&self) -> Result<String, PlotError> {
         let all = [("all".to_owned(), self.all.clone())];
         let groups = if (1..=PROFILES_MAX).contains(&self.ranks.len()) { &self.ranks[..] } else { &all };
@@ -96,7 +96,7 @@ impl Run {
         atta_plots::heat_map(&labels, &matrix, Scale::Linear)
     }
 
-    /// What all ranks together sent, as figure 4 of the paper.
+    /// Traffic of all ranks together, as figure 4 of the paper.
     fn sent(&self) -> Result<String, PlotError> {
         let group = |name: &str, value: u64| (name.to_owned(), vec![("this run".to_owned(), value as f64)]);
         let groups = [group("messages", self.sent.0), group("bytes", self.sent.1)];
@@ -105,19 +105,19 @@ impl Run {
     }
 }
 
-/// How many ranks or threads did which share of the work, as figure 6 of the paper.
+/// Distribution of work shares over ranks or threads, as figure 6 of the paper.
 pub(crate) fn work(title: &str, series: &[Shares]) -> Result<String, PlotError> {
     let labels = Labels::new(title).x("share of the entries in percent").y("how many");
     atta_plots::histogram(&labels, series, BINS)
 }
 
-/// Where the time of each group went.
+/// How each group spent its time.
 pub(crate) fn time(title: &str, of: &str, groups: &[Group]) -> Result<String, PlotError> {
     let labels = Labels::new(title).x(of).y("seconds, summed over threads");
     atta_plots::stacked(&labels, groups, Stack::Sum)
 }
 
-/// Writes figures into a directory, which is made if it is not there.
+/// Writes figures into a directory, which is created if it does not exist.
 pub(crate) fn write(directory: &Path, figures: Vec<Figure>) -> Result<(), Fatal> {
     let drawn = figures.into_iter().map(|(name, figure)| match figure {
         Ok(figure) => Ok((name, figure)),

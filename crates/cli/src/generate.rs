@@ -1,4 +1,4 @@
-//! `atta generate`: what the arguments mean, the run, and what is said of it.
+//! `atta generate`: its arguments, the run and its report.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::run::signals::Signals;
 use crate::size::{binary, grouped, parse_size};
 use crate::threads::parse_threads;
 
-/// How long threads that hang in a system call are waited for after a signal.
+/// Time to wait after a signal for threads that hang in a system call.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the files hold.
@@ -150,10 +150,10 @@ pub(crate) struct GenerateArgs {
 }
 
 impl GenerateArgs {
-    /// The tree that is asked for.
+    /// The requested tree.
     ///
     /// # Errors
-    /// Says why there can be no such tree.
+    /// Returns why there can be no such tree.
     pub(crate) fn spec(&self) -> Result<Spec, String> {
         let preset = self.preset.map_or_else(|| Ok(Spec::default()), |preset| preset.spec(self.scale));
         let mut spec = preset.map_err(|error| error.to_string())?;
@@ -205,7 +205,7 @@ pub(crate) fn run(args: &GenerateArgs, signals: &Signals) -> u8 {
             if args.json
                 && let GenerateError::Failed { made, .. } = &error
             {
-                // Why it failed is more than that the summary could not be written.
+                // The error matters more than a failure to write the summary.
                 let _ = write(&format!("{}\n", json(&spec, made, Some(&error.to_string()))));
             }
             exit::FATAL
@@ -213,7 +213,7 @@ pub(crate) fn run(args: &GenerateArgs, signals: &Signals) -> u8 {
     }
 }
 
-/// Ends the program although threads still hang in the kernel: nothing more will come of them.
+/// Exits the program although threads still hang in the kernel: no more results will come from them.
 fn give_up(bar: &ProgressBar, progress: &Progress, signals: &Signals) -> ! {
     bar.finish_and_clear();
     let made = grouped(progress.entries);
@@ -221,7 +221,7 @@ fn give_up(bar: &ProgressBar, progress: &Progress, signals: &Signals) -> ! {
     std::process::exit(signals.code().unwrap_or(exit::FATAL).into());
 }
 
-/// Prints the summary, and says with which code to exit.
+/// Prints the summary and returns the exit code.
 fn conclude(args: &GenerateArgs, spec: &Spec, report: &Report, signals: &Signals) -> u8 {
     let text = if args.json {
         format!("{}\n", json(spec, report, None))
@@ -257,7 +257,7 @@ fn hint(error: &GenerateError) -> Option<String> {
     }
 }
 
-/// Shown on standard error where that is a terminal.
+/// Progress bar on standard error, if that is a terminal.
 fn bar(args: &GenerateArgs, spec: &Spec) -> ProgressBar {
     if args.quiet {
         return ProgressBar::hidden();
@@ -326,7 +326,7 @@ fn preset_parser() -> impl TypedValueParser<Value = Preset> {
         .try_map(|name| Preset::from_name(&name).ok_or_else(|| format!("no preset is called {name}")))
 }
 
-/// A number of things: here `K`, `M` and `G` are thousands, millions and billions.
+/// Parses a count: `K`, `M` and `G` are thousands, millions and billions.
 fn parse_count(text: &str) -> Result<u64, String> {
     let units = [('K', 1_000_u64), ('M', 1_000_000), ('G', 1_000_000_000)];
     let unit = units.into_iter().find(|(letter, _)| text.ends_with([*letter, letter.to_ascii_lowercase()]));

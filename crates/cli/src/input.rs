@@ -1,7 +1,7 @@
 //! Standard input that a signal ends: a list or a record may come from a program that writes slowly or never ends.
 //!
-//! A blocking read is restarted after a signal and would not return. So each read waits until there is something, and looks at the
-//! request to end meanwhile. It does not know what the bytes mean.
+//! A blocking read is restarted after a signal and would not return. So each read polls for input, and checks the stop request meanwhile.
+//! This module does not interpret the bytes.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -9,17 +9,17 @@ use std::os::fd::AsFd;
 use atta_runtime::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How often the request to end is looked at while nothing comes.
+/// Interval between checks of the stop request while no input arrives.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Standard input up to its end, or up to the request to end: then it looks as if it ended there.
+/// Standard input up to its end or to a stop request, which looks like end of file.
 #[derive(Debug)]
 pub(crate) struct Input {
     stop: Stop,
 }
 
 impl Input {
-    /// Nobody else may read standard input.
+    /// Creates the reader. No other code may read standard input.
     pub(crate) fn new(stop: Stop) -> Self {
         Self { stop }
     }

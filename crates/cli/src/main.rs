@@ -1,4 +1,4 @@
-//! The program `atta`: reads arguments, runs an operation, renders what it says. The only place that prints and exits.
+//! The program `atta`: reads arguments, runs an operation and renders its result. The only place that prints and exits.
 
 mod arguments;
 mod clean;
@@ -134,12 +134,12 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Whether a launcher started more than this process, or may have.
+/// Whether a launcher started, or may have started, more than this process.
 fn has_ranks(launcher: Option<&Launcher>) -> bool {
     launcher.is_some_and(|launcher| launcher.size != Some(1))
 }
 
-/// Says what is wrong with the arguments, or what was asked for with `--help` or `--version`.
+/// Prints a usage error, or the text of `--help` or `--version`.
 fn tell_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
     if output::was_closed() && !error.use_stderr() {
         once(launcher, || {
@@ -151,13 +151,13 @@ fn tell_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
 }
 
-/// Says that standard output was closed when the program started; returns the exit code.
+/// Reports that standard output was closed when the program started; returns the exit code.
 fn closed() -> u8 {
     run::fatal::output_error(&rustix::io::Errno::BADF.into()).tell()
 }
 
 impl Command {
-    /// Whether standard output is for more than a summary.
+    /// Whether standard output gets more than a summary.
     fn prints_rows(&self) -> bool {
         match self {
             Self::Walk(walk) => walk.row_format().is_some(),
@@ -170,7 +170,7 @@ impl Command {
     }
 }
 
-/// What a command on trees opens, and what it was asked for.
+/// Descriptor needs of a command on trees, its effort options, and whether it is quiet.
 fn needs(command: &Command) -> Option<descriptors::Wanted<'_>> {
     match command {
         Command::Walk(walk) => Some((Needs::WALK, &walk.effort, walk.tell.quiet)),

@@ -1,7 +1,7 @@
-//! Standard output: whether it was there when the program started, and writing to it. It does not know what the bytes mean.
+//! Standard output: whether it was open when the program started, and writing to it. This module does not interpret the bytes.
 //!
-//! The standard library opens `/dev/null` in the place of a standard descriptor that is closed when the program starts, so whatever is
-//! written there seems to be well and is lost. Only before the library starts can it be seen that there was none.
+//! The standard library opens `/dev/null` in place of a standard descriptor that is closed when the program starts. Output written there
+//! appears to succeed and is lost. Only code that runs before the library starts can detect the closed descriptor.
 
 #![expect(unsafe_code, reason = "only a function that runs before main sees what was closed")]
 
@@ -18,8 +18,8 @@ extern "C" fn look() {
     }
 }
 
-// SAFETY: the linker puts it among the functions that the C library calls once before `main`, with arguments that `look` may ignore by the
-// calling conventions of C. `look` allocates nothing and uses nothing of the standard library that has to be set up.
+// SAFETY: the linker puts it among the functions that the C library calls once before `main`, with arguments that `look` may ignore under
+// the C calling conventions. `look` allocates nothing and uses nothing of the standard library that has to be initialized.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look;
@@ -29,10 +29,10 @@ pub(crate) fn was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
 
-/// Writes all of it now.
+/// Writes all bytes and flushes them.
 ///
 /// # Errors
-/// As of the system; EBADF where standard output was closed from the start.
+/// Any error of the system; EBADF if standard output was closed at the start.
 pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     if was_closed() && !bytes.is_empty() {
         return Err(Errno::BADF.into());

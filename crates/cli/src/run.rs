@@ -1,5 +1,5 @@
-//! What the commands share: the session with other ranks, messages and exit codes, files, failures, starts, progress, events, signals, the catalog that a command
-//! writes, counters in summaries. None of it imports a command.
+//! Code that commands share: the session with other ranks, messages and exit codes, files, failures, starts, progress, events, signals,
+//! the catalog that a command writes, counters in summaries. None of it imports a command.
 
 pub(crate) mod catalog;
 pub(crate) mod display;

@@ -1,4 +1,4 @@
-//! The options of a job on several ranks, for every command that runs on some. No I/O.
+//! The options of a job on several ranks, for every command that runs on several. No I/O.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(crate) fn splits() -> impl TypedValueParser<Value = Split> {
     PossibleValuesParser::new(Split::ALL.map(Split::name)).map(|name| name.parse().unwrap_or_default())
 }
 
-/// Names of ways to notice the end.
+/// Names of methods of termination detection.
 pub(crate) fn terminations() -> impl TypedValueParser<Value = Termination> {
     PossibleValuesParser::new(Termination::ALL.map(Termination::name))
         .map(|name| name.parse().unwrap_or_default())

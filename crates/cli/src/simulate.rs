@@ -1,5 +1,5 @@
-//! `atta simulate`: runs the engine of many ranks on the simulator's virtual clock, one run after the other, and says what
-//! came out. The models are `atta-sim`'s; nothing here touches a tree or an MPI.
+//! `atta simulate`: runs the engine of many ranks on the simulator's virtual clock, one run after the other, and reports the results. The
+//! models are in `atta-sim`; nothing here touches a tree or an MPI.
 
 mod arguments;
 mod count;
@@ -23,7 +23,7 @@ use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::signals::Signals;
 
-/// A run and what came out of it.
+/// A run and its result.
 pub(crate) struct Done {
     pub(crate) case: Case,
     pub(crate) outcome: Outcome,
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &SimulateArguments, signals: &Signals) -> u8 {
     conclude(arguments, &done, signals.code())
 }
 
-/// One run; none if a signal ended it.
+/// Simulates one run; `None` if a signal ended it.
 fn run_case(case: Case, signals: &Signals, bar: &ProgressBar) -> Result<Option<Done>, Fatal> {
     let (started, before) = (Instant::now(), bar.position());
     let watched = simulate_watched(&case.setup, |files| {
@@ -78,7 +78,7 @@ fn run_case(case: Case, signals: &Signals, bar: &ProgressBar) -> Result<Option<D
     Ok(outcome.map(|outcome| Done { case, outcome, elapsed: started.elapsed() }))
 }
 
-/// Writes what was asked for, and says with which code to exit.
+/// Writes the requested output and returns the exit code.
 fn conclude(arguments: &SimulateArguments, done: &[Done], interrupted: Option<u8>) -> u8 {
     let report = Report { arguments, done, interrupted: interrupted.is_some() };
     match write(&report) {
@@ -92,7 +92,7 @@ fn write(report: &Report<'_>) -> Result<(), Fatal> {
     if let Some(path) = &arguments.stats {
         file::write_stats(path, &report.json())?;
     }
-    // A comparison with runs missing would pass for the whole.
+    // A comparison that lacks runs would look complete.
     if let Some(directory) = arguments.plots.as_ref().filter(|_| !report.interrupted) {
         crate::figures::write(directory, figures::figures(arguments, report.done))?;
     }
@@ -102,7 +102,7 @@ fn write(report: &Report<'_>) -> Result<(), Fatal> {
     if arguments.quiet { Ok(()) } else { file::print(&report.text()) }
 }
 
-/// Shown on standard error where that is a terminal: files done, over all runs.
+/// Progress bar on standard error, if that is a terminal: files done, over all runs.
 fn bar(arguments: &SimulateArguments, cases: &[Case]) -> ProgressBar {
     if arguments.quiet {
         return ProgressBar::hidden();

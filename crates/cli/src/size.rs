@@ -1,6 +1,6 @@
-//! Sizes as people write them: `4K`, `256KiB`, `100MB`, `1.5G`; and numbers as they like to read them. No I/O.
+//! Parses sizes such as `4K`, `256KiB`, `100MB` and `1.5G`, and formats numbers for people. No I/O.
 
-/// Units and their number of bytes; in lower case.
+/// Units in lower case, and their number of bytes.
 const UNITS: [(&str, u64); 20] = [
     ("", 1),
     ("b", 1),
@@ -23,14 +23,14 @@ const UNITS: [(&str, u64); 20] = [
     ("eib", 1 << 60),
     ("eb", 1_000_000_000_000_000_000),
 ];
-/// More digits than that say nothing of any size.
+/// Most decimals that are read; further ones are ignored.
 const DIGITS_MAX: usize = 18;
 
-/// A size in bytes. `K`, `M`, `G`, `T`, `P`, `E` and `KiB`, `MiB`, ... are powers of 1,024, `KB`, `MB`, ... powers of
-/// 1,000, in upper or lower case; the number may have a fraction, and what is less than a byte is dropped.
+/// A size in bytes. `K`, `M`, `G`, `T`, `P`, `E` and `KiB`, `MiB`, ... are powers of 1,024, `KB`, `MB`, ... powers of 1,000, in upper or
+/// lower case. The number may have a fraction; the result is rounded down to a byte.
 ///
 /// # Errors
-/// Says what is wrong: no number, an unknown unit, a fraction of a byte, or 2^64 bytes and more.
+/// Returns what is wrong: not a number, an unknown unit, a fraction of a number of bytes, or 2^64 bytes or more.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let end =
         text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
@@ -54,13 +54,13 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     u64::try_from(bytes).map_err(|_| too_large())
 }
 
-/// Least memory that can be asked for: below it there would be a system call for every few names.
+/// Least memory that may be requested; with less, every few names would cost a system call.
 const MEMORY_MIN: u64 = 1 << 20;
 
 /// A size of memory.
 ///
 /// # Errors
-/// As [`parse_size`], and that it is too little.
+/// As [`parse_size`], and if the size is too small.
 pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if bytes < MEMORY_MIN {
@@ -87,14 +87,14 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
-/// `1,234 files, 1 directory`: those that there are, or `nothing`.
+/// `1,234 files, 1 directory`: the counts that are not 0, or `nothing`.
 pub(crate) fn listed(counts: &[(u64, &str, &str)]) -> String {
     let some = counts.iter().filter(|(count, ..)| *count > 0);
     let some: Vec<_> = some.map(|(count, one, many)| counted(*count, one, many)).collect();
     if some.is_empty() { "nothing".to_owned() } else { some.join(", ") }
 }
 
-/// Bytes a second.
+/// A rate per second, of bytes or of entries.
 pub(crate) fn per_second(bytes: u64, elapsed: std::time::Duration) -> u64 {
     (bytes as f64 / elapsed.as_secs_f64().max(1e-9)).round() as u64
 }

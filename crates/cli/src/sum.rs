@@ -1,4 +1,4 @@
-//! `atta sum`: sets it up, lets it run, and says what was summed up and what was not.
+//! `atta sum`: sets up a run, runs it, and reports what was hashed and what was not.
 
 mod arguments;
 mod check;
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &SumArguments, signals: &Signals) -> u8 {
     done.unwrap_or_else(Refused::tell)
 }
 
-/// Sums up what comes on standard input.
+/// Hashes standard input.
 fn sum_input(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused> {
     if arguments.paths.is_empty() && io::stdin().is_terminal() {
         let hint = "the working directory is '.', standard input is '-'";
@@ -57,7 +57,7 @@ fn sum_input(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused>
     let (digest, _, signature) = sum::of_reader(Input::new(signals.stop()))
         .map_err(|error| Refused::fatal(format!("cannot read standard input: {}", describe(&error))))?;
     if let Some(code) = signals.code() {
-        // What was read is a part.
+        // Only a part was read.
         return Ok(code);
     }
     let text =
@@ -65,7 +65,7 @@ fn sum_input(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused>
     Ok(print(&text).map_or_else(Fatal::tell, |()| exit::DONE))
 }
 
-/// Sums up trees.
+/// Hashes trees.
 fn sum_trees(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused> {
     let started = SystemTime::now();
     let starts = given(arguments)?;
@@ -90,7 +90,7 @@ fn given(arguments: &SumArguments) -> Result<Vec<Start>, Refused> {
     Ok(arguments.paths.iter().map(|path| Start::new(path.as_bytes())).collect())
 }
 
-/// Hashes all there is; `enters`: also what is in directories.
+/// Hashes all entries; `enters`: also those in directories.
 fn hash(
     arguments: &SumArguments,
     rules: Option<Rules>,
@@ -111,7 +111,7 @@ fn hash(
         stop: stop.clone(),
         ..walk::Options::default()
     };
-    // As in `atta sum . > sums`: it would change all the time.
+    // As in `atta sum . > sums`: the file would change all the time.
     let output = if arguments.prints() { sum::regular_file_of(io::stdout()) } else { None };
     let (chunk, hole_bytes_max) = (arguments.chunk.bytes(), Some(arguments.max_holes));
     let options = Options { walk, chunk, hole_bytes_max, enters, output };
@@ -135,13 +135,13 @@ fn line(progress: &Progress) -> String {
     )
 }
 
-/// What a catalog says of the run itself.
+/// Data about the run that a catalog records.
 struct Recording {
     roots: Vec<Vec<u8>>,
     started: SystemTime,
 }
 
-/// Closes what was written, says what was done, and with which code to exit.
+/// Closes all output, reports the result and returns the exit code.
 fn conclude(
     arguments: &SumArguments,
     sink: &Sink,
@@ -154,7 +154,7 @@ fn conclude(
         fatal = fatal.or_else(|| sink.print_sorted().err());
     }
     let interrupted = signals.code();
-    // What the catalog tells of errors must be in its file before it gets its name.
+    // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| sink.failures.flush().err());
     if let Some(catalog) = &sink.catalog {
         if fatal.is_none() && interrupted.is_none() {

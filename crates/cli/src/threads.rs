@@ -1,16 +1,16 @@
-//! The number of threads as a user writes it. No I/O.
+//! Parses the number of threads. No I/O.
 
 use std::num::NonZeroUsize;
 
 use atta_runtime::Threads;
 
-/// Most threads that may be asked for: more were never of use, and each takes address space.
+/// Most threads that may be requested: more have never helped, and each takes address space.
 const THREADS_MAX: usize = 4096;
 
 /// `auto`, or a number from 1 to 4096.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// Returns what is wrong with it.
 pub(crate) fn parse_threads(text: &str) -> Result<Threads, String> {
     if text == "auto" {
         return Ok(Threads::Auto);

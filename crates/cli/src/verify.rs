@@ -1,4 +1,4 @@
-//! `atta verify`: sets a comparison up, lets it run, and says what differs.
+//! `atta verify`: sets up a comparison, runs it and reports the differences.
 
 mod arguments;
 mod report;
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals) -> u8 {
     }
 }
 
-/// What one run needs, made before anything is compared.
+/// State of one run, set up before the comparison starts.
 struct Run<'a> {
     arguments: &'a VerifyArguments,
     rows: Rows,
@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
         match outcome {
             Ok(outcome) => conclude(arguments, rows, &outcome, signals.code()),
             Err(verify::Refused { what, hint, is_usage }) => {
-                // What was begun of a table is no table.
+                // A partial table is discarded.
                 let _ = rows.finish(false);
                 complain(&what, Some(hint.as_ref()));
                 if is_usage { exit::USAGE } else { exit::FATAL }
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Says what was found, and with which code to exit.
+/// Reports the result and returns the exit code.
 fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Outcome, interrupted: Option<u8>) -> u8 {
     let mut fatal = rows.finish(interrupted.is_none());
     if interrupted.is_some() && arguments.output.is_some() {
@@ -99,7 +99,7 @@ fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Outcome, interrup
         report::words(outcome, interrupted.is_some())
     };
     if arguments.row_format().is_some() {
-        // Nothing can be said of an error of standard error.
+        // An error of standard error cannot be reported.
         let _ = std::io::stderr().write_all(text.as_bytes());
     } else {
         fatal = fatal.or_else(|| print(&text).err());

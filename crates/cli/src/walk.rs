@@ -1,4 +1,4 @@
-//! `atta walk`: visits trees and says what is in them, alone or on several ranks. Each module imports only those before it: arguments,
+//! `atta walk`: visits trees and reports their contents, alone or on several ranks. Each module imports only those before it: arguments,
 //! threads, report, figures, progress, sink, totals, end, run.
 
 mod arguments;
@@ -20,7 +20,7 @@ pub(crate) use arguments::WalkArguments;
 use crate::run::session::{self, Given};
 use crate::run::signals::Signals;
 
-/// How long other ranks are waited for after a signal.
+/// Time to wait for other ranks after a signal.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.

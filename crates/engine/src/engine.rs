@@ -1,23 +1,23 @@
-//! The engine of one rank: takes what happened, says what to do. The parts: `work.rs` finds and gives work, `close.rs` ends
-//! the job, `termination.rs` notices that it is over, `reduction.rs` adds up.
+//! The engine of one rank: takes events, returns actions. The parts: `work.rs` finds and gives work, `close.rs` ends the job,
+//! `termination.rs` detects termination, `reduction.rs` adds up totals.
 //!
 //! # How a job ends
-//! The root learns that the job is over, or that somebody wants it to stop, and tells everybody down the tree
-//! ([`Message::Finish`]). Each rank then starts no more tasks, and sends its last totals up when its workers have stopped,
-//! its own request has been answered, all it gave has been accepted, and its children's last totals are there. So when the
-//! root has the totals of all, no request, answer, parcel or acceptance is under way; [`Message::Farewell`] comes down the
-//! tree, and a rank that has passed it on is done: nothing will be sent to it any more.
+//! The root detects that the job is over, or receives a request to stop. It sends [`Message::Finish`] down the tree. Each rank
+//! then starts no more tasks. A rank sends its last totals up when its workers have stopped, its own request has been
+//! answered, all parcels that it gave have been accepted, and its children's last totals have arrived. When the root has all
+//! totals, no request, answer, parcel or acceptance is in flight. The root then sends [`Message::Farewell`] down the tree. A
+//! rank that has forwarded it is done: no rank sends to it any more.
 
 //!
 //! # How fast totals climb
-//! While the job runs, totals climb once in each interval, but the next ones only after the parent has taken the last
-//! ([`Message::TotalsTaken`]): a parent that is slower than the interval would else have more and more of them to read, and
-//! everything else that it is sent behind them.
+//! While the job runs, a rank sends totals up once per interval, but only after its parent has taken the previous ones
+//! ([`Message::TotalsTaken`]). Without this rule, totals would pile up at a parent that is slower than the interval and delay
+//! all other messages to it.
 //!
 //! # When parcels are acknowledged
-//! The token needs an acknowledgement of each parcel at once ([`Message::Accepted`]). The counters need none: when they
-//! have found the job to be over, all that was given has been accepted. Only where a job ends early does each rank, when it
-//! is told so, tell all from whom it ever accepted parcels the number of the last, and then of each that still comes.
+//! The token needs an immediate acknowledgement of each parcel ([`Message::Accepted`]). The counters need none: when they
+//! detect the end, all parcels have been accepted. If a job ends early, each rank acknowledges when it receives the order to
+//! finish: it sends every giver the number of the last parcel accepted from it, and then acknowledges each late parcel.
 
 mod close;
 mod work;
@@ -35,31 +35,31 @@ use crate::schedule::Schedule;
 use crate::termination::{Detector, Findings, Idleness};
 use crate::{Place, Random, Rank, Rules, ScheduleKind, Share, Split, Termination, Tree};
 
-/// What is the same on all ranks of a job.
+/// The settings that all ranks of a job share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// Whom a rank asks for work.
+    /// Which ranks a rank asks for work.
     pub schedule: ScheduleKind,
-    /// How much it gets.
+    /// How much work the asked rank gives.
     pub split: Split,
-    /// How the end is noticed.
+    /// How termination is detected.
     pub termination: Termination,
     /// Children of each rank in the tree of ranks.
     pub tree_width: u32,
-    /// How often totals climb while the job runs; none: only at the end.
+    /// How often totals climb while the job runs. None: only at the end.
     pub progress_interval: Option<Duration>,
-    /// Work is asked for when fewer tasks than this wait; 0: when none waits and none runs. A rank of one thread always does
-    /// as with 0.
+    /// A rank asks for work when fewer tasks than this wait. 0: when no task waits and none runs. A rank with one thread always
+    /// uses 0.
     pub low_water: u64,
-    /// The first pause after all were asked in vain; it doubles each time.
+    /// The first pause after all requests were refused. It doubles each time.
     pub pause_first: Duration,
-    /// The longest such pause of a rank that has no work; one that has, but little, makes ten times as long ones.
+    /// The longest such pause of a rank without work. A rank that still has some work pauses up to ten times as long.
     pub pause_most: Duration,
-    /// How long a rank is idle before it tells, and between two times that it does.
+    /// How long a rank is idle before it reports so, and the minimum interval between two reports.
     pub quiet_interval: Duration,
-    /// What random choices depend on.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Rules that are switched off, to test the checkers.
+    /// A rule to switch off, to test the checkers.
     pub rules: Rules,
 }
 
@@ -81,14 +81,14 @@ impl Default for Config {
     }
 }
 
-/// How much work a rank has, as its driver sees it.
+/// How much work a rank has, as reported by its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Load {
     /// Tasks that wait.
     pub waiting: u64,
     /// Tasks that run.
     pub running: u64,
-    /// Tasks that could run at once: the number of threads.
+    /// Tasks that can run at once: the number of threads.
     pub slots: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct Load {
 pub enum Reason {
     /// All tasks are done.
     Done,
-    /// Somebody asked it to end early.
+    /// A caller asked the job to end early.
     Stopped,
     /// A rank cannot go on.
     Failed,
@@ -117,73 +117,73 @@ impl Reason {
     }
 }
 
-/// What the driver is to do, in this order.
+/// What the driver must do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action<R> {
     /// Send a message. Messages from one rank to another must arrive in the order in which they were sent.
     Send {
-        /// To whom.
+        /// The receiver.
         to: Rank,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Take this share of the waiting tasks, oldest first, and call [`Engine::give`] with them before anything else.
-    /// Fewer, or none, are fine.
+    /// Take this share of the waiting tasks, oldest first, and call [`Engine::give`] with them before any other method.
+    /// Fewer tasks, or none, are allowed.
     Take {
-        /// Who will have them.
+        /// The rank that receives them.
         to: Rank,
         /// How many.
         share: Share,
     },
-    /// Put these tasks among those that wait.
+    /// Add these tasks to the waiting ones.
     Accept {
-        /// Who gave them.
+        /// The rank that gave them.
         from: Rank,
-        /// What.
+        /// The tasks.
         tasks: Tasks,
     },
     /// Call [`Engine::report`] with the totals of this rank so far.
     Report,
-    /// The totals of all ranks so far, as far as they are known. Only on the root.
+    /// The totals of all ranks so far, as far as the root knows them. Only on the root.
     Progress(R),
-    /// Start no more tasks; when none runs any more, call [`Engine::finish`] with the last totals of this rank.
+    /// Start no more tasks. When no task runs any more, call [`Engine::finish`] with the last totals of this rank.
     Finish(Reason),
     /// The last totals of all ranks. Only on the root.
     Result(R),
-    /// Nothing more will be sent to this rank: leave when what it sent has left.
+    /// No rank sends to this one any more: leave when all its own messages have left.
     Leave,
 }
 
-/// What an engine counted of its own doings.
+/// Statistics of one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests for work that it sent.
+    /// Requests for work sent.
     pub requests: u64,
-    /// Of them, those that were refused.
+    /// Requests that were refused.
     pub refused: u64,
-    /// Parcels that it gave.
+    /// Parcels given.
     pub parcels_given: u64,
     /// Tasks in them.
     pub tasks_given: u64,
-    /// Parcels that it accepted.
+    /// Parcels accepted.
     pub parcels_accepted: u64,
     /// Tasks in them.
     pub tasks_accepted: u64,
-    /// Pauses after all were asked in vain.
+    /// Pauses after all requests were refused.
     pub rests: u64,
 }
 
-/// Counts decide nothing: two engines that differ in them alone do the same.
+/// Counts influence no decision, so engines that differ only in them hash alike.
 impl Hash for Counts {
     fn hash<H: Hasher>(&self, _state: &mut H) {}
 }
 
-/// A message that makes no sense here: a bug or a foreign program on the other side.
+/// A message that is not valid in the current state: a bug, or a foreign program at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolError {
-    /// Who sent it.
+    /// The sender.
     pub from: Rank,
-    /// What it says.
+    /// The message.
     pub message: Box<Message>,
 }
 
@@ -198,9 +198,9 @@ impl core::error::Error for ProtocolError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Running,
-    /// Told to end; the last totals have not gone up yet.
+    /// The rank must finish; its last totals have not been sent yet.
     Finishing(Reason),
-    /// The last totals have gone up.
+    /// The last totals have been sent.
     Waiting,
     Ended,
 }
@@ -219,16 +219,16 @@ pub struct Engine<R> {
     reduction: Reduction<R>,
     parcels: Parcels,
     load: Load,
-    /// Shares that the driver has not taken yet, and whether each answers a request.
+    /// Shares that the driver has not taken yet: the receiver, whether it answers a request, whether the receiver waits.
     taking: VecDeque<(Rank, bool, bool)>,
-    /// Whom this rank has asked and not heard of yet.
+    /// The rank that this one has asked and that has not answered yet.
     asked: Option<Rank>,
-    /// Ranks that wait for work from here, the next first.
+    /// Ranks that wait for work from this one, in order of service.
     registered: VecDeque<Rank>,
-    /// The same, to find one.
+    /// The same ranks, for look-ups.
     is_registered: BTreeSet<Rank>,
     retry_at: Option<Duration>,
-    /// Whether the pause until then was begun while tasks ran here.
+    /// Whether that pause began while tasks ran here.
     rests_at_work: bool,
     pauses: u32,
     progress_at: Duration,
@@ -240,7 +240,7 @@ pub struct Engine<R> {
 }
 
 impl<R: Reduce> Engine<R> {
-    /// The engine of one rank, at time zero and without work: the root's driver has the first tasks.
+    /// The engine of one rank, at time zero and without work. The driver of the root holds the first tasks.
     #[must_use]
     pub fn new(config: Config, place: &Place) -> Self {
         let here = place.here();
@@ -274,32 +274,32 @@ impl<R: Reduce> Engine<R> {
         }
     }
 
-    /// Whether this rank runs tasks at all: the one that hands them out in a centralized job does not.
+    /// Whether this rank runs tasks at all. The master of a centralized job does not.
     #[must_use]
     pub fn runs_tasks(&self) -> bool {
         self.schedule.runs_tasks()
     }
 
-    /// Whether this rank returns what its tasks lead to; then its workers keep so many of them each.
+    /// Whether this rank returns new tasks to the master. If so: how many of them each worker keeps.
     #[must_use]
     pub fn hands_in(&self) -> Option<u64> {
         if self.alone { None } else { self.schedule.hands_in().map(|(_, kept)| kept) }
     }
 
-    /// What this engine counted.
+    /// The statistics of this engine.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Whether all is over for this rank.
+    /// Whether this rank has left the job.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.phase == Phase::Ended
     }
 
-    /// Takes in how much work there is now. An exact zero is what ends a job: `waiting` and `running` may be zero only if
-    /// no task waits or runs, and none that was accepted is on its way to the workers.
+    /// Takes in the current load. An exact zero ends a job: `waiting` and `running` may be zero only if no task waits or runs,
+    /// and no accepted task is still on its way to the workers.
     pub fn handle_load(&mut self, now: Duration, load: Load) {
         self.load = load;
         self.react(now);
@@ -308,7 +308,7 @@ impl<R: Reduce> Engine<R> {
     /// Takes in a message.
     ///
     /// # Errors
-    /// It makes no sense here. The job cannot be trusted any more; nothing was changed.
+    /// The message is not valid in the current state. Nothing was changed, but the job cannot be trusted any more.
     pub fn handle_message(
         &mut self,
         now: Duration,
@@ -336,12 +336,12 @@ impl<R: Reduce> Engine<R> {
         Ok(())
     }
 
-    /// Takes in that time has passed: to be called at [`poll_timeout`](Self::poll_timeout).
+    /// Takes in that time has passed. Call it at [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Duration) {
         self.react(now);
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if nothing else happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event comes first.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         if self.phase != Phase::Running {
@@ -353,17 +353,17 @@ impl<R: Reduce> Engine<R> {
         [retry, progress, self.detector.timeout()].into_iter().flatten().min()
     }
 
-    /// Makes random choices depend on `seed` from now on: for whoever explores all that may happen.
+    /// Makes random choices depend on `seed` from now on. For the state-space explorer.
     pub fn reseed(&mut self, seed: u64) {
         self.random = Random::new(seed);
     }
 
-    /// What to do next.
+    /// The next action for the driver.
     pub fn poll_action(&mut self) -> Option<Action<R>> {
         self.actions.pop_front()
     }
 
-    /// Everything that depends on the whole state, after each change of it.
+    /// Runs every decision that depends on the whole state. Called after each change.
     fn react(&mut self, now: Duration) {
         if self.phase == Phase::Running {
             self.hand_in();

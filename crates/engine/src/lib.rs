@@ -1,4 +1,4 @@
-//! The protocol of one rank: who asks whom for work, what is given, when the job is over, how totals climb.
+//! The protocol of one rank: requests for work, transfers of tasks, termination, and the reduction of totals.
 //!
 //! ```text
 //!                    handle_message, handle_load, handle_timeout, give, report, finish
@@ -10,8 +10,8 @@
 //! Sans-IO: no clock, threads, files, sockets, MPI or randomness of its own. Time, seed and bytes are arguments, so the
 //! same code runs under threads, MPI and the simulator, and one seed gives one trace.
 //!
-//! What it does not do: it never sees a task that stays on its rank. Workers push and pop on deques of their own; the
-//! engine hears how many tasks wait ([`Load`]), and asks the driver for some when another rank is to have them.
+//! The engine never sees a task that stays on its rank. Workers push and pop on their own deques. The driver reports how many
+//! tasks wait ([`Load`]), and the engine asks the driver for tasks only when another rank is to receive them.
 
 #![no_std]
 #![forbid(unsafe_code)]

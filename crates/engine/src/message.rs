@@ -1,4 +1,4 @@
-//! What ranks say to each other, and how it looks as bytes. What a message leads to is in `engine.rs`.
+//! The messages between ranks and their wire format. `engine.rs` handles them.
 //!
 //! ```text
 //!   thief  --- Request --------------------> victim       giver --- Parcel(sequence) ---> taker
@@ -8,15 +8,14 @@
 //!   rank   --- Token -> next rank
 //! ```
 //!
-//! Bytes that come from another rank are checked, not trusted: a wrong tag, a wrong length or an impossible value is an
-//! error, never a panic.
+//! Bytes from another rank are validated: a wrong tag, a wrong length or an impossible value is an error, never a panic.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::Reason;
 
-/// A batch of tasks as bytes. Only the driver knows what is in them.
+/// A batch of tasks as bytes. Only the driver can read them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tasks {
     /// How many tasks there are.
@@ -25,10 +24,10 @@ pub struct Tasks {
     pub bytes: Arc<[u8]>,
 }
 
-/// What a part of the tree of ranks knows of its own work: two of the four counters, and whether all of it is idle.
+/// The census of a subtree: two of the four counters, and whether every rank in it is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Census {
-    /// Whether every rank of that part was idle when it was asked.
+    /// Whether every rank of the subtree was idle when it was asked.
     pub idle: bool,
     /// Parcels sent so far.
     pub sent: u64,
@@ -37,7 +36,7 @@ pub struct Census {
 }
 
 impl Census {
-    /// The census of two parts together.
+    /// Combines the censuses of two subtrees.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {
@@ -53,71 +52,71 @@ impl Census {
 pub enum Message {
     /// The sender asks for work.
     Request {
-        /// Whether it has none at all. Who only runs low gets what is plenty.
+        /// Whether the sender has no work at all. A sender that only runs low receives surplus tasks only.
         idle: bool,
         /// Whether to send work later if there is none now.
         wait: bool,
     },
-    /// The answer to a request where there is nothing to give.
+    /// Refuses a request: the sender has no tasks to give.
     Nothing,
     /// Tasks that now belong to the receiver.
     Parcel {
         /// Number of the parcel among those from this giver to this taker, from 1 up.
         sequence: u64,
-        /// Whether it answers a request; otherwise nobody asked just now.
+        /// Whether the parcel answers a request. False: it is sent without a current request.
         answer: bool,
-        /// What is in it.
+        /// The tasks.
         tasks: Tasks,
     },
-    /// All parcels up to this number have been taken in.
+    /// Acknowledges all parcels up to this number.
     Accepted {
-        /// Which.
+        /// The number.
         sequence: u64,
     },
-    /// A part of the tree was idle, not long ago. Climbs by itself.
+    /// Reports that a subtree was idle recently. Sent to the parent without a request.
     Quiet(Census),
-    /// Asks a part of the tree for its census.
+    /// Asks a subtree for its census.
     Probe {
         /// Number of the wave, from 1 up.
         wave: u32,
     },
     /// Answers a probe.
     Census {
-        /// The wave that it belongs to.
+        /// The wave that it answers.
         wave: u32,
-        /// Of all of that part.
+        /// The census of the whole subtree.
         census: Census,
     },
-    /// The papers' coloured token.
+    /// The coloured token of the papers.
     Token {
-        /// Whether a rank that gave work backwards has held it.
+        /// Whether a rank that gave work to a lower rank has held the token.
         black: bool,
     },
-    /// Totals of a part of the tree.
+    /// The totals of a subtree.
     Totals {
-        /// Whether nothing will change in them any more.
+        /// Whether these totals are final.
         last: bool,
-        /// The totals, as their own kind writes them.
+        /// The totals, encoded by [`Reduce::encode`](crate::Reduce::encode).
         value: Vec<u8>,
     },
-    /// The sender wants the job to end early. Climbs to the root.
+    /// The sender wants the job to end early. Forwarded up to the root.
     Stop(Reason),
-    /// The job is over: nobody starts another task.
+    /// The job is over: no rank starts another task.
     Finish(Reason),
-    /// All totals have arrived: nothing will be sent any more.
+    /// All totals have arrived: no more messages follow.
     Farewell,
-    /// Totals that were not the last have been taken in: the next ones may come.
+    /// The receiver has taken in totals that were not final. The next ones may follow.
     TotalsTaken,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// They are shorter or longer than their kind of message.
+    /// The length does not fit the kind of message.
     Length,
-    /// No message begins with this byte.
+    /// No message has this tag.
     Tag(u8),
-    /// A field holds what it cannot hold.
+    /// A field has an invalid value.
     Value,
 }
 
@@ -170,7 +169,7 @@ impl Message {
         out
     }
 
-    /// Length in bytes of what [`encode`](Self::encode) writes.
+    /// Length in bytes of the output of [`encode`](Self::encode).
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         match self {
@@ -185,10 +184,10 @@ impl Message {
         }
     }
 
-    /// Reads a message back.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// The bytes are not what [`encode`](Self::encode) writes.
+    /// The bytes are not the output of [`encode`](Self::encode).
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut fields = Fields(bytes);
         let message = match fields.byte()? {
@@ -226,7 +225,7 @@ fn encode_census(out: &mut Vec<u8>, tag: u8, wave: u32, census: Census) {
     out.extend(census.received.to_le_bytes());
 }
 
-/// What is left to read of a message.
+/// The unread bytes of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

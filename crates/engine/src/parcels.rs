@@ -1,11 +1,10 @@
-//! Parcels by number: how many this rank gave to whom, how many it accepted from whom, and which it knows to have arrived.
-//! What was in them is not kept.
+//! Parcels by number: given, accepted, and known to have arrived, for each peer. The contents are not kept.
 
 use alloc::collections::BTreeMap;
 
 use crate::{Rank, Rule, Rules};
 
-/// Numbers of parcels, by giver and taker. Grows with the ranks that work really went to or came from.
+/// Parcel numbers by giver and taker. Grows only with the ranks that exchanged work with this one.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Parcels {
     /// The last number given to each taker.
@@ -14,7 +13,7 @@ pub(crate) struct Parcels {
     accepted: BTreeMap<Rank, u64>,
     /// The last number that each taker is known to have accepted.
     settled: BTreeMap<Rank, u64>,
-    /// Parcels that were given and are not known to have been accepted.
+    /// Parcels given but not known to have been accepted.
     open: u64,
 }
 
@@ -27,7 +26,7 @@ impl Parcels {
         *last
     }
 
-    /// Takes note that `by` has accepted all up to this number, perhaps again. False: there was no such parcel.
+    /// Records that `by` has accepted all parcels up to this number. Repeats are allowed. False: no such parcel was given.
     pub(crate) fn accepted(&mut self, by: Rank, sequence: u64) -> bool {
         if !self.given.get(&by).is_some_and(|last| (1..=*last).contains(&sequence)) {
             return false;
@@ -38,13 +37,13 @@ impl Parcels {
         true
     }
 
-    /// Takes note that all that was given is known to have been accepted.
+    /// Records that all parcels given have been accepted.
     pub(crate) fn settle(&mut self) {
         self.open = 0;
         self.settled.clone_from(&self.given);
     }
 
-    /// From whom parcels were accepted, and the last number of each.
+    /// The ranks from which parcels were accepted, with the last number from each.
     pub(crate) fn takings(&self) -> impl Iterator<Item = (Rank, u64)> {
         self.accepted.iter().map(|(from, last)| (*from, *last))
     }
@@ -54,7 +53,7 @@ impl Parcels {
         self.accepted.get(&from).is_some_and(|last| sequence <= *last)
     }
 
-    /// Whether a parcel is new and so is to be taken in. An old one is only acknowledged again.
+    /// Whether a parcel is new and must be taken in. An old parcel is only acknowledged again.
     pub(crate) fn is_new(&mut self, from: Rank, sequence: u64, rules: Rules) -> bool {
         let last = self.accepted.entry(from).or_default();
         let is_new = sequence == *last + 1;
@@ -64,7 +63,7 @@ impl Parcels {
         is_new || rules.is_broken(Rule::AcceptOnce)
     }
 
-    /// Whether all that was given has been accepted.
+    /// Whether all parcels given have been accepted.
     pub(crate) fn is_settled(&self) -> bool {
         self.open == 0
     }

@@ -1,5 +1,5 @@
-//! Where a rank stands among the others: who shares its host, and who is near. It holds only what it is told; the list of
-//! the far ones is given by whoever knows the network, and may be missing.
+//! The place of a rank among the others: the ranks on its host, and the distances to the rest. The caller provides both. The
+//! list of far ranks needs knowledge of the network and may be missing.
 
 use alloc::vec::Vec;
 
@@ -10,14 +10,14 @@ use crate::Rank;
 pub struct Place {
     here: Rank,
     size: u32,
-    /// Ranks on this host, ascending, this one among them.
+    /// Ranks on this host, ascending, including this one.
     neighbours: Vec<Rank>,
-    /// Ranks on other hosts, nearest first; empty if the network is not known.
+    /// Ranks on other hosts, nearest first. Empty if the network is not known.
     outward: Vec<Rank>,
 }
 
 impl Place {
-    /// A rank that shares its host with `neighbours` (itself may be among them or not).
+    /// A rank that shares its host with `neighbours`, which may include the rank itself.
     #[must_use]
     pub fn new(here: Rank, size: u32, mut neighbours: Vec<Rank>) -> Self {
         neighbours.push(here);
@@ -26,8 +26,8 @@ impl Place {
         Self { here, size: size.max(1), neighbours, outward: Vec::new() }
     }
 
-    /// The same, where the network is known: ranks of other hosts, nearest first. The list grows with the job; only the
-    /// schedule `proximity` reads it.
+    /// Adds the ranks of other hosts, nearest first, where the network is known. The list grows with the job; only the schedule
+    /// `proximity` reads it.
     #[must_use]
     pub fn with_outward(mut self, outward: Vec<Rank>) -> Self {
         self.outward = outward;
@@ -40,13 +40,13 @@ impl Place {
         self.here
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Ranks on this host, ascending, this one among them.
+    /// Ranks on this host, ascending, including this one.
     #[must_use]
     pub fn neighbours(&self) -> &[Rank] {
         &self.neighbours
@@ -58,14 +58,14 @@ impl Place {
         self.neighbours.first() == Some(&self.here)
     }
 
-    /// How many ranks are on other hosts.
+    /// The number of ranks on other hosts.
     #[must_use]
     pub fn outside(&self) -> u32 {
         self.size.saturating_sub(u32::try_from(self.neighbours.len()).unwrap_or(u32::MAX))
     }
 
-    /// A rank of another host by its number among them, 0 to [`outside`](Self::outside) - 1, nearest first. Where the
-    /// network is not known they follow this one in a ring, so that not all ranks begin with the same.
+    /// A rank of another host by its index, 0 to [`outside`](Self::outside) - 1, nearest first. Where the network is not known,
+    /// the ranks that follow this one in a ring come first, so that not all ranks begin with the same one.
     #[must_use]
     pub fn outward(&self, index: u32) -> Option<Rank> {
         if !self.outward.is_empty() {
@@ -74,7 +74,7 @@ impl Place {
         if index >= self.outside() {
             return None;
         }
-        // Among those after the last neighbour, then from 0 on, without the neighbours.
+        // First the ranks after this one, then those from 0 on; the neighbours are skipped.
         let after = self.neighbours.iter().filter(|rank| **rank > self.here).count();
         let upper = self.size - self.here.0 - 1 - u32::try_from(after).unwrap_or(0);
         let (mut rank, from) =

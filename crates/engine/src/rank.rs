@@ -1,4 +1,4 @@
-//! Which rank: a number, and the tree in which all ranks stand. No state that grows with their number.
+//! Rank numbers, and the tree of all ranks. No state grows with the number of ranks.
 
 use core::fmt;
 
@@ -17,8 +17,9 @@ impl fmt::Display for Rank {
     }
 }
 
-/// The tree along which totals climb and decisions come down, as one rank sees it: complete, of a given width, with
-/// rank 0 at its root. Its height is the logarithm of the number of ranks.
+/// The tree along which totals climb and decisions descend, as seen by one rank.
+///
+/// The tree is complete, of a given width, with rank 0 at its root. Its height is the logarithm of the number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tree {
     here: u32,
@@ -27,26 +28,26 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The place of `here` among `size` ranks; every rank has up to `width` (at least 1) children.
+    /// The place of `here` among `size` ranks. Each rank has up to `width` (at least 1) children.
     #[must_use]
     pub fn new(here: Rank, size: u32, width: u32) -> Self {
         Self { here: here.0, size, width: width.max(1) }
     }
 
-    /// Who is above; none for the root.
+    /// The parent. None for the root.
     #[must_use]
     pub fn parent(&self) -> Option<Rank> {
         (self.here > 0).then(|| Rank((self.here - 1) / self.width))
     }
 
-    /// Who is below, in ascending order.
+    /// The children, in ascending order.
     pub fn children(&self) -> impl Iterator<Item = Rank> + use<> {
         let first = u64::from(self.here) * u64::from(self.width) + 1;
         let end = (first + u64::from(self.width)).min(u64::from(self.size));
         (first..end.max(first)).filter_map(|child| u32::try_from(child).ok().map(Rank))
     }
 
-    /// Which of the children this is; none for a rank that is no child.
+    /// The index of a child. None for a rank that is not a child.
     #[must_use]
     pub fn child_index(&self, rank: Rank) -> Option<usize> {
         self.children().position(|child| child == rank)

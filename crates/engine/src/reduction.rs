@@ -1,26 +1,26 @@
-//! Totals that climb the tree of ranks, asynchronously: each rank sends those of its part on a soft period, and nobody
-//! waits for them until the end, when the last ones are complete. What totals are is the caller's business.
+//! Totals that climb the tree of ranks, asynchronously. Each rank sends the totals of its subtree on a soft period. No rank
+//! waits for them until the end, when the final ones are complete. The caller defines the type of the totals.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::Tree;
 
-/// Something that ranks add up: progress, totals, a result of one's own.
+/// A value that ranks add up: progress, totals, an application's result.
 ///
 /// Merging must not depend on order or grouping.
 pub trait Reduce: Clone {
-    /// Adds another rank's part.
+    /// Adds the part of another rank.
     fn merge(&mut self, other: &Self);
 
     /// Writes it as bytes.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads it back; none if the bytes are not what [`encode`](Self::encode) writes.
+    /// Decodes a value. None: the bytes are not the output of [`encode`](Self::encode).
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
-/// Where nothing is added up.
+/// For jobs without totals.
 impl Reduce for () {
     fn merge(&mut self, (): &Self) {}
 
@@ -53,7 +53,7 @@ impl<R: Reduce> Reduction<R> {
         self.own = Some(Part { is_last, value });
     }
 
-    /// Takes a child's totals. False: they came after its last ones.
+    /// Takes a child's totals. False: the child is unknown, or its final totals came before.
     pub(crate) fn set_child(&mut self, child: usize, value: R, is_last: bool) -> bool {
         let Some(part) = self.below.get_mut(child) else { return false };
         if part.as_ref().is_some_and(|part| part.is_last) {
@@ -63,23 +63,23 @@ impl<R: Reduce> Reduction<R> {
         true
     }
 
-    /// Whether the own part will not change any more.
+    /// Whether the own part is final.
     pub(crate) fn is_own_last(&self) -> bool {
         self.own.as_ref().is_some_and(|part| part.is_last)
     }
 
-    /// Whether no part will change any more.
+    /// Whether the parts of all children are final.
     pub(crate) fn are_children_last(&self) -> bool {
         self.below.iter().all(|part| part.as_ref().is_some_and(|part| part.is_last))
     }
 
-    /// The children whose part may still change, by their number.
+    /// The children whose part is not final, by index.
     pub(crate) fn children_not_last(&self) -> impl Iterator<Item = usize> {
         let is_last = |part: &Option<Part<R>>| part.as_ref().is_some_and(|part| part.is_last);
         self.below.iter().enumerate().filter(move |(_, part)| !is_last(part)).map(|(child, _)| child)
     }
 
-    /// All of this part of the tree, as far as it is known.
+    /// The sum of this subtree, as far as it is known.
     pub(crate) fn sum(&self) -> Option<R> {
         let mut parts = self.own.iter().chain(self.below.iter().flatten());
         let mut sum = parts.next()?.value.clone();

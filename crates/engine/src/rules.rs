@@ -1,18 +1,18 @@
-//! The rules of the protocol that can be switched off one at a time, so that the checkers can be seen to notice.
-//! For tests only: a broken rule loses or repeats work.
+//! Protocol rules that can be switched off one at a time, to test that the checkers notice. For tests only: a broken rule
+//! loses or repeats work.
 
-/// A rule that every run keeps.
+/// A rule of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rule {
     /// The token waits on a rank until all parcels that it gave have been accepted.
     AwaitAcceptance,
     /// A parcel that was accepted before is not taken in again.
     AcceptOnce,
-    /// The end needs a second wave that finds the same.
+    /// Termination needs a second wave with the same result.
     SecondWave,
-    /// The end needs as many parcels accepted as sent.
+    /// Termination needs as many parcels accepted as sent.
     SumsAgree,
-    /// Who gives work to a lower rank turns black.
+    /// A rank that gives work to a lower rank turns black.
     Blacken,
     /// A rank leaves only when its own request has been answered.
     AwaitAnswer,
@@ -21,7 +21,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 7] = [
         Self::AwaitAcceptance,
         Self::AcceptOnce,
@@ -33,7 +33,7 @@ impl Rule {
     ];
 }
 
-/// Which rules hold: all, or all but one.
+/// The rules in force: all, or all but one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
     broken: Option<Rule>,
@@ -46,7 +46,7 @@ impl Rules {
         Self { broken: Some(rule) }
     }
 
-    /// Whether this one is switched off.
+    /// Whether this rule is switched off.
     #[must_use]
     pub fn is_broken(self, rule: Rule) -> bool {
         self.broken == Some(rule)

@@ -1,7 +1,7 @@
-//! Who is asked for work, and who gets some unasked. One file for each schedule, behind one trait.
+//! Schedules: which rank to ask for work, and which ranks receive work without a request. One file each, behind one trait.
 //!
-//! A schedule sees no tasks and sends nothing: it names ranks, and `engine.rs` does the rest. How much a victim gives is
-//! not its business either (`split.rs`).
+//! A schedule sees no tasks and sends nothing: it names ranks, and `engine.rs` does the rest. `split.rs` decides how much a
+//! victim gives.
 
 mod centralized;
 mod lifeline;
@@ -17,34 +17,34 @@ use core::str::FromStr;
 
 use crate::{Place, Random, Rank};
 
-/// What a rank without enough work does next.
+/// The next step of a rank without enough work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Ask this rank. With `wait`, it sends work later if it has none now.
     Ask {
-        /// Whom.
+        /// The rank to ask.
         victim: Rank,
-        /// Whether to be remembered there.
+        /// Whether the victim registers this rank.
         wait: bool,
     },
-    /// Everybody was asked in vain: ask again after a pause.
+    /// All requests were refused: ask again after a pause.
     Rest,
-    /// Ask nobody: work comes by itself, if there is any.
+    /// Ask no rank: work, if any, arrives without a request.
     Sleep,
 }
 
 /// Decides whom a rank asks.
 pub trait Schedule: fmt::Debug + Send {
-    /// What to do now that there is too little work and no request is under way. `idle`: there is none at all.
+    /// The next step when there is too little work and no request is open. `idle`: there is no work at all.
     fn next(&mut self, random: &mut Random, idle: bool) -> Step;
 
-    /// The last rank that was asked had nothing.
+    /// The last rank that was asked refused.
     fn refused(&mut self, _by: Rank) {}
 
-    /// Work has come from a rank, asked for or not.
+    /// Work arrived from a rank, with or without a request.
     fn received(&mut self, _from: Rank) {}
 
-    /// Ranks that wait for work from this one from the start, as if they had asked already; the first gets it first.
+    /// Ranks registered for work from this one at the start, without a request. The first is served first.
     fn waiting_at_start(&self) -> Vec<Rank> {
         Vec::new()
     }
@@ -54,20 +54,20 @@ pub trait Schedule: fmt::Debug + Send {
         true
     }
 
-    /// Whom all new tasks go to, but for so many that are kept; none: they stay.
+    /// The rank that receives all new tasks, and how many each worker keeps. None: new tasks stay here.
     fn hands_in(&self) -> Option<(Rank, u64)> {
         None
     }
 
-    /// Whether work is asked for only when there is none left, and given one task at a time.
+    /// Whether a rank asks only when it has no work left, and receives one task at a time.
     fn is_single(&self) -> bool {
         false
     }
 
-    /// A copy, for whoever explores all that may happen.
+    /// A copy, for the state-space explorer.
     fn boxed_clone(&self) -> Box<dyn Schedule>;
 
-    /// Everything that decides what it will do, as numbers: two schedules that give the same will do the same.
+    /// The state that decides its next steps, as a number. Two schedules with equal fingerprints behave the same.
     fn fingerprint(&self) -> u64;
 }
 
@@ -88,21 +88,21 @@ impl Clone for Box<dyn Schedule> {
 pub enum ScheduleKind {
     /// CP: one rank holds all tasks and hands them out one by one.
     Centralized,
-    /// CP with the papers' variant: who expands a directory keeps one of its children.
+    /// CP with the papers' variant: the rank that expands a directory keeps one of its children.
     CentralizedKeep,
     /// DRQS: any other rank, at random.
     Random,
-    /// PA-DRQS: those on the same host first; only the local root asks outside.
+    /// PA-DRQS: ranks on the same host; the local root asks outside first.
     Proximity,
-    /// H-DRQS: one rank a host, whose threads share one pool; other hosts at random.
+    /// H-DRQS: one rank per host, whose threads share one pool; asks other hosts at random.
     Hybrid,
-    /// As hybrid, and a rank that asked in vain waits with a few partners until work is sent to it.
+    /// Like hybrid, and a refused rank registers with a few partners and waits until one sends work.
     #[default]
     Lifeline,
 }
 
 impl ScheduleKind {
-    /// All of them.
+    /// All schedules.
     pub const ALL: [Self; 6] = [
         Self::Centralized,
         Self::CentralizedKeep,

@@ -1,4 +1,4 @@
-//! How much a victim gives: a choice of its own, for every schedule.
+//! How much a victim gives. Independent of the schedule.
 
 use core::fmt;
 use core::str::FromStr;
@@ -15,19 +15,19 @@ pub enum Split {
     Equal,
 }
 
-/// Which of the waiting tasks are to be given, oldest first.
+/// The share of the waiting tasks to give, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Share {
-    /// One.
+    /// One task.
     One,
-    /// So many 65536ths of them, rounded up.
+    /// A fraction of them in 65536ths, rounded up.
     Part(u16),
-    /// All but so many.
+    /// All but this number.
     AllBut(u64),
 }
 
 impl Split {
-    /// The choices by name.
+    /// All choices.
     pub const ALL: [Self; 2] = [Self::Random, Self::Equal];
 
     /// The name by which it is chosen.
@@ -39,7 +39,7 @@ impl Split {
         }
     }
 
-    /// What to give this time.
+    /// The share to give this time.
     pub fn share(self, random: &mut Random) -> Share {
         match self {
             Self::Random => Share::Part(u16::try_from(random.below(1 << 16)).unwrap_or(0)),
@@ -49,7 +49,7 @@ impl Split {
 }
 
 impl Share {
-    /// How many of `waiting` tasks that is: at least one where there is one, for a share that is no remainder.
+    /// The number of tasks in the share. At least one if a task waits, except for [`AllBut`](Self::AllBut).
     #[must_use]
     pub fn of(self, waiting: u64) -> u64 {
         match self {

@@ -1,8 +1,8 @@
-//! How the end is noticed: one file for each way, behind one type. It sees parcels and idleness; it does not end anything.
+//! Termination detection: one file per method, behind one type. A detector sees parcels and idleness; it does not end the job.
 //!
 //! A rank is *idle* when no task waits or runs on it. Only a parcel makes an idle rank work again. The job is over when all
-//! ranks are idle and no parcel is under way; both ways are proven from these three sentences, each in its file. The token
-//! also needs to know whether every parcel that the rank gave has been accepted.
+//! ranks are idle and no parcel is in flight. Each file proves its method from these three sentences. The token also needs to
+//! know whether every parcel that the rank gave has been accepted.
 
 mod counters;
 mod token;
@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use crate::{Message, Place, Rank, Rules, Tree};
 
-/// The ways by name.
+/// The methods of termination detection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Termination {
     /// Mattern's four counters, on the tree of ranks.
@@ -25,7 +25,7 @@ pub enum Termination {
 }
 
 impl Termination {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 2] = [Self::Counters, Self::Token];
 
     /// The name by which it is chosen.
@@ -52,24 +52,24 @@ impl FromStr for Termination {
     }
 }
 
-/// What a detector has to say.
+/// The output of a detector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Findings {
     pub(crate) messages: VecDeque<(Rank, Message)>,
-    /// Only the root finds this.
+    /// Set on the root only.
     pub(crate) terminated: bool,
 }
 
-/// How much a rank is at rest.
+/// The conditions under which a rank is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Idleness {
     /// No task waits or runs here.
     pub(crate) no_tasks: bool,
-    /// Every parcel that was given has been accepted.
+    /// Every parcel given has been accepted.
     pub(crate) settled: bool,
 }
 
-/// Watches one rank and, with its like on the others, notices the end.
+/// Watches one rank and, together with the detectors of the others, detects termination.
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum Detector {
     Counters(counters::Counters),
@@ -77,7 +77,7 @@ pub(crate) enum Detector {
 }
 
 impl Detector {
-    /// `interval`: how long a rank is idle before it says so, and between two times that it does.
+    /// `interval`: how long a rank is idle before it reports so, and the minimum interval between two reports.
     pub(crate) fn new(
         kind: Termination,
         place: &Place,
@@ -106,7 +106,7 @@ impl Detector {
         }
     }
 
-    /// Whether the rank is idle now.
+    /// Sets whether the rank is idle now.
     pub(crate) fn set_idle(&mut self, now: Duration, idle: Idleness, findings: &mut Findings) {
         match self {
             Self::Counters(counters) => counters.set_idle(now, idle.no_tasks, findings),
@@ -114,7 +114,7 @@ impl Detector {
         }
     }
 
-    /// The job ends, noticed or wanted: nothing new is begun.
+    /// The job ends, by detection or by request: start nothing new.
     pub(crate) fn close(&mut self, now: Duration, findings: &mut Findings) {
         match self {
             Self::Counters(counters) => counters.close(),
@@ -122,12 +122,12 @@ impl Detector {
         }
     }
 
-    /// Whether a rank must know that each parcel it gave has been accepted, before the job is over.
+    /// Whether every parcel must be acknowledged before the job is over.
     pub(crate) fn needs_acceptance(&self) -> bool {
         matches!(self, Self::Token(_))
     }
 
-    /// Whether nothing of the detector's is under way that could reach a rank after it has left.
+    /// Whether no message of the detector is in flight that could reach a rank after it has left.
     pub(crate) fn is_settled(&self) -> bool {
         match self {
             Self::Counters(_) => true,
@@ -135,7 +135,7 @@ impl Detector {
         }
     }
 
-    /// A message of the detector's has come. False: it makes no sense here.
+    /// Handles a message of the detector. False: it is not valid in the current state.
     pub(crate) fn handle(
         &mut self,
         now: Duration,
@@ -149,7 +149,7 @@ impl Detector {
         }
     }
 
-    /// When to call [`set_idle`](Self::set_idle) again though nothing has happened.
+    /// When to call [`set_idle`](Self::set_idle) again without an event.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         match self {
             Self::Counters(counters) => counters.timeout(),

@@ -1,8 +1,7 @@
-//! Values as bytes, for other processes that run the same program: what ranks send each other beside the engine's messages. It is no
-//! format of files, and has one version for all of it: ranks whose versions differ are refused before they send anything else.
+//! Values as bytes for other processes of the same program: the data that ranks send each other besides the engine's messages. It is not a
+//! file format. One version covers all of it: ranks whose versions differ are refused before they send anything else.
 //!
-//! Decoding takes nothing for granted. Whatever the bytes are, it gives a value or none, and it reserves no memory for elements that
-//! the bytes cannot hold.
+//! Decoding trusts no input. Any bytes give a value or `None`, and it reserves no memory for elements that the bytes cannot hold.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -10,15 +9,15 @@ use std::time::Duration;
 
 use crate::Errno;
 
-/// The version of what ranks send each other. It rises when the fields of a value change, or the bytes of a message.
+/// The version of the data that ranks send each other. It rises when the fields of a value change, or the bytes of a message.
 pub const VERSION: u32 = 3;
 
 /// A value that can be sent as bytes.
 pub trait Code: Sized {
-    /// Writes it behind what is there.
+    /// Appends its bytes to `out`.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads what [`encode`](Self::encode) wrote, and leaves the rest of the bytes; none: the bytes are something else.
+    /// Reads the bytes that [`encode`](Self::encode) wrote, and leaves the rest. `None` if the bytes are invalid.
     fn decode(bytes: &mut &[u8]) -> Option<Self>;
 
     /// The value as bytes.
@@ -64,7 +63,7 @@ macro_rules! record {
     };
 }
 
-/// Takes the first bytes away.
+/// Removes the first bytes and returns them.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
@@ -104,7 +103,7 @@ impl Code for u8 {
 }
 
 impl Code for u64 {
-    /// As seven bits a byte, the lowest first; all but the last have the highest bit.
+    /// Encodes seven bits per byte, lowest first; all but the last have the highest bit.
     fn encode(&self, out: &mut Vec<u8>) {
         let mut rest = *self;
         while rest >= 0x80 {
@@ -161,7 +160,7 @@ impl Code for f64 {
     }
 }
 
-/// In nanoseconds: 584 years at most.
+/// Nanoseconds: at most 584 years.
 impl Code for Duration {
     fn encode(&self, out: &mut Vec<u8>) {
         u64::try_from(self.as_nanos()).unwrap_or(u64::MAX).encode(out);
@@ -193,7 +192,7 @@ impl Code for String {
     }
 }
 
-/// Small numbers take few bytes, negative ones too.
+/// Small numbers take few bytes, also negative ones.
 impl Code for i64 {
     fn encode(&self, out: &mut Vec<u8>) {
         ((self << 1) ^ (self >> 63)).cast_unsigned().encode(out);
@@ -251,7 +250,7 @@ impl<T: Code> Code for Vec<T> {
     }
 
     fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        // Each element takes a byte at least, but for those that take no memory either.
+        // Each element takes at least one byte, except those that take no memory either.
         let count = usize::decode(bytes).filter(|count| *count <= bytes.len())?;
         (0..count).map(|_| T::decode(bytes)).collect()
     }
@@ -268,7 +267,7 @@ impl<T: Code, const N: usize> Code for [T; N] {
     }
 }
 
-/// Each key once.
+/// Each key may occur once.
 impl<K: Code + Ord, V: Code> Code for BTreeMap<K, V> {
     fn encode(&self, out: &mut Vec<u8>) {
         self.len().encode(out);
@@ -281,7 +280,7 @@ impl<K: Code + Ord, V: Code> Code for BTreeMap<K, V> {
     fn decode(bytes: &mut &[u8]) -> Option<Self> {
         let mut map = Self::new();
         for _ in 0..usize::decode(bytes)? {
-            // So no number of them takes more memory than their bytes do.
+            // So no map takes more memory than its bytes do.
             if map.insert(K::decode(bytes)?, V::decode(bytes)?).is_some() {
                 return None;
             }

@@ -1,14 +1,14 @@
-//! What two trees do not have in common at one name: data for the report. No I/O.
+//! Differences of two trees at one name: data for the report. No I/O.
 
 use std::borrow::Cow;
 
 use crate::{Kind, Timestamp};
 
-/// What is compared of an entry.
+/// An aspect of an entry that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Field {
-    /// Which kind of entry it is.
+    /// The kind of the entry.
     Type = 0,
     /// Bytes of a file.
     Size = 1,
@@ -16,15 +16,15 @@ pub enum Field {
     Mode = 2,
     /// Owner and group.
     Owner = 3,
-    /// Time of the last change of the content.
+    /// Modification time of the content.
     Mtime = 4,
     /// Extended attributes, access lists and capabilities among them.
     Xattrs = 5,
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     Target = 6,
-    /// Which names are one file.
+    /// The names that belong to one file.
     Links = 7,
-    /// Which device a device file stands for.
+    /// The device of a device file.
     Device = 8,
     /// The bytes of a file.
     Content = 9,
@@ -66,13 +66,13 @@ impl Field {
 /// One of the two trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The one that is the model.
+    /// The model.
     Source,
-    /// The one that is to be the same.
+    /// The tree that should be the same.
     Target,
 }
 
-/// A field that is not the same; where it has two values, the source's comes first.
+/// A field that differs; if it has two values, the source's comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Kinds.
@@ -83,24 +83,24 @@ pub enum Detail {
     Mode(u32, u32),
     /// Owners and groups.
     Owner((u32, u32), (u32, u32)),
-    /// Times of the last change.
+    /// Modification times.
     Mtime(Timestamp, Timestamp),
-    /// Names of extended attributes that one side alone has, or that have other values.
+    /// Names of extended attributes that only one side has, or whose values differ.
     Xattrs(Vec<Vec<u8>>),
     /// Targets of a symbolic link.
     Target(Vec<u8>, Vec<u8>),
-    /// It is one file with another name, whose path below the root is this, on one side alone.
+    /// The name belongs to one file with another name, on one side only; the other's path below the root.
     Links(Side, Vec<u8>),
     /// Device numbers: major in the upper, minor in the lower 32 bits.
     Device(u64, u64),
-    /// Bytes: so many at the beginning are the same.
+    /// Content: the number of equal bytes at the beginning.
     Content(u64),
-    /// Bytes, by their digests; where they came from nothing is known. None: a side has no digest.
+    /// Content by its digests; the offset of the difference is unknown. `None` for a side without a digest.
     Digest(Option<[u8; 32]>, Option<[u8; 32]>),
 }
 
 impl Detail {
-    /// Which field it is.
+    /// The field.
     #[must_use]
     pub const fn field(&self) -> Field {
         match self {
@@ -123,9 +123,9 @@ impl Detail {
 pub enum Change {
     /// The target does not have it.
     Missing,
-    /// The target alone has it.
+    /// Only the target has it.
     Extra,
-    /// Both have it, with these fields not the same.
+    /// Both have it, and these fields differ.
     Different(Vec<Detail>),
 }
 
@@ -140,7 +140,7 @@ impl Change {
         }
     }
 
-    /// The fields that are not the same; none for a name that one side alone has.
+    /// The fields that differ; empty for a name that only one side has.
     #[must_use]
     pub fn details(&self) -> &[Detail] {
         match self {
@@ -155,9 +155,9 @@ impl Change {
 pub struct Difference<'a> {
     /// The path below the roots; empty for the roots themselves.
     pub path: Cow<'a, [u8]>,
-    /// What the source has there, or the target if the source has nothing.
+    /// The kind in the source, or in the target if the source does not have it.
     pub kind: Kind,
-    /// What differs.
+    /// The difference.
     pub change: Change,
 }
 

@@ -1,33 +1,33 @@
-//! One entry of a tree as a walk hands it to its visitor. Borrowed: it lives as long as the call. No I/O.
+//! One entry of a tree as a walk passes it to its visitor. Borrowed for the duration of the call. No I/O.
 
 use crate::{Kind, Metadata};
 
-/// One entry of a tree: where it is, what it is, and what `statx` said of it.
+/// One entry of a tree: its place, its kind, and its `statx` data.
 ///
-/// The path is in two pieces, so that a walk builds the directory's part once and not once a file:
-/// `directory` + `/` + `name`. For a root itself `directory` is empty and `name` is the path as it was given.
+/// The path is in two parts, so that a walk builds the directory's part once, not for each file: `directory` + `/` + `name`. For a root,
+/// `directory` is empty and `name` is the path as it was given.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Path of the directory that holds it, beginning with the root as it was given; empty for a root.
     pub directory: &'a [u8],
     /// Its name in that directory: no `/`, no NUL; for a root the whole path as it was given.
     pub name: &'a [u8],
-    /// Bytes of `directory` that are the root as it was given: what follows is the path below the root.
+    /// Length of the root as it was given, in bytes of `directory`: the path below the root follows it.
     pub root_bytes: usize,
     /// Levels below the root; a root has 0.
     pub depth: u32,
-    /// What it is: from the metadata where there is one, else from `d_type`.
+    /// Its kind: from the metadata if there is any, otherwise from `d_type`.
     pub kind: Kind,
-    /// Inode number, from the metadata where there is one, else from the directory.
+    /// Inode number, from the metadata if there is any, otherwise from the directory.
     pub inode: u64,
-    /// What `statx` said; none where the walk was told not to ask and `d_type` was enough.
+    /// Its `statx` data; `None` if the walk was not to request it and `d_type` was enough.
     pub metadata: Option<&'a Metadata>,
-    /// Target of a symbolic link, where it was asked for.
+    /// Target of a symbolic link, if requested.
     pub target: Option<&'a [u8]>,
 }
 
 impl Entry<'_> {
-    /// Appends the whole path to `out`: as `find` prints it, beginning with the root as it was given.
+    /// Appends the whole path to `out`, as `find` prints it, beginning with the root as it was given.
     pub fn path_into(&self, out: &mut Vec<u8>) {
         if !self.directory.is_empty() {
             out.extend_from_slice(self.directory);
@@ -38,7 +38,7 @@ impl Entry<'_> {
         out.extend_from_slice(self.name);
     }
 
-    /// The whole path, newly allocated. In a hot place use [`path_into`](Self::path_into) with a buffer of yours.
+    /// The whole path, newly allocated. In hot code use [`path_into`](Self::path_into) with a buffer of your own.
     #[must_use]
     pub fn path(&self) -> Vec<u8> {
         let mut path = Vec::with_capacity(self.directory.len() + 1 + self.name.len());
@@ -46,7 +46,7 @@ impl Entry<'_> {
         path
     }
 
-    /// Apparent size in bytes; 0 where the metadata was not asked for.
+    /// Apparent size in bytes; 0 without metadata.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.metadata.map_or(0, |metadata| metadata.size)

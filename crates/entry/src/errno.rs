@@ -1,6 +1,6 @@
-//! Error numbers of Linux with their names and plain words. No I/O.
+//! Error numbers of Linux, their names and messages. No I/O.
 //!
-//! The numbers are those of `asm-generic/errno.h`, which x86, Arm, RISC-V, POWER (but for `EDEADLOCK`) and s390 share.
+//! The numbers are those of `asm-generic/errno.h`, which x86, Arm, RISC-V, POWER (except for `EDEADLOCK`) and s390 share.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl Errno {
     pub const INTR: Self = Self(4);
     /// Input/output error.
     pub const IO: Self = Self(5);
-    /// No such device or address; also: a position behind the last byte.
+    /// No such device or address; also: an offset after the last byte.
     pub const NXIO: Self = Self(6);
     /// Argument list too long (`E2BIG`); here: too large for the file system.
     pub const TOOBIG: Self = Self(7);
@@ -59,18 +59,18 @@ impl Errno {
     pub const NOSYS: Self = Self(38);
     /// Directory not empty.
     pub const NOTEMPTY: Self = Self(39);
-    /// Too many levels of symbolic links; here also: a link back to a directory above it.
+    /// Too many levels of symbolic links; here also: a link to a directory above it.
     pub const LOOP: Self = Self(40);
     /// No data available; here: no such extended attribute.
     pub const NODATA: Self = Self(61);
     /// Operation not supported.
     pub const OPNOTSUPP: Self = Self(95);
-    /// Stale file handle: the server does not know the file any more.
+    /// Stale file handle: the server no longer knows the file.
     pub const STALE: Self = Self(116);
     /// Disk quota exceeded.
     pub const DQUOT: Self = Self(122);
 
-    /// The symbolic name, as in `EACCES`; none for a number that Linux does not define.
+    /// The symbolic name, as in `EACCES`; `None` for a number that Linux does not define.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         row(self.0).map(|(_, name, _)| name)
@@ -82,7 +82,7 @@ impl Errno {
         TABLE.iter().find(|(_, each, _)| *each == name).map(|&(number, _, _)| Self(number))
     }
 
-    /// What it says in words, lower case: `permission denied`.
+    /// Its message in lower case: `permission denied`.
     #[must_use]
     pub fn message(self) -> &'static str {
         row(self.0).map_or("unknown error", |(_, _, message)| message)
@@ -94,11 +94,11 @@ impl Errno {
         matches!(self, Self::NFILE | Self::MFILE)
     }
 
-    /// What kind of trouble it is to whoever reads the report.
+    /// The class of the error for a reader of the report.
     #[must_use]
     pub const fn class(self) -> Class {
         match self.0 {
-            // ENOENT, ENOTDIR, ESTALE: a name that was read from its directory a moment ago.
+            // ENOENT, ENOTDIR, ESTALE: the name was read from its directory shortly before.
             2 | 20 | 116 => Class::Vanished,
             // EPERM, EACCES, EROFS, EKEYEXPIRED, EKEYREVOKED, EKEYREJECTED
             1 | 13 | 30 | 127..=129 => Class::Permission,
@@ -128,7 +128,7 @@ impl fmt::Display for Errno {
 impl std::error::Error for Errno {}
 
 impl Errno {
-    /// The symbolic name, or `E` and the number where there is none: for tables and records.
+    /// The symbolic name, or `E` and the number if there is none: for tables and records.
     #[must_use]
     pub fn label(self) -> String {
         self.name().map_or_else(|| format!("E{}", self.0), str::to_owned)
@@ -139,7 +139,7 @@ fn row(number: i32) -> Option<(i32, &'static str, &'static str)> {
     TABLE.binary_search_by_key(&number, |row| row.0).ok().map(|at| TABLE[at])
 }
 
-/// Number, name and words, ascending.
+/// Number, name and message, in ascending order.
 #[rustfmt::skip]
 const TABLE: &[(i32, &str, &str)] = &[
     (1, "EPERM", "operation not permitted"),

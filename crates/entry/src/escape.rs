@@ -1,10 +1,10 @@
-//! Makes bytes from a disk harmless: for terminals, logs and line-based text. No I/O.
+//! Escapes bytes from a disk for terminals, logs and line-based text. No I/O.
 //!
-//! A name may hold newlines, escape sequences and anything else but `/` and NUL. Written raw to a terminal it can
-//! move the cursor, change the title or fake a line of output. The escaped form is printable, on one line, and
-//! can be told from every other name's: a backslash is escaped, too.
+//! A name may contain newlines, escape sequences and any other bytes except `/` and NUL. Written raw to a terminal it can move the cursor,
+//! change the title or fake a line of output. The escaped form is printable, on one line, and unique for each name: a backslash is
+//! escaped, too.
 
-/// Whether `bytes` would change by being escaped.
+/// Whether escaping would change `bytes`.
 #[must_use]
 pub fn needs_escape(bytes: &[u8]) -> bool {
     // Printable ASCII is the common case and needs no decoding.
@@ -14,8 +14,8 @@ pub fn needs_escape(bytes: &[u8]) -> bool {
     bytes.utf8_chunks().any(|chunk| !chunk.invalid().is_empty() || chunk.valid().chars().any(is_unsafe))
 }
 
-/// Appends `bytes` to `out` in escaped form: `\n`, `\t`, `\r`, `\\`, and `\xHH` for each byte of any other
-/// control character, of an invisible or direction-changing one, and of what is not UTF-8.
+/// Appends `bytes` to `out` in escaped form: `\n`, `\t`, `\r`, `\\`, and `\xHH` for each byte of any other control character, of an
+/// invisible or direction-changing character, and of invalid UTF-8.
 pub fn escape_into(bytes: &[u8], out: &mut Vec<u8>) {
     if !needs_escape(bytes) {
         out.extend_from_slice(bytes);
@@ -38,7 +38,7 @@ pub fn escape_into(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// [`escape_into`] a new string. The escaped form is always UTF-8.
+/// Returns the result of [`escape_into`] as a string. The escaped form is always UTF-8.
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(bytes.len());
@@ -46,8 +46,8 @@ pub fn escape(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Control characters (C0, DEL, C1), and the format characters that hide text or turn its direction: a name that
-/// holds one could show as another name.
+/// Control characters (C0, DEL, C1), and format characters that hide text or change its direction: a name with one could look like another
+/// name.
 fn is_unsafe(character: char) -> bool {
     character.is_control()
         || character == '\\'

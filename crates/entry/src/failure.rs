@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::{Errno, escape};
 
-/// What was tried when an entry failed.
+/// The operation that failed on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// Asking for the metadata (`statx`).
@@ -18,13 +18,13 @@ pub enum Operation {
     ReadLink,
     /// Following a symbolic link.
     FollowLink,
-    /// Reading a file from its beginning to its end while nobody changes it.
+    /// Reading a file from beginning to end while it does not change.
     ReadUnchanged,
-    /// Comparing an entry with another one while nobody changes either.
+    /// Comparing two entries while neither changes.
     CompareUnchanged,
-    /// Replacing an entry by one of another type, with the words for what was tried.
+    /// Replacing an entry by one of another type; the words describe the attempt.
     Replace(&'static str),
-    /// A task that the caller's own operation gave.
+    /// A task of the caller's own operation.
     Custom(&'static str),
 }
 
@@ -45,24 +45,24 @@ impl Operation {
     }
 }
 
-/// What kind of trouble an errno means to whoever reads the report.
+/// The class of an errno for a reader of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// It was there when the directory was read and is gone now, or another server forgot it.
+    /// It existed when the directory was read and is gone now, or another server forgot it.
     Vanished,
-    /// It was another one after it had been read than before.
+    /// It changed while it was read.
     Changed,
     /// Not allowed.
     Permission,
     /// A link that leads out of the tree, in a loop, or nowhere.
     Link,
-    /// The name or the path cannot be what the file system takes.
+    /// The file system does not accept the name or the path.
     Name,
     /// The device, the server or the network failed.
     Io,
     /// Descriptors, memory or space ran out here.
     Resource,
-    /// What has the name in the target is of another type, which a copy does not replace.
+    /// The target's entry of this name has another type, which a copy does not replace.
     Conflict,
     /// Anything else.
     Other,
@@ -86,25 +86,25 @@ impl Class {
     }
 }
 
-/// One entry that could not be done: what was tried, where, and why it failed.
+/// One entry that failed: the operation, the place and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure<'a> {
-    /// What was tried.
+    /// The operation that failed.
     pub operation: Operation,
-    /// The root below which it lies, as it was given.
+    /// The root that contains it, as it was given.
     pub root: Cow<'a, [u8]>,
     /// The whole path, beginning with the root.
     pub path: Cow<'a, [u8]>,
-    /// Why it failed.
+    /// The reason.
     pub errno: Errno,
-    /// What has its place in a copy, if that is another name and the target takes both for one.
+    /// The other name that has its place in a copy, if the target takes both names for one.
     pub spelled: Option<Cow<'a, [u8]>>,
-    /// The path of what was to be made for it, if that is where it failed: messages name it instead of the entry's own path.
+    /// The path of the entry to be made for it, if that failed: messages name it instead of the entry's own path.
     pub at: Option<Cow<'a, [u8]>>,
 }
 
 impl Failure<'_> {
-    /// What kind of trouble it is.
+    /// The class of the failure.
     #[must_use]
     pub const fn class(&self) -> Class {
         match self.operation {
@@ -117,7 +117,7 @@ impl Failure<'_> {
 }
 
 impl Failure<'_> {
-    /// Why it failed, in words: of a link that was not followed, what that means.
+    /// The reason as text; for a link that was not followed, what the errno means there.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match (self.operation, self.errno) {

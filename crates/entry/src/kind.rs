@@ -1,6 +1,6 @@
-//! The kind of an entry: what `d_type` and the type bits of a mode say. No I/O.
+//! The kind of an entry, as in `d_type` and the type bits of a mode. No I/O.
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -18,7 +18,7 @@ pub enum Kind {
     CharDevice = 5,
     /// A block device.
     BlockDevice = 6,
-    /// A type that this program does not know (`DT_UNKNOWN` after a `statx` that did not tell either).
+    /// A type unknown to this program (`DT_UNKNOWN`, and `statx` did not identify it either).
     Unknown = 7,
 }
 
@@ -35,7 +35,7 @@ impl Kind {
         Self::Unknown,
     ];
 
-    /// The kind that the type bits (`S_IFMT`) of a mode say. Source: `inode(7)`.
+    /// The kind in the type bits (`S_IFMT`) of a mode. Source: `inode(7)`.
     #[must_use]
     pub const fn from_mode(mode: u32) -> Self {
         match mode & 0o170_000 {

@@ -1,13 +1,13 @@
-//! What a record of a file tree is: the bytes of a path, a kind, metadata, the error of one entry, and
-//! how two of them differ.
+//! Data types of a record of a file tree: the bytes of a path, a kind, metadata, the error of one entry, and the differences of two
+//! records.
 //!
-//! This crate is the vocabulary that every other crate shares. It does no I/O and knows no system call: whoever
-//! lists a directory fills an [`Entry`] in, whoever wants to know reads it.
+//! Every other crate shares these types. This crate does no I/O and makes no system calls: the code that lists a directory fills in an
+//! [`Entry`], and its consumers read it.
 //!
-//! [`Code`] is how its values, and those of others, are sent to other processes.
+//! [`Code`] encodes its values, and those of other crates, for other processes.
 //!
-//! Paths are bytes everywhere. Nothing here assumes that a name is UTF-8; [`escape`] makes a name harmless for a
-//! terminal or a log, and says so by its form.
+//! Paths are bytes everywhere. No name is assumed to be UTF-8; [`escape`] makes a name safe for a terminal or a log, in a recognizable
+//! form.
 
 mod code;
 mod difference;

@@ -1,4 +1,4 @@
-//! The metadata of an entry, as `statx(2)` gives it. No I/O.
+//! The metadata of an entry, as `statx(2)` returns it. No I/O.
 
 use crate::Kind;
 
@@ -18,7 +18,7 @@ impl Timestamp {
         self.seconds as i128 * 1_000_000_000 + self.nanoseconds as i128
     }
 
-    /// Nanoseconds since the epoch where 64 bits hold them: 1677-09-21 to 2262-04-11. None outside.
+    /// Nanoseconds since the epoch if 64 bits hold them: 1677-09-21 to 2262-04-11; otherwise `None`.
     #[must_use]
     pub const fn as_nanoseconds_i64(self) -> Option<i64> {
         let exact = self.as_nanoseconds();
@@ -26,7 +26,7 @@ impl Timestamp {
     }
 }
 
-/// What `statx(2)` says of an entry. All sizes in bytes unless the name says otherwise.
+/// The `statx(2)` data of an entry. All sizes are in bytes unless the name says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Type and permission bits, as `st_mode`.
@@ -51,18 +51,18 @@ pub struct Metadata {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Birth, where it was asked for and the file system records it.
+    /// Birth, if requested and recorded by the file system.
     pub btime: Option<Timestamp>,
 }
 
 impl Metadata {
-    /// The kind that the mode says.
+    /// The kind in the mode.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         Kind::from_mode(self.mode)
     }
 
-    /// Allocated space in bytes. Saturates instead of wrapping on a block count that no disk could hold.
+    /// Allocated space in bytes. Saturates instead of wrapping on a block count that no disk could have.
     #[must_use]
     pub const fn allocated_bytes(&self) -> u64 {
         self.blocks.saturating_mul(512)

@@ -1,14 +1,14 @@
-//! Writes the bytes of a word so that a shell reads them back, for commands that a message advises. No I/O.
+//! Quotes the bytes of a word for a shell, for commands that a message advises. No I/O.
 
-/// A word that a POSIX shell reads back as exactly these bytes: as it is where nothing in it is special, else in single quotes, and
-/// as `$'...'` (POSIX.1-2024; bash, zsh and ksh have it) where a byte of it would harm a terminal or is not UTF-8.
+/// Quotes a word so that a POSIX shell reads back exactly these bytes: unchanged if nothing in it is special, otherwise in single quotes,
+/// or as `$'...'` (POSIX.1-2024; bash, zsh and ksh have it) if a byte could harm a terminal or is not UTF-8.
 #[must_use]
 pub fn shell_quote(word: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./:@%+,=-".contains(byte);
     if !word.is_empty() && !word.starts_with(b"=") && word.iter().all(is_plain) {
         return String::from_utf8_lossy(word).into_owned();
     }
-    // A backslash stands for itself between single quotes.
+    // A backslash is literal between single quotes.
     let without: Vec<u8> = word.iter().copied().filter(|byte| *byte != b'\\').collect();
     match std::str::from_utf8(word) {
         Ok(text) if !crate::needs_escape(&without) => format!("'{}'", text.replace('\'', r"'\''")),

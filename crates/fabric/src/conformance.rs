@@ -1,10 +1,10 @@
-//! What every fabric must pass, for tests: one body that each rank runs over its endpoint. It does not test how ranks
-//! start, leave or die.
+//! The conformance test of every fabric, for tests: one body that each rank runs over its endpoint. It does not test how
+//! ranks start, leave or die.
 //!
-//! Messages carry no header, so that lengths of zero and one are what they are: both sides of a pair follow the same
-//! script, and since messages of a pair keep their order, a receiver knows what must come next and from whom. Messages
-//! that come before their turn (a fast peer is ahead in the script) wait in a queue for each sender. A message that is
-//! lost, doubled, changed or out of order shows as a length or content other than the script's.
+//! Messages carry no header, so that lengths of zero and one are real. Both sides of a pair follow the same script. Since
+//! messages of a pair keep their order, a receiver knows the next message of each sender. Messages that arrive before their
+//! turn (a fast peer is ahead in the script) wait in a queue per sender. A lost, duplicated, changed or reordered message
+//! shows as a length or content that differs from the script.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::{Endpoint, FabricError};
 const LENGTHS: [usize; 8] = [0, 1, 7, 4096, 65_535, 65_536, 65_537, 1 << 20];
 /// More than any fabric holds in its own buffers.
 const FLOOD_MESSAGES: u64 = 10_000;
-/// Enough to mix messages that are sent at once with such that wait for their receiver.
+/// Enough to mix messages that go at once with others that wait for their receiver.
 const ORDER_MESSAGES: u64 = 200;
-/// Nothing came for so long that something is lost. It only ends a test that has failed already.
+/// A wait this long means that a message is lost. It only ends a test that has already failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Polls without a message before a rank sleeps between polls.
 const SPINS: u32 = 100;
 
-/// Runs all checks. Every rank of the job must call it, with its own endpoint and nothing on its way to it. Afterwards
-/// the endpoint can be left; to use it further, wait until all ranks have returned, and set
-/// [`on_arrival`](Endpoint::on_arrival) anew.
+/// Runs all checks. Every rank of the job must call it with its own endpoint.
 ///
-/// Each rank exchanges about 2 MB with each other: meant for some tens of ranks at most.
+/// No messages may be in flight to the rank. Afterwards the endpoint can be left. To use it further, wait until all ranks have
+/// returned, and set [`on_arrival`](Endpoint::on_arrival) again. Each pair of ranks exchanges about 2 MB: use some tens of
+/// ranks at most.
 ///
 /// # Errors
-/// The first thing that is not as it must be, with the rank that found it.
+/// The first failed check, with the rank that found it.
 pub fn conformance(endpoint: &mut dyn Endpoint) -> Result<(), String> {
     let rank = endpoint.rank();
     let mut script =
@@ -39,14 +39,14 @@ pub fn conformance(endpoint: &mut dyn Endpoint) -> Result<(), String> {
     script.run().map_err(|reason| format!("rank {rank}: {reason}"))
 }
 
-/// One rank's place in the script.
+/// The position of one rank in the script.
 struct Script<'a> {
     endpoint: &'a mut dyn Endpoint,
-    /// Messages that came and whose turn has not, by sender.
+    /// Messages that arrived before their turn, by sender.
     early: BTreeMap<u32, VecDeque<Vec<u8>>>,
-    /// Messages that were sent so far, by receiver.
+    /// Messages sent so far, by receiver.
     sent: BTreeMap<u32, u64>,
-    /// Messages whose turn has come so far, by sender.
+    /// Messages consumed so far, by sender.
     came: BTreeMap<u32, u64>,
 }
 
@@ -70,7 +70,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// Ranks are below the size, and there is none beyond.
+    /// Rank numbers are below the size, and a send to a rank beyond it fails.
     fn ranks(&mut self) -> Result<(), String> {
         let (rank, size) = (self.endpoint.rank(), self.endpoint.size());
         if rank >= size {
@@ -85,7 +85,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// Neighbours ascend, hold this rank, and are the same for all of them.
+    /// Neighbours ascend, include this rank, and are the same on all of them.
     fn neighbours(&mut self) -> Result<(), String> {
         let (rank, size) = (self.endpoint.rank(), self.endpoint.size());
         let own = self.endpoint.neighbours().to_vec();
@@ -123,7 +123,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// Small and large messages in turn between every pair come in the order in which they were sent.
+    /// Small and large messages, mixed, between every pair arrive in the order in which they were sent.
     fn order(&mut self) -> Result<(), String> {
         let size = self.endpoint.size();
         for number in 0..ORDER_MESSAGES {
@@ -150,7 +150,7 @@ impl Script<'_> {
         (0..FLOOD_MESSAGES).try_for_each(|_| self.expect(before, 24))
     }
 
-    /// All send to the first rank, which only then begins to receive.
+    /// All ranks send to the first one, which only then starts to receive.
     fn flood_first(&mut self) -> Result<(), String> {
         let (rank, size) = (self.endpoint.rank(), self.endpoint.size());
         for _ in 0..FLOOD_MESSAGES {
@@ -164,8 +164,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// Everybody has come this far, and all has gone. What came too much would have taken the place of the message that
-    /// is expected here.
+    /// Checks that every rank got here and all messages have gone. A surplus message would arrive in place of the expected one.
     fn end(&mut self) -> Result<(), String> {
         let size = self.endpoint.size();
         for to in 0..size {
@@ -193,7 +192,7 @@ impl Script<'_> {
         self.endpoint.send(to, message).map_err(|error| error.to_string())
     }
 
-    /// Waits for the next message of a rank, which must be the script's.
+    /// Waits for the next message of a rank and compares it with the script.
     fn expect(&mut self, from: u32, length: usize) -> Result<(), String> {
         let number = self.came.get(&from).copied().unwrap_or(0);
         let message = self.next_from(from)?;
@@ -207,7 +206,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// Waits for the next message of a rank, whatever it is.
+    /// Waits for the next message of a rank, whatever its content.
     fn next_from(&mut self, from: u32) -> Result<Vec<u8>, String> {
         let number = next(&mut self.came, from);
         let mut quiet = Quiet::new();
@@ -223,8 +222,7 @@ impl Script<'_> {
         }
     }
 
-    /// Takes one message, if one has come. One alone: what follows a rank's last message of the script
-    /// is not ours.
+    /// Takes at most one message: anything after a rank's last message of the script belongs to the caller.
     fn take(&mut self) -> Result<bool, String> {
         let Some(received) = self.endpoint.receive().map_err(|error| error.to_string())? else {
             return Ok(false);
@@ -237,7 +235,7 @@ impl Script<'_> {
     }
 }
 
-/// Waiting between polls: first at once, then with short sleeps, and not for ever.
+/// Waits between polls: spins first, then short sleeps, up to a limit.
 struct Quiet {
     polls: u32,
     since: Instant,
@@ -262,7 +260,7 @@ impl Quiet {
     }
 }
 
-/// The number of the next message, which is counted.
+/// Counts the next message and returns its number.
 fn next(counts: &mut BTreeMap<u32, u64>, rank: u32) -> u64 {
     let count = counts.entry(rank).or_default();
     *count += 1;
@@ -275,9 +273,9 @@ fn order_length(number: u64) -> usize {
     if number % 5 == 4 { 8000 + number * 37 } else { number % 60 }
 }
 
-/// Bytes that depend on who sends to whom and on the message's number, so that no two messages look alike.
+/// Bytes that depend on sender, receiver and message number, so that no two messages look alike.
 fn content(from: u32, to: u32, number: u64, length: usize) -> Vec<u8> {
-    // SplitMix64 (Steele, Lea and Flood 2014): each step a well mixed word.
+    // SplitMix64 (Steele, Lea and Flood 2014): each step gives a well mixed word.
     let mut state = (u64::from(from) << 48) ^ (u64::from(to) << 32) ^ number;
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {
@@ -296,7 +294,7 @@ mod tests {
     use super::*;
     use crate::{InProcess, Received, Wake, in_process};
 
-    /// What a broken fabric does to the messages that come.
+    /// The fault that a broken fabric applies to received messages.
     #[derive(Clone, Copy, Debug)]
     enum Fault {
         Swap,
@@ -305,7 +303,7 @@ mod tests {
         Cut,
     }
 
-    /// A rank that spoils its hundredth message or the first after it that it can spoil.
+    /// A rank that spoils its hundredth message, or the first one after it that it can spoil.
     struct Broken {
         inner: InProcess,
         fault: Fault,
@@ -369,7 +367,7 @@ mod tests {
         }
     }
 
-    // A rank alone: its own messages are enough to spoil one, and no other rank waits for it afterwards.
+    // A single rank: its own messages suffice to spoil one, and no other rank waits for it afterwards.
     #[test]
     fn every_fault_of_a_fabric_is_found() {
         for fault in [Fault::Swap, Fault::Double, Fault::Flip, Fault::Cut] {

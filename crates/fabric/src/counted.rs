@@ -1,18 +1,18 @@
-//! An endpoint that counts what passes through it, for statistics: the papers' messages, bytes and heat map. It changes
-//! nothing in what is sent and measures no time.
+//! An endpoint that counts messages and bytes, for statistics: the papers' messages, bytes and heat map. It does not change
+//! the messages and measures no time.
 
 use std::collections::BTreeMap;
 
 use crate::{Endpoint, FabricError, Received, Wake};
 
-/// What one rank exchanged with one peer.
+/// Traffic between this rank and one peer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
-    /// Messages that were queued for the peer.
+    /// Messages queued for the peer.
     pub sent_messages: u64,
     /// Bytes in them.
     pub sent_bytes: u64,
-    /// Messages that came from the peer.
+    /// Messages received from the peer.
     pub received_messages: u64,
     /// Bytes in them.
     pub received_bytes: u64,
@@ -20,7 +20,7 @@ pub struct Traffic {
 
 /// An endpoint that counts messages and bytes for each peer. Messages that could not be queued do not count.
 ///
-/// Its memory grows with the peers that were really talked to, not with the ranks of the job.
+/// Memory grows with the peers actually used, not with the ranks of the job.
 #[derive(Debug)]
 pub struct Counted<E> {
     inner: E,
@@ -28,12 +28,12 @@ pub struct Counted<E> {
 }
 
 impl<E: Endpoint> Counted<E> {
-    /// Counts, from zero, what passes through `inner`.
+    /// Wraps `inner`. All counts start at zero.
     pub fn new(inner: E) -> Self {
         Self { inner, peers: BTreeMap::new() }
     }
 
-    /// What was exchanged with each peer, by rank. This rank is its own peer.
+    /// Traffic with each peer, by rank. This rank is its own peer.
     #[must_use]
     pub fn peers(&self) -> &BTreeMap<u32, Traffic> {
         &self.peers
@@ -50,7 +50,7 @@ impl<E: Endpoint> Counted<E> {
         })
     }
 
-    /// The endpoint itself. The counts are given up.
+    /// Returns the wrapped endpoint and discards the counts.
     pub fn into_inner(self) -> E {
         self.inner
     }

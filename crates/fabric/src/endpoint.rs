@@ -1,87 +1,83 @@
-//! The trait [`Endpoint`]: one rank's end of a fabric. It says what every fabric promises; how it is kept is in the
-//! fabrics.
+//! The trait [`Endpoint`]: one rank's end of a fabric. It states the guarantees of every fabric; each fabric implements them.
 
 use std::sync::Arc;
 
 use crate::FabricError;
 
-/// What is called when a message may have come, from whichever thread sent it. It must be short and must not block.
+/// A callback for a possible arrival, called from the sending thread. It must be short and must not block.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// A message that has come.
+/// A message that has arrived.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Received {
     /// The rank that sent it.
     pub from: u32,
-    /// What it sent.
+    /// The bytes.
     pub message: Vec<u8>,
 }
 
 /// One rank's end of a fabric.
 ///
-/// # What holds for every fabric
+/// # Guarantees of every fabric
 /// - No call blocks, but [`leave`](Self::leave).
 /// - A message arrives whole, once, and at the rank that it was sent to. It may have any length, zero included, up to
 ///   the fabric's own limit (2 GiB less one byte under MPI).
-/// - Messages from one rank to another arrive in the order in which they were sent. Nothing is said of the order
-///   between messages of several ranks.
+/// - Messages from one rank to another arrive in the order in which they were sent. The order between messages of several
+///   ranks is not defined.
 /// - A rank may send to itself.
-/// - Messages move on only inside calls of `receive` and `unsent` where the fabric has no thread of its own: a rank
-///   that stops calling them holds up what it sent, too.
+/// - Where the fabric has no thread of its own, messages move only inside calls of `receive` and `unsent`. A rank that stops
+///   calling them also holds up its own messages.
 ///
-/// One thread uses an endpoint. It may be handed to that thread, but an endpoint that has begun to speak to a library
-/// for one thread (MPI) must stay there: its calls panic on any other.
+/// One thread uses an endpoint. The endpoint may be moved to that thread. Once it has called a library that is bound to one
+/// thread (MPI), it must stay there: its calls panic on any other thread.
 pub trait Endpoint: Send {
     /// This rank: below [`size`](Self::size).
     fn rank(&self) -> u32;
 
-    /// How many ranks there are: 1 or more, and the same as long as the job lasts.
+    /// The number of ranks: 1 or more, constant for the whole job.
     fn size(&self) -> u32;
 
-    /// The ranks on this rank's host, ascending, this one among them.
+    /// The ranks on this rank's host, ascending, including this one.
     fn neighbours(&self) -> &[u32];
 
     /// Queues a message. The endpoint owns it until it has gone.
     ///
-    /// There is no limit on what waits: whoever sends must know how much it lets wait, by
-    /// [`unsent`](Self::unsent) or by answers from the other side.
+    /// The queue has no limit: the sender must bound it, by [`unsent`](Self::unsent) or by answers from the receiver.
     ///
     /// # Errors
-    /// [`NoSuchRank`](FabricError::NoSuchRank), [`TooLarge`](FabricError::TooLarge); [`Gone`](FabricError::Gone) where
-    /// the fabric knows that the rank has left (in one process it always does, under MPI never); what the library says.
-    /// After an error the message is gone and the endpoint can still be used.
+    /// [`NoSuchRank`](FabricError::NoSuchRank), [`TooLarge`](FabricError::TooLarge); [`Gone`](FabricError::Gone) where the
+    /// fabric knows that the rank has left (in one process always, under MPI never); errors of the library. After an error
+    /// the message is lost and the endpoint remains usable.
     fn send(&mut self, to: u32, message: Vec<u8>) -> Result<(), FabricError>;
 
-    /// The next message that has come, if one has.
+    /// The next message that has arrived, if any.
     ///
     /// # Errors
-    /// [`Aborted`](FabricError::Aborted), or what the library says. No message is lost by it that had come whole.
+    /// [`Aborted`](FabricError::Aborted), or an error of the library. No complete message is lost.
     fn receive(&mut self) -> Result<Option<Received>, FabricError>;
 
-    /// Sets what is called when a message may have come, in place of what was set before. Returns whether it ever will
-    /// be: where it is `false`, arrivals are not told and [`receive`](Self::receive) must be polled.
+    /// Sets the callback for possible arrivals, in place of the previous one.
     ///
-    /// What came before this call is not told, so poll once after it. It may be called for nothing.
+    /// Returns whether the fabric calls it. If `false`, poll [`receive`](Self::receive). Messages that arrived before this call
+    /// cause no callback, so poll once after it. Spurious calls are possible.
     fn on_arrival(&mut self, wake: Wake) -> bool;
 
-    /// How many messages were sent and have not gone yet; also moves them on. A message that has gone does not need
-    /// this rank any more, but may not have been received yet.
+    /// The number of messages that were sent and have not gone yet; also moves them on. A message that has gone does not need
+    /// this rank any more, but the receiver may not have taken it yet.
     ///
     /// # Errors
-    /// What the library says of a message that was on its way. That message counts no more.
+    /// An error of the library for a message in flight. That message does not count any more.
     fn unsent(&mut self) -> Result<usize, FabricError>;
 
-    /// Leaves the fabric for good, after all ranks agreed to end and [`unsent`](Self::unsent) is zero. It may wait for
-    /// the other ranks to leave, too. A rank that is dropped instead has not left: under MPI its launcher ends the job.
+    /// Leaves the fabric for good, after all ranks agreed to end and [`unsent`](Self::unsent) is zero. It may wait for the
+    /// other ranks to leave. A rank that is dropped instead has not left: under MPI its launcher ends the job.
     ///
     /// # Errors
-    /// [`Unsent`](FabricError::Unsent) if messages have not gone yet: the rank has not left then, and never can. What
-    /// the library says.
+    /// [`Unsent`](FabricError::Unsent) if messages have not gone yet: the rank has not left and never can. Errors of the library.
     fn leave(self: Box<Self>) -> Result<(), FabricError>;
 
-    /// Ends all ranks at once without agreement. Under MPI the processes are ended and this call may not return; within
-    /// one process, which is not this crate's to end, later calls of all ranks fail with
-    /// [`Aborted`](FabricError::Aborted).
+    /// Ends all ranks at once without agreement. Under MPI this ends the processes and may not return. Within one process the
+    /// process lives on, and later calls of all ranks fail with [`Aborted`](FabricError::Aborted).
     fn abort(&mut self, exit_code: i32);
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong between ranks. It holds no I/O; what an error means for the job is the caller's to say.
+//! Errors between ranks. No I/O; the caller decides about the job.
 
 use std::error::Error;
 use std::fmt;
@@ -9,16 +9,16 @@ use std::fmt;
 pub enum FabricError {
     /// A message was for a rank that the job does not have.
     NoSuchRank {
-        /// The rank that was named.
+        /// The rank given.
         rank: u32,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
     /// A message is longer than the fabric can carry.
     TooLarge {
         /// Length of the message.
         bytes: usize,
-        /// The longest that can be carried.
+        /// The longest message that the fabric can carry.
         bytes_max: usize,
     },
     /// A message was for a rank that has left.
@@ -28,21 +28,21 @@ pub enum FabricError {
     },
     /// The job was aborted by a rank.
     Aborted {
-        /// What that rank gave to [`Endpoint::abort`](crate::Endpoint::abort).
+        /// The code given to [`Endpoint::abort`](crate::Endpoint::abort).
         exit_code: i32,
     },
-    /// The fabric was left before everything that was sent had gone.
+    /// The endpoint was asked to leave before all its messages had gone.
     Unsent {
-        /// How many messages had not gone.
+        /// The number of messages that had not gone.
         messages: usize,
     },
     /// The library that carries the messages failed.
     Transport {
         /// The call that failed, as its library names it.
         operation: &'static str,
-        /// The library's number for the failure.
+        /// The library's error code.
         code: i32,
-        /// The library's words for it.
+        /// The library's error text.
         text: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Ranks within one process: each has an inbox, a channel that all others send into. A message is moved, not copied.
-//! It starts no threads: whoever wants ranks that run at once gives each endpoint to a thread.
+//! Ranks within one process: each has an inbox, a channel that all others send into. A message is moved, not copied. This
+//! module starts no threads: for concurrent ranks, the caller moves each endpoint to a thread.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +9,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{Endpoint, FabricError, Received, Wake};
 
-/// What all ranks share. Its size grows with the number of ranks, what each rank holds does not.
+/// State shared by all ranks. It grows with the number of ranks; the state of each rank does not.
 struct Shared {
     inboxes: Vec<Inbox>,
-    /// 0 while the job runs; 1 once a rank aborted, and then the code is set.
+    /// 0 while the job runs. 1 after a rank aborted; the exit code is set before.
     aborted: AtomicU32,
     exit_code: AtomicI32,
 }
 
-/// The side of a rank's channel that the others send into.
+/// The sending side of a rank's channel.
 struct Inbox {
     sender: Sender<Received>,
     wake: RwLock<Option<Wake>>,
 }
 
 impl Inbox {
-    /// Tells the rank that something may have come. The lock is not held meanwhile: the callback may send.
+    /// Notifies the rank of a possible arrival. The lock is not held during the callback, which may send.
     fn wake(&self) {
         let wake = self.wake.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(wake) = wake {
@@ -44,9 +44,9 @@ impl Shared {
 
 /// One rank of several within a process. See [`in_process`].
 ///
-/// A message to a rank whose endpoint was dropped or has left fails with [`FabricError::Gone`]: within a process this
-/// is known for certain, and a rank that is sent to after the end is a mistake in the agreement to end. Arrivals are
-/// told. Every message has gone as soon as it is sent, so [`unsent`](Endpoint::unsent) is always zero.
+/// A message to a rank whose endpoint was dropped or has left fails with [`FabricError::Gone`]: within a process this is
+/// certain, and a message after the end is an error in the agreement to end. Arrivals cause callbacks. Every message has gone
+/// as soon as it is sent, so [`unsent`](Endpoint::unsent) is always zero.
 pub struct InProcess {
     rank: u32,
     neighbours: Arc<[u32]>,
@@ -66,7 +66,7 @@ pub fn in_process(size: u32) -> Vec<InProcess> {
     in_process_on_hosts(&vec![0; size as usize])
 }
 
-/// Endpoints of as many ranks as there are numbers, by rank. Ranks with the same number say that they are on one host.
+/// Endpoints of one rank per element of the argument, by rank. Ranks with equal numbers share a host.
 ///
 /// # Panics
 /// If there are 2^32 ranks or more.
@@ -148,7 +148,7 @@ impl Endpoint for InProcess {
     }
 
     fn abort(&mut self, exit_code: i32) {
-        // Of two that abort at once either code is as good; it must be there before the flag is.
+        // If two ranks abort at once, either code may win. The code must be set before the flag.
         self.shared.exit_code.store(exit_code, Ordering::Relaxed);
         self.shared.aborted.store(1, Ordering::Release);
         self.shared.inboxes.iter().for_each(Inbox::wake);
@@ -156,7 +156,7 @@ impl Endpoint for InProcess {
 }
 
 impl Drop for InProcess {
-    /// A callback of a rank that has left is not called any more, nor kept: it may hold the rank's own state.
+    /// Drops the callback of a rank that has left: it may hold the rank's own state, and must not be called any more.
     fn drop(&mut self) {
         let place = &self.shared.inboxes[self.rank as usize].wake;
         *place.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::conformance;
 
-    /// Runs the conformance test on a thread for each rank; says what each said.
+    /// Runs the conformance test on one thread per rank and checks every result.
     fn conform<E: Endpoint>(endpoints: Vec<E>) {
         std::thread::scope(|scope| {
             let ranks: Vec<_> = endpoints

@@ -11,12 +11,11 @@
 //! | [`Endpoint`] | one rank's end: send, receive, leave, abort |
 //! | [`in_process`], [`InProcess`] | ranks that are threads of one process |
 //! | [`Counted`] | an endpoint that counts messages and bytes for each peer |
-//! | [`conformance()`] | what every endpoint must pass, for tests |
+//! | [`conformance()`] | the checks that every endpoint must pass, for tests |
 //!
 //! Ranks under MPI are in `atta-mpi-loader`; their endpoint is one more of these.
 //!
-//! What this crate does not do: it does not know what is in a message, starts no threads, waits for nothing, and does
-//! not find out that a rank died.
+//! This crate does not interpret messages, starts no threads, never waits, and does not detect that a rank died.
 
 mod conformance;
 mod counted;

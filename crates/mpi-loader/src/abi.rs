@@ -1,18 +1,18 @@
-//! The plug-in's table as the program sees it: `atta_mpi.h` of `fabric-mpi`, field by field. The two change together, and
-//! [`VERSION`] with them. It calls nothing.
+//! The plug-in's function table as the program sees it: `atta_mpi.h` of `fabric-mpi`, field by field. Change both together, and
+//! increase [`VERSION`]. No calls here.
 
 use std::ffi::{c_char, c_void};
 
-/// The version of the table that this program understands.
+/// The version of the table that this program requires.
 pub(crate) const VERSION: u32 = 2;
 
-/// The name of the plug-in's function, with the NUL that the dynamic linker wants.
+/// The name of the plug-in's function, with the NUL that the dynamic linker requires.
 pub(crate) const SYMBOL: &[u8] = b"atta_mpi_table\0";
 
 /// The plug-in's function.
 pub(crate) type TableOf = extern "C" fn() -> *const Header;
 
-/// What begins the table, in every version.
+/// The start of the table, the same in every version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
@@ -22,7 +22,7 @@ pub(crate) struct Header {
     pub(crate) reserved: u32,
 }
 
-/// The whole table of a plug-in that was built with an MPI. What each function does is said in the header file.
+/// The whole table of a plug-in that was built with an MPI. The header file documents each function.
 #[repr(C)]
 pub(crate) struct Table {
     pub(crate) header: Header,

@@ -1,5 +1,4 @@
-//! Why the ranks of a launched job could not be joined. Messages name the place; hints say what to do. It prints
-//! nothing.
+//! Errors on joining the ranks of a launched job. Messages name the file or call; hints propose a remedy. Prints nothing.
 
 use std::error::Error;
 use std::fmt;
@@ -7,23 +6,23 @@ use std::path::PathBuf;
 
 use crate::load::{PLUGIN_FILE, PLUGIN_VARIABLE};
 
-/// Why the plug-in could not be opened, or the other ranks not be joined.
+/// Why the plug-in could not be opened, or the job could not be joined.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no plug-in.
+    /// No plug-in was found.
     NotFound {
-        /// Where it was looked for, in this order.
+        /// The paths searched, in order.
         places: Vec<PathBuf>,
     },
-    /// The dynamic linker refused the plug-in: the library of its MPI is not there, for one.
+    /// The dynamic linker refused the plug-in, for example because the library of its MPI is missing.
     Unloadable {
         /// The plug-in.
         path: PathBuf,
-        /// What it said.
+        /// The linker's message.
         reason: String,
     },
-    /// The file is a library and no plug-in of this program.
+    /// The file is a library, but not a plug-in of this program.
     NoTable {
         /// The file.
         path: PathBuf,
@@ -32,9 +31,9 @@ pub enum OpenError {
     Version {
         /// The plug-in.
         path: PathBuf,
-        /// Its version of the table between the two.
+        /// The version of its function table.
         found: u32,
-        /// The version that this program understands.
+        /// The version that this program requires.
         wanted: u32,
     },
     /// The plug-in was built without an MPI.
@@ -42,42 +41,42 @@ pub enum OpenError {
         /// The plug-in.
         path: PathBuf,
     },
-    /// The plug-in was built for another MPI than the one that launched. Seen before any MPI was begun.
+    /// The plug-in was built for another MPI than the launcher's. Detected before MPI is initialised.
     Foreign {
         /// The plug-in.
         path: PathBuf,
-        /// Who launched.
+        /// The launcher.
         launched_by: String,
-        /// What the plug-in's MPI calls itself.
+        /// The name that the plug-in's MPI reports.
         library: String,
     },
-    /// The processes were launched without anything that could bring them together.
+    /// The processes were launched without a PMI that could connect them.
     NoPmi {
-        /// How many of them there are.
+        /// The number of processes.
         tasks: u32,
     },
-    /// MPI could not be begun.
+    /// MPI could not be initialised.
     Begin {
         /// The call that failed.
         operation: String,
-        /// MPI's number for the failure, or a negative one of the plug-in.
+        /// MPI's error code, or a negative one of the plug-in.
         code: i32,
-        /// The words for it.
+        /// The error text.
         text: String,
     },
-    /// The environment promises another number of ranks than MPI found: launcher and plug-in do not know each other.
+    /// The environment and MPI disagree on the number of ranks: launcher and plug-in do not belong together.
     Mismatch {
-        /// What the environment says.
+        /// The number in the environment.
         launched: u32,
-        /// What MPI says.
+        /// The number that MPI reports.
         found: u32,
-        /// What the plug-in's MPI calls itself.
+        /// The name that the plug-in's MPI reports.
         library: String,
     },
 }
 
 impl OpenError {
-    /// What the user can do about it, without a full stop.
+    /// A remedy for the user, without a full stop.
     #[must_use]
     pub fn hint(&self) -> String {
         let build =

@@ -1,6 +1,6 @@
-//! A plug-in's table without an MPI, for tests: one rank, whose messages come back to it when they are looked after, to
-//! whom a test brings those of others, and calls that fail on request. After a failure it goes on using the
-//! memory that it was given, as an MPI may. The state is of the thread that calls, as MPI's is here.
+//! A plug-in's table without an MPI, for tests. It is one rank whose messages come back to it when it checks them. A test adds
+//! messages of other ranks and makes calls fail on request. After a failure it still uses the memory that it was given, as an
+//! MPI may. The state belongs to the calling thread, as that of MPI does here.
 #![expect(unsafe_code, reason = "it stands in for C")]
 
 use std::cell::RefCell;
@@ -11,67 +11,67 @@ use crate::abi::{Header, Table, VERSION};
 use crate::shim::{Begun, Shim};
 use crate::{Mpi, OpenError};
 
-/// What a test tells the calls to do.
+/// The behaviour that a test requests of the calls.
 #[derive(Default)]
 pub(crate) struct Fake {
-    /// Messages that were begun and not looked after: address, length, ticket.
+    /// Messages started but not checked yet: address, length, ticket.
     begun: VecDeque<(usize, usize, u64)>,
-    /// Messages that have come, with their senders.
+    /// Messages that have arrived, with their senders.
     come: VecDeque<(u32, Vec<u8>)>,
     /// The matched message.
     matched: Option<Vec<u8>>,
-    /// Messages that are being received, in the order in which they were matched.
+    /// Messages being received, in the order in which they were matched.
     taking: Vec<Taking>,
-    /// Places that were given for a receive that failed: address and length.
+    /// Buffers given for a receive that failed: address and length.
     failed_places: Vec<(usize, usize)>,
     /// Messages whose sends failed: address and length.
     failed_messages: Vec<(usize, usize)>,
-    /// The most messages that were received at once.
+    /// The maximum number of messages received at once.
     pub(crate) taking_max: usize,
-    /// Messages of so many bytes or more do not come whole; 0: all do.
+    /// Messages of this many bytes or more do not complete. 0: all complete.
     pub(crate) slow_bytes: usize,
-    /// Messages that are received until one fails; 0: none does.
+    /// Messages received until one fails. 0: none fails.
     pub(crate) taken_fails_in: u32,
-    /// The most messages that were begun at once.
+    /// The maximum number of messages started at once.
     pub(crate) begun_max: usize,
-    /// Calls of `send` until one fails; 0: none does.
+    /// Calls of `send` until one fails. 0: none fails.
     pub(crate) send_fails_in: u32,
-    /// Messages that have gone until one fails; 0: none does.
+    /// Messages that have gone until one fails. 0: none fails.
     pub(crate) sent_fails_in: u32,
-    /// Whether nothing goes.
+    /// Whether to hold all outgoing messages.
     pub(crate) holds: bool,
     /// Whether `begin` fails.
     pub(crate) begin_fails: bool,
 }
 
-/// A message that is being received.
+/// A message being received.
 struct Taking {
     place: usize,
     message: Vec<u8>,
     ticket: u64,
-    /// Large messages come at the second look.
+    /// Large messages complete at the second check.
     looks: u32,
 }
 
-/// What each failing call gives.
+/// The error code of each failing call.
 pub(crate) const CODE: i32 = 17;
 
 thread_local! {
     static FAKE: RefCell<Fake> = RefCell::default();
 }
 
-/// Changes what the calls of this thread do.
+/// Changes the behaviour of this thread's calls.
 pub(crate) fn with<R>(change: impl FnOnce(&mut Fake) -> R) -> R {
     FAKE.with_borrow_mut(change)
 }
 
-/// The endpoint of a rank alone.
+/// The endpoint of a single rank.
 pub(crate) fn mpi() -> Result<Mpi, OpenError> {
     let Begun { shim, world } = Shim::new(&TABLE).begin()?;
     Ok(Mpi::new(shim, world))
 }
 
-/// Moves messages on without an endpoint, as another thread of an MPI may. Gives those that have come.
+/// Moves messages on without an endpoint, as another thread of an MPI may. Returns those that have arrived.
 pub(crate) fn move_on() -> Vec<Vec<u8>> {
     let (mut tickets, mut codes, mut count) = ([0; 8], [0; 8], 0);
     // SAFETY: the places have room for 8 items; what was sent must be kept, which the test of it is about.
@@ -80,12 +80,12 @@ pub(crate) fn move_on() -> Vec<Vec<u8>> {
     with(|fake| fake.come.drain(..).map(|(_, message)| message).collect())
 }
 
-/// Lets a message of another rank come.
+/// Adds a message from another rank.
 pub(crate) fn arrive(from: u32, message: Vec<u8>) {
     with(|fake| fake.come.push_back((from, message)));
 }
 
-/// Writes to all places of receives that failed, as an MPI may that had not given them up.
+/// Writes to all buffers of failed receives, as an MPI may that still holds them.
 pub(crate) fn write_late() {
     for (place, bytes) in with(|fake| fake.failed_places.clone()) {
         let place = std::ptr::with_exposed_provenance_mut::<u8>(place);
@@ -169,7 +169,7 @@ unsafe extern "C" fn neighbours(ranks: *mut u32, count: u32) -> i32 {
 unsafe extern "C" fn send(to: u32, message: *const c_void, bytes: u64, ticket: u64) -> i32 {
     assert_eq!(to, 0);
     with(|fake| {
-        // The address alone would forget where it came from.
+        // The address alone would lose its provenance.
         let address = message.expose_provenance();
         if fails(&mut fake.send_fails_in) {
             fake.failed_messages.push((address, bytes as usize));
@@ -183,7 +183,7 @@ unsafe extern "C" fn send(to: u32, message: *const c_void, bytes: u64, ticket: u
 
 unsafe extern "C" fn sent(tickets: *mut u64, codes: *mut i32, capacity: u32, count: *mut u32) -> i32 {
     with(|fake| {
-        // Not all at once, so that some stay on their way from look to look.
+        // Not all at once, so that some stay in flight from check to check.
         let number = if fake.holds { 0 } else { fake.begun.len().min(capacity as usize).min(5) };
         for slot in 0..number {
             let (address, bytes, ticket) = fake.begun.pop_front().unwrap();

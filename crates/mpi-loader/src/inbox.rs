@@ -1,17 +1,17 @@
-//! Messages that are coming in: those that MPI still receives, and those that have come whole and wait for an earlier one
-//! of the same rank. It owns their buffers and decides which is next; it receives nothing itself.
+//! Incoming messages: those that MPI still receives, and complete ones that wait for an earlier one of the same rank. The
+//! inbox owns the buffers and picks the next message; it receives nothing itself.
 //!
-//! Several messages are received at once, so that a large one of a slow rank does not hold up those of other ranks. What
-//! is received at once is bounded, because a rank must have memory for all of it.
+//! Several messages are received at once, so that a large message of a slow rank does not hold up those of other ranks. The
+//! number is bounded, because a rank needs memory for all of them.
 
 use std::collections::BTreeMap;
 
 use atta_fabric::Received;
 
-/// Messages that are received at once. More than one rank has with MPI for one receiver, so that a single rank cannot take
-/// all of them, and few enough to look at often.
+/// Messages received at once. More than one rank hands to MPI for one receiver, so that a single rank cannot occupy all of
+/// them, and few enough to check often.
 pub(crate) const MESSAGES_MAX: usize = 128;
-/// Bytes that are received at once, beside those of one message more.
+/// Bytes received at once, plus one more message.
 pub(crate) const BYTES_MAX: usize = 64 << 20;
 
 /// Messages by ticket. Tickets ascend in the order in which the messages were matched.
@@ -39,8 +39,8 @@ impl Inbox {
         self.messages.values().any(|incoming| !incoming.is_whole)
     }
 
-    /// Adds a message that was matched. Gives its ticket and the buffer, which stays in place until
-    /// [`fail`](Self::fail) or [`next`](Self::next) gives it back.
+    /// Adds a matched message. Returns its ticket and its buffer, which stays in place until [`fail`](Self::fail) or
+    /// [`next`](Self::next) returns it.
     pub(crate) fn add(&mut self, from: u32, bytes: usize) -> (u64, &mut [u8]) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -50,23 +50,23 @@ impl Inbox {
         (ticket, &mut incoming.received.message)
     }
 
-    /// Notes that a message has come whole.
+    /// Records that a message is complete.
     ///
     /// # Panics
-    /// If there is none with this ticket.
+    /// No message has this ticket.
     pub(crate) fn complete(&mut self, ticket: u64) {
         self.messages.get_mut(&ticket).expect("a ticket was given for each message").is_whole = true;
     }
 
-    /// Gives up a message that will not come; its buffer comes back.
+    /// Gives up a failed message and returns its buffer.
     ///
     /// # Panics
-    /// If there is none with this ticket.
+    /// No message has this ticket.
     pub(crate) fn fail(&mut self, ticket: u64) -> Vec<u8> {
         self.remove(ticket).expect("a ticket was given for each message").message
     }
 
-    /// The next message that has come whole and has no earlier one of the same rank before it.
+    /// The next complete message that has no earlier one of the same rank before it.
     pub(crate) fn next(&mut self) -> Option<Received> {
         let mut unfinished = Vec::new();
         let ticket = self.messages.iter().find_map(|(ticket, incoming)| {
@@ -80,7 +80,7 @@ impl Inbox {
         self.remove(ticket)
     }
 
-    /// All buffers, for who must keep them.
+    /// All buffers, for a caller that must keep them.
     pub(crate) fn into_buffers(self) -> impl Iterator<Item = Vec<u8>> {
         self.messages.into_values().map(|incoming| incoming.received.message)
     }

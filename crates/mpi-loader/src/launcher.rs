@@ -1,61 +1,61 @@
-//! Whether an MPI launcher started this process, read from the environment that launchers leave. It starts nothing and
-//! asks no library: the answer decides whether an MPI is touched at all.
+//! Detects an MPI launcher from the environment that launchers set. Starts nothing and calls no library: the result decides
+//! whether MPI is used at all.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// So long the first rank has to tell an error that others have, too, and its launcher to end them.
+/// The time that the first rank has to report an error shared by others, and its launcher to end them.
 const FIRST_TELLS: Duration = Duration::from_secs(3);
 
-/// Who started this process.
+/// The kind of launcher.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The `mpirun` of Open MPI, or of an MPI that derives from it.
+    /// The `mpirun` of Open MPI, or of a derived MPI.
     OpenMpi,
-    /// Hydra, the `mpirun` of MPICH and of MPIs that derive from it.
+    /// Hydra, the `mpirun` of MPICH and of derived MPIs.
     Hydra,
-    /// Something that speaks PMIx: `srun --mpi=pmix`, `prun`. Several MPIs can answer.
+    /// A launcher that speaks PMIx: `srun --mpi=pmix`, `prun`. Several MPIs can answer.
     Pmix,
-    /// Something that speaks PMI-1 or PMI-2: `srun --mpi=pmi2` and others. Several MPIs can answer.
+    /// A launcher that speaks PMI-1 or PMI-2: `srun --mpi=pmi2` and others. Several MPIs can answer.
     Pmi,
-    /// `srun` with several tasks and without any PMI, so that no MPI can bring them together.
+    /// `srun` with several tasks and without any PMI, so that no MPI can connect them.
     Slurm,
 }
 
-/// What the environment says of the launcher.
+/// The launcher, as described by the environment.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Launcher {
-    /// Who started this process.
+    /// The kind of launcher.
     pub kind: Kind,
-    /// How many processes were started, where that is said.
+    /// The number of processes, if given.
     pub size: Option<u32>,
-    /// Which of them this is, where that is said.
+    /// The rank of this process, if given.
     pub rank: Option<u32>,
-    /// Which of those on this host this is, where that is said.
+    /// The index of this process among those on this host, if given.
     pub local: Option<u32>,
-    /// The version of Open MPI that launched, where that is said (Open MPI 5 does).
+    /// The version of the launcher's Open MPI, if given (Open MPI 5 does).
     pub version: Option<String>,
-    /// The switches above this host, from the top, as in `core.row3.rack7`, where Slurm says them.
+    /// The switches above this host, from the top, as in `core.row3.rack7`, if Slurm gives them.
     pub switches: Option<String>,
 }
 
-/// When a process may tell that it could not join the others, and whether. See [`Launcher::turn`].
+/// When a process may report that it could not join the others, and whether. See [`Launcher::turn`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Turn {
-    /// How long to wait before telling it, or before ending without a word.
+    /// How long to wait before the report, or before a silent exit.
     pub wait: Duration,
-    /// Whether to tell it.
+    /// Whether to report the error.
     pub tells: bool,
 }
 
 impl Launcher {
-    /// How this process is to end if it cannot join the others, so that an error that all have is told once, and one
-    /// that only some host has is told, too.
+    /// How this process ends if it cannot join the others.
     ///
-    /// The first rank tells at once. The first one of every other host tells later, if it still lives then: most
-    /// launchers end all ranks when one ends with an error. For the same reason those that say nothing wait as well, or
-    /// the first rank could be ended before it spoke. (Hydra ends nobody before MPI was begun, hence the silence.)
+    /// The scheme reports an error that all ranks have only once, and also reports one that only some hosts have. The first rank
+    /// reports at once. The first rank of every other host reports later, if it is still alive: most launchers end all ranks when
+    /// one ends with an error. For the same reason the silent ranks wait as well; otherwise the first rank could be ended before
+    /// its report. (Hydra ends no rank before MPI is initialised, hence the silence.)
     #[must_use]
     pub fn turn(&self) -> Turn {
         if self.rank.unwrap_or(0) == 0 {
@@ -71,7 +71,7 @@ pub fn launcher() -> Option<Launcher> {
     launcher_in(&|name| std::env::var_os(name))
 }
 
-/// The launcher that the environment behind `variable` tells of, if it tells of one.
+/// The launcher described by the environment behind `variable`, if any.
 ///
 /// | variables | kind |
 /// | --- | --- |
@@ -81,7 +81,7 @@ pub fn launcher() -> Option<Launcher> {
 /// | `PMI_RANK` otherwise | [`Kind::Pmi`] |
 /// | `SLURM_PROCID` with `SLURM_STEP_NUM_TASKS` above 1 | [`Kind::Slurm`] |
 ///
-/// The script of a batch job has `SLURM_PROCID`, too; only what `srun` started has the number of tasks of its step.
+/// A batch script has `SLURM_PROCID`, too; only processes started by `srun` have the number of tasks of the step.
 #[must_use]
 pub fn launcher_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launcher> {
     let is_set = |name| variable(name).is_some();
@@ -115,9 +115,9 @@ pub fn launcher_in(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Launch
     }
 }
 
-/// The switches above this host, as Slurm with a topology has them: `SLURM_TOPOLOGY_ADDR` is `core.rack7.node12`, and
-/// `SLURM_TOPOLOGY_ADDR_PATTERN` is `switch.switch.node`. A node that shares several switches has the names of these in brackets, which
-/// serve as well.
+/// The switches above this host, as given by Slurm with a topology. `SLURM_TOPOLOGY_ADDR` is `core.rack7.node12`, and
+/// `SLURM_TOPOLOGY_ADDR_PATTERN` is `switch.switch.node`. If a node shares several switches, Slurm writes their names in
+/// brackets, which works as well.
 fn switches(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<String> {
     let text = |name| variable(name)?.into_string().ok();
     let pattern = text("SLURM_TOPOLOGY_ADDR_PATTERN")?;
@@ -162,7 +162,7 @@ mod tests {
         };
         assert_eq!(with("core.rack7.node12", "switch.switch.node").as_deref(), Some("core.rack7"));
         assert_eq!(with("rack[1-3].node12", "switch.node").as_deref(), Some("rack[1-3]"));
-        // Without a topology, and of another kind.
+        // Without a topology, and with another kind of pattern.
         assert_eq!(with("node12", "node"), None);
         assert_eq!(with("block1.node12", "block.node"), None);
         assert_eq!(of(&[("PMIX_RANK", "1")]).unwrap().switches, None);

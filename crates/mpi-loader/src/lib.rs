@@ -1,5 +1,5 @@
-//! Ranks under MPI: finds out that an MPI launcher started this program, opens the plug-in for the MPI at hand, and
-//! gives an [`Endpoint`](atta_fabric::Endpoint).
+//! Ranks under MPI: detects that an MPI launcher started this program, opens the plug-in for the installed MPI, and returns an
+//! [`Endpoint`](atta_fabric::Endpoint).
 //!
 //! ```text
 //!   launcher(environment) ─ none ─▶ run alone, without any MPI
@@ -11,12 +11,11 @@
 //!   Plugin::begin(launcher), on the thread that communicates ──▶ Mpi, an Endpoint
 //! ```
 //!
-//! The program links no MPI and needs none to run alone. Each MPI has its own sizes of types and values of constants,
-//! so the calls are compiled for one MPI, in a plug-in of about 200 lines of C (`atta-fabric-mpi`); this crate sees
-//! ranks, bytes and numbers alone.
+//! The program links no MPI and needs none to run alone. Each MPI has its own type sizes and constants, so the calls are
+//! compiled for one MPI, in a plug-in of about 200 lines of C (`atta-fabric-mpi`). This crate sees only ranks, bytes and numbers.
 //!
-//! What this crate does not do: it starts no ranks and no threads, prints nothing, and does not notice that a rank died.
-//! It has the only unsafe code of its side of the plug-in, in `load.rs` and `shim.rs`.
+//! This crate starts no ranks and no threads, prints nothing, and does not detect that a rank died. The only unsafe code on
+//! its side of the plug-in is in `load.rs` and `shim.rs`.
 
 mod abi;
 mod error;
@@ -34,10 +33,10 @@ pub use launcher::{Kind, Launcher, Turn, launcher, launcher_in};
 pub use load::{PLUGIN_FILE, PLUGIN_VARIABLE, Plugin, open, open_at, places};
 pub use mpi::Mpi;
 
-/// All ranks that were launched, or one of its own where no launcher started this program.
+/// The endpoint of this rank; a job of one rank if no launcher started this program.
 ///
 /// # Errors
-/// As [`open`] and [`Plugin::begin`].
+/// Those of [`open`] and [`Plugin::begin`].
 pub fn join() -> Result<Box<dyn atta_fabric::Endpoint>, OpenError> {
     match launcher() {
         Some(launcher) => Ok(Box::new(open()?.begin(&launcher)?)),

@@ -1,8 +1,8 @@
-//! Finds the plug-in, opens it, and checks that it is one that this program understands and whose MPI belongs to the
-//! launcher. No MPI is begun here but by [`Plugin::begin`].
+//! Finds and opens the plug-in, and checks that its version fits this program and its MPI fits the launcher. Only
+//! [`Plugin::begin`] initialises MPI.
 //!
-//! It opens nothing but what the environment variable names, or what lies beside the program: whoever can write there
-//! can replace the program itself.
+//! This module opens only the file named by the environment variable, or one of two fixed paths near the program. A user
+//! who can write there can also replace the program itself.
 #![expect(unsafe_code, reason = "what is loaded at run time cannot be checked by the compiler")]
 
 use std::ffi::{OsStr, OsString};
@@ -14,13 +14,13 @@ use crate::abi::{Header, SYMBOL, Table, TableOf, VERSION};
 use crate::shim::{Begun, Shim};
 use crate::{Kind, Launcher, Mpi, OpenError};
 
-/// The environment variable that names the plug-in's file.
+/// The environment variable with the path of the plug-in.
 pub const PLUGIN_VARIABLE: &str = "ATTA_MPI_PLUGIN";
 
 /// The name of the plug-in's file.
 pub const PLUGIN_FILE: &str = "libatta_mpi.so";
 
-/// An open plug-in that was built with an MPI. The MPI has not been begun. It stays loaded as long as the process lives.
+/// An open plug-in that was built with an MPI. MPI is not initialised yet. The plug-in stays loaded until the process ends.
 #[derive(Debug)]
 pub struct Plugin {
     path: PathBuf,
@@ -28,7 +28,7 @@ pub struct Plugin {
     library: String,
 }
 
-/// Opens the plug-in of [`places`] for this process. It blocks no longer than loading a library takes.
+/// Opens the plug-in at one of the [`places`] for this process. It blocks only while the library loads.
 ///
 /// # Errors
 /// [`NotFound`](OpenError::NotFound), and those of [`open_at`].
@@ -41,13 +41,15 @@ pub fn open() -> Result<Plugin, OpenError> {
     }
 }
 
-/// Where the plug-in is looked for: what the environment variable `named` holds, and nowhere else; or, if it is not
-/// set or empty, beside the program, and in the directory `lib` beside the program's directory.
+/// The paths to search for the plug-in.
+///
+/// The value of the environment variable, `named`, is the only path. If it is unset or empty: beside the program, then the
+/// directory `lib` beside the program's directory.
 #[must_use]
 pub fn places(named: Option<OsString>, program: Option<&Path>) -> Vec<PathBuf> {
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         let named = PathBuf::from(named);
-        // Absolute, for the dynamic linker searches elsewhere for a name without a slash.
+        // Absolute, because the dynamic linker searches elsewhere for a name without a slash.
         return vec![std::path::absolute(&named).unwrap_or(named)];
     }
     let Some(directory) = program.and_then(Path::parent) else { return Vec::new() };
@@ -67,7 +69,7 @@ pub fn open_at(path: &Path) -> Result<Plugin, OpenError> {
     Ok(Plugin { path: path.to_path_buf(), shim, library })
 }
 
-/// Loads the file for good and gives the table in it.
+/// Loads the file permanently and returns its function table.
 fn table(path: &Path) -> Result<&'static Table, OpenError> {
     let loaded = load(path.as_os_str());
     let library =
@@ -94,11 +96,11 @@ fn table(path: &Path) -> Result<&'static Table, OpenError> {
 }
 
 fn load(file: &OsStr) -> Result<Library, libloading::Error> {
-    // SAFETY: runs the file's initializers. It is the operator's choice or lies beside the program, as trusted as that.
+    // SAFETY: runs the file's initializers. The operator chose the file, or it lies beside the program and is trusted like it.
     unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }
 }
 
-/// The dynamic linker's own words, without the library's around them.
+/// The dynamic linker's own message, without the text that the library adds.
 fn words(error: &libloading::Error) -> String {
     match error {
         libloading::Error::DlOpen { source } => source.to_string(),
@@ -107,27 +109,26 @@ fn words(error: &libloading::Error) -> String {
 }
 
 impl Plugin {
-    /// Where it was opened.
+    /// The path of the plug-in.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What its MPI calls itself, with its version.
+    /// The name and version that its MPI reports.
     #[must_use]
     pub fn library(&self) -> &str {
         &self.library
     }
 
-    /// Joins the other ranks (`MPI_Init_thread`). The thread that calls this is the only one that may use what it
-    /// gives. Once in a process.
+    /// Joins the other ranks (`MPI_Init_thread`). Once per process.
     ///
-    /// It waits for the other ranks, as MPI does. A rank that cannot come this far must end with an exit code other
-    /// than zero, so that the launcher ends those that wait.
+    /// Only the calling thread may use the returned endpoint. The call waits for the other ranks, as MPI does. A rank that cannot
+    /// get this far must exit with a code other than zero, so that the launcher ends the ranks that wait.
     ///
     /// # Errors
-    /// [`NoPmi`](OpenError::NoPmi), [`Foreign`](OpenError::Foreign) without touching the MPI;
-    /// [`Begin`](OpenError::Begin); [`Mismatch`](OpenError::Mismatch), after which the MPI was left.
+    /// [`NoPmi`](OpenError::NoPmi), [`Foreign`](OpenError::Foreign), both before MPI is initialised;
+    /// [`Begin`](OpenError::Begin); [`Mismatch`](OpenError::Mismatch), after MPI was finalised.
     pub fn begin(self, launcher: &Launcher) -> Result<Mpi, OpenError> {
         if launcher.kind == Kind::Slurm {
             return Err(OpenError::NoPmi { tasks: launcher.size.unwrap_or(0) });
@@ -136,11 +137,11 @@ impl Plugin {
             return Err(OpenError::Foreign { path: self.path, launched_by, library: self.library });
         }
         let Begun { mut shim, world } = self.shim.begin()?;
-        // Where the number of ranks is not said, a rank beyond those that were found says as much.
+        // If the environment gives no number of ranks, a rank beyond those found proves that there are more.
         let at_least = launcher.rank.map(|rank| world.size.max(rank.saturating_add(1)));
         match launcher.size.or(at_least) {
             Some(launched) if launched != world.size => {
-                // A world of its own that nobody waits for; what leaving it says adds nothing.
+                // A world of its own that no other rank waits for: an error on leaving it adds nothing.
                 let _left = shim.leave();
                 Err(OpenError::Mismatch { launched, found: world.size, library: self.library })
             }
@@ -149,15 +150,15 @@ impl Plugin {
     }
 }
 
-/// Who launched, if this library is known not to belong to it. Such a pair may do anything from many worlds of one rank
-/// to an abort with pages of text. What is not known for sure is left to the number of ranks that the MPI finds.
+/// The launcher, if this library is known not to belong to it. Such a pair fails in many ways, from many worlds of one rank to
+/// an abort with pages of text. Uncertain cases are left to the check of the number of ranks that MPI finds.
 fn foreign(launcher: &Launcher, library: &str) -> Option<String> {
     let open = library.contains("Open MPI");
     let mpich = ["MPICH", "MVAPICH", "Intel(R) MPI"].iter().any(|each| library.contains(each));
     match launcher.kind {
         Kind::OpenMpi if mpich => Some("Open MPI".to_owned()),
         Kind::Hydra if open => Some("MPICH's Hydra".to_owned()),
-        // Open MPI 5 hands its own places on to the ranks, where Open MPI 4 would look for its parts.
+        // Open MPI 5 passes its own paths on to the ranks, where Open MPI 4 would look for its components.
         Kind::OpenMpi if open => {
             let version = launcher.version.as_deref()?;
             let major = version.split('.').next()?;

@@ -1,4 +1,4 @@
-//! The endpoint of one rank under MPI: what is sent when, and what comes. The calls themselves are in `shim.rs`.
+//! The endpoint of one rank under MPI: decides what to send when, and returns received messages. `shim.rs` makes the calls.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use atta_fabric::{Endpoint, FabricError, Received, Wake};
 use crate::outbox::Outbox;
 use crate::shim::{Calls, MESSAGE_BYTES_MAX, World};
 
-/// Messages that may come before those on their way out are looked after, too.
+/// Messages to receive in a row before outgoing messages get a turn.
 const RECEIVED_IN_A_ROW_MAX: u32 = 32;
 
 /// One rank under MPI. See [`Plugin::begin`](crate::Plugin::begin).
 ///
-/// Arrivals are not told: [`receive`](Endpoint::receive) must be polled. Only the thread that began MPI may use it; its
-/// calls panic on another. A message is carried as one MPI message, on a communicator of its own, so it may have 2^31 - 1
-/// bytes at most. MPI does not say which ranks have left: sending to one is no error.
+/// Arrivals cause no callbacks: poll [`receive`](Endpoint::receive). Only the thread that initialised MPI may use it; its
+/// calls panic on another thread. Each message is one MPI message on a communicator of its own, so its maximum length is
+/// 2^31 - 1 bytes. MPI does not report which ranks have left: sending to one is no error.
 ///
-/// Dropping it leaves MPI begun: the launcher then ends the job when this process ends.
+/// Dropping it does not finalise MPI: the launcher then ends the job when this process ends.
 pub struct Mpi {
     shim: Calls,
     world: World,
@@ -35,8 +35,7 @@ impl Mpi {
         Self { shim, world, outbox: Outbox::default(), received_in_a_row: 0 }
     }
 
-    /// Moves on what is on its way, and hands more to MPI as long as something goes. The first error is told after
-    /// everything else is done.
+    /// Moves outgoing messages on, and hands more to MPI while some complete. Returns the first error after all other work.
     fn push(&mut self) -> Result<(), FabricError> {
         let mut first = Ok(());
         loop {
@@ -166,7 +165,7 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| mpi.receive().unwrap()).count(), 99);
     }
 
-    /// Memory of the same size as a buffer that was given up too early would lie where that was.
+    /// Allocates memory of the same size: it would reuse a buffer that was freed too early.
     fn fill_what_is_free(bytes: usize) -> Vec<Vec<u8>> {
         (0..64).map(|_| vec![1; bytes]).collect()
     }
@@ -241,7 +240,7 @@ mod tests {
         fake::with(|fake| fake.slow_bytes = 1);
         (0..5).for_each(|number| fake::arrive(1, vec![number]));
         assert_eq!(mpi.receive(), Ok(None));
-        // The newest is looked at first.
+        // The newest is checked first.
         fake::with(|fake| (fake.slow_bytes, fake.taken_fails_in) = (0, 2));
         assert_eq!(mpi.receive(), Err(failed("MPI_Imrecv")));
         let come: Vec<_> =

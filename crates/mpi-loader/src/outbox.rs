@@ -1,16 +1,15 @@
-//! What waits to be sent, in order, for each peer. It holds messages that MPI has not seen yet and counts those that it
-//! has; it sends nothing itself.
+//! Messages to send, in order, for each peer. The outbox holds messages that MPI has not seen yet and counts those that MPI
+//! holds; it sends nothing itself.
 //!
-//! MPI gets a few messages for each peer at a time. With all of them at once, a peer that does not receive for a while
-//! would leave ten thousand requests for MPI to look through again and again; and a limit over all peers would let one
-//! that does not receive hold up the others.
+//! MPI gets a few messages per peer at a time. With all of them at once, a peer that does not receive for a while would leave
+//! ten thousand requests that MPI checks again and again. A limit over all peers would let one such peer hold up the others.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Messages to one peer that MPI holds at most. Enough to hide the time between two looks, few enough to look at often.
+/// The maximum of messages to one peer that MPI holds. Enough to bridge the time between two checks, few enough to check often.
 const ACTIVE_MAX: usize = 64;
 
-/// Messages to all peers. Its memory grows with what waits; a peer without messages takes none.
+/// Messages to all peers. Memory grows with the waiting messages; a peer without messages takes none.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     lanes: BTreeMap<u32, Lane>,
@@ -25,7 +24,7 @@ struct Lane {
 }
 
 impl Outbox {
-    /// Takes a message for a peer, and gives it back if it is to be handed to MPI now.
+    /// Takes a message for a peer, and returns it if it must be handed to MPI now.
     pub(crate) fn offer(&mut self, to: u32, message: Vec<u8>) -> Option<Vec<u8>> {
         self.unsent += 1;
         let lane = self.lanes.entry(to).or_default();
@@ -37,10 +36,10 @@ impl Outbox {
         None
     }
 
-    /// Hears that a message to a peer has gone, or failed. Gives the next one, to be handed to MPI now.
+    /// Records that a message to a peer has gone or failed. Returns the next one, to be handed to MPI now.
     ///
     /// # Panics
-    /// If MPI holds no message to that peer.
+    /// MPI holds no message to that peer.
     pub(crate) fn gone(&mut self, to: u32) -> Option<Vec<u8>> {
         let lane = self.lanes.get_mut(&to).filter(|lane| lane.active > 0);
         let lane = lane.expect("a message to this peer was handed to MPI before it went");
@@ -55,7 +54,7 @@ impl Outbox {
         next
     }
 
-    /// How many messages have not gone yet.
+    /// The number of messages that have not gone yet.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }

@@ -1,7 +1,8 @@
-//! The plug-in's functions as safe methods: it owns every buffer that MPI holds, and sees to it that one thread alone
-//! calls. What is sent when is not decided here.
+//! The plug-in's functions as safe methods. This module owns every buffer that MPI holds, and ensures that only one thread
+//! makes the calls. It does not decide what to send when.
 //!
-//! MPI may use a buffer until it reports that the operation has succeeded. After an error nobody knows whether it still
+//! MPI may use a buffer until it reports success of the operation. After an error its state is unknown, so the buffer is
+//! leaked. The buffers of all unfinished operations are leaked on drop, too.
 //! does, so the buffer is leaked, and so are those of all operations that have not ended when this is dropped.
 #![expect(unsafe_code, reason = "the plug-in is C")]
 
@@ -19,16 +20,16 @@ use crate::inbox::Inbox;
 
 /// The longest message: MPI 3 counts bytes in an `int`.
 pub(crate) const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
-/// The longest text that is asked for; MPIs say 256 to 8192 at most, and cut what is longer.
+/// The size of the buffer for texts. MPIs return 256 to 8192 bytes at most and cut longer texts.
 const TEXT_BYTES: u32 = 8192;
-/// Messages that are looked after at once; the plug-in has the same number.
+/// Operations checked at once. The plug-in uses the same number.
 const WINDOW: usize = 256;
 
-/// A plug-in whose MPI has not been begun.
+/// A plug-in whose MPI is not initialised.
 #[derive(Clone, Copy)]
 pub(crate) struct Shim(&'static Table);
 
-/// What MPI said when it was begun.
+/// The world that MPI reported on initialisation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct World {
     pub(crate) rank: u32,
@@ -36,7 +37,7 @@ pub(crate) struct World {
     pub(crate) neighbours: Vec<u32>,
 }
 
-/// An MPI that has been begun, and what it said.
+/// An initialised MPI, and the world that it reported.
 pub(crate) struct Begun {
     pub(crate) shim: Calls,
     pub(crate) world: World,
@@ -46,17 +47,17 @@ pub(crate) struct Begun {
 pub(crate) struct Calls {
     table: &'static Table,
     thread: ThreadId,
-    /// What MPI sends from, by ticket, with the receiver.
+    /// Buffers that MPI sends from, by ticket, with the receiver.
     outgoing: BTreeMap<u64, (u32, Vec<u8>)>,
     next_ticket: u64,
-    /// What MPI receives into, and what has come and was not given yet.
+    /// Buffers that MPI receives into, and complete messages that were not returned yet.
     inbox: Inbox,
 }
 
-/// A function of the table that gives tickets of operations that have ended.
+/// A function of the table that returns tickets of finished operations.
 type Ended = unsafe extern "C" fn(tickets: *mut u64, codes: *mut i32, capacity: u32, count: *mut u32) -> i32;
 
-/// A message that MPI does not hold any more.
+/// A message that MPI no longer holds.
 pub(crate) struct Sent {
     pub(crate) to: u32,
     pub(crate) outcome: Result<(), FabricError>,
@@ -73,7 +74,7 @@ impl Shim {
         Self(table)
     }
 
-    /// What the MPI calls itself: the first line of it, and of that what comes before a comma.
+    /// The name of the MPI: the first line of its version text, up to a comma.
     pub(crate) fn library_version(self) -> String {
         let text = read_text(|place| {
             // SAFETY: the place has as many bytes as are said; MPI allows this call before it is begun.
@@ -83,7 +84,7 @@ impl Shim {
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Begins MPI on this thread.
+    /// Initialises MPI on this thread.
     pub(crate) fn begin(self) -> Result<Begun, OpenError> {
         let (mut rank, mut size, mut near, mut code) = (0, 0, 0, 0);
         let operation = read_text(|at| {
@@ -112,7 +113,7 @@ impl Shim {
 }
 
 impl Calls {
-    /// Begins to send. The message is kept until [`sent`](Self::sent) gives it up.
+    /// Starts to send. The message is kept until [`sent`](Self::sent) releases it.
     pub(crate) fn send(&mut self, to: u32, message: Vec<u8>) -> Result<(), FabricError> {
         self.on_own_thread();
         let ticket = self.next_ticket;
@@ -127,7 +128,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Moves messages on; gives some of those that have gone or failed, none if there are none at present.
+    /// Moves messages on. Returns some of those that have gone or failed, none if there are none now.
     pub(crate) fn sent(&mut self) -> Result<Vec<Sent>, FabricError> {
         self.on_own_thread();
         if self.outgoing.is_empty() {
@@ -143,8 +144,8 @@ impl Calls {
         Ok(sent)
     }
 
-    /// Takes the next message that has come whole, if one has. Begins to receive all that have come so far, within the
-    /// bounds of the inbox: a large message that is slow must not hold up those of other ranks.
+    /// Takes the next complete message, if any. Starts to receive all messages that have arrived, within the bounds of the inbox:
+    /// a large, slow message must not hold up those of other ranks.
     pub(crate) fn receive(&mut self) -> Result<Option<Received>, FabricError> {
         self.on_own_thread();
         loop {
@@ -158,7 +159,7 @@ impl Calls {
         }
     }
 
-    /// Notes which messages have come whole. The first error is returned after all others are noted.
+    /// Records complete messages. Returns the first error after recording all others.
     fn complete(&mut self) -> Result<(), FabricError> {
         if !self.inbox.is_receiving() {
             return Ok(());
@@ -173,7 +174,7 @@ impl Calls {
         first
     }
 
-    /// Begins to receive the matched message.
+    /// Starts to receive the matched message.
     fn take(&mut self, from: u32, bytes: usize) -> Result<(), FabricError> {
         let (ticket, place) = self.inbox.add(from, bytes);
         // SAFETY: the place has as many bytes as are said. Its heap memory stays where it is, and is neither read nor
@@ -182,7 +183,7 @@ impl Calls {
         self.check("MPI_Imrecv", code).map_err(|error| leak(self.inbox.fail(ticket), error))
     }
 
-    /// Tickets and codes of operations that have ended.
+    /// Tickets and codes of finished operations.
     fn ended(&self, of: Ended) -> Result<Vec<(u64, i32)>, FabricError> {
         let (mut tickets, mut codes, mut count) = ([0; WINDOW], [0; WINDOW], 0);
         // SAFETY: both places have room for WINDOW items, and the third is of this frame; MPI has been begun.
@@ -191,7 +192,7 @@ impl Calls {
         Ok(tickets.into_iter().zip(codes).take(count as usize).collect())
     }
 
-    /// The sender and length of the next message, if one has come.
+    /// The sender and length of the next message, if one has arrived.
     fn matched(&mut self) -> Result<Option<(u32, usize)>, FabricError> {
         let (mut found, mut from, mut bytes) = (0, 0, 0);
         // SAFETY: the three places are of this frame; no message is matched and not taken.
@@ -201,7 +202,7 @@ impl Calls {
         Ok((found != 0).then_some((from, bytes as usize)))
     }
 
-    /// Leaves MPI. Nothing may be called after it.
+    /// Finalises MPI. No call may follow.
     pub(crate) fn leave(&mut self) -> Result<(), FabricError> {
         self.on_own_thread();
         // SAFETY: MPI was begun by this thread, and callers give `self` up afterwards.
@@ -209,12 +210,12 @@ impl Calls {
         if code == 0 {
             return Ok(());
         }
-        // MPI cannot be asked for the words any more.
+        // MPI cannot return the error text any more.
         let text = "it did not say why".to_owned();
         Err(FabricError::Transport { operation: "MPI_Finalize", code, text })
     }
 
-    /// Ends all ranks, and this process with them.
+    /// Ends all ranks, including this process.
     pub(crate) fn abort(&mut self, exit_code: i32) {
         self.on_own_thread();
         // SAFETY: MPI was begun by this thread.
@@ -228,7 +229,7 @@ impl Calls {
         Err(FabricError::Transport { operation, code, text: error_text(self.table, code) })
     }
 
-    /// MPI was begun for one thread alone (`MPI_THREAD_FUNNELED`).
+    /// MPI was initialised for one thread only (`MPI_THREAD_FUNNELED`).
     fn on_own_thread(&self) {
         assert_eq!(thread::current().id(), self.thread, "only the thread that began MPI may call it");
     }
@@ -241,7 +242,7 @@ impl Drop for Calls {
     }
 }
 
-/// Keeps a buffer for ever that MPI may still use, since the operation failed. Passes the error on.
+/// Leaks a buffer that MPI may still use after a failed operation. Returns the error.
 fn leak(buffer: Vec<u8>, error: FabricError) -> FabricError {
     mem::forget(buffer);
     error

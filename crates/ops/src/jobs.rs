@@ -1,5 +1,5 @@
-//! The private directory of a run that makes things: it is beside what the run makes, holds a record of who runs, and is locked while
-//! the run lives. So what a run that was killed has left is known by the record, and a second run sees the first one.
+//! The private directory of a run that makes things: it is beside what the run makes, holds a record of who runs, and is locked while the
+//! run lives. So the record identifies leftovers of a killed run, and a second run sees the first one.
 //!
 //! ```text
 //!   TOP/.atta.UID/             of one user, 0700; gone when no run of that user is left
@@ -7,8 +7,8 @@
 //!   TOP/.atta.UID/TAG/links/   see copy/links.rs
 //! ```
 //!
-//! Somebody else who owns TOP may have taken that name: then the run's directory is `TOP/.atta.UID.TAG`, which the record proves as
-//! well, but which no later run looks for. It decides nothing: what is done about other runs, `copy/plan/beside.rs` and `clean.rs` know.
+//! Another user who owns TOP may have taken that name. Then the run's directory is `TOP/.atta.UID.TAG`, which the record proves as well,
+//! but which no later run looks for. `copy/plan/beside.rs` and `clean.rs` decide how to handle other runs.
 
 pub(crate) mod names;
 pub(crate) mod record;
@@ -39,11 +39,11 @@ const TURN: Duration = Duration::from_secs(5);
 /// Whether the run that a record is of still runs.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// Somebody holds its lock.
+    /// Another process holds its lock.
     Runs,
-    /// Nobody does; this process does now, for as long as it holds this.
+    /// The lock was free. This process holds it now, as long as this value lives.
     Ended { _lock: OwnedFd },
-    /// The file system says nothing of locks.
+    /// The file system does not support locks.
     Unknown,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn begin<E>(
     Ok(Err(Errno::NOENT))
 }
 
-/// The directory of all runs of this user, made if it is not there. None: somebody else has taken its name.
+/// The directory of all runs of this user, created if missing. None: the name is taken by an entry that is not private.
 fn open_home(setting: &Setting<'_>) -> Result<Option<Arc<OwnedFd>>, Errno> {
     let name = setting.namer.home();
     for _ in 0..TRIES {
@@ -151,8 +151,7 @@ fn open_home(setting: &Setting<'_>) -> Result<Option<Arc<OwnedFd>>, Errno> {
     Err(Errno::NOENT)
 }
 
-/// Takes from a directory that was just made what it has inherited. One that is gone again, or that somebody else has put in its place,
-/// is met when it is opened.
+/// Removes inherited ACLs from a directory that was just created. If it is gone or was replaced, opening it later shows that.
 fn settle(setting: &Setting<'_>, above: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     match inherited::open_private(above, name, setting.own_uid, setting.features) {
         Ok(_) | Err(Errno::NOENT | Errno::STALE | Errno::NOTDIR) => Ok(()),
@@ -160,7 +159,7 @@ fn settle(setting: &Setting<'_>, above: &OwnedFd, name: &CStr) -> Result<(), Err
     }
 }
 
-/// Opens a directory that belongs to this user, or to the one with that number, and in which nobody else can do anything.
+/// Opens a private directory: mode 0700, on the same device, and owned by `own_uid` if that is given.
 pub(crate) fn open_private(above: impl AsFd, name: &CStr, own_uid: Option<u32>) -> Result<OwnedFd, Errno> {
     let opened = sys::open_directory_at(above.as_fd(), name)?;
     let (found, over) = (sys::stat_descriptor(&opened)?, sys::stat_descriptor(above.as_fd())?);
@@ -240,7 +239,7 @@ pub(crate) fn read_record(directory: &OwnedFd) -> Result<Option<(OwnedFd, Record
     Ok(Record::from_text(&text[..filled]).map(|record| (file, record)))
 }
 
-/// Makes the file of a record, in a directory in which nobody else makes anything.
+/// Creates the file of a record, in a private directory.
 fn create_record(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for _ in 0..TRIES {
@@ -271,7 +270,7 @@ fn make(
     let name = if home.is_some() { namer.tag() } else { namer.alone() };
     let above = home.unwrap_or(top);
     let begun = match retry(|| rustix::fs::mkdirat(above, &name, Mode::RWXU)) {
-        // Nobody else knows the name: the answer to the first request was lost.
+        // No other process knows the name, so EEXIST means that the first reply was lost.
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         made => made,
     };

@@ -1,8 +1,8 @@
-//! The floor under all operations: reads directories on many threads and ranks, asks for the metadata of each entry once, and
-//! hands entries to an operation (`operation.rs`).
+//! The base of all operations: reads directories on many threads and ranks, gets the metadata of each entry once, and passes entries to an
+//! operation (`operation.rs`).
 //!
-//! It knows no operation: what happens with an entry is decided by the [`Handler`]. Names are never looked up through a symbolic
-//! link that was not to be followed (`listing/link.rs`).
+//! It knows no operation: the [`Handler`] decides what happens to an entry. Names are looked up only through symbolic links that the
+//! options allow to follow (`listing/link.rs`).
 
 pub(crate) mod anchors;
 pub(crate) mod directory;
@@ -31,7 +31,7 @@ use operation::Handler;
 use progress::{Counted, SoFar};
 use task::Task;
 
-/// An operation of this crate in a session of one.
+/// Runs an operation of this crate in a session of one rank.
 pub(crate) fn run_alone<'a, V: Handler>(
     visit: &'a V,
     starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
@@ -45,7 +45,7 @@ pub(crate) fn run_alone<'a, V: Handler>(
     }
 }
 
-/// An operation of this crate. `observe` also gets what the operation counts itself.
+/// Runs an operation of this crate. `observe` also gets the operation's own counts.
 pub(crate) fn run<'a, V: Handler>(
     session: &mut Session<'_>,
     visit: &'a V,
@@ -57,7 +57,7 @@ pub(crate) fn run<'a, V: Handler>(
     let job = TreeJob::new(visit, starts, options, session.seat().rank);
     let seeds = match (session.is_first(), session.runs_tasks()) {
         (true, true) => vec![Task::Feed],
-        // Who only hands tasks out cannot take them from the list bit by bit.
+        // A rank that only hands out tasks cannot take them from the list bit by bit.
         (true, false) => job.all_starts(),
         (false, _) => Vec::new(),
     };

@@ -1,7 +1,7 @@
-//! Walks file trees: every entry once, with its metadata, on many threads, handed to a function of the caller's.
+//! Walks file trees on many threads and passes every entry once, with its metadata, to the caller's function.
 //!
-//! An operation of your own is a function of an entry; what it gives back becomes tasks that any thread may take.
-//! This one counts the lines of all Rust sources of a tree:
+//! An operation is a function of an entry. Tasks that it pushes may run on any thread. This one counts the lines of all Rust sources of a
+//! tree:
 //!
 //! ```no_run
 //! use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +23,8 @@
 //! println!("{} lines", lines.into_inner());
 //! ```
 //!
-//! What it does not do: it writes nothing, prints nothing, and reads no file's contents. An entry that fails is handed
-//! to [`Visit::failure`] and never stops the walk. No name is ever looked up through a symbolic link that the walk did
-//! not decide to follow (see `link.rs`).
+//! It writes nothing, prints nothing, and reads no file contents. An entry that fails is passed to [`Visit::failure`] and never stops the
+//! walk. No name is looked up through a symbolic link that the options do not allow to follow (see `link.rs`).
 
 mod hard_links;
 mod summary;
@@ -46,7 +45,8 @@ pub use visit::{Each, Visit, each};
 
 use crate::tree;
 
-/// Walks everything below `starts`, which may be a long list: it is taken as the walk goes on. Returns when all is done or `options.stop` was set.
+/// Walks everything below `starts`. The list may be long; it is read as the walk goes on. Returns when all is done or `options.stop` was
+/// set.
 ///
 /// `observe` is called on the calling thread some 40 times a second.
 ///
@@ -61,10 +61,10 @@ pub fn run<'a, V: Visit>(
     tree::run_alone(visit, starts, options, |progress, _| observe(progress))
 }
 
-/// The same as one of several ranks, which walk the starts of the first one together. Returns when all is done, or the walk was
-/// stopped on one of them. `options.stop` is that of the session.
+/// As [`run`], as one of several ranks, which walk the starts of the first rank together. Returns when all is done or the walk was stopped
+/// on one of them. `options.stop` is that of the session.
 ///
-/// On the first rank `observe` gets what all ranks have done, as far as it is known; on the others what they have done themselves.
+/// On the first rank `observe` gets the known progress of all ranks; on each other rank, its own.
 ///
 /// # Errors
 /// As [`Session::run`].
@@ -81,10 +81,10 @@ pub fn run_on<'a, V: Visit>(
     tree::run(session, visit, starts, options, |progress, _| observe(progress))
 }
 
-/// What is at a path that the operator gave, links followed.
+/// The metadata of a path that the operator gave, links followed.
 ///
 /// # Errors
-/// What the kernel says of it.
+/// The kernel's error.
 pub fn look_at(path: &[u8]) -> Result<Metadata, Errno> {
     sys::stat_path(path, true)
 }

@@ -1,12 +1,12 @@
-//! Ranges with round ends and ticks, and where a value lies in one. It knows no pixels.
+//! Ranges with round ends and ticks, and the position of a value in one. It uses no pixels.
 
 use crate::number::{number, power_of_ten, tick};
 use crate::{Scale, VALUE_MIN};
 
-/// Decades up to which the twos and fives between them have ticks.
+/// Most decades for which the twos and fives between them have ticks.
 const FINE_DECADES_MAX: i32 = 2;
 
-/// How many decades have ticks at most; of more decades some go without.
+/// Most decades that have ticks; if there are more, some have none.
 const DECADE_TICKS_MAX: i32 = 8;
 
 /// A range of values and its ticks.
@@ -29,8 +29,7 @@ impl Axis {
         Self::stepped(0.0, high.max(1.0), steps, 1.0)
     }
 
-    /// Around values from `low` to `high`: from zero unless they lie far from it, and never so close that small
-    /// differences look large.
+    /// Around values from `low` to `high`: from zero unless they are far from it, and never so narrow that small differences look large.
     pub(crate) fn around(low: f64, high: f64, steps: u8) -> Self {
         if low <= high / 2.0 {
             return Self::from_zero(high, steps);
@@ -58,7 +57,7 @@ impl Axis {
         Self { scale: Scale::Logarithmic, low, high, ticks }
     }
 
-    /// The axis for bars or points: from zero, or decades around what is above zero.
+    /// The axis for bars or points: from zero, or decades around the values above zero.
     pub(crate) fn of_values(values: impl Iterator<Item = f64>, scale: Scale) -> Self {
         let (low, high) = bounds(values.filter(|value| *value > 0.0)).unwrap_or((1.0, 1.0));
         match scale {
@@ -69,11 +68,11 @@ impl Axis {
 
     fn stepped(low: f64, high: f64, steps: u8, step_min: f64) -> Self {
         let step = round_step((high - low) / f64::from(steps)).max(step_min);
-        // A value that is meant to be a multiple of the step may be a little off.
+        // A value meant as a multiple of the step may be slightly off.
         let first = (low / step + 1e-9).floor();
         let last = (high / step - 1e-9).ceil().max(first + 1.0);
         let high = last * step;
-        // Rounding of the step makes it at most twice as many steps as were asked for.
+        // Rounding the step gives at most twice the requested number of steps.
         let ticks = (0..=2 * u32::from(steps) + 2)
             .map(|i| (first + f64::from(i)) * step)
             .take_while(|value| *value <= high + step / 2.0)
@@ -82,12 +81,12 @@ impl Axis {
         Self { scale: Scale::Linear, low: first * step, high, ticks }
     }
 
-    /// Where ticks are, and what is written there, from low to high.
+    /// Positions of ticks and their texts, from low to high.
     pub(crate) fn ticks(&self) -> &[(f64, String)] {
         &self.ticks
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high end, never outside.
+    /// Position of a value: 0 at the low end, 1 at the high end, never outside.
     pub(crate) fn fraction(&self, value: f64) -> f64 {
         let fraction = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -105,7 +104,7 @@ pub(crate) fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The next of 1, 2, 5 and 10 times a power of ten that is not below a step.
+/// The smallest of 1, 2, 5 and 10 times a power of ten that is not below a step.
 fn round_step(step: f64) -> f64 {
     let power = 10_f64.powi(power_of_ten(step));
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= step * (1.0 - 1e-9));

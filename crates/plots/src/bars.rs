@@ -1,5 +1,5 @@
-//! Bars of several series in groups: side by side, or on top of each other. It sums and scales values, and takes no
-//! means or errors of repeated runs: the caller gives one value for each bar.
+//! Bars of several series in groups: side by side, or stacked. It sums and scales values, and computes no means or errors of repeated
+//! runs: the caller gives one value for each bar.
 
 use crate::axis::Axis;
 use crate::canvas::{Anchor, Area, Canvas, picture};
@@ -16,16 +16,16 @@ use crate::{Group, Labels, PlotError, Scale};
 const PLOT_WIDTH_PX: i32 = 780;
 const PLOT_HEIGHT_PX: i32 = 340;
 
-/// The least that a bar, and the gap between two groups, is wide. The picture grows if there are many.
+/// Least width of a bar, and of the gap between two groups. The picture grows if there are many.
 const BAR_PX_MIN: usize = 2;
 
-/// The share of a group's place that is left free between it and the next.
+/// The share of a group's width that is left free between it and the next.
 const GAP: f64 = 0.2;
 
-/// The widest a bar gets, so that a single one does not fill the picture.
+/// Largest width of a bar, so that a single one does not fill the picture.
 const BAR_PX_MAX: f64 = 90.0;
 
-/// What the height of a stack says.
+/// Meaning of the height of a stack.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stack {
     /// The sum of its values.
@@ -34,7 +34,7 @@ pub enum Stack {
     Percent,
 }
 
-/// Draws the series of each group as bars side by side, with their values above them where there is room.
+/// Draws the series of each group as bars side by side, with their values above them if there is room.
 ///
 /// On a logarithmic axis zero has no bar.
 ///
@@ -69,7 +69,7 @@ pub fn bars(labels: &Labels, groups: &[Group], scale: Scale) -> Result<String, P
     })
 }
 
-/// Draws the series of each group as one bar with a part for each, the first series at the bottom.
+/// Draws the series of each group as one bar with a part for each series, the first at the bottom.
 ///
 /// # Errors
 ///
@@ -100,7 +100,7 @@ pub fn stacked(labels: &Labels, groups: &[Group], stack: Stack) -> Result<String
                 let (bottom, part) = (plot.y(axis.fraction(below)), value.unwrap_or(0.0) * factor);
                 below += part;
                 let top = plot.y(axis.fraction(below));
-                // White between parts, unless that would hide a thin one.
+                // White between parts, unless it would hide a thin one.
                 let gap = i32::from(bottom - top > 3);
                 if bottom > top {
                     canvas.rectangle(Area { left, top: top + gap, right, bottom }, colour::series(series))?;
@@ -111,7 +111,7 @@ pub fn stacked(labels: &Labels, groups: &[Group], stack: Stack) -> Result<String
     })
 }
 
-/// Draws everything but the bars, and lets `draw` draw them in between.
+/// Draws everything but the bars; `draw` draws them in between.
 fn chart(
     labels: &Labels,
     table: &Table<'_>,
@@ -143,7 +143,7 @@ fn chart(
     })
 }
 
-/// Where bars stand.
+/// Positions of the bars.
 struct Columns {
     plot: Area,
     slot_px: f64,

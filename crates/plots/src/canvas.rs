@@ -1,4 +1,4 @@
-//! Shapes and texts at places in pixels: the one module that calls plotters. It knows no axes and measures no text.
+//! Shapes and texts at positions in pixels: the only module that calls plotters. It knows no axes and measures no text.
 
 use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
@@ -11,10 +11,10 @@ use crate::PlotError;
 use crate::colour::{INK, PAPER};
 use crate::text::Font;
 
-/// What plotters divides a font's size by when it writes it.
+/// Plotters divides a font's size by this when it writes the size.
 const PLOTTERS_FONT_FACTOR: f64 = 1.24;
 
-/// A place in pixels from the left and from the top.
+/// A position in pixels from the left and from the top.
 pub(crate) type Place = (i32, i32);
 
 /// A rectangle in pixels.
@@ -46,7 +46,7 @@ impl Area {
     }
 }
 
-/// Which point of a text is at its place.
+/// The point of a text that is at its position.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Anchor {
     /// The middle of the left end.
@@ -66,7 +66,7 @@ pub(crate) struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
-/// Draws on white paper of some size and gives the text of the SVG file.
+/// Draws on white paper of the given size and returns the text of the SVG file.
 pub(crate) fn picture(
     width_px: i32,
     height_px: i32,

@@ -1,4 +1,4 @@
-//! Colours that can be told apart with any kind of colour vision. It draws nothing.
+//! Colours that any kind of colour vision can distinguish. It draws nothing.
 
 use plotters::style::RGBColor;
 
@@ -29,7 +29,7 @@ const HEAT: [RGBColor; 7] = [
     RGBColor(0x5f, 0x00, 0x00),
 ];
 
-/// Steps of the colour scale: neighbours that look alike are drawn as one.
+/// Steps of the colour scale: similar neighbours are drawn as one.
 pub(crate) const HEAT_LEVELS: u8 = 64;
 
 /// The colour of a series: eight colours, then the same ones paler.

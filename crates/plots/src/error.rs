@@ -1,4 +1,4 @@
-//! Why a picture could not be drawn. It names the input that is wrong; nothing is drawn then.
+//! Why a picture could not be drawn. It names the wrong input; nothing is drawn then.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 pub enum PlotError {
     /// There is nothing to draw.
     Empty {
-        /// What there are none of.
+        /// The missing input.
         what: String,
     },
     /// A value is infinite or not a number.
@@ -40,11 +40,11 @@ pub enum PlotError {
     },
     /// There is more than a picture can show.
     TooMany {
-        /// What there are too many of.
+        /// The kind of the excess input.
         what: &'static str,
-        /// How many there are, or at least how many.
+        /// Their number, or a lower bound of it.
         count: usize,
-        /// How many there may be.
+        /// The largest number allowed.
         count_max: usize,
     },
     /// One group has two values for one series.
@@ -63,20 +63,20 @@ pub enum PlotError {
         /// The length of the first row.
         columns_expected: usize,
     },
-    /// A value was for a cell that the matrix does not have.
+    /// A value was added to a cell that the matrix does not have.
     Outside {
-        /// The row that was named.
+        /// The given row.
         row: usize,
-        /// The column that was named.
+        /// The given column.
         column: usize,
-        /// How many rows there are.
+        /// Number of rows.
         rows: usize,
-        /// How many columns there are.
+        /// Number of columns.
         columns: usize,
     },
     /// The library that writes the SVG failed.
     Backend {
-        /// The library's words for it.
+        /// The message of the library.
         text: String,
     },
 }

@@ -1,5 +1,5 @@
-//! What stands around a plot: title, legend, axes with their ticks and labels. Everything is measured before anything
-//! is drawn, and the picture grows with it, so that no text meets another. It draws no values.
+//! The surroundings of a plot: title, legend, axes with their ticks and labels. Everything is measured before anything is drawn, and the
+//! picture grows as needed, so that no texts overlap. It draws no values.
 
 use plotters::style::RGBColor;
 
@@ -12,37 +12,37 @@ use crate::{Labels, PlotError};
 /// Free space at the edges of a picture.
 pub(crate) const MARGIN_PX: i32 = 16;
 
-/// From an axis to the texts of its ticks.
+/// Distance from an axis to the texts of its ticks.
 pub(crate) const TICK_GAP_PX: i32 = 6;
 
-/// The least space on the left of a plot: the first text of a horizontal axis may reach into it.
+/// Least space on the left of a plot: the first text of a horizontal axis may extend into it.
 const SIDE_PX_MIN: i32 = 3 * MARGIN_PX;
 
-/// Lines of a title or subtitle at most.
+/// Most lines of a title or subtitle.
 const TITLE_LINES_MAX: usize = 3;
 
-/// Lines of the label of an axis at most.
+/// Most lines of the label of an axis.
 const LABEL_LINES_MAX: usize = 2;
 
-/// Width of the name of a series at most.
+/// Largest width of the name of a series.
 const NAME_PX_MAX: i32 = 400;
 
-/// Height of a category's label that reads upwards at most.
+/// Largest height of a category's label that reads upwards.
 const CATEGORY_PX_MAX: i32 = 170;
 
-/// From the start of a series' mark in the legend to its name.
+/// Distance from the start of a series' mark in the legend to its name.
 const MARK_PX: i32 = 24;
 
 /// Title, subtitle and legend.
 pub(crate) struct Header {
     lines: Vec<(String, Font, i32)>,
     keys: Vec<(String, Place)>,
-    /// Where the header ends.
+    /// Bottom of the header.
     pub(crate) bottom: i32,
 }
 
 impl Header {
-    /// Lays out the header of a picture of some width. Notes are sentences of the picture itself, below the subtitle.
+    /// Lays out the header of a picture of the given width. Notes are sentences of the picture itself, below the subtitle.
     pub(crate) fn new(labels: &Labels, notes: &str, series: &[&str], width_px: i32) -> Self {
         let mut header = Self { lines: Vec::new(), keys: Vec::new(), bottom: MARGIN_PX };
         for (text, font) in [(labels.title.as_str(), TITLE), (&labels.subtitle, TEXT), (notes, TEXT)] {
@@ -73,7 +73,7 @@ impl Header {
         self.bottom = y + TEXT.line_px() / 2;
     }
 
-    /// Draws the header; `mark` draws the mark of a series around a place.
+    /// Draws the header; `mark` draws the mark of a series around a position.
     pub(crate) fn draw(
         &self,
         canvas: &Canvas<'_>,
@@ -100,7 +100,7 @@ pub(crate) fn side_label(labels: &Labels, height_px: i32) -> Vec<String> {
     TEXT.wrapped(&labels.y, height_px, LABEL_LINES_MAX)
 }
 
-/// How much space a vertical axis takes on the left of its plot.
+/// Space that a vertical axis takes on the left of its plot.
 pub(crate) fn side_px<'a>(label: &[String], ticks: impl Iterator<Item = &'a str>) -> i32 {
     let ticks_px = ticks.map(|tick| TEXT.width_px(tick)).max().unwrap_or(0);
     (MARGIN_PX + text_block_px(label.len()) + ticks_px + TICK_GAP_PX).max(SIDE_PX_MIN)
@@ -126,7 +126,7 @@ pub(crate) fn draw_value_axis(canvas: &Canvas<'_>, plot: Area, axis: &Axis) -> R
     Ok(())
 }
 
-/// Draws the line that bars stand on.
+/// Draws the base line of the bars.
 pub(crate) fn draw_base(canvas: &Canvas<'_>, plot: Area) -> Result<(), PlotError> {
     canvas.path(&[(plot.left, plot.bottom), (plot.right, plot.bottom)], INK, 1)
 }
@@ -136,7 +136,7 @@ pub(crate) fn foot_label(labels: &Labels, width_px: i32) -> Vec<String> {
     TEXT.wrapped(&labels.x, width_px, LABEL_LINES_MAX)
 }
 
-/// How much space a horizontal axis takes below its plot.
+/// Space that a horizontal axis takes below its plot.
 pub(crate) fn foot_px(label: &[String], ticks_px: i32) -> i32 {
     TICK_GAP_PX + ticks_px + text_block_px(label.len()) + MARGIN_PX
 }
@@ -170,12 +170,11 @@ fn text_block_px(lines: usize) -> i32 {
     if lines == 0 { 0 } else { lines as i32 * TEXT.line_px() + TICK_GAP_PX }
 }
 
-/// Labels of categories side by side: in a few short lines if that works for all, upwards if not, and then as many as
-/// there is room for.
+/// Labels of categories side by side: in a few short lines if all fit that way; otherwise upwards, and as many as there is room for.
 pub(crate) struct Categories {
     labels: Vec<Vec<String>>,
     upwards: bool,
-    /// Every how many categories one has its label.
+    /// One in this many categories has a label.
     step: usize,
     /// Height of the labels.
     pub(crate) height_px: i32,

@@ -8,22 +8,22 @@ use crate::number::checked;
 /// A group of bars: its label, and the name and value of each series in it. A series may be missing from a group.
 pub type Group = (String, Vec<(String, f64)>);
 
-/// The most series that one picture shows: more colours cannot be told apart.
+/// Most series in one picture: more colours cannot be distinguished.
 pub const SERIES_MAX: usize = 16;
 
-/// The most bars that stand side by side in one picture, missing ones included: more do not fit.
+/// Most bars side by side in one picture, including missing ones: more do not fit.
 pub const GROUPED_BARS_MAX: usize = 1200;
 
 /// Groups with the same series in the same order.
 pub(crate) struct Table<'a> {
-    /// Names of the series, in the order in which they were first met.
+    /// Names of the series, in order of first occurrence.
     pub(crate) series: Vec<&'a str>,
     /// For each group its label and a value for each series, if it has one.
     pub(crate) groups: Vec<(&'a str, Vec<Option<f64>>)>,
 }
 
 impl<'a> Table<'a> {
-    /// Checks groups and lines up their series.
+    /// Checks groups and aligns their series.
     pub(crate) fn new(groups: &'a [Group]) -> Result<Self, PlotError> {
         let series = series_of(groups)?;
         let index: BTreeMap<&str, usize> = series.iter().enumerate().map(|(i, name)| (*name, i)).collect();
@@ -31,12 +31,12 @@ impl<'a> Table<'a> {
         Ok(Self { groups: groups.collect::<Result<_, PlotError>>()?, series })
     }
 
-    /// Every value there is.
+    /// All values.
     pub(crate) fn values(&self) -> impl Iterator<Item = f64> {
         self.groups.iter().flat_map(|(_, values)| values.iter().flatten().copied())
     }
 
-    /// An error if so many bars do not fit side by side.
+    /// An error if this many bars do not fit side by side.
     pub(crate) fn fits(&self, bars_per_group: usize) -> Result<(), PlotError> {
         let count = self.groups.len().saturating_mul(bars_per_group);
         if count > GROUPED_BARS_MAX {

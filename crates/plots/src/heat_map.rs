@@ -1,5 +1,4 @@
-//! A matrix in colours, from white for zero to dark for the largest value, beside a colour scale. It decides no bins:
-//! the matrix has them.
+//! A matrix in colours, from white for zero to dark for the largest value, beside a colour scale. The matrix defines the bins.
 
 use plotters::style::RGBColor;
 
@@ -18,13 +17,13 @@ use crate::{Labels, Matrix, PlotError, Scale};
 const MAP_PX: i32 = 576;
 const CELL_PX_MAX: i32 = 96;
 
-/// The least sides of the place of a map, so that there is room for labels and the colour scale beside it.
+/// Least size of the area of a map, so that there is room for labels and the colour scale beside it.
 const PLACE_PX: (i32, i32) = (400, 260);
 
 const COLOURS_PX: i32 = 18;
 
-/// Draws a matrix, row 0 at the top. `labels.x` says what columns are, `labels.y` what rows are, `labels.value` what
-/// the values are. Rows and columns are numbered from zero.
+/// Draws a matrix, row 0 at the top. `labels.x` names the columns, `labels.y` the rows, `labels.value` the values. Rows and columns are
+/// numbered from zero.
 ///
 /// A matrix with more than [`BINS_PER_SIDE`](crate::BINS_PER_SIDE) rows or columns is drawn in bins; each has the mean
 /// of its cells, and a line below the subtitle says so. On a logarithmic scale the lightest colour is the smallest
@@ -70,7 +69,7 @@ fn note((rows, columns): (usize, usize)) -> String {
     format!("Each cell is the mean over up to {rows} rows and {columns} columns.")
 }
 
-/// Which rows or columns have a number, and the number: as many as there is room for.
+/// Rows or columns that have a number, and the number: as many as there is room for.
 fn ticks(count: i32, bin: usize, length_px: impl Fn(&str) -> i32, cell_px: i32) -> Vec<(i32, String)> {
     let text =
         |index: i32| index.unsigned_abs().saturating_mul(u32::try_from(bin).unwrap_or(u32::MAX)).to_string();
@@ -99,12 +98,12 @@ fn draw_ticks(
     Ok(())
 }
 
-/// Which value has which colour.
+/// Assignment of colours to values.
 struct Heat {
     scale: Scale,
     /// The value of the lightest colour.
     low: f64,
-    /// The value of the darkest colour; zero if there is nothing above zero.
+    /// The value of the darkest colour; zero if no value is above zero.
     high: f64,
 }
 
@@ -130,7 +129,7 @@ impl Heat {
         (value > 0.0).then(level)
     }
 
-    /// Draws the cells above zero. Neighbours in a row that have one colour are one rectangle.
+    /// Draws the cells above zero. Neighbours in a row with the same colour are one rectangle.
     fn draw_cells(
         &self,
         canvas: &Canvas<'_>,
@@ -154,7 +153,7 @@ impl Heat {
         Ok(())
     }
 
-    /// Values that the colour scale names, from the lowest: both ends, and round ones that are not too close to them.
+    /// Values marked on the colour scale, from the lowest: both ends, and round ones not too close to them.
     fn marks(&self) -> Vec<(f64, String)> {
         if self.high == 0.0 {
             return Vec::new();
@@ -173,7 +172,7 @@ impl Heat {
         marks
     }
 
-    /// How wide the texts beside the colours are.
+    /// Width of the texts beside the colours.
     fn width_px(&self, labels: &Labels) -> i32 {
         let marks = self.marks();
         let marks_px = marks.iter().map(|(_, text)| TEXT.width_px(text)).max().unwrap_or(0);
@@ -189,7 +188,7 @@ impl Heat {
         height_px: i32,
     ) -> Result<(), PlotError> {
         let right = left + COLOURS_PX;
-        // Below the colours stands what white means.
+        // The meaning of white is below the colours.
         let bottom = top + height_px - 2 * TEXT.line_px();
         let colours = Area { left, top, right, bottom };
         let marks = self.marks();

@@ -1,5 +1,5 @@
-//! How many ranks have which share, one plot for each series above the next, with common axes: what is narrow is even.
-//! It computes no shares; the caller does.
+//! Numbers of ranks by share, one plot for each series above the next, with common axes: a narrow distribution is even. It computes no
+//! shares; the caller does.
 
 use crate::axis::{Axis, bounds};
 use crate::canvas::{Anchor, Area, Canvas, Place, picture};
@@ -28,7 +28,7 @@ const PLOTS_HEIGHT_PX: i32 = 560;
 
 /// Draws how many shares of each series lie in each of `bins` equal ranges, and the mean as a dashed line.
 ///
-/// A share on the border of two ranges is in the upper one, the largest of all in the last one.
+/// A share on the border of two ranges counts in the upper one, the largest of all in the last one.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ fn checked_series(series: &[Shares], bins: usize) -> Result<Vec<(&str, Vec<f64>)
 fn counted(shares: &[f64], range: &Axis, bins: usize) -> Vec<usize> {
     let mut counts = vec![0; bins];
     for share in shares {
-        // A share on a border may come out a little below it.
+        // A share on a border may be computed slightly below it.
         let bin = (range.fraction(*share) * bins as f64 + 1e-9) as usize;
         counts[bin.min(bins - 1)] += 1;
     }
@@ -104,7 +104,7 @@ fn counted(shares: &[f64], range: &Axis, bins: usize) -> Vec<usize> {
 fn draw_counts(canvas: &Canvas<'_>, plot: Area, ranks: &Axis, counts: &[usize]) -> Result<(), PlotError> {
     let end = |bin: usize| plot.x(bin as f64 / counts.len() as f64);
     for (bin, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        // One rank among many is still seen.
+        // One rank among many stays visible.
         let top = plot.y(ranks.fraction(*count as f64)).min(plot.bottom - 1);
         let bar = Area { left: end(bin), top, right: end(bin + 1) - 1, bottom: plot.bottom };
         canvas.rectangle(bar, colour::series(0))?;

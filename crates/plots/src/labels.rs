@@ -1,31 +1,31 @@
-//! What is written on a picture and how its values are spread. It measures no text and draws none.
+//! The texts of a picture, and the scale of its values. It measures no text and draws none.
 
-/// How an axis or a colour scale spreads its values.
+/// Distribution of values on an axis or a colour scale.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scale {
     /// From zero, in equal steps.
     Linear,
-    /// By powers of ten. Zero has no place on it and is left out.
+    /// By powers of ten. Zero has no position on it and is left out.
     Logarithmic,
 }
 
-/// The texts of a picture. An empty one is left out.
+/// The texts of a picture. Empty ones are left out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Labels {
-    /// What the picture shows, above it. Cut after three lines.
+    /// Contents of the picture, above it. Cut after three lines.
     pub title: String,
     /// A smaller text below the title: which tree, which machine. Cut after three lines.
     pub subtitle: String,
-    /// What the horizontal axis counts, with its unit.
+    /// Quantity of the horizontal axis, with its unit.
     pub x: String,
-    /// What the vertical axis counts, with its unit.
+    /// Quantity of the vertical axis, with its unit.
     pub y: String,
-    /// What the colours of a heat map count, with its unit. Nothing else shows it.
+    /// Quantity of the colours of a heat map, with its unit. Other pictures ignore it.
     pub value: String,
 }
 
 impl Labels {
-    /// Labels with nothing but a title.
+    /// Labels with only a title.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }

@@ -19,13 +19,11 @@
 //! # Ok::<(), atta_plots::PlotError>(())
 //! ```
 //!
-//! The same input gives the same bytes. Text is text of the SVG file in whatever sans-serif font the viewer has: its
-//! width is estimated generously, and what does not fit is wrapped, left out or cut with an ellipsis. Labels may hold
-//! anything; what XML cannot hold is shown as U+FFFD. Values are zero or more and at most [`VALUE_MAX`]; below
-//! [`VALUE_MIN`] they count as zero.
+//! The same input gives the same bytes. Text is SVG text in the viewer's sans-serif font: its width is estimated generously, and text that
+//! does not fit is wrapped, left out or cut with an ellipsis. Labels may contain any characters; those that XML cannot hold are shown as
+//! U+FFFD. Values are zero or more and at most [`VALUE_MAX`]; below [`VALUE_MIN`] they count as zero.
 //!
-//! What this crate does not do: it reads and writes no file, measures nothing, and knows nothing of runs or ranks but
-//! the words in its labels.
+//! This crate reads and writes no files and measures nothing; runs and ranks appear only in the words of its labels.
 
 mod axis;
 mod bars;

@@ -1,5 +1,4 @@
-//! Values over the number of ranks, one line for each series, with a mark of its own shape at each point. It fits no
-//! curves.
+//! Values over the number of ranks, one line for each series, with a distinct mark at each point. It fits no curves.
 
 use plotters::style::RGBColor;
 
@@ -18,21 +17,21 @@ use crate::{Labels, PlotError, Scale};
 /// The name of a series, and its points: position and value.
 pub type Line = (String, Vec<(f64, f64)>);
 
-/// The most points of one line: more than there are pixels show nothing.
+/// Most points of one line: more points than pixels show nothing.
 pub const POINTS_MAX: usize = 2000;
 
-/// Points of one line that have marks at most: more would be a thick line.
+/// Most points of one line that have marks: more would look like a thick line.
 const MARKS_MAX: usize = 60;
 
 const PLOT_WIDTH_PX: i32 = 780;
 const PLOT_HEIGHT_PX: i32 = 380;
 
-/// From the sides of the plot to its outermost points, whose marks would meet the texts of the axis.
+/// Distance from the sides of the plot to its outermost points, whose marks would overlap the texts of the axis.
 const INSET_PX: i32 = 12;
 
 /// Draws lines through points, in the order of their positions.
 ///
-/// On a logarithmic vertical axis a value of zero has no place: the line is broken there.
+/// A logarithmic vertical axis has no place for zero: the line is broken there.
 ///
 /// # Errors
 ///
@@ -121,7 +120,7 @@ fn draw_line(canvas: &Canvas<'_>, places: &[Place], index: usize, marks: bool) -
     Ok(())
 }
 
-/// The mark of a series: its shape tells it from its neighbours without colours.
+/// The mark of a series: its shape distinguishes it from its neighbours without colours.
 fn mark(canvas: &Canvas<'_>, (x, y): Place, index: usize) -> Result<(), PlotError> {
     let colour: RGBColor = colour::series(index);
     match index % 4 {

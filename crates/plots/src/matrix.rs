@@ -1,11 +1,11 @@
-//! Values for pairs of ranks, summed up in bins as they come: a matrix of a million ranks takes no more memory than
-//! one of sixty-four. It draws nothing.
+//! Values for pairs of ranks, summed in bins as they arrive: a matrix of a million ranks takes no more memory than one of sixty-four. It
+//! draws nothing.
 
 use crate::PlotError;
 use crate::number::checked;
 
-/// The most rows and columns of cells that a heat map shows. A matrix with more is shown in bins of several rows and
-/// columns: at this size cells are large enough to be seen, and the file stays below half a megabyte.
+/// Most rows and columns of cells that a heat map shows. A larger matrix is shown in bins of several rows and columns: at this size cells
+/// are large enough to see, and the file stays below half a megabyte.
 pub const BINS_PER_SIDE: usize = 64;
 
 /// Values of rows and columns, zero where none was added.
@@ -36,7 +36,7 @@ impl Matrix {
     ///
     /// # Errors
     ///
-    /// No rows or no columns, rows of different lengths, and what [`add`](Self::add) refuses.
+    /// No rows or no columns, rows of different lengths, and any value that [`add`](Self::add) refuses.
     pub fn from_rows(rows: &[Vec<f64>]) -> Result<Self, PlotError> {
         let columns_expected = rows.first().map_or(0, Vec::len);
         let mut matrix = Self::new(rows.len(), columns_expected)?;
@@ -56,7 +56,7 @@ impl Matrix {
     ///
     /// # Errors
     ///
-    /// A cell that is not there; a value that is negative, not finite or too large.
+    /// A cell that does not exist; a value that is negative, not finite or too large.
     pub fn add(&mut self, row: usize, column: usize, value: f64) -> Result<(), PlotError> {
         if row >= self.rows || column >= self.columns {
             return Err(PlotError::Outside { row, column, rows: self.rows, columns: self.columns });
@@ -83,7 +83,7 @@ impl Matrix {
             .collect()
     }
 
-    /// How many rows, and how many columns, are in one bin.
+    /// Numbers of rows and of columns in one bin.
     pub(crate) fn bin_lengths(&self) -> (usize, usize) {
         (bin_length(self.rows), bin_length(self.columns))
     }

@@ -1,4 +1,4 @@
-//! Which values can be drawn, and numbers as short texts. It knows nothing of axes.
+//! Values that can be drawn, and numbers as short texts. It has no axes.
 
 use crate::PlotError;
 
@@ -11,10 +11,10 @@ pub const VALUE_MIN: f64 = 1e-30;
 /// Names of the powers of a thousand, from the first.
 const PREFIXES: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
 
-/// From here on numbers have a prefix: four digits are easier to read than a prefix.
+/// Numbers from here on have a prefix: four digits are easier to read than a prefix.
 const PREFIX_MIN: f64 = 1e4;
 
-/// A value that can be drawn, zero if it is too small to be told from it.
+/// A value that can be drawn; zero if it is too small to differ from it.
 pub(crate) fn checked(value: f64, whose: impl Fn() -> String) -> Result<f64, PlotError> {
     if !value.is_finite() {
         return Err(PlotError::NotFinite { whose: whose() });
@@ -42,7 +42,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{}{prefix}", trimmed(&decimal(scaled, digits)))
 }
 
-/// A number of an axis that goes up to `high` in steps: all of them have one unit and equally many digits.
+/// A number of an axis up to `high` in steps: all numbers have one unit and the same number of decimals.
 pub(crate) fn tick(value: f64, step: f64, high: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

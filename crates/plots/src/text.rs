@@ -1,4 +1,4 @@
-//! How wide a text is at most, and how it is made to fit. It draws nothing and has no font: the viewer's is unknown.
+//! Maximum width of a text, and fitting it. It draws nothing and has no font: the viewer's is unknown.
 
 /// A size and weight of text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -11,23 +11,23 @@ pub(crate) const TITLE: Font = Font { size_px: 17, bold: true };
 pub(crate) const HEADING: Font = Font { size_px: 12, bold: true };
 pub(crate) const TEXT: Font = Font { size_px: 12, bold: false };
 
-/// Characters of a label beyond this are never looked at: no line holds as many.
+/// Most characters of a label that are examined: no line holds more.
 const CHARS_MAX: usize = 2000;
 
 impl Font {
-    /// From one line of text to the next.
+    /// Distance from one line of text to the next.
     pub(crate) const fn line_px(self) -> i32 {
         self.size_px * 7 / 5
     }
 
-    /// How wide a text is at most, in a wide sans-serif font (DejaVu Sans, Verdana).
+    /// Maximum width of a text, in a wide sans-serif font (DejaVu Sans, Verdana).
     pub(crate) fn width_px(self, text: &str) -> i32 {
         let ems: f64 = text.chars().take(CHARS_MAX).map(ems).sum();
         let weight = if self.bold { 1.12 } else { 1.0 };
         (ems * weight * f64::from(self.size_px)).ceil() as i32
     }
 
-    /// The text, or as much of its start and its end as fits around an ellipsis: names often differ in their ends.
+    /// The text, or as much of its start and end as fits around an ellipsis: names often differ in their ends.
     pub(crate) fn shortened(self, text: &str, width_px: i32) -> String {
         let text = clean(text);
         if self.width_px(&text) <= width_px {
@@ -42,7 +42,7 @@ impl Font {
         around(too_wide.unwrap_or(chars.len()).saturating_sub(1))
     }
 
-    /// The text in lines, broken at spaces where possible. What does not fit is cut with an ellipsis.
+    /// The text in lines, broken at spaces where possible. Text that does not fit is cut with an ellipsis.
     pub(crate) fn wrapped(self, text: &str, width_px: i32, lines_max: usize) -> Vec<String> {
         let mut lines = vec![String::new()];
         for word in clean(text).split_whitespace() {
@@ -90,8 +90,8 @@ impl Font {
     }
 }
 
-/// The text without what XML cannot hold and what would draw outside of its place: control characters, and those that
-/// turn the direction of what follows.
+/// The text without characters that XML cannot hold or that would draw outside the text's place: control characters, and those that change
+/// the direction of the following text.
 fn clean(text: &str) -> String {
     text.chars()
         .take(CHARS_MAX)

@@ -1,4 +1,4 @@
-//! What the supervising thread sleeps on: anyone may ring, a ring is never lost, many rings are one.
+//! The event that the supervising thread sleeps on. Any thread may ring. No ring is lost; several rings count as one.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use std::time::Duration;
 pub(crate) struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
 impl Bell {
-    /// Wakes whoever waits, or the next who would.
+    /// Wakes the waiting thread, or the next one to wait.
     pub(crate) fn ring(&self) {
         let (rung, condition) = &*self.0;
         *rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         condition.notify_all();
     }
 
-    /// Waits for a ring, at most so long.
+    /// Waits for a ring, up to a limit.
     pub(crate) fn wait(&self, at_most: Duration) {
         let (rung, condition) = &*self.0;
         let guard = rung.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +34,7 @@ mod tests {
         let bell = Bell::default();
         bell.clone().ring();
         bell.ring();
-        // A lost ring would wait for ever.
+        // With a lost ring this would wait forever.
         bell.wait(Duration::MAX);
         bell.wait(Duration::from_millis(1));
         let ringer = bell.clone();

@@ -1,4 +1,4 @@
-//! What the operating system says of cores and threads. Decides nothing.
+//! Data of the operating system on cores and threads. Makes no decisions.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub fn cores() -> Vec<u32> {
         .collect()
 }
 
-/// Time that all threads of this process have run on a core so far, in user and kernel mode.
+/// Time that all threads of this process have spent on a core so far, in user and kernel mode.
 #[must_use]
 pub fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -29,7 +29,7 @@ pub fn processor_time() -> Duration {
     seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Tells whether a thread of this process is blocked in the kernel at present.
+/// Detects whether a thread of this process is blocked in the kernel.
 ///
 /// The scheduler's own sums (`schedstat`) are the obvious source, but they are brought up to date only when a thread
 /// changes its state: over a few milliseconds a thread that runs, or waits for a core, looks as if it slept.
@@ -39,7 +39,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches the calling thread; none where `/proc` is not there.
+    /// Watches the calling thread. None if `/proc` is missing.
     pub(crate) fn this_thread() -> Option<Self> {
         let path = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());
         let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;

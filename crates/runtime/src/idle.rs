@@ -1,4 +1,4 @@
-//! Where idle workers sleep, and how the end is noticed. It holds no tasks.
+//! The sleep of idle workers, and the detection of the end. It holds no tasks.
 //!
 //! # Why no wake-up is lost
 //! A worker that pushes stores the task, then (sequentially consistent fence) reads `sleeping`. A worker that goes to
@@ -6,14 +6,14 @@
 //! order of fences, the other side sees its store: either the pusher sees a sleeper and wakes one, or the sleeper sees
 //! the task and stays awake.
 //!
-//! # Why the end is the end
-//! A task is in a deque, in the injector, in the spill file, or running on a worker that is awake. A worker counts as
-//! asleep only while it holds the lock or waits on the condition, and then it runs nothing and its own deque is empty
-//! or open to thieves. The worker that makes the count complete looks at all places under the lock; nobody else is
-//! awake to put a task anywhere, so "all asleep and nothing anywhere" stays true: the job is done.
+//! # Why the detected end is final
+//! A task is in a deque, in the injector, in the spill file, or running on a worker that is awake. A worker counts as asleep
+//! only while it holds the lock or waits on the condition; then it runs nothing, and its own deque is empty or open to
+//! thieves. The worker that completes the count checks all places under the lock. No other worker is awake to put a task
+//! anywhere, so "all asleep and nothing anywhere" stays true: the job is done.
 //!
-//! Where the job has other ranks, too, it stays true only until the supervising thread brings tasks from one of them: then
-//! the same finding is called *drained*, and the job's end is for all ranks together to find.
+//! In a job with other ranks it stays true only until the supervising thread brings tasks from one of them. There the same
+//! state is called *drained*, and all ranks together detect the end of the job.
 
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use crate::bell::Bell;
 
-/// What the pool knows of its sleepers. One lock; workers take it only on their way to sleep.
+/// The state of the sleepers. One lock; workers take it only on their way to sleep.
 #[derive(Debug)]
 pub(crate) struct Idle {
-    /// Whether there are other ranks, so that being out of work is not the end.
+    /// Whether there are other ranks: then an idle pool is not the end.
     has_peers: bool,
     state: Mutex<State>,
-    /// Sleepers that a push can wake, outside the lock for the pushers to read.
+    /// Sleepers that a push can wake. Outside the lock, so that pushers can read it.
     sleeping: AtomicUsize,
     work: Condvar,
     /// Workers beyond the wanted number of threads.
@@ -40,7 +40,7 @@ pub(crate) struct Idle {
 struct State {
     /// Workers that have been started.
     live: usize,
-    /// Workers that sleep for work or are retired.
+    /// Workers that are asleep or retired.
     asleep: usize,
     over: bool,
 }
@@ -67,7 +67,7 @@ impl Idle {
         self.bell.ring();
     }
 
-    /// Wakes all that sleep for work. Call after tasks were made visible.
+    /// Wakes all sleepers that wait for work. Call after tasks were made visible.
     pub(crate) fn wake_all(&self) {
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) > 0 {
@@ -76,8 +76,8 @@ impl Idle {
         }
     }
 
-    /// Workers that run a task or look for one, or 0 exactly if no task is anywhere here: then none will be unless the
-    /// calling thread, the supervising one, brings it.
+    /// The number of workers that run a task or look for one. It is 0 exactly if no task is anywhere here. Then none appears until
+    /// the calling, supervising thread brings one.
     pub(crate) fn busy(&self, empty: impl Fn() -> bool) -> usize {
         let state = self.lock();
         if state.asleep == state.live && empty() { 0 } else { (state.live - state.asleep).max(1) }
@@ -88,12 +88,12 @@ impl Idle {
         self.lock().live += 1;
     }
 
-    /// Takes an enlistment back: the thread could not be started.
+    /// Reverts an enlistment: the thread could not be started.
     pub(crate) fn discharge(&self) {
         let mut state = self.lock();
         state.live -= 1;
         if state.live > 0 && state.asleep == state.live {
-            // Everybody else went to sleep meanwhile and waits for the one that never came.
+            // All other workers went to sleep meanwhile and wait for the one that never started.
             self.work.notify_all();
         }
     }
@@ -107,7 +107,7 @@ impl Idle {
         }
     }
 
-    /// Whether some worker has nothing to do: a reason to cut work finer.
+    /// Whether a worker is idle: a reason to split work finer.
     pub(crate) fn anyone_sleeping(&self) -> bool {
         self.sleeping.load(Ordering::Relaxed) > 0
     }
@@ -116,8 +116,8 @@ impl Idle {
         self.sleeping.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until there may be work. `empty` says whether every place that can hold a task is empty.
-    /// Returns false when the job is over.
+    /// Sleeps until there may be work. `empty`: whether every place that can hold a task is empty. Returns false when the job is
+    /// over.
     pub(crate) fn sleep(&self, empty: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         self.sleeping.fetch_add(1, Ordering::Relaxed);
@@ -136,13 +136,13 @@ impl Idle {
         !state.over
     }
 
-    /// Sleeps as a worker that is not wanted at present, while `surplus` holds. Returns false when the job is over.
+    /// Sleeps while `surplus` holds, as a worker beyond the target number. Returns false when the job is over.
     pub(crate) fn retire(&self, surplus: impl Fn() -> bool, empty: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         state.asleep += 1;
         if !state.over {
             if !empty() {
-                // It may have swallowed a wake-up, or leave tasks in its deque: hand the news on.
+                // It may have consumed a wake-up, or leave tasks in its deque: pass the wake-up on.
                 self.work.notify_one();
             } else if state.asleep == state.live {
                 self.out_of_work(&mut state);
@@ -155,23 +155,23 @@ impl Idle {
         !state.over
     }
 
-    /// Wakes the retired so that they look at the wanted number of threads again.
+    /// Wakes retired workers so that they check the target number of threads again.
     pub(crate) fn recall(&self) {
         let _guard = self.lock();
         self.retired.notify_all();
     }
 
-    /// Ends the job: every sleeper wakes and goes.
+    /// Ends the job: wakes and ends every sleeper.
     pub(crate) fn finish(&self) {
         self.finish_locked(&mut self.lock());
     }
 
-    /// Waits for the bell, at most so long.
+    /// Waits for the bell, up to a limit.
     pub(crate) fn wait_bell(&self, at_most: Duration) {
         self.bell.wait(at_most);
     }
 
-    /// Waits until the job is over, at most so long. Returns whether it is.
+    /// Waits until the job is over, up to a limit. Returns whether it is.
     pub(crate) fn wait_over(&self, at_most: Duration) -> bool {
         if !self.lock().over {
             self.bell.wait(at_most);

@@ -1,10 +1,10 @@
-//! What a job is: the trait that turns tasks into work. No threads here.
+//! Jobs: the trait that turns tasks into work. No threads here.
 
 use std::time::Duration;
 
 use crate::queue::Queue;
 
-/// A piece of work that is done as tasks, each of which may give more.
+/// A piece of work that is done as tasks, each of which may create more.
 ///
 /// The smallest one needs three items:
 ///
@@ -35,43 +35,44 @@ use crate::queue::Queue;
 pub trait Job: Sync + Sized {
     /// One unit of work.
     type Task: Send;
-    /// What one thread keeps between tasks: buffers, totals. Given back in [`Outcome`](crate::Outcome).
+    /// The state that a thread keeps between tasks: buffers, totals. Returned in [`Outcome`](crate::Outcome).
     type Worker: Send;
 
     /// Makes the state of the thread with this index, 0 and up. Called on that thread.
     fn worker(&self, index: usize) -> Self::Worker;
 
-    /// Does one task. What it pushes may run at once on another thread.
+    /// Runs one task. Tasks that it pushes may run at once on another thread.
     fn run(&self, worker: &mut Self::Worker, task: Self::Task, queue: &mut Queue<'_, Self>);
 
-    /// Called on each thread when the job is over for it, before its state is given back: the place to flush.
+    /// Called on each thread at the end of the job, before its state is returned. Flush here.
     fn finish(&self, _worker: &mut Self::Worker) {}
 
-    /// How much has been done so far, in any unit that grows evenly: what the number of threads is tuned by.
+    /// The progress so far, in any unit that grows evenly. The number of threads is tuned by it.
     fn progress(&self) -> u64 {
         0
     }
 
-    /// Bytes of memory that a waiting task holds, itself included. An estimate that errs high is the safe one.
+    /// Bytes of memory that a waiting task holds, including itself. Overestimate rather than underestimate.
     fn weigh(&self, _task: &Self::Task) -> usize {
         size_of::<Self::Task>()
     }
 
-    /// Appends a task to `out` as bytes that [`unpack`](Self::unpack) turns into the same task; false if it cannot be
-    /// bytes (it stays in memory). `last` is the one that was packed before it into the same segment: what they share
-    /// need not be written again. Called when more is held than [`Options::memory_bytes`] allows.
+    /// Appends a task to `out` as bytes that [`unpack`](Self::unpack) turns into the same task.
+    ///
+    /// False: it cannot be encoded and stays in memory. `last` is the previous task in the same segment: shared parts need not be
+    /// written again. Called when more memory is held than [`Options::memory_bytes`] allows.
     ///
     /// [`Options::memory_bytes`]: crate::Options::memory_bytes
     fn pack(&self, _task: &Self::Task, _last: Option<&Self::Task>, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// How long threads have waited for a cap of the job's own so far, all together: more threads would not help.
+    /// Total time that threads have waited for the job's own cap: more threads would not help.
     fn throttled(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// As [`pack`](Self::pack), for a task that comes back to this process.
+    /// Like [`pack`](Self::pack), for a task that returns to this process.
     fn spill(&self, task: &Self::Task, last: Option<&Self::Task>, out: &mut Vec<u8>) -> bool {
         self.pack(task, last, out)
     }
@@ -82,7 +83,7 @@ pub trait Job: Sync + Sized {
     /// A task that was packed has left for another rank.
     fn sent(&self, _task: &Self::Task) {}
 
-    /// The tasks that `bytes` hold, in the order in which they were packed; an error says that the bytes are damaged.
+    /// Decodes tasks, in the order in which they were packed. An error means that the bytes are damaged.
     ///
     /// # Errors
     /// The bytes are not what [`pack`](Self::pack) wrote.
@@ -90,7 +91,7 @@ pub trait Job: Sync + Sized {
         Err("this job packs no tasks")
     }
 
-    /// The tasks that `bytes` hold, which another rank packed: what only that rank can know must not be trusted.
+    /// Decodes tasks that another rank packed. Do not trust data that only that rank can know.
     ///
     /// # Errors
     /// The bytes are not what [`pack`](Self::pack) wrote.
@@ -98,6 +99,6 @@ pub trait Job: Sync + Sized {
         self.unpack(bytes)
     }
 
-    /// Told when spilled tasks could not be read back: `count` tasks are lost, and the result is not complete.
+    /// Called when spilled tasks could not be read back: `count` tasks are lost, and the result is incomplete.
     fn lost(&self, _worker: &mut Self::Worker, _count: u64, _why: &str) {}
 }

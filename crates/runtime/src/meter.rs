@@ -1,4 +1,4 @@
-//! What each worker counts, readable by others while it works. Written by its owner alone, so no counter is contended.
+//! Counters of each worker, readable by others while it works. Only their owner writes them, so no counter is contended.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -20,8 +20,8 @@ struct Numbers {
     tasks: AtomicU64,
     steals: AtomicU64,
     waiting_ns: AtomicU64,
-    /// Bytes pushed minus bytes taken by this worker. A thief takes what another pushed, so one number may be negative;
-    /// the sum over all workers is what is held.
+    /// Bytes pushed minus bytes taken by this worker. A thief takes what another worker pushed, so one number may be negative. The
+    /// sum over all workers is the memory held.
     held_bytes: AtomicI64,
 }
 

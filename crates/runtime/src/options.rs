@@ -1,4 +1,4 @@
-//! What a caller of the pool gives and gets: options, how a job stands, what it left. Running it is `pool.rs`.
+//! The input and output of a run of the pool: options, status, outcome. `pool.rs` runs it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use crate::spill::SpillReport;
 use crate::stop::Stop;
 use crate::threads::Threads;
 
-/// How a job is run.
+/// Options of a job.
 #[derive(Debug)]
 pub struct Options<'a> {
-    /// How many threads.
+    /// The number of threads.
     pub threads: Threads,
-    /// Most threads, whatever that says: what the process may hold open does not suffice for more.
+    /// An upper limit on the threads: the process may not hold more files open.
     pub threads_most: usize,
-    /// Bytes that waiting tasks may hold in memory; past it the oldest go to a file. An aim, not a hard limit: what a
-    /// task that runs pushes at once, and what [`Job::pack`](crate::Job::pack) gives back, comes on top.
+    /// Bytes that waiting tasks may hold in memory. Beyond that the oldest go to a file. A target, not a hard limit: tasks that a
+    /// running task pushes at once, and those that [`Job::pack`](crate::Job::pack) gives back, come on top.
     pub memory_bytes: u64,
-    /// Where the file for waiting tasks is made (without a name) if one is needed.
+    /// The directory of the unnamed file for waiting tasks.
     pub spill_directory: PathBuf,
     /// A request to end early.
     pub stop: Stop,
-    /// The cap that the job's tasks keep to, so that being held back is not taken for a slow file system.
+    /// The cap on the job's tasks, so that time spent on it is not mistaken for a slow file system.
     pub rate: Option<&'a Rate>,
-    /// Cores that are this process's: what [`Threads::Auto`] begins with.
+    /// The cores of this process: the initial value of [`Threads::Auto`].
     pub cores: usize,
 }
 
@@ -44,23 +44,23 @@ impl Default for Options<'_> {
     }
 }
 
-/// How a job stands, as its observer sees it.
+/// The status of a job, for its observer.
 #[derive(Clone, Copy, Debug)]
 pub struct Status {
-    /// Since the start.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Threads that are wanted at present.
+    /// The current target number of threads.
     pub threads: usize,
-    /// How long ago the job was asked to end, if it was: a thread may be stuck in a system call.
+    /// Time since the job was asked to end, if it was. A thread may be stuck in a system call.
     pub stopping: Option<Duration>,
 }
 
-/// What one worker did.
+/// Statistics of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerReport {
     /// Tasks done.
     pub tasks: u64,
-    /// Of them, taken from other workers.
+    /// Tasks taken from other workers.
     pub steals: u64,
     /// Time without a task.
     pub waiting: Duration,
@@ -68,19 +68,19 @@ pub struct WorkerReport {
 
 atta_entry::record!(WorkerReport { tasks, steals, waiting });
 
-/// What a job left.
+/// The outcome of a job.
 #[derive(Debug)]
 pub struct Outcome<W> {
     /// The state of each worker that was started.
     pub workers: Vec<W>,
-    /// What each of them did, in the same order.
+    /// The statistics of each worker, in the same order.
     pub reports: Vec<WorkerReport>,
-    /// What was spilled.
+    /// Statistics of the spill file.
     pub spill: SpillReport,
-    /// The most threads that worked.
+    /// The maximum number of threads.
     pub threads_max: usize,
-    /// From the first task to the last.
+    /// Time from the first task to the last.
     pub elapsed: Duration,
-    /// Whether it ended early because it was asked to.
+    /// Whether the job ended early on request.
     pub stopped: bool,
 }

@@ -1,4 +1,4 @@
-//! The pool: starts workers, finds them tasks, tunes their number, and reports. Tasks themselves are the job's.
+//! The pool: starts workers, finds tasks for them, tunes their number, and reports. The job defines the tasks.
 
 pub(crate) mod shared;
 
@@ -26,7 +26,7 @@ const TICK_FIRST: Duration = Duration::from_millis(4);
 const TICK_LATER: Duration = Duration::from_millis(25);
 const TICKS_FIRST: u32 = 25;
 
-/// Runs `seeds` and all that they lead to; returns when everything is done or `options.stop` was set.
+/// Runs `seeds` and all tasks that follow from them. Returns when all are done or `options.stop` was set.
 ///
 /// `observe` is called on the calling thread some 40 times a second.
 ///
@@ -41,7 +41,7 @@ pub fn run<J: Job>(
     run_with(job, seeds, options, None, &mut observe)
 }
 
-/// The same, as a part of a job on several ranks if there is a peer to speak with them.
+/// Like [`run`], but as a part of a job on several ranks if `peer` is given.
 pub(crate) fn run_with<J: Job>(
     job: &J,
     seeds: Vec<J::Task>,
@@ -73,7 +73,7 @@ pub(crate) fn run_with<J: Job>(
         supervisor.enlarge(first);
         supervisor.run(peer, observe);
     });
-    // The scope would pass on that a thread panicked, and not what it said.
+    // The scope would report only that a thread panicked, without the message.
     if let Some(panic) = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
         resume_unwind(panic);
     }
@@ -81,7 +81,7 @@ pub(crate) fn run_with<J: Job>(
 }
 
 impl<J: Job> Shared<'_, J> {
-    /// A worker's life.
+    /// The main loop of a worker.
     fn live(&self, index: usize, deque: &Worker<J::Task>) {
         let meter = self.meter(index);
         let _ = meter.watch.set(Watch::this_thread());
@@ -133,8 +133,8 @@ fn ranks_of(peer: &dyn Peer) -> Ranks {
     Ranks { bell: peer.bell(), kept: peer.kept() }
 }
 
-/// Ends the workers when the supervising thread panics, in the observer or otherwise: the scope waits for them, and they
-/// would wait for ever, for tasks or for room in what goes to another rank.
+/// Ends the workers when the supervising thread panics, in the observer or otherwise. The scope waits for the workers, which
+/// would otherwise wait forever for tasks, or for room in the outbox.
 struct EndsWithSupervisor<'env, 'a, J: Job> {
     shared: &'env Shared<'a, J>,
     outbox: Option<Outbox>,
@@ -150,7 +150,7 @@ impl<J: Job> Drop for EndsWithSupervisor<'_, '_, J> {
     }
 }
 
-/// The calling thread's part of a job: watches, tunes, reports, and speaks with other ranks.
+/// The calling thread's part of a job: monitors, tunes, reports, and communicates with other ranks.
 struct Supervisor<'scope, 'env, 'a, J: Job, D> {
     shared: &'env Shared<'a, J>,
     scope: &'scope Scope<'scope, 'env>,
@@ -159,7 +159,7 @@ struct Supervisor<'scope, 'env, 'a, J: Job, D> {
     options: &'env Options<'env>,
     tuner: Tuner,
     probe: Probe<'env>,
-    /// Threads that are wanted at present.
+    /// The current target number of threads.
     threads: usize,
     stop_seen: Option<Instant>,
     started: Instant,
@@ -188,7 +188,7 @@ where
                 return;
             }
             if over {
-                // The last rows are being written; that can hang, so signals are still looked at.
+                // The last rows are being written. That can block, so keep checking for signals.
                 self.await_end(pause);
             } else {
                 self.tune();
@@ -196,7 +196,7 @@ where
         }
     }
 
-    /// Speaks with the other ranks until the next tick. Returns whether the job is over.
+    /// Communicates with the other ranks until the next tick. Returns whether the job is over.
     fn attend(&mut self, peer: &mut dyn Peer, tick: Duration) -> bool {
         let began = Instant::now();
         loop {
@@ -204,7 +204,7 @@ where
             let pause = peer.attend(self.shared, self.stop_seen.is_some());
             if peer.has_finished() {
                 if peer.was_stopped() {
-                    // Another rank wants it: what waits here is dropped, and long tasks end early.
+                    // Another rank requested it: waiting tasks are dropped, and long tasks end early.
                     self.shared.stop.set();
                 }
                 self.shared.idle.finish();
@@ -250,12 +250,12 @@ where
                 .spawn_scoped(self.scope, move || shared.live(index, &deque));
             match spawned {
                 Ok(_) => shared.started.store(index + 1, Ordering::Release),
-                // No more threads to be had: those that run do the work. Without any there is nobody to do it.
+                // No more threads are available: the running ones do the work. Without any thread the job cannot run.
                 Err(error) if index == 0 => panic!("cannot start a thread: {error}"),
                 Err(_) => {
                     shared.idle.discharge();
-                    // The deque of that index is gone; a later worker would get the next one, and thieves look for
-                    // deques by index. So nobody is started any more.
+                    // The deque of that index is gone. A later worker would get the next one, but thieves look for deques by index. So no
+                    // more workers are started.
                     self.deques.by_ref().for_each(drop);
                     break;
                 }
@@ -264,7 +264,7 @@ where
         self.threads = count.min(shared.started.load(Ordering::Relaxed));
     }
 
-    /// Waits until all workers have ended, at most so long.
+    /// Waits until all workers have ended, up to a limit.
     fn await_end(&self, at_most: Duration) {
         let shared = self.shared;
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! What the supervisor looks at to tune the number of threads. It measures; `threads.rs` decides.
+//! Measurements for tuning the number of threads. `threads.rs` decides.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::pool::shared::Shared;
 use crate::rate::Rate;
 use crate::threads::Sample;
 
-/// Threads that are looked at in each tick, at most: a sample is enough.
+/// The maximum of threads checked in each tick: a sample is enough.
 const WATCHED: usize = 8;
 
 /// What the supervisor measured at the last tick.
@@ -38,7 +38,7 @@ impl<'a> Probe<'a> {
         Sample { elapsed, blocked, held_back, work_waits, progress: made }
     }
 
-    /// Share of the threads that are blocked in the kernel, of those that are looked at this time.
+    /// The share of the threads checked this time that are blocked in the kernel.
     fn blocked<J: Job>(&mut self, shared: &Shared<'_, J>, threads: usize) -> f64 {
         let looked = threads.min(WATCHED);
         let states: Vec<bool> = (0..looked)
@@ -51,13 +51,13 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// The share of their time that so many threads have slept.
+/// The share of their time that this many threads have slept.
 fn share(slept: Duration, elapsed: Duration, threads: usize) -> f64 {
     let whole = elapsed.as_secs_f64() * threads.max(1) as f64;
     if whole > 0.0 { (slept.as_secs_f64() / whole).min(1.0) } else { 0.0 }
 }
 
-/// Of the threads that are blocked, those that do not sleep for the cap: to the kernel both look the same.
+/// The blocked threads that do not sleep for the cap: to the kernel both look the same.
 fn blocked_elsewhere(blocked: f64, held_back: f64) -> f64 {
     (blocked - held_back).max(0.0)
 }

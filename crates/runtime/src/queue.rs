@@ -1,4 +1,4 @@
-//! What a running task sees of the pool: where it puts more tasks. The deque is lock-free; spilling is the rare case.
+//! The pool as a running task sees it: the target for new tasks. The deque is lock-free; spilling is the rare case.
 
 use std::sync::atomic::Ordering;
 
@@ -7,14 +7,14 @@ use crossbeam_deque::{Steal, Worker};
 use crate::job::Job;
 use crate::pool::shared::Shared;
 
-/// Tasks looked at between two looks at how much is held in memory.
+/// Tasks pushed between two checks of the memory held.
 const PUSHES_PER_CHECK: u32 = 64;
-/// Tasks in one spilled segment, at most: what is read back at once must be small against the limit.
+/// The maximum number of tasks in a spilled segment: a segment that is read back must be small against the limit.
 const SEGMENT_TASKS: usize = 1024;
-/// Bytes in one, at most, beyond its first task.
+/// The maximum of bytes in a segment, beyond its first task.
 const SEGMENT_BYTES: usize = 1 << 20;
 
-/// Where a running task puts more tasks. They may run at once on another thread.
+/// The target for new tasks of a running task. They may run at once on another thread.
 pub struct Queue<'a, J: Job> {
     pub(crate) index: usize,
     pub(crate) deque: &'a Worker<J::Task>,
@@ -29,7 +29,7 @@ impl<J: Job> std::fmt::Debug for Queue<'_, J> {
 }
 
 impl<J: Job> Queue<'_, J> {
-    /// Adds a task. The newest one is done first by this thread, the oldest one is given to others.
+    /// Adds a task. This thread runs the newest task first; other threads get the oldest.
     pub fn push(&mut self, task: J::Task) {
         let bytes = self.shared.job.weigh(&task);
         self.shared.meter(self.index).hold(i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -49,8 +49,8 @@ impl<J: Job> Queue<'_, J> {
         }
     }
 
-    /// Sends a task to the rank that is to do it, which is another one of this job. There it is as any other task: whoever
-    /// wants it done on that rank alone says so by [`Job::pack`].
+    /// Sends a task to another rank of this job, which must run it. On arrival it is a task like any other. To keep it on that
+    /// rank, use [`Job::pack`].
     ///
     /// # Panics
     /// The job runs on one rank.
@@ -62,7 +62,7 @@ impl<J: Job> Queue<'_, J> {
         self.shared.idle.ring();
     }
 
-    /// Whether some thread, or another rank, has nothing to do: a reason to cut work finer.
+    /// Whether a thread or another rank is idle: a reason to split work finer.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.shared.idle.anyone_sleeping() || self.shared.is_wanted.load(Ordering::Relaxed)
@@ -95,13 +95,13 @@ impl<J: Job> Queue<'_, J> {
         kept.into_iter().for_each(|task| self.deque.push(task));
     }
 
-    /// Writes one segment of the oldest tasks, at most `left` of them; what cannot be written goes to `kept`.
+    /// Writes one segment of the oldest tasks, at most `left` of them. Tasks that cannot be written go to `kept`.
     fn spill_segment(&self, left: &mut usize, kept: &mut Vec<J::Task>) {
         let job = self.shared.job;
         let stealer = self.deque.stealer();
         let mut bytes = Vec::new();
         let mut tasks: Vec<J::Task> = Vec::new();
-        // The first task brings what all share, so the segment may be longer than the limit by that.
+        // The first task contains the shared part, so the segment may exceed the limit by that.
         let mut first_bytes = None;
         while *left > 0
             && tasks.len() < SEGMENT_TASKS

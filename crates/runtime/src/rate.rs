@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::Stop;
 
-/// Unused time that may be made up for: short enough not to burst, long enough that late sleepers do not lose rate.
+/// Unused time that may be caught up: short enough to avoid bursts, long enough that late sleepers do not lose rate.
 const SLACK_NS: u64 = 20_000_000;
-/// A sleep looks at the request to stop this often.
+/// The interval at which a sleep checks for the request to stop.
 const SLICE: Duration = Duration::from_millis(50);
 /// Below this a sleep overshoots by more than it waits; the debt is carried on instead.
 const SLEEP_MIN_NS: u64 = 200_000;
@@ -23,15 +23,15 @@ pub struct Rate {
     per_second: u64,
 }
 
-/// How long threads have slept, up to any moment: a sleep counts while it lasts, not when it begins or ends. Whoever looks every few
-/// milliseconds would else see a sleep of a second in one look and none in the hundred that follow.
+/// Time that threads have slept, up to any moment. A sleep counts while it lasts. Otherwise an observer with an interval of a few
+/// milliseconds would see a sleep of a second in one sample and none in the hundred that follow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sleeps {
     /// Threads that sleep.
     threads: u64,
     /// The sum of the moments at which they began.
     since_ns: u128,
-    /// What those have slept that are awake again.
+    /// The total sleep of threads that are awake again.
     ended_ns: u128,
 }
 
@@ -47,7 +47,7 @@ impl Sleeps {
         self.ended_ns += u128::from(now_ns.saturating_sub(began_ns));
     }
 
-    /// All of it up to now, in nanoseconds.
+    /// The total up to now, in nanoseconds.
     fn total(&self, now_ns: u64) -> u64 {
         let under_way = (u128::from(self.threads) * u128::from(now_ns)).saturating_sub(self.since_ns);
         u64::try_from(self.ended_ns + under_way).unwrap_or(u64::MAX)
@@ -75,7 +75,7 @@ impl Rate {
     /// Waits until `units` more may be done, or `stop` is set.
     pub fn acquire(&self, units: u64, stop: &Stop) {
         let now = self.now_ns();
-        // Time that nobody used is given up but for the slack.
+        // Unused time is dropped, except for the slack.
         let floor = now.saturating_sub(SLACK_NS);
         self.due_ns.fetch_max(floor, Ordering::Relaxed);
         let cost = u128::from(units) * 1_000_000_000 / u128::from(self.per_second);
@@ -99,7 +99,7 @@ impl Rate {
         }
     }
 
-    /// How long threads have been held back up to now, all of them together, those that are held back at the moment too.
+    /// Total time that threads have been held back up to now, including those held back at present.
     #[must_use]
     pub fn throttled(&self) -> Duration {
         let sleeps = self.sleeps();
@@ -128,7 +128,7 @@ mod tests {
                 scope.spawn(|| (0..100).for_each(|_| rate.acquire(5, &Stop::new())));
             }
         });
-        // 2000 operations are 200 ms, of which the slack may be had at once and the last wait may be skipped.
+        // 2000 operations take 200 ms, of which the slack is available at once and the last wait may be skipped.
         assert!(started.elapsed() >= Duration::from_millis(170));
         assert!(rate.throttled() > Duration::ZERO);
     }

@@ -1,14 +1,14 @@
-//! What threads and ranks count and add up. A counter is declared once, with [`counters!`](crate::counters): its field, its name in
-//! JSON and its line in a summary; adding, sending as bytes and showing follow from that. It renders nothing: `Results::show`
-//! gives each counter with its name and its words to whoever does.
+//! Counters of threads and ranks, and their sums. A counter is declared once, with [`counters!`](crate::counters): its field, its
+//! name in JSON and its line in a summary. Adding, encoding and showing follow from that. This module renders nothing:
+//! `Results::show` passes each counter with its name and text to the caller.
 
 use std::collections::BTreeMap;
 
 use atta_entry::{Code, Errno};
 
-/// Counts that several threads or ranks have, that are added up and sent as bytes. Adding does not depend on order or grouping.
+/// Counts of a thread or rank that are added up and sent as bytes. The sum does not depend on order or grouping.
 pub trait Results: Clone + Default + Code {
-    /// Adds what another one counted. Sums saturate.
+    /// Adds the counts of another thread or rank. Sums saturate.
     fn add(&mut self, other: &Self);
 
     /// Shows each counter that has a name, in the order of the declaration.
@@ -18,26 +18,26 @@ pub trait Results: Clone + Default + Code {
 /// A counter and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// The group that it is in, as JSON has it; empty: none.
+    /// Its group in JSON. Empty: none.
     pub group: &'static str,
     /// Its name in JSON.
     pub name: &'static str,
     /// Its value.
     pub count: u64,
-    /// What a summary says of it.
+    /// Its text in a summary.
     pub text: Text,
 }
 
-/// What a summary says of a counter that is not 0.
+/// The text of a counter in a summary, if it is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text {
-    /// Nothing, or the command has words of its own for it.
+    /// None, or the command formats it itself.
     Own,
-    /// One of the kinds of things that the first line lists: one of them, several.
+    /// One of the kinds of objects listed in the first line: singular, plural.
     Kind(&'static str, &'static str),
-    /// A line: what is before the number, the unit of one and of several (empty: none), what follows.
+    /// A line: the text before the number, the unit in singular and plural (empty: none), the text after it.
     Line(&'static str, [&'static str; 2], &'static str),
-    /// A line: the bytes in binary units, and what follows.
+    /// A line: the bytes in binary units, and the text after them.
     Bytes(&'static str),
 }
 
@@ -126,7 +126,7 @@ where
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 
-/// Failures by error number: at most as many as there are error numbers.
+/// Failures by error number. There are at most as many entries as error numbers.
 impl Results for BTreeMap<Errno, u64> {
     fn add(&mut self, other: &Self) {
         other.iter().for_each(|(errno, more)| self.entry(*errno).or_default().add(more));
@@ -135,7 +135,7 @@ impl Results for BTreeMap<Errno, u64> {
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 
-/// The largest of the numbers that were counted.
+/// The maximum of the numbers counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Maximum(pub u64);
 

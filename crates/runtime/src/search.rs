@@ -131,7 +131,7 @@ impl Search {
         }
     }
 
-    /// A victim at random (xorshift): which one does not matter, only that idle workers do not all ask the same.
+    /// A random victim (xorshift). Quality does not matter, as long as idle workers do not all ask the same one.
     fn random_below(&mut self, bound: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,4 +1,4 @@
-//! Where waiting tasks go when they take more memory than allowed: segments of an unlinked file. It knows bytes only.
+//! The overflow of waiting tasks when they take more memory than allowed: segments of an unlinked file. It knows bytes only.
 
 use std::fs::File;
 use std::io;
@@ -10,14 +10,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-/// What went through the spill file.
+/// Statistics of the spill file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpillReport {
     /// Tasks written.
     pub tasks: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// Why nothing more could be written, if so: tasks stayed in memory beyond the limit.
+    /// The error that stopped writing, if any: tasks stayed in memory beyond the limit.
     pub error: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Spill {
         self.waiting.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether an earlier write failed: then nothing more is spilled.
+    /// Whether an earlier write failed. Then no more tasks are spilled.
     pub(crate) fn is_broken(&self) -> bool {
         self.lock().report.error.is_some()
     }
@@ -77,7 +77,7 @@ impl Spill {
         }
     }
 
-    /// Takes the newest segment: its bytes, or why they could not be read; and how many tasks it holds.
+    /// Takes the newest segment: its bytes or the read error, and its number of tasks.
     pub(crate) fn pop(&self) -> Option<(io::Result<Vec<u8>>, u64)> {
         if self.is_empty() {
             return None;
@@ -123,7 +123,7 @@ impl Spill {
 /// file system lacks that.
 ///
 /// # Errors
-/// What the kernel says of the directory.
+/// The kernel's error for the directory.
 pub fn unnamed_file(directory: &Path) -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -142,7 +142,7 @@ fn created_and_unlinked(directory: &Path, flags: OFlags, mode: Mode) -> io::Resu
     Ok(file.into())
 }
 
-/// Tells files of one process apart for the moment in which they have names.
+/// Makes the names of files unique within the process, for the moment in which they have names.
 static UNIQUE: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(test)]

@@ -1,51 +1,50 @@
-//! How many threads work: a fixed number, or tuned to how much they wait for the file system. Pure: fed with numbers.
+//! The number of threads: fixed, or tuned to how much they wait for the file system. Pure: its input is numbers.
 //!
-//! On a cached local disk every thread runs all the time, and more than one a core only get in each other's way. On a
-//! network file system, or a disk with a cold cache, a thread waits most of its time in a system call, and the server
-//! or the disk is used well only when many ask at once. So: while threads are blocked for a good part of their time
-//! and there is work for more of them, their number doubles at every tick; measured over longer windows, a number that
-//! turned out slower than a smaller one is given up for a while. The same the other way round: when threads hardly
-//! block any more their number is halved, and if that cost speed it goes back. On a disk with a cold cache the requests
-//! of many threads keep the device busy while all threads but a few only wait for a core: few are blocked, and yet
-//! fewer would be slower.
+//! On a cached local disk every thread runs all the time, and more than one per core only get in each other's way. On a network
+//! file system, or a disk with a cold cache, a thread spends most of its time waiting in a system call, and the server or the
+//! disk is used well only when many threads ask at once. So while threads are blocked for a good part of their time and there
+//! is work for more of them, their number doubles at every tick. Over longer windows, a number that proves slower than a
+//! smaller one is abandoned for a while. The reverse holds, too: when threads hardly block any more, their number is halved,
+//! and restored if that cost speed. On a disk with a cold cache the requests of many threads keep the device busy while all
+//! but a few threads wait for a core: few are blocked, and yet fewer would be slower.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// How many threads a job runs on.
+/// The number of threads of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Threads {
-    /// From the number of cores up, while threads mostly wait and more of them help.
+    /// Starts at the number of cores, and grows while threads mostly wait and more of them help.
     #[default]
     Auto,
-    /// Always this many.
+    /// Always this number.
     Fixed(NonZeroUsize),
 }
 
-/// The most threads that [`Threads::Auto`] starts on a small machine. At 2 ms a call 64 threads do 50 times the work of
-/// one; more than that many at once no longer helped any file system that was measured.
+/// The most threads that [`Threads::Auto`] starts on a small machine. At 2 ms per call, 64 threads do 50 times the work of one.
+/// No file system that was measured gained from more than that many at once.
 const AUTO_MAX: usize = 64;
-/// Share of blocked threads from which on more are tried.
+/// The share of blocked threads above which more threads are tried.
 const BLOCKED_GROW: f64 = 0.5;
-/// Share below which fewer threads are tried.
+/// The share below which fewer threads are tried.
 const BLOCKED_SHRINK: f64 = 0.1;
-/// More threads that do less than this share of what fewer did are given up.
+/// More threads are abandoned if they do less than this share of the work of fewer.
 const RATE_GROWN: f64 = 0.8;
-/// Fewer threads must do at least this share of what more did.
+/// Fewer threads must do at least this share of the work of more.
 const RATE_SHRUNK: f64 = 0.92;
 /// Weight of the newest sample in the running average: two ticks in a row decide, one alone does not.
 const BLOCKED_WEIGHT: f64 = 0.4;
-/// Share of their time from which on threads that the run's own cap holds back say that more of them are of no use.
+/// The share of time held back by the run's own cap above which more threads are useless.
 const HELD_BACK: f64 = 0.1;
-/// A rate is judged over this long: single ticks are too noisy.
+/// The window for judging a rate: single ticks are too noisy.
 const WINDOW: Duration = Duration::from_millis(200);
-/// For how many windows a number of threads that disappointed is not tried again.
+/// The number of windows for which a disappointing number of threads is not tried again.
 const HOLD_WINDOWS: u32 = 10;
-/// The longest such time: trees change on the way, so nothing is held for ever.
+/// The longest such time: the tree changes during the walk, so no hold lasts forever.
 const HOLD_WINDOWS_MOST: u32 = 160;
 
 impl Threads {
-    /// The most threads there will be, on so many cores.
+    /// The maximum number of threads on a number of cores.
     #[must_use]
     pub fn max(self, cores: usize) -> usize {
         match self {
@@ -54,7 +53,7 @@ impl Threads {
         }
     }
 
-    /// How many there are at the start.
+    /// The initial number of threads.
     #[must_use]
     pub fn initial(self, cores: usize) -> usize {
         match self {
@@ -64,15 +63,15 @@ impl Threads {
     }
 }
 
-/// What happened since the last tick.
+/// Measurements since the last tick.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) elapsed: Duration,
-    /// Share (0 to 1) of the threads that were found blocked in the kernel, those left out that the run's own cap holds back.
+    /// Share (0 to 1) of the threads that were blocked in the kernel, except those that the run's own cap holds back.
     pub(crate) blocked: f64,
     /// Share (0 to 1) of the threads' time in which the run's own cap held them back.
     pub(crate) held_back: f64,
-    /// Whether tasks wait and no thread is idle: more threads would have something to do.
+    /// Whether tasks wait and no thread is idle: more threads would have work.
     pub(crate) work_waits: bool,
     /// Units of progress made.
     pub(crate) progress: u64,
@@ -88,16 +87,16 @@ pub(crate) struct Tuner {
     /// The best rate seen in a window, with the number of threads that made it.
     best: Option<(f64, usize)>,
     hold: u32,
-    /// The best that was there since the number began to shrink: a rate, and the number of threads that made it.
+    /// The best rate since the number began to shrink, with the number of threads that made it.
     shrunk: Option<(f64, usize)>,
-    /// For how many windows the number does not shrink.
+    /// The number of windows for which the number does not shrink.
     shrink_hold: u32,
-    /// The next such hold: twice as long each time that shrinking was wrong.
+    /// The length of the next such hold. It doubles each time that shrinking was wrong.
     shrink_patience: u32,
     /// Running average of the share of blocked threads.
     blocked: f64,
-    /// How long ago the cap held threads back; none: never. A cap lets threads go on for a while after they were slow, and that
-    /// says nothing of what more of them would do.
+    /// Time since the cap last held threads back. None: never. After slow operations a cap lets threads run freely for a while;
+    /// that gives no evidence about more threads.
     uncapped: Option<Duration>,
 }
 
@@ -105,7 +104,7 @@ pub(crate) struct Tuner {
 struct Window {
     elapsed: Duration,
     progress: u64,
-    /// Whether the threads always had work: only then does the rate say something about their number.
+    /// Whether the threads always had work: only then does the rate depend on their number.
     busy: bool,
 }
 
@@ -158,7 +157,7 @@ impl Tuner {
         if self.hold > 0 {
             self.hold -= 1;
             if self.hold == 0 {
-                // What was true of another part of the tree a while ago need not be true here: try again.
+                // The result from another part of the tree may not hold here: try again.
                 self.best = None;
             }
         }
@@ -236,8 +235,8 @@ mod tests {
         assert!((0..200).all(|_| tuner.tick(&sample(0.95, false, 1e3)) == 2));
     }
 
-    /// As with `--iops`: all threads sleep for the cap; once in a while a file took so long that the next operations are free, and
-    /// for a tick the file system alone is slow.
+    /// As with `--iops`: all threads sleep for the cap. Sometimes a file takes so long that the next operations are free, and for a
+    /// tick only the file system is slow.
     #[test]
     fn threads_that_the_cap_holds_back_do_not_become_more() {
         let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
@@ -246,7 +245,7 @@ mod tests {
             let sample = if tick % 8 < 6 { capped } else { sample(1.0, true, 400.0) };
             assert_eq!(tuner.tick(&sample), 2, "tick {tick}");
         }
-        // Where the cap is not met any more, the file system decides again.
+        // Once the cap is no longer reached, the file system decides again.
         let most = (0..50).map(|_| tuner.tick(&sample(1.0, true, 100.0))).max();
         assert_eq!(most, Some(64));
     }

@@ -1,9 +1,9 @@
-//! The checkers: they watch every run, from outside, at a constant price for each event, and share no code with the
-//! protocol. What a rule of the protocol is for shows when one of them speaks.
+//! The checkers: they watch every run from outside, at a constant cost per event, and share no code with the protocol. A
+//! violation shows which rule of the protocol prevents it.
 //!
-//! That every task is done once is seen from sums: whatever is created, and whatever is done, adds numbers that follow from
-//! the task, and ranges of files add the same in however many parts they are done. A task that is lost or done twice makes
-//! the sums differ, but for a chance of 2^-64.
+//! Sums show that every task is done exactly once. Each task created, and each task done, adds numbers that follow from the
+//! task. A range of files adds the same numbers in any number of parts. A task that is lost or done twice makes the sums
+//! differ, except with a chance of 2^-64.
 
 use std::fmt;
 
@@ -14,61 +14,61 @@ use crate::totals::Totals;
 use crate::traffic::{self, KINDS};
 use crate::tree::mix;
 
-/// What went wrong.
+/// The kinds of violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// The engine refused a message.
     Protocol(ProtocolError),
-    /// Not all tasks that there were are done exactly once, when the end is announced.
+    /// The root announced the end, but not every task was done exactly once.
     Tasks {
         /// Files done.
         files_done: u64,
         /// Files of the tree.
         files: u64,
     },
-    /// The end is announced, and so many tasks wait or run.
+    /// The root announced the end while this many tasks wait or run.
     Busy(u64),
-    /// The end is announced, and so many parcels are under way.
+    /// The root announced the end while this many parcels are in flight.
     ParcelsUnderWay(u64),
-    /// The end is announced again.
+    /// The root announced the end twice.
     AnnouncedTwice,
-    /// A rank that has left is sent something.
+    /// A message was sent to a rank that has left.
     SentToTheDeparted {
-        /// By whom.
+        /// The sender.
         by: Rank,
-        /// What.
+        /// The message.
         message: Box<Message>,
     },
-    /// A rank leaves with messages unread.
+    /// A rank left with unread messages.
     LeftUnread,
-    /// The totals are not those of the tree, or not of what was done.
+    /// The totals differ from those of the tree, or from the work done.
     Totals {
-        /// As the engines added them up; none: there never was a result.
+        /// The totals added up by the engines. None: there was no result.
         told: Option<Totals>,
-        /// As they were done.
+        /// The totals of the work done.
         done: Totals,
     },
-    /// More messages of a kind are under way to a rank or unread by it than there are other ranks.
+    /// More messages of a kind are in flight to a rank, or unread by it, than there are other ranks.
     Queue {
         /// The kind.
         kind: &'static str,
-        /// How many.
+        /// The number of messages.
         messages: u32,
     },
-    /// Nothing is going to happen any more, and so many ranks have not left.
+    /// No events are left, and this many ranks have not left.
     Stuck(u32),
-    /// More happened than was allowed.
+    /// The run exceeded the maximum number of events.
     Endless,
 }
 
-/// Something that must never happen, with the time and the rank at which it was seen.
+/// A violation, with the time and the rank at which it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What.
+    /// The kind.
     pub wrong: Wrong,
-    /// When, in nanoseconds.
+    /// The time in nanoseconds.
     pub time_ns: u64,
-    /// On which rank.
+    /// The rank.
     pub rank: Rank,
 }
 
@@ -116,7 +116,7 @@ impl Ledger {
                 self.squares = self.squares.wrapping_add(mix(!task.seed));
             }
             Kind::Files => {
-                // A polynomial of the numbers of the files: it adds up over the parts of a range.
+                // A polynomial of the file numbers: it adds up over the parts of a range.
                 let [zeroth, first, second] = [1, 2, 3].map(|salt| mix(task.seed ^ salt << 60));
                 let upto = task.from + task.files;
                 let numbers = sum_below(upto).wrapping_sub(sum_below(task.from));
@@ -140,30 +140,31 @@ fn squares_below(n: u64) -> u64 {
     (n * n.saturating_sub(1) * (2 * n).saturating_sub(1) / 6) as u64
 }
 
-/// Whether a rank sends another one no second message of this kind before the first was read, so that the queue for them
-/// is bounded by the number of ranks: who has asked waits for the answer, and each wave, the token and the end pass a pair of
-/// ranks once before they can come again, and totals wait until those before them were taken.
+/// Whether a rank sends no second message of this kind to the same rank before the first was read.
 ///
-/// No count of ranks bounds the others. Parcels follow from tasks: a slave hands its own in without waiting for the master,
-/// and each may be acknowledged. Reports of quiet ranks come once in an interval, however slow the reader is.
+/// Then the number of ranks bounds the queue. A rank that has asked waits for the answer. Each wave, the token and the end pass
+/// a pair of ranks once before they can come again. Totals wait until the previous ones were taken.
+///
+/// The number of ranks does not bound the other kinds. Parcels follow from tasks: a slave returns its tasks without waiting for
+/// the master, and each parcel may be acknowledged. Reports of quiet ranks come once per interval, however slow the reader is.
 fn is_one_at_a_time(message: &Message) -> bool {
     !matches!(message, Message::Parcel { .. } | Message::Accepted { .. } | Message::Quiet(_))
 }
 
-/// What the checkers keep.
+/// The state of the checkers.
 #[derive(Debug, Default)]
 pub(crate) struct Check {
     created: Ledger,
     done: Ledger,
-    /// All that was done, on all ranks.
+    /// The work done on all ranks.
     pub(crate) totals: Totals,
-    /// Units that wait on all ranks, and tasks that run.
+    /// Units that wait, plus tasks that run, on all ranks.
     pub(crate) busy: u64,
-    /// Parcels that were sent and not handled yet.
+    /// Parcels sent but not handled yet.
     pub(crate) parcels: u64,
-    /// Messages under way to each rank or unread by it, by kind.
+    /// Messages in flight to each rank or unread by it, by kind.
     queues: Vec<[u32; KINDS.len()]>,
-    /// Why and when the end was announced.
+    /// The reason and time of the announced end.
     pub(crate) announced: Option<(Reason, u64)>,
     told: Option<Totals>,
     pub(crate) left: u32,
@@ -171,12 +172,12 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Watches so many ranks.
+    /// The checkers for a number of ranks.
     pub(crate) fn new(ranks: u32) -> Self {
         Self { queues: vec![[0; KINDS.len()]; ranks as usize], ..Self::default() }
     }
 
-    /// A message is on its way to a rank.
+    /// A message was sent to a rank.
     pub(crate) fn sent(&mut self, time_ns: u64, to: u32, message: &Message) {
         let kind = traffic::kind(message);
         let others = self.queues.len() as u32 - 1;
@@ -188,7 +189,7 @@ impl Check {
         }
     }
 
-    /// A rank has read a message, or has left before it came.
+    /// A rank read a message, or left before it arrived.
     pub(crate) fn read(&mut self, by: u32, message: &Message) {
         self.queues[by as usize][traffic::kind(message)] -= 1;
     }
@@ -205,7 +206,7 @@ impl Check {
         self.first.get_or_insert(Violation { wrong, time_ns, rank: Rank(rank) });
     }
 
-    /// The root announces the end.
+    /// The root announced the end.
     pub(crate) fn announce(&mut self, time_ns: u64, reason: Reason, files: u64) {
         if self.announced.replace((reason, time_ns)).is_some() {
             self.fail(time_ns, 0, Wrong::AnnouncedTwice);
@@ -224,12 +225,12 @@ impl Check {
         }
     }
 
-    /// The root has the totals of all.
+    /// The root has the totals of all ranks.
     pub(crate) fn result(&mut self, told: Totals) {
         self.told = Some(told);
     }
 
-    /// Nothing is going to happen any more.
+    /// No events are left.
     pub(crate) fn end(&mut self, time_ns: u64, ranks: u32) {
         if self.left < ranks {
             self.fail(time_ns, 0, Wrong::Stuck(ranks - self.left));

@@ -1,15 +1,13 @@
-//! What one rank does: takes in what happened, lets its engine react, carries out what that says, and keeps its threads
-//! busy.
+//! Drives one rank: passes events to its engine, carries out the engine's actions, and keeps the threads busy.
 //!
 //! Every event of a rank ends in [`World::turn`]:
 //!
-//! ```text
-//!   load changed? ─▶ tell the engine ─▶ read messages, timers ─▶ start threads ─▶ tell the engine ─▶ set alarms
-//!                        └── carry out its actions ──┘                  └── carry out its actions
+//!   load changed? ─▶ report load ─▶ read messages, timers ─▶ start threads ─▶ report load ─▶ set alarms
+//!                    └── carry out actions of the engine ──┘               └── carry out its actions
 //! ```
 //!
-//! With a communication thread messages are read whenever it is free. Without one the first worker reads them between two
-//! tasks, and starts no task while some are unread.
+//! With a communication thread, a rank reads messages whenever that thread is free. Without one, the first worker reads them
+//! between two tasks and starts no task while messages are unread.
 
 use std::time::Duration;
 
@@ -25,7 +23,7 @@ use crate::work::{After, Running};
 use crate::world::{World, what};
 
 impl World {
-    /// A message has come.
+    /// A message arrives.
     pub(crate) fn arrive(&mut self, rank: u32, from: u32, message: Message) {
         let process = &mut self.processes[rank as usize];
         if !process.left {
@@ -39,16 +37,16 @@ impl World {
         }
     }
 
-    /// Whether this may be the second of two acceptances, which a parcel that is delivered twice leads to. It may be late.
+    /// Whether this may be a repeated, and perhaps late, acknowledgement of a parcel that was delivered twice.
     fn is_repeated(&self, message: &Message) -> bool {
         self.setup.disturbance.duplicate_one_in > 0 && matches!(message, Message::Accepted { .. })
     }
 
-    /// Everything that depends on the whole state of a rank, after each change of it.
+    /// Runs every decision that depends on the whole state of a rank. Called after each change.
     pub(crate) fn turn(&mut self, rank: u32) {
         let process = &mut self.processes[rank as usize];
         if std::mem::take(&mut process.has_ended_task) {
-            // Not before the new tasks are handed in, and not before messages are read by who would work.
+            // Without a communication thread, messages are read first. Where new tasks are returned, they leave first.
             if self.setup.habits.communication_thread && !process.hands_in {
                 self.start_threads(rank);
             }
@@ -57,7 +55,7 @@ impl World {
         self.communicate(rank);
         self.start_threads(rank);
         let process = &self.processes[rank as usize];
-        // What came is about to run: where new tasks are returned, it must not be returned itself.
+        // The task that arrived is about to run. Where new tasks are returned, it must not be returned itself.
         let is_about_to_run = process.hands_in
             && process.pool.units() > 0
             && (process.running as usize) < process.threads.len();
@@ -84,7 +82,7 @@ impl World {
         }
     }
 
-    /// Whether somebody is there to read messages.
+    /// Whether a thread can read messages now.
     fn may_communicate(&self, rank: u32) -> bool {
         let (habits, process) = (&self.setup.habits, &self.processes[rank as usize]);
         match (habits.communication_thread, habits.lock_step) {
@@ -108,7 +106,7 @@ impl World {
         self.act(rank);
     }
 
-    /// Whoever handles messages is busy with it for so long.
+    /// Keeps the thread that handles messages busy for `ns`.
     fn communicates(&mut self, rank: u32, ns: u64) {
         let (now, master_ns) = (self.now, self.setup.costs.master_ns);
         let process = self.process(rank);
@@ -117,7 +115,7 @@ impl World {
         process.stats.communication_ns += ns;
     }
 
-    /// Gives tasks to the threads that have none.
+    /// Starts tasks on the idle threads.
     fn start_threads(&mut self, rank: u32) {
         let (now, habits) = (self.now, self.setup.habits);
         let process = &mut self.processes[rank as usize];
@@ -148,7 +146,7 @@ impl World {
         self.put(self.now + running.ns(), rank, what::THREAD + thread);
     }
 
-    /// A thread is done with its task.
+    /// A thread has finished its task.
     pub(crate) fn end_task(&mut self, rank: u32, thread: u32) {
         let process = &mut self.processes[rank as usize];
         let Some(running) = process.threads[thread as usize].take() else { return };
@@ -186,7 +184,7 @@ impl World {
         }
     }
 
-    /// Sends a task to the rank that is to do it.
+    /// Sends a task to the rank that must run it.
     fn address(&mut self, rank: u32, to: u32, task: Task) {
         let (now, habits) = (Duration::from_nanos(self.now), self.setup.habits);
         let count = u32::try_from(task.units(habits.batch_files)).unwrap_or(u32::MAX);
@@ -208,7 +206,7 @@ impl World {
         self.act(rank);
     }
 
-    /// Carries out what the engine says.
+    /// Carries out the engine's actions.
     pub(crate) fn act(&mut self, rank: u32) {
         let now = Duration::from_nanos(self.now);
         while let Some(action) = self.process(rank).engine.poll_action() {
@@ -270,7 +268,7 @@ impl World {
         process.engine.give(now, Tasks { count, bytes: bytes.into() });
     }
 
-    /// Tells the engine the last totals, once no thread runs any more.
+    /// Gives the engine the last totals, once no thread runs any more.
     fn finish_engine(&mut self, rank: u32) {
         let now = Duration::from_nanos(self.now);
         let process = self.process(rank);
@@ -292,7 +290,7 @@ impl World {
         self.check.left += 1;
     }
 
-    /// Tells the checkers how much there is to do.
+    /// Reports the number of waiting and running tasks to the checkers.
     fn count_busy(&mut self, rank: u32) {
         let process = &mut self.processes[rank as usize];
         let busy = process.busy();
@@ -313,7 +311,7 @@ impl World {
         if wakes {
             process.wake_at = process.free_at;
         }
-        // Never at once again: an engine that wants it for ever would stop the clock.
+        // Never at the present time: an engine that always asks for that would stop the clock.
         let timer_at = process.timeout().max(process.free_at).max(now + 1);
         let times = may_communicate && timer_at < process.timer_at;
         if times {
@@ -333,7 +331,7 @@ impl World {
     }
 }
 
-/// Another rank that is to do a new task, if there is one: never the one that hands out tasks and does none.
+/// The other rank that must run a new task, if any. Never a master, which runs no tasks.
 fn addressee(setup: &Setup, here: u32, task: &Task) -> Option<u32> {
     let draw = mix(setup.engine.seed ^ mix(task.seed ^ task.from));
     let one_in = u64::from(setup.disturbance.addressed_one_in);

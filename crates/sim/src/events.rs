@@ -1,29 +1,29 @@
-//! The queue of all that is going to happen: the earliest first, and what falls on the same time in the order in which it
-//! was put in. What an event means is `world.rs`'s business.
+//! The queue of future events: the earliest first, and events of the same time in the order of insertion. `world.rs` defines
+//! what an event means.
 //!
-//! A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan, 1990): nothing is ever put in before what was taken out last, so events
-//! are kept in 65 heaps by the highest bit in which their time differs from that one. Events move from heap to heap in the
-//! order in which they stand, which keeps those of one time in order without a number for it. Against a binary heap it
-//! touches memory in sequence: with a million ranks that is what counts.
+//! A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan, 1990). No event is ever inserted before the last one removed, so events are
+//! kept in 65 buckets by the highest bit in which their time differs from that one. Events move between buckets in their
+//! present order, which keeps those of one time in order without a sequence number. Unlike a binary heap it accesses memory
+//! sequentially, which matters most with a million ranks.
 
-/// Something that is going to happen.
+/// A future event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     /// When, in nanoseconds.
     pub(crate) time: u64,
-    /// To whom.
+    /// The rank.
     pub(crate) rank: u32,
-    /// What, as `world.rs` writes it.
+    /// The event's number, as `world.rs` encodes it.
     pub(crate) what: u32,
 }
 
-/// All events that are to come.
+/// All future events.
 #[derive(Debug)]
 pub(crate) struct Events {
-    /// The time of the last event that was taken out.
+    /// The time of the last event removed.
     last: u64,
     buckets: Vec<Vec<Event>>,
-    /// How many of the first bucket are gone.
+    /// The number of events removed from the first bucket.
     taken: usize,
     /// A bit for each bucket after the first that is not empty.
     filled: u64,
@@ -34,7 +34,7 @@ impl Events {
         Self { last: 0, buckets: vec![Vec::new(); 65], taken: 0, filled: 0 }
     }
 
-    /// Puts an event in; none may be earlier than the one taken out last.
+    /// Inserts an event. It may not be earlier than the last one removed.
     pub(crate) fn push(&mut self, event: Event) {
         debug_assert!(event.time >= self.last, "an event in the past");
         let bucket = (u64::BITS - (event.time ^ self.last).leading_zeros()) as usize;
@@ -44,7 +44,7 @@ impl Events {
         }
     }
 
-    /// Takes the next event out.
+    /// Removes the next event.
     pub(crate) fn pop(&mut self) -> Option<Event> {
         if self.taken == self.buckets[0].len() {
             self.refill()?;
@@ -54,7 +54,7 @@ impl Events {
         Some(event)
     }
 
-    /// Fills the first bucket again with the events of the next time.
+    /// Refills the first bucket with the events of the next time.
     fn refill(&mut self) -> Option<()> {
         self.buckets[0].clear();
         self.taken = 0;
@@ -66,7 +66,7 @@ impl Events {
         let mut events = std::mem::take(&mut self.buckets[bucket]);
         self.last = events.iter().map(|event| event.time).min()?;
         events.drain(..).for_each(|event| self.push(event));
-        // The memory is used again.
+        // Reuse the memory.
         self.buckets[bucket] = events;
         Some(())
     }

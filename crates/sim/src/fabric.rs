@@ -1,16 +1,14 @@
-//! Endpoints whose messages travel through the simulator's network: for whatever runs over a fabric, on threads of its
-//! own, and is to see other delays and other orders than a process gives. What ranks do costs no time here, and no rank
-//! dies.
+//! Endpoints over the simulator's network, for programs that run over a fabric on their own threads. They show such programs
+//! other delays and other orders than one process produces. Work on the ranks costs no simulated time, and no rank dies.
 //!
 //! # The clock
-//! It moves when nobody can go on otherwise: when every rank that has not left has polled in vain since it last got a
-//! message (or asks for nothing but whether its messages have gone). Then all that was sent since the last move is put on
-//! its way, rank by rank, and what arrives first is delivered, with all that arrives before an answer to it could: less
-//! than the shortest latency later (the window of a conservative simulation; Chandy and Misra, 1979). So what is delivered,
-//! and in which order, depends on the seed and on what ranks send after which message, and not on how threads are
-//! scheduled; as long as a rank that has polled in vain sends nothing before it gets a message. One that does, because its
-//! threads work meanwhile, gets a right order too, but not always the same one. A rank that is done must leave, or the
-//! others wait for it.
+//! The clock moves when no rank can continue otherwise: every rank that has not left has polled without success since its last
+//! message (or asks only whether its messages have gone). Then all messages sent since the last move depart, rank by rank. The
+//! earliest arrival is delivered, with all arrivals that precede any possible answer to it: those less than the shortest
+//! latency later (the window of a conservative simulation; Chandy and Misra, 1979). So the deliveries and their order depend on
+//! the seed and on what ranks send after which message, and not on thread scheduling. This holds as long as a rank that has
+//! polled without success sends nothing before its next message. A rank that does so, because its threads work meanwhile, gets
+//! a valid order, but not always the same one. A rank that is done must leave, or the others wait for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -23,19 +21,18 @@ use crate::setup::Disturbance;
 use crate::traffic::Traffic;
 use crate::tree::mix;
 
-/// One rank of several that are threads of this process and hear of each other through a simulated network. See
-/// [`simulated`].
+/// One of several ranks in this process that are connected by a simulated network. See [`simulated`].
 ///
-/// Arrivals are told. A message has gone when it has arrived. One to a rank that has left fails with
-/// [`FabricError::Gone`], or is lost if it was under way.
+/// Arrivals cause callbacks. A message has gone when it has arrived. A message to a rank that has left fails with
+/// [`FabricError::Gone`], or is lost if it was in flight.
 pub struct Simulated {
     rank: u32,
     neighbours: Vec<u32>,
     shared: Arc<Mutex<World>>,
 }
 
-/// Endpoints of `ranks` ranks, by rank. Each message takes up to `jitter_ns` longer than the network needs, as the `seed`
-/// decides; those of a pair of ranks keep their order.
+/// Endpoints of `ranks` ranks, by rank. Each message takes up to `jitter_ns` longer than the network needs, as decided by
+/// `seed`. Messages of a pair of ranks keep their order.
 #[must_use]
 pub fn simulated(network: Network, ranks: u32, jitter_ns: u64, seed: u64) -> Vec<Simulated> {
     let shared = Arc::new(Mutex::new(World::new(network, ranks, jitter_ns, seed)));
@@ -43,12 +40,12 @@ pub fn simulated(network: Network, ranks: u32, jitter_ns: u64, seed: u64) -> Vec
     (0..ranks).map(|rank| Simulated { rank, neighbours: near(rank), shared: Arc::clone(&shared) }).collect()
 }
 
-/// Sees what happens between the ranks, and has no part in it.
+/// An observer of the traffic between the ranks. It does not influence them.
 #[derive(Clone)]
 pub struct Observer(Arc<Mutex<World>>);
 
 impl Observer {
-    /// A number that depends on every delivery so far, its time and its place in the order.
+    /// A hash of every delivery so far, with its time and position.
     #[must_use]
     pub fn trace(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).trace
@@ -68,7 +65,7 @@ impl fmt::Debug for Observer {
 }
 
 impl Simulated {
-    /// What looks at the clock, also when this rank has left.
+    /// A handle to the clock. It remains valid after this rank has left.
     #[must_use]
     pub fn observer(&self) -> Observer {
         Observer(Arc::clone(&self.shared))
@@ -78,12 +75,12 @@ impl Simulated {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to this rank's seat, and then moves the clock if that was what all were waiting for.
+    /// Runs `f` on this rank's seat, then moves the clock if all ranks were waiting for that.
     fn with_seat<T>(&self, f: impl FnOnce(&mut Seat) -> T) -> T {
         let mut world = self.lock();
         let value = f(&mut world.seats[self.rank as usize]);
         let woken = world.advance();
-        // A callback may send.
+        // A callback may send, so release the lock first.
         drop(world);
         woken.iter().for_each(|wake| wake());
         value
@@ -96,48 +93,48 @@ impl fmt::Debug for Simulated {
     }
 }
 
-/// All ranks, what is under way between them, and the clock.
+/// All ranks, the messages in flight, and the clock.
 struct World {
     now: u64,
     traffic: Traffic,
-    /// No message takes less.
+    /// The shortest latency of any message.
     latency_least: u64,
     seats: Vec<Seat>,
-    /// By time of arrival and number.
+    /// By arrival time and number.
     under_way: BTreeMap<(u64, u64), Letter>,
     number: u64,
     aborted: Option<i32>,
     trace: u64,
 }
 
-/// A message that is under way.
+/// A message in flight.
 struct Letter {
     from: u32,
     to: u32,
     message: Vec<u8>,
 }
 
-/// What a rank cannot go on without.
+/// What a rank waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waits {
     Nothing,
-    /// It polled in vain.
+    /// It polled without success.
     Message,
-    /// It asks again and again whether what it sent has gone.
+    /// It asks repeatedly whether its messages have gone.
     Gone,
 }
 
-/// One rank, as the others see it.
+/// The shared state of one rank.
 struct Seat {
     is_left: bool,
     waits: Waits,
-    /// Whether the last call asked what has gone.
+    /// Whether the last call asked for the number of unsent messages.
     has_asked: bool,
-    /// Sent since the clock moved last.
+    /// Sent since the clock last moved.
     outgoing: VecDeque<(u32, Vec<u8>)>,
-    /// Until when it copies what it sent: the next message leaves later.
+    /// The time until which it copies sent messages. The next message leaves later.
     free_at: u64,
-    /// Sent and not arrived.
+    /// Messages sent but not arrived.
     unsent: usize,
     inbox: VecDeque<Received>,
     wake: Option<Wake>,
@@ -172,7 +169,7 @@ impl World {
         self.aborted.map_or(Ok(()), |exit_code| Err(FabricError::Aborted { exit_code }))
     }
 
-    /// Moves the clock for as long as nobody can go on otherwise; whom to wake.
+    /// Moves the clock while no rank can continue otherwise. Returns the callbacks to run.
     fn advance(&mut self) -> Vec<Wake> {
         let mut woken = Vec::new();
         while self.seats.iter().all(|seat| seat.is_left || seat.waits != Waits::Nothing) {
@@ -187,7 +184,7 @@ impl World {
         woken
     }
 
-    /// Puts on its way what was sent since the clock moved last.
+    /// Starts the messages sent since the clock last moved.
     fn send_off(&mut self) {
         for (from, seat) in (0..).zip(&mut self.seats) {
             for (to, message) in seat.outgoing.drain(..) {
@@ -264,7 +261,7 @@ impl Endpoint for Simulated {
     fn receive(&mut self) -> Result<Option<Received>, FabricError> {
         self.lock().running()?;
         let received = self.with_seat(Seat::next);
-        // It may have been this call for which the clock was waiting.
+        // The clock may have been waiting for this very call.
         if received.is_none() && !self.lock().seats[self.rank as usize].inbox.is_empty() {
             return Ok(self.with_seat(Seat::next));
         }
@@ -279,7 +276,7 @@ impl Endpoint for Simulated {
     fn unsent(&mut self) -> Result<usize, FabricError> {
         self.lock().running()?;
         self.with_seat(|seat| {
-            // Asked once it may be on its way to do something else.
+            // After a single question the rank may go on to other work.
             if seat.has_asked && seat.unsent > 0 && seat.waits == Waits::Nothing {
                 seat.waits = Waits::Gone;
             }
@@ -307,7 +304,7 @@ impl Endpoint for Simulated {
 }
 
 impl Drop for Simulated {
-    /// The others need not wait for this rank any more, and a callback of a rank that has left is not kept.
+    /// Releases the others from waiting for this rank, and drops its callback.
     fn drop(&mut self) {
         self.with_seat(|seat| {
             seat.is_left = true;

@@ -12,11 +12,11 @@
 //!
 //! Beside it, `fabric.rs`: endpoints over the same network, for programs that run over a fabric ([`simulated`]).
 //!
-//! Two uses. *Tests*: a [`Scenario`] draws everything from a seed, and the checkers watch. *Experiments*: a [`Setup`] says
-//! everything, and the [`Outcome`] tells time, messages and balance. The same setup always gives the same trace.
+//! Two uses. *Tests*: a [`Scenario`] draws everything from a seed, and the checkers watch. *Experiments*: a [`Setup`] defines
+//! everything, and the [`Outcome`] holds times, messages and balance. The same setup always gives the same trace.
 //!
-//! What it does not do: no rank dies, no message is lost, file servers never get slower under load, links between switches
-//! are never busy.
+//! Not modelled: ranks do not die, messages are not lost, file servers do not slow down under load, and links between
+//! switches are never busy.
 
 #![forbid(unsafe_code)]
 

@@ -1,26 +1,26 @@
-//! The network between hosts: how many hops, how long a message takes. Ranks of a host are consecutive. Who has to wait
-//! for an interface is `traffic.rs`'s business; no link between switches is ever busy.
+//! The network between hosts: hops and latencies. Ranks of a host are consecutive. `traffic.rs` models the waiting for
+//! interfaces. Links between switches are never busy.
 
 use atta_engine::{Place, Rank};
 
 /// How hosts are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// There is one host.
+    /// A single host.
     OneHost,
-    /// One switch for all.
+    /// One switch for all hosts.
     Flat,
-    /// Switches in a tree whose links grow fatter upwards.
+    /// A tree of switches whose links have more capacity towards the root.
     FatTree {
         /// Hosts or switches below each switch.
         arity: u32,
     },
-    /// A grid in three dimensions whose ends meet.
+    /// A grid in three dimensions with wrap-around.
     Torus {
         /// Hosts in each dimension.
         sides: [u32; 3],
     },
-    /// Groups of routers, each router linked to all of its group, each group to all others.
+    /// Groups of routers. Each router is linked to all of its group, each group to all others.
     Dragonfly {
         /// Hosts at each router.
         hosts: u32,
@@ -30,7 +30,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// A torus with room for so many hosts, as near to a cube as there is.
+    /// The torus closest to a cube that has room for `hosts`.
     #[must_use]
     pub fn torus(hosts: u32) -> Self {
         let side = (1..).find(|side: &u32| side.pow(3) >= hosts).unwrap_or(1);
@@ -39,7 +39,7 @@ impl Topology {
         Self::Torus { sides: [side, second, third] }
     }
 
-    /// A topology by name, for so many hosts: `one-host`, `flat`, `fat-tree`, `torus` or `dragonfly`.
+    /// A topology by name, for a number of hosts: `one-host`, `flat`, `fat-tree`, `torus` or `dragonfly`.
     #[must_use]
     pub fn named(name: &str, hosts: u32) -> Option<Self> {
         match name {
@@ -52,7 +52,7 @@ impl Topology {
         }
     }
 
-    /// Links between two hosts; 0 from a host to itself.
+    /// The number of links between two hosts. 0 from a host to itself.
     #[must_use]
     pub fn hops(&self, from: u32, to: u32) -> u32 {
         if from == to {
@@ -86,28 +86,28 @@ impl Topology {
     }
 }
 
-/// The network, and where the ranks are.
+/// The network, and the placement of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     /// How hosts are connected.
     pub topology: Topology,
     /// Ranks on each host.
     pub ranks_per_host: u32,
-    /// Time from host to host without the hops: interfaces on both sides.
+    /// Time from host to host without the hops: the interfaces on both sides.
     pub base_ns: u64,
-    /// Time for each hop.
+    /// Time per hop.
     pub hop_ns: u64,
-    /// Bytes that leave a host in a microsecond.
+    /// Bytes per microsecond that leave a host.
     pub bytes_per_us: u64,
     /// Time from rank to rank on one host.
     pub shared_ns: u64,
-    /// Bytes that are copied on a host in a microsecond.
+    /// Bytes per microsecond for copies within a host.
     pub shared_bytes_per_us: u64,
 }
 
 impl Network {
-    /// An interconnect of a large machine: 1 us for the interfaces, 100 ns a hop, 5 GB/s out of a host; within a host
-    /// half a microsecond and 8 GB/s.
+    /// The interconnect of a large machine: 1 us for the interfaces, 100 ns per hop, 5 GB/s out of a host. Within a host: half a
+    /// microsecond and 8 GB/s.
     #[must_use]
     pub fn interconnect(topology: Topology, ranks_per_host: u32) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Network {
         rank / self.ranks_per_host
     }
 
-    /// Time from rank to rank, without what depends on the length.
+    /// Time from rank to rank, without the part that depends on the length.
     #[must_use]
     pub fn latency_ns(&self, from: u32, to: u32) -> u64 {
         let (from, to) = (self.host(from), self.host(to));
@@ -138,7 +138,7 @@ impl Network {
         }
     }
 
-    /// What the engine of a rank is told of its surroundings. `with_distances`: also who is near, a list of all ranks.
+    /// The place of a rank, for its engine. `with_distances`: includes the order of the other ranks by distance, a list of all.
     #[must_use]
     pub fn place(&self, rank: u32, ranks: u32, with_distances: bool) -> Place {
         let host = self.host(rank);
@@ -148,7 +148,7 @@ impl Network {
         if !with_distances {
             return place;
         }
-        // Those as near as each other in the order of a ring, so that not all begin with the same.
+        // Equally near ranks keep the order of a ring, so that not all ranks begin with the same one.
         let mut outward: Vec<u32> = (1..ranks).map(|step| (rank + step) % ranks).collect();
         outward.retain(|other| self.host(*other) != host);
         outward.sort_by_key(|other| self.topology.hops(host, self.host(*other)));

@@ -1,5 +1,4 @@
-//! One simulated rank: its engine, the tasks that wait, the threads, and the messages it has not read. What it does with
-//! them is in `drive.rs`.
+//! One simulated rank: its engine, waiting tasks, threads, and unread messages. `drive.rs` drives it.
 
 use std::collections::VecDeque;
 
@@ -12,33 +11,33 @@ use crate::totals::Totals;
 use crate::tree::mix;
 use crate::work::Running;
 
-/// No such time.
+/// Stands for "never".
 pub(crate) const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) engine: Engine<Totals>,
     pub(crate) pool: Pool,
-    /// What each thread is at.
+    /// The task that each thread runs.
     pub(crate) threads: Box<[Option<Running>]>,
-    /// What each thread has done.
+    /// Statistics of each thread.
     pub(crate) workers: Box<[WorkerStats]>,
-    /// How many threads are at something.
+    /// The number of threads that run a task.
     pub(crate) running: u32,
-    /// What came and was not read yet.
+    /// Messages that arrived and are unread.
     pub(crate) inbox: VecDeque<(u32, Message)>,
-    /// Until when whoever handles messages is busy.
+    /// The time until which the thread that handles messages is busy.
     pub(crate) free_at: u64,
-    /// When it wakes up for messages, and for the engine's timers.
+    /// The next wake-up for messages, and the next for the engine's timers.
     pub(crate) wake_at: u64,
     pub(crate) timer_at: u64,
-    /// How many times slower than others.
+    /// The factor by which this rank is slower than others.
     pub(crate) slowness: u64,
-    /// Waiting and running tasks as the checkers know them.
+    /// Waiting and running tasks, as last reported to the checkers.
     pub(crate) known_busy: u64,
-    /// Whether a task has ended since the engine was told the load.
+    /// Whether a task has ended since the last report of the load to the engine.
     pub(crate) has_ended_task: bool,
-    /// Whether the engine does not know the load.
+    /// Whether the engine's view of the load is out of date.
     pub(crate) is_stale: bool,
     pub(crate) runs_tasks: bool,
     pub(crate) hands_in: bool,
@@ -82,12 +81,12 @@ impl Process {
         self.stats.done
     }
 
-    /// Waiting and running tasks.
+    /// The number of waiting and running tasks.
     pub(crate) fn busy(&self) -> u64 {
         self.pool.units() + u64::from(self.running)
     }
 
-    /// When the engine wants to be called, if at all.
+    /// The time at which the engine wants a call, or [`NEVER`].
     pub(crate) fn timeout(&self) -> u64 {
         self.engine.poll_timeout().map_or(NEVER, |at| u64::try_from(at.as_nanos()).unwrap_or(NEVER))
     }

@@ -1,4 +1,4 @@
-//! All that decides what a simulation will do. The same setup gives the same trace.
+//! The setup of a simulation. The same setup gives the same trace.
 
 use atta_engine::{Config, ScheduleKind, Split, Termination};
 
@@ -6,45 +6,43 @@ use crate::cost::Costs;
 use crate::network::{Network, Topology};
 use crate::tree::Tree;
 
-/// How long a batch of files takes, about, and how many it has at most: as in `ops`.
+/// Approximate time of a batch of files, and the maximum number of files in it: as in `ops`.
 const BATCH_NS: u64 = 2_000_000;
 const BATCH_FILES_MAX: u64 = 4096;
 
 /// How a rank works on its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
-    /// Threads that work; they share the tasks of their rank.
+    /// Worker threads. They share the tasks of their rank.
     pub threads: u32,
-    /// Whether a thread of its own handles messages at once. Otherwise the first worker does, between two tasks.
+    /// Whether a dedicated thread handles messages at once. Otherwise the first worker handles them between two tasks.
     pub communication_thread: bool,
     /// Whether all threads of a rank wait for each other after each task, as in the papers' Algorithm 4.
     pub lock_step: bool,
-    /// Files that are looked at together with the directory that holds them: all, if there are at most twice as many. The
-    /// rest become tasks.
+    /// Files handled in the same task as their directory. If there are at most twice as many, the task handles all; otherwise
+    /// the rest become tasks.
     pub inline_files: u64,
-    /// Files of such a task: its unit of counting and giving.
+    /// Files in a unit of such a task. Tasks are counted and given in units.
     pub batch_files: u64,
-    /// Such units that a thread takes at a time. More than 1 makes fewer events, and messages that wait for a worker wait
-    /// longer.
+    /// Units that a thread takes at a time. A value above 1 means fewer events, but messages wait longer for a worker.
     pub slice_units: u64,
-    /// Entries of a directory that are read before the tasks for its files can be taken.
+    /// Entries of a directory to read before the tasks for its files can be taken.
     pub chunk_entries: u64,
-    /// Whether other ranks get tasks from all over the queue, old and new. Otherwise they get the oldest alone: these are the
-    /// largest, so that half of the tasks is nearly all of the work, and who gave it is soon without any.
+    /// Whether other ranks receive tasks from the whole queue, old and new. Otherwise they receive the oldest only. These are the
+    /// largest: half of the tasks is then nearly all of the work, and the giver soon runs out.
     pub gives_evenly: bool,
-    /// While fewer units than this wait, threads take the oldest task and not the newest: directories are opened in breadth
-    /// until there are enough tasks for others.
+    /// While fewer units than this wait, threads take the oldest task instead of the newest. They open directories breadth-first
+    /// until there are enough tasks for other ranks.
     pub breadth_units: u64,
-    /// Whether parcels carry a whole path for each file; otherwise the directory's path and names.
+    /// Whether parcels carry a whole path for each file. Otherwise they carry the directory's path and file names.
     pub full_paths: bool,
-    /// A directory with at most so many files in it and below is one task that ends when all of it is done, for the sum of
-    /// what its parts cost; 0: none is. Fewer events for large trees. What is left out: such a subtree cannot be given
-    /// away in parts.
+    /// A directory with at most this many files in its subtree is one task that costs the sum of its parts. 0: never. This means
+    /// fewer events for large trees. Limitation: such a subtree cannot be given away in parts.
     pub aggregate_files: u64,
 }
 
 impl Habits {
-    /// As `atta` works: a task is a directory with its files up to a batch, and a batch is what takes 2 ms.
+    /// The habits of `atta`: a task is a directory with up to one batch of its files. A batch takes 2 ms.
     #[must_use]
     pub fn atta(threads: u32, costs: &Costs) -> Self {
         let batch_files = (BATCH_NS / costs.stat_ns.max(1)).clamp(1, BATCH_FILES_MAX);
@@ -63,8 +61,8 @@ impl Habits {
         }
     }
 
-    /// As the papers' program works: every path is a task, and messages are handled between two of them. Threads of one rank wait
-    /// for each other after each task, as the semaphores of Algorithm 4 make them.
+    /// The habits of the papers' program: every path is a task, and a rank handles messages between two tasks. Threads of a rank
+    /// wait for each other after each task, because of the semaphores of Algorithm 4.
     #[must_use]
     pub fn paper(threads: u32) -> Self {
         Self {
@@ -83,56 +81,56 @@ impl Habits {
     }
 }
 
-/// What disturbs a run. All of it follows from the seed of the engines' [`Config`].
+/// Disturbances of a run. All follow from the seed of the engines' [`Config`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disturbance {
-    /// Each message takes up to so much longer. Those of a pair of ranks keep their order.
+    /// The maximum extra delay of a message. Messages of a pair of ranks keep their order.
     pub jitter_ns: u64,
-    /// One rank in so many is slow; 0: none is.
+    /// One rank in this many is slow. 0: none.
     pub slow_one_in: u32,
-    /// How many times slower.
+    /// The factor by which it is slower.
     pub slow_factor: u32,
-    /// Whether each task costs between half and one and a half times what it would.
+    /// Whether each task costs a random 50% to 150% of its normal time.
     pub random_costs: bool,
-    /// One parcel in so many is delivered twice; 0: none is. No network does that; a protocol that survives it
-    /// survives a sender that is not sure.
+    /// One parcel in this many is delivered twice. 0: none. No network does that, but a protocol that survives it also survives
+    /// a sender that repeats itself.
     pub duplicate_one_in: u32,
-    /// One new task in so many is for a certain rank, which is sent it though it did not ask; 0: none is.
+    /// One new task in this many is addressed to one rank and sent there without a request. 0: none.
     pub addressed_one_in: u32,
-    /// At this time a rank wants the job to end.
+    /// The time at which a rank asks for an early end, and the rank.
     pub stop: Option<(u64, u32)>,
 }
 
 /// A simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// What is walked.
+    /// The tree to walk.
     pub tree: Tree,
-    /// What it costs.
+    /// The costs of operations.
     pub costs: Costs,
-    /// How ranks are connected.
+    /// The network between ranks.
     pub network: Network,
-    /// How many there are.
+    /// The number of ranks.
     pub ranks: u32,
     /// The protocol.
     pub engine: Config,
-    /// How they work.
+    /// How ranks work.
     pub habits: Habits,
-    /// What disturbs them.
+    /// The disturbances.
     pub disturbance: Disturbance,
-    /// Whether to count messages of each pair of ranks. Takes 16 bytes a pair.
+    /// Whether to count messages of each pair of ranks. Takes 16 bytes per pair.
     pub count_pairs: bool,
     /// More events than this are a violation.
     pub events_most: u64,
 }
 
 impl Setup {
-    /// The papers' settings: one path a task, a file server, a torus of 20 hosts with two workers each. All ranks have one
-    /// worker, but for `hybrid` and `lifeline`: there two workers are threads of one rank.
+    /// The papers' settings: one path per task, a file server, a torus of 20 hosts with two workers each. All ranks have one
+    /// worker, except under `hybrid` and `lifeline`: there the two workers are threads of one rank.
     ///
-    /// The end is noticed by the token, but not in centralized jobs: Algorithm 1 has no token and acknowledges nothing, which
-    /// the token needs for each parcel. Its master knows of the end and sends each slave a sentinel; the counters come nearest
-    /// to that, with some waves of one message a rank at the end and [`Message::Finish`](atta_engine::Message::Finish) as the sentinel.
+    /// The token detects the end, except in centralized jobs: Algorithm 1 has no token and no acknowledgements, which the token
+    /// needs for each parcel. Its master detects the end and sends each slave a sentinel. The counters are the closest match: some
+    /// waves of one message per rank at the end, and [`Message::Finish`](atta_engine::Message::Finish) as the sentinel.
     #[must_use]
     pub fn paper(tree: Tree, schedule: ScheduleKind, split: Split, workers: u32) -> Self {
         let is_threaded = matches!(schedule, ScheduleKind::Hybrid | ScheduleKind::Lifeline);
@@ -153,7 +151,7 @@ impl Setup {
         }
     }
 
-    /// A job of any size as `atta` would run it: one rank a host, threads that share its tasks, a dragonfly.
+    /// A job of any size as `atta` runs it: one rank per host, threads that share its tasks, a dragonfly.
     #[must_use]
     pub fn atta(tree: Tree, schedule: ScheduleKind, ranks: u32, threads: u32, costs: Costs) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Small jobs drawn from a seed: a different schedule, tree, network and trouble each time, so that many seeds see many
-//! orders of events. It draws and describes; the checkers judge.
+//! Small jobs drawn from a seed: each has its own schedule, tree, network and disturbances, so that many seeds cover many
+//! orders of events. This module draws the jobs; the checkers judge them.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::setup::{Disturbance, Habits, Setup};
 use crate::tree::{Shape, Tree};
 use crate::world::simulate;
 
-/// So many events are far more than any job of this size needs; a job that has more goes round in circles.
+/// Far more events than any job of this size needs: a job that exceeds this does not terminate.
 const EVENTS_MOST: u64 = 20_000_000;
 
-/// A job that was drawn from a seed.
+/// A job drawn from a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
-    /// What was drawn. May be changed: a rule switched off, say.
+    /// The setup drawn. It may be changed, for example to switch a rule off.
     pub setup: Setup,
 }
 
@@ -45,7 +45,7 @@ impl Scenario {
             count_pairs: false,
             events_most: EVENTS_MOST,
         };
-        // The last to be drawn, since they came last: so older seeds mean what they meant, but for these.
+        // Drawn last because it was added last: older seeds keep all their other values.
         setup.habits.breadth_units = pick(random, &[0, 0, 4, 64]);
         setup.disturbance.addressed_one_in = pick(random, &[0, 0, 1, 2, 9]);
         Self { seed, setup }
@@ -54,12 +54,12 @@ impl Scenario {
     /// Runs it.
     ///
     /// # Errors
-    /// A checker noticed something.
+    /// A checker found a violation.
     pub fn run(&self) -> Result<Outcome, Violation> {
         simulate(&self.setup)
     }
 
-    /// The same with rules switched off, or on.
+    /// The same job with other rules.
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         self.setup.engine.rules = rules;
@@ -67,7 +67,7 @@ impl Scenario {
     }
 }
 
-/// All that was drawn, in one line.
+/// The whole setup, in one line.
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed {}: {:?}", self.seed, self.setup)
@@ -82,7 +82,7 @@ fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[draw(random, from.len() as u32) as usize]
 }
 
-/// A time between 0 and `most`, small ones as often as large ones.
+/// A random time below 2^`bits`. All magnitudes are equally likely.
 fn draw_ns(random: &mut Random, bits: u32) -> u64 {
     let bits = draw(random, bits + 1);
     random.below(1 << bits)
@@ -148,9 +148,9 @@ fn draw_network(random: &mut Random, ranks: u32, ranks_per_host: u32) -> Network
 }
 
 fn draw_config(random: &mut Random, seed: u64) -> Config {
-    // Longer than it takes to read the totals of all children.
+    // Longer than reading the totals of all children takes.
     let progress = Duration::from_nanos(100_000 + draw_ns(random, 22));
-    // Not so short that a job of a second is nothing but questions.
+    // Long enough that a job of a second does not consist of requests alone.
     let pause_first = Duration::from_nanos(4_000 + draw_ns(random, 16));
     Config {
         schedule: pick(random, &ScheduleKind::ALL),

@@ -1,8 +1,8 @@
-//! The tasks of a rank, and how they look in a parcel: a directory, or a range of the files of one. Tasks wait in *units*:
-//! a directory is one, a range as many as it has batches, so that a range of a million files is one entry of a queue and
-//! can be given in parts.
+//! The tasks of a rank, and their encoding in a parcel. A task is a directory, or a range of the files of one. Tasks wait in
+//! *units*: a directory is one unit, a range has one per batch. So a range of a million files is one entry of a queue and can
+//! be given in parts.
 //!
-//! What a task costs and leads to is in `work.rs`.
+//! `work.rs` holds the costs of tasks and their results.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,15 @@ use atta_engine::Share;
 
 use crate::tree::{Node, path_bytes};
 
-/// Bytes of a file's name, on average.
+/// Mean length of a file name in bytes.
 const NAME_BYTES: u64 = 14;
 
-/// What kind of task it is.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A directory. `files` counts all files below it, `from` the entries of it that were read already.
+    /// A directory. `files` counts all files below it, `from` the entries already read.
     Directory,
-    /// Files of a directory: so many, from that one on.
+    /// Files of a directory: `files` of them, starting at `from`.
     Files,
 }
 
@@ -26,14 +26,14 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
     pub(crate) kind: Kind,
-    /// Of the directory.
+    /// The seed of the directory.
     pub(crate) seed: u64,
     pub(crate) depth: u32,
     pub(crate) files: u64,
     pub(crate) from: u64,
 }
 
-/// Length of a task in a parcel, as the simulator writes it.
+/// Encoded length of a task in the simulator's parcels.
 const TASK_BYTES: usize = 28;
 
 impl Task {
@@ -52,7 +52,7 @@ impl Task {
         }
     }
 
-    /// Splits so many files off the front of a range.
+    /// Splits `files` files off the front of a range.
     fn split(&mut self, files: u64) -> Self {
         let files = files.min(self.files);
         let front = Self { files, ..*self };
@@ -61,7 +61,7 @@ impl Task {
         front
     }
 
-    /// How long a program would write it: the path of each file alone, or a path and names.
+    /// The encoded length in a real program: the path of each file, or one path and names.
     fn wire_bytes(&self, full_paths: bool) -> u64 {
         match self.kind {
             Kind::Directory => path_bytes(self.depth),
@@ -86,7 +86,7 @@ impl Task {
     }
 }
 
-/// Tasks on their way: what a program would need for them, and the tasks as the simulator writes them.
+/// Encodes tasks: the length that a program would need, then the tasks in the simulator's format.
 pub(crate) fn encode(tasks: &[Task], full_paths: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + tasks.len() * TASK_BYTES);
     let wire: u64 = tasks.iter().map(|task| task.wire_bytes(full_paths)).sum();
@@ -95,17 +95,17 @@ pub(crate) fn encode(tasks: &[Task], full_paths: bool) -> Vec<u8> {
     out
 }
 
-/// How many bytes a program would need for tasks that [`encode`] wrote.
+/// The bytes that a program would need for tasks encoded by [`encode`].
 pub(crate) fn wire_bytes(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Reads tasks that [`encode`] wrote.
+/// Decodes tasks encoded by [`encode`].
 pub(crate) fn decode(bytes: &[u8]) -> impl DoubleEndedIterator<Item = Task> {
     bytes.get(8..).unwrap_or_default().as_chunks().0.iter().map(Task::decode)
 }
 
-/// The tasks that wait on a rank, the oldest in front. Threads take the newest, other ranks get the oldest.
+/// The waiting tasks of a rank, the oldest in front. Threads take the newest, other ranks receive the oldest.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     tasks: VecDeque<Task>,
@@ -115,12 +115,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// `gives_evenly`: a share of all is taken from all over the queue, not from its old end.
+    /// `gives_evenly`: shares come from the whole queue, not from its old end.
     pub(crate) fn new(batch: u64, gives_evenly: bool) -> Self {
         Self { tasks: VecDeque::new(), units: 0, batch: batch.max(1), gives_evenly }
     }
 
-    /// How many units wait.
+    /// The number of waiting units.
     pub(crate) fn units(&self) -> u64 {
         self.units
     }
@@ -135,7 +135,7 @@ impl Pool {
         self.tasks.push_front(task);
     }
 
-    /// Takes a task for a thread of this rank: the newest one, or the oldest while fewer than `breadth` units wait.
+    /// Takes a task for a local thread: the newest one, or the oldest while fewer than `breadth` units wait.
     pub(crate) fn take(&mut self, breadth: u64, slice: u64) -> Option<Task> {
         let oldest_kind = self.tasks.front().map(|oldest| oldest.kind);
         if self.units >= breadth || oldest_kind != Some(Kind::Directory) {
@@ -156,7 +156,7 @@ impl Pool {
         Some(taken)
     }
 
-    /// Takes a share for another rank; how many units that is, and the tasks, the oldest first.
+    /// Takes a share for another rank. Returns the number of units and the tasks, the oldest first.
     pub(crate) fn take_share(&mut self, share: Share) -> (u32, Vec<Task>) {
         let wanted = share.of(self.units).min(u64::from(u32::MAX));
         let taken = match share {
@@ -167,7 +167,7 @@ impl Pool {
         (wanted as u32, taken)
     }
 
-    /// Takes so many units from all over the queue: of each stretch of it as large a part as of the whole.
+    /// Takes `wanted` units spread over the whole queue: the same fraction of each stretch.
     fn take_evenly(&mut self, wanted: u64) -> Vec<Task> {
         let (mut seen, mut given, mut taken) = (0_u128, 0, Vec::new());
         let all = u128::from(self.units.max(1));
@@ -206,7 +206,7 @@ impl Pool {
         taken
     }
 
-    /// Throws all away.
+    /// Discards all tasks.
     pub(crate) fn clear(&mut self) {
         self.tasks = VecDeque::new();
         self.units = 0;

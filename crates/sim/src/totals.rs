@@ -1,18 +1,18 @@
-//! What the simulated ranks add up along the tree of ranks.
+//! The totals that simulated ranks add up along the tree of ranks.
 
 use atta_engine::Reduce;
 
-/// What was done.
+/// The work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Directories that were read.
+    /// Directories read.
     pub directories: u64,
-    /// Files that were looked at.
+    /// Files statted.
     pub files: u64,
 }
 
 impl Totals {
-    /// Files and directories together: the real tasks of a walk.
+    /// Files and directories together: the true number of tasks of a walk.
     #[must_use]
     pub fn tasks(self) -> u64 {
         self.directories + self.files

@@ -1,6 +1,5 @@
-//! Messages on their way: when they leave, when they arrive, and how many there were. The parameters are the LogGP
-//! model's (Alexandrov et al., 1995): a latency, an overhead on either side, and a time for each byte during which an
-//! interface is busy.
+//! Messages in flight: departure and arrival times, and counts. The parameters are those of the LogGP model (Alexandrov et al.,
+//! 1995): a latency, an overhead on either side, and a time per byte during which an interface is busy.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +26,7 @@ pub const KINDS: [&str; 13] = [
     "totals taken",
 ];
 
-/// The number of a message's kind in [`KINDS`].
+/// The index of a message's kind in [`KINDS`].
 pub(crate) fn kind(message: &Message) -> usize {
     match message {
         Message::Request { .. } => 0,
@@ -46,7 +45,7 @@ pub(crate) fn kind(message: &Message) -> usize {
     }
 }
 
-/// The length of a message: tasks count as a real program would write them.
+/// The length of a message. Tasks count with the length that a real program would write.
 pub(crate) fn bytes(message: &Message) -> u64 {
     let encoded = message.encoded_bytes() as u64;
     match message {
@@ -55,12 +54,12 @@ pub(crate) fn bytes(message: &Message) -> u64 {
     }
 }
 
-/// Messages and their bytes.
+/// A number of messages and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
-    /// How many messages.
+    /// The number of messages.
     pub messages: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -78,12 +77,12 @@ pub(crate) struct Traffic {
     disturbance: Disturbance,
     random: Random,
     ranks: usize,
-    /// Until when the interface of each host is busy.
+    /// The time until which the interface of each host is busy.
     interfaces: Vec<u64>,
-    /// With random delays: when the last message of each pair arrives.
+    /// With random delays: the arrival time of the last message of each pair.
     arrivals: BTreeMap<(u32, u32), u64>,
     pub(crate) kinds: [Volume; KINDS.len()],
-    /// By pair of ranks, the sender's number times that of ranks plus the receiver's.
+    /// By pair of ranks; the index is the sender's number times the number of ranks plus the receiver's.
     pub(crate) pairs: Option<Vec<Volume>>,
 }
 
@@ -109,7 +108,7 @@ impl Traffic {
         }
     }
 
-    /// A message is handed over at `now`: until when its sender is busy with copying it, and when it arrives.
+    /// Sends a message at `now`. Returns when its sender has finished copying it, and when it arrives.
     pub(crate) fn send(&mut self, now: u64, from: u32, to: u32, kind: usize, bytes: u64) -> (u64, u64) {
         self.kinds[kind].add(bytes);
         if let Some(pairs) = &mut self.pairs {
@@ -118,7 +117,7 @@ impl Traffic {
         self.travel(now, from, to, bytes)
     }
 
-    /// The same without counting it.
+    /// The same without counting the message.
     pub(crate) fn travel(&mut self, now: u64, from: u32, to: u32, bytes: u64) -> (u64, u64) {
         let latency = self.network.latency_ns(from, to);
         let host = self.network.host(from);
@@ -143,7 +142,7 @@ impl Traffic {
         *last
     }
 
-    /// Whether this parcel is to be delivered twice.
+    /// Whether to deliver this parcel twice.
     pub(crate) fn duplicates(&mut self) -> bool {
         let one_in = u64::from(self.disturbance.duplicate_one_in);
         one_in > 0 && self.random.below(one_in) == 0

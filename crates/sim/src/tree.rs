@@ -1,33 +1,33 @@
-//! Trees that nobody stores: a directory is a seed and the number of files below it, and what is in it follows from
-//! these. The numbers of the parts add up to the whole, so a tree has exactly as many files as were asked for.
+//! Trees that are not stored: a directory is a seed and the number of files below it, and its contents follow from these. The
+//! numbers of the parts add up to the whole, so a tree has exactly the requested number of files.
 //!
-//! No names, sizes or kinds of files: only what costs time, and how many bytes a path takes.
+//! Files have no names, sizes or types: the model holds only what costs time, and the length of paths.
 
-/// Files per directory, on average, where nothing else is said. The papers tell the number of files alone; production
-/// file systems of the time had between 10 and 30 files a directory.
+/// The default mean number of files per directory. The papers give the number of files only; production file systems of the
+/// time had between 10 and 30 files per directory.
 const FILES_PER_DIRECTORY: u64 = 20;
 
-/// More files than this are not asked for: products with weights must fit 64 bits.
+/// The maximum number of files: products with weights must fit 64 bits.
 const FILES_MOST: u64 = 1 << 40;
 
-/// Bytes of a path without its levels: the mount point and the last name.
+/// Bytes of a path without its levels: the mount point and the file name.
 const PATH_FIRST_BYTES: u64 = 23;
 /// Bytes that each level adds to a path. At the mean depth of the papers' trees, 8, a path is 70 bytes long.
 const PATH_LEVEL_BYTES: u64 = 6;
-/// No path is longer (`PATH_MAX`).
+/// The maximum length of a path (`PATH_MAX`).
 const PATH_MOST_BYTES: u64 = 4095;
 
-/// How directories are spread.
+/// The distribution of directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Every directory has the same number of subdirectories, of equal size.
     Balanced {
-        /// How many.
+        /// The number of subdirectories.
         fan_out: u32,
     },
-    /// The number of subdirectories is drawn from a wide range, and the i-th largest has a share of 1/i.
+    /// The number of subdirectories is drawn from a wide range; the i-th largest has a share of 1/i.
     Zipf {
-        /// The most there may be.
+        /// The maximum number of subdirectories.
         fan_out_most: u32,
     },
     /// One directory with all files.
@@ -59,18 +59,18 @@ pub struct Tree {
     seed: u64,
 }
 
-/// A directory with everything below it.
+/// A directory with its whole subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// All about it follows from this number.
+    /// All its properties follow from this number.
     pub seed: u64,
-    /// Files in it and below.
+    /// Files in the subtree.
     pub files: u64,
     /// Levels below the root.
     pub depth: u32,
 }
 
-/// What a directory itself holds.
+/// The direct contents of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// Files in it.
@@ -80,19 +80,19 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Entries in it.
+    /// The number of entries.
     #[must_use]
     pub fn entries(self) -> u64 {
         self.files + self.directories
     }
 }
 
-/// What is in a directory and below.
+/// The contents of a subtree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Files.
     pub files: u64,
-    /// Directories, the first one among them.
+    /// Directories, including the top one.
     pub directories: u64,
 }
 
@@ -103,14 +103,14 @@ impl Tree {
         Self { shape, files: files.min(FILES_MOST), files_per_directory: FILES_PER_DIRECTORY, seed }
     }
 
-    /// The same with another mean number of files a directory, at least 1.
+    /// The same tree with another mean number of files per directory, at least 1.
     #[must_use]
     pub fn with_files_per_directory(mut self, files: u64) -> Self {
         self.files_per_directory = files.max(1);
         self
     }
 
-    /// A tree like those of the papers, of any size: skewed, with some 20 files a directory.
+    /// A tree like those of the papers, of any size: skewed, with about 20 files per directory.
     #[must_use]
     pub fn scaled(files: u64) -> Self {
         Self::new(Shape::Zipf { fan_out_most: 64 }, files, 1)
@@ -134,19 +134,19 @@ impl Tree {
         Self::scaled(110_000_000)
     }
 
-    /// How many files it has.
+    /// The number of files.
     #[must_use]
     pub fn files(&self) -> u64 {
         self.files
     }
 
-    /// The directory at the top.
+    /// The root directory.
     #[must_use]
     pub fn root(&self) -> Node {
         Node { seed: mix(self.seed), files: self.files, depth: 0 }
     }
 
-    /// What a directory holds.
+    /// The direct contents of a directory.
     #[must_use]
     pub fn listing(&self, node: &Node) -> Listing {
         let mean = self.files_per_directory;
@@ -172,7 +172,7 @@ impl Tree {
         Listing { files, directories: wanted.min(rest.div_ceil(mean + mean / 2)).max(1) }
     }
 
-    /// Calls `f` with each directory that is directly in this one.
+    /// Calls `f` with each direct subdirectory.
     pub fn for_each_directory(&self, node: &Node, f: impl FnMut(Node)) {
         self.for_each_listed(node, self.listing(node), f);
     }
@@ -188,7 +188,7 @@ impl Tree {
             _ => 1,
         };
         let total: u64 = (0..count).map(weight).sum();
-        // So that the largest is not always the first.
+        // Rotate, so that the largest is not always the first.
         let turn = below(mix(node.seed ^ 3), count);
         let (mut sum, mut before) = (0, 0);
         for index in 0..count {
@@ -200,7 +200,7 @@ impl Tree {
         }
     }
 
-    /// Counts a directory with everything below it. Takes time in proportion to the directories.
+    /// Counts a whole subtree. Takes time in proportion to the number of directories.
     #[must_use]
     pub fn size(&self, node: &Node) -> Size {
         let mut size = Size { files: node.files, directories: 0 };
@@ -216,13 +216,13 @@ impl Tree {
     }
 }
 
-/// Bytes of a path so many levels below the root.
+/// The length in bytes of a path this many levels below the root.
 #[must_use]
 pub fn path_bytes(depth: u32) -> u64 {
     (PATH_FIRST_BYTES + PATH_LEVEL_BYTES * u64::from(depth)).min(PATH_MOST_BYTES)
 }
 
-/// A number that looks random and depends on `seed` alone (the finaliser of SplitMix64).
+/// A pseudorandom number that depends on `seed` alone (the finaliser of SplitMix64).
 pub(crate) fn mix(seed: u64) -> u64 {
     let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -230,7 +230,7 @@ pub(crate) fn mix(seed: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Makes a number that looks random one below `bound`.
+/// Maps a pseudorandom number to one below `bound`.
 pub(crate) fn below(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }

@@ -1,15 +1,15 @@
-//! What a task costs, and what it leads to.
+//! The cost of a task, and its new tasks.
 
 use crate::setup::Setup;
 use crate::task::{Kind, Task};
 use crate::totals::Totals;
 use crate::tree::{below, mix};
 
-/// A task that a thread is at, or a part of a large directory.
+/// A task that a thread runs, or a part of a large directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
     pub(crate) task: Task,
-    /// Entries of the directory that are read this time.
+    /// Entries of the directory to read this time.
     entries: u64,
     is_whole: bool,
     pub(crate) done: Totals,
@@ -17,16 +17,16 @@ pub(crate) struct Running {
     pub(crate) stat_ns: u64,
 }
 
-/// What a task led to.
+/// What is left of a task.
 pub(crate) enum After {
-    /// Nothing more: it is done.
+    /// Nothing: the task is done.
     Done,
-    /// There is more of the directory to read.
+    /// The directory has more entries to read.
     More(Task),
 }
 
 impl Running {
-    /// Begins a task on a rank that takes `slowness` times as long as others.
+    /// Begins a task on a rank that is `slowness` times slower than others.
     pub(crate) fn begin(setup: &Setup, task: Task, slowness: u64) -> Self {
         let mut running = match task.kind {
             Kind::Files => Self {
@@ -51,7 +51,7 @@ impl Running {
         running
     }
 
-    /// A directory with everything below it.
+    /// A directory with its whole subtree.
     fn subtree(setup: &Setup, task: Task) -> Self {
         let size = setup.tree.size(&task.node());
         let costs = &setup.costs;
@@ -89,7 +89,7 @@ impl Running {
         self.readdir_ns + self.stat_ns
     }
 
-    /// Ends a task: calls `f` with each new one, the oldest first.
+    /// Ends a task: calls `f` with each new task, the oldest first.
     pub(crate) fn end(&self, setup: &Setup, mut f: impl FnMut(Task)) -> After {
         if self.is_whole {
             return After::Done;
@@ -98,7 +98,7 @@ impl Running {
         let listing = setup.tree.listing(&node);
         let upto = task.from + self.entries;
         let is_last = upto == listing.entries();
-        // Directories are the oldest: they lead to more work than files, and are what others should get.
+        // Directories are the oldest: they lead to more work than files, so other ranks should receive them.
         if is_last {
             setup.tree.for_each_directory(&node, |child| f(Task::directory(&child)));
         }

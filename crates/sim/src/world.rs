@@ -1,4 +1,4 @@
-//! All ranks and the clock: builds them, lets happen what is to happen, and sums up. What one rank does is in `drive.rs`.
+//! All ranks and the clock: builds them, runs the events, and sums up. `drive.rs` drives one rank.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -14,30 +14,30 @@ use crate::task::Task;
 use crate::traffic::{self, Traffic};
 use crate::tree::mix;
 
-/// Up to so many ranks, `proximity` knows who is near. Each has a list of all others; beyond that the order is a ring's.
+/// Up to this many ranks, `proximity` knows distances. Each rank then has a list of all others; beyond that it uses a ring.
 const DISTANCES_MOST: u32 = 4096;
 
-/// Events between two looks at who watches: some milliseconds.
+/// Events between two calls of the watcher: some milliseconds.
 const WATCHED_EVERY: u64 = 1 << 14;
 
-/// What an event means, besides the two kinds with a number in them.
+/// The meaning of an event's number. Threads and messages add their own number.
 pub(crate) mod what {
-    /// Whoever handles messages is free.
+    /// The thread that handles messages is free.
     pub(crate) const WAKE: u32 = 0;
     /// A timer of the engine.
     pub(crate) const TIMER: u32 = 1;
-    /// The rank wants the job to end.
+    /// The rank asks for an early end.
     pub(crate) const STOP: u32 = 2;
-    /// From here on: the thread of this number is done with its task.
+    /// From here on: the thread with this number has finished its task.
     pub(crate) const THREAD: u32 = 8;
-    /// From here on: the message of this number arrives.
+    /// From here on: the message with this number arrives.
     pub(crate) const MESSAGE: u32 = 1 << 31;
 }
 
 /// Runs a simulation to its end.
 ///
 /// # Errors
-/// A checker noticed something that must never happen.
+/// A checker found a violation.
 pub fn simulate(setup: &Setup) -> Result<Outcome, Violation> {
     let mut world = World::new(*setup);
     world.start();
@@ -45,10 +45,10 @@ pub fn simulate(setup: &Setup) -> Result<Outcome, Violation> {
     world.finish()
 }
 
-/// The same, and every so many events `watch` is told how many files are done. None: it wanted no more.
+/// Like [`simulate`], but calls `watch` with the number of files done, at intervals. None: `watch` stopped the run.
 ///
 /// # Errors
-/// A checker noticed something that must never happen.
+/// A checker found a violation.
 pub fn simulate_watched(
     setup: &Setup,
     mut watch: impl FnMut(u64) -> ControlFlow<()>,
@@ -63,7 +63,7 @@ pub fn simulate_watched(
     world.finish().map(Some)
 }
 
-/// A simulation on its way.
+/// A simulation in progress.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) setup: Setup,
@@ -77,7 +77,7 @@ pub(crate) struct World {
     trace: u64,
 }
 
-/// Messages under way, by number, with their sender.
+/// Messages in flight, by number, with their sender.
 #[derive(Debug, Default)]
 struct Messages {
     slots: Vec<Option<(u32, Message)>>,
@@ -130,19 +130,19 @@ impl World {
         (0..self.setup.ranks).for_each(|rank| self.turn(rank));
     }
 
-    /// Lets the next thing happen. False: there is none, or a checker noticed something.
+    /// Runs the next event. False: there is none, or a checker found a violation.
     fn advance(&mut self) -> bool {
         let Some(event) = self.events.pop() else { return false };
         self.step(event);
         !self.check.has_failed()
     }
 
-    /// Lets something happen at `time`.
+    /// Schedules an event at `time`.
     pub(crate) fn put(&mut self, time: u64, rank: u32, what: u32) {
         self.events.push(Event { time, rank, what });
     }
 
-    /// Lets a message arrive at `time`.
+    /// Schedules the arrival of a message at `time`.
     pub(crate) fn put_message(&mut self, time: u64, from: u32, to: u32, message: Message) {
         self.check.sent(self.now, to, &message);
         let number = self.messages.put(from, message);
@@ -169,7 +169,7 @@ impl World {
         } else if what == what::WAKE {
             self.processes[rank as usize].wake_at = crate::process::NEVER;
         } else if self.processes[rank as usize].timer_at == time {
-            // Otherwise there is an earlier one that was set later.
+            // Otherwise this timer was replaced by an earlier one.
             self.processes[rank as usize].timer_at = crate::process::NEVER;
         }
         self.turn(rank);

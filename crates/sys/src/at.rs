@@ -1,6 +1,6 @@
-//! Modes and extended attributes of what cannot be opened, by a directory's descriptor and a name that is not followed. Linux has
-//! calls for that since 6.6 (`fchmodat2`) and 6.13 (`getxattrat` and its like). Where it has not, or a sandbox refuses them, the
-//! path `/proc/self/fd/N/NAME` and the calls that do not follow its last name do the same. It decides nothing.
+//! Modes and extended attributes of entries that cannot be opened, by a directory's descriptor and a name that is not followed. Linux has
+//! calls for that since 6.6 (`fchmodat2`) and 6.13 (`getxattrat` and its like). On older kernels, or if a sandbox refuses them, the path
+//! `/proc/self/fd/N/NAME` and the calls that do not follow its last name do the same. It decides nothing.
 
 use std::ffi::{CStr, CString};
 
@@ -20,7 +20,7 @@ pub struct NameAt<'a> {
     pub directory: BorrowedFd<'a>,
     /// The name in it; a link is not followed.
     pub name: &'a CStr,
-    /// Which calls the kernel is taken to have.
+    /// The calls that the kernel is assumed to have.
     pub features: Features,
 }
 
@@ -49,7 +49,7 @@ impl NameAt<'_> {
         }
     }
 
-    /// A path that leads there and through nothing else: the kernel follows the first part to just that directory.
+    /// A path to the name that passes through no other directory: the kernel resolves the first part to exactly that directory.
     fn path(self) -> CString {
         let number = self.directory.as_raw_fd();
         if number == CWD.as_raw_fd() {
@@ -60,8 +60,7 @@ impl NameAt<'_> {
     }
 }
 
-/// Sets the mode of what a descriptor refers to that was opened to look at alone (`O_PATH`). Without the call and without `/proc`:
-/// ENOSYS.
+/// Sets the mode of an entry by an `O_PATH` descriptor. Without the call and without `/proc`: ENOSYS.
 pub fn set_mode(descriptor: impl AsFd, mode: Mode, features: Features) -> std::result::Result<(), Errno> {
     let descriptor = descriptor.as_fd();
     match features.calls_at.then(|| retry(|| raw::set_mode(descriptor, mode))) {
@@ -70,7 +69,7 @@ pub fn set_mode(descriptor: impl AsFd, mode: Mode, features: Features) -> std::r
     }
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     match retry(|| rustix::fs::chmodat(CWD, link.as_str(), mode, AtFlags::empty())) {
-        // What is open is there: it is the link that is not.
+        // The open entry exists, so the missing name is the link in `/proc`.
         Err(Errno::NOENT) => Err(Errno::NOSYS),
         done => done,
     }

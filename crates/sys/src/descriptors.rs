@@ -1,4 +1,4 @@
-//! The limit of open descriptors, and what happens when a call finds none. Who may hold how many is not decided here.
+//! The limit of open descriptors, and retries when none is left. It does not divide them among users.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// to its host.
 pub fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Where that is not permitted the run keeps to what there is.
+    // If that is not permitted, the soft limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
@@ -20,7 +20,7 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED)
 }
 
-/// How many are open, as far as `/proc` says it.
+/// How many are open, if `/proc` reports it.
 pub fn open_now() -> u64 {
     let listed = rustix::fs::open("/proc/self/fd", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
     let Ok(names) = listed.map_err(drop).and_then(|fd| rustix::fs::Dir::new(fd).map_err(drop)) else {
@@ -30,26 +30,26 @@ pub fn open_now() -> u64 {
     (names.filter(Result::is_ok).count() as u64).saturating_sub(3)
 }
 
-/// What stands for no limit.
+/// The value for no limit.
 const UNLIMITED: u64 = 1 << 16;
 
-/// Closes descriptors that nobody uses.
+/// A function that closes unused descriptors.
 static RELEASE: Mutex<Option<fn()>> = Mutex::new(None);
 
-/// From now on `release` is called when a call finds no descriptor: it closes those that nobody uses. The last one given counts.
+/// Sets the function that closes unused descriptors when a call finds none left. The last one set counts.
 pub fn on_shortage(release: fn()) {
     *RELEASE.lock().unwrap_or_else(PoisonError::into_inner) = Some(release);
 }
 
-/// How often a call is made that finds no descriptor.
+/// How often a call that finds no descriptor is tried.
 const TRIES: u32 = 20;
 /// How long the first pause is, and how long the longest: a second in all.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(64)];
 
-/// Makes a call again that found no descriptor: when directories that nobody uses have been closed, and as others give theirs back.
+/// Repeats a call that found no descriptor: after unused directories were closed, and then while other threads release theirs.
 ///
 /// # Errors
-/// What the call says in the end.
+/// The error of the last try.
 #[cold]
 pub fn wait_for<T>(call: &mut dyn FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let [mut pause, longest] = PAUSES;

@@ -1,7 +1,7 @@
-//! What is known of file systems by the type that `statfs` reports: how data on them is made durable, who can copy bytes within
-//! them, which have layouts, and on which sizes say nothing. One table, with a source for each line. It mounts nothing and measures nothing.
+//! Properties of file systems by the type that `statfs` reports: how data becomes durable, who can copy bytes within them, which have
+//! layouts, and on which sizes are unreliable. One table, with a source for each line. It mounts nothing and measures nothing.
 //!
-//! A type that is not in the table is one of which nothing is known: each file on it is synced by itself.
+//! Nothing is assumed of a type that is not in the table: each file on it is synced by itself.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,7 +30,7 @@ pub enum CopyBy {
     Server,
     /// The kernel, from page to page (`copy_file_range`). Some other file systems have lost bytes by it.
     Pages,
-    /// Nobody, or nobody knows.
+    /// None, or unknown.
     Nobody,
 }
 
@@ -46,7 +46,7 @@ pub struct FileSystem {
     pub copy_by: CopyBy,
     /// Files have layouts over servers that a copy may ask for (`lustre.lov`).
     pub has_layouts: bool,
-    /// Where its durability is read from: files of Linux, if nothing else is named.
+    /// The source for its durability: files of Linux, unless another source is named.
     source: &'static str,
 }
 
@@ -65,7 +65,7 @@ const fn with_layouts(of: FileSystem) -> FileSystem {
 /// `OVERLAYFS_SUPER_MAGIC`: what it is depends on what is below it.
 const OVERLAY: u32 = 0x794c_7630;
 
-/// The types that something is known of.
+/// The known types.
 pub const KNOWN: &[FileSystem] = &[
     copied_by(
         CopyBy::Pages,
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(over(Some(0xef53)), Durability::Whole);
         assert_eq!(over(Some(0x0102_1994)), Durability::Volatile);
         assert_eq!(over(Some(0x6573_5546)), Durability::Each);
-        // Volatile, or nobody knows.
+        // Volatile, or unknown.
         assert_eq!(over(None), Durability::Each);
         assert_eq!(over(Some(0x794c_7630)), Durability::Each, "an overlay on an overlay");
     }

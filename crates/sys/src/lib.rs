@@ -1,5 +1,5 @@
-//! System calls as `atta-ops` makes them: relative to a descriptor, following no link, repeated where that is right. It decides nothing and
-//! knows no trees.
+//! System calls as `atta-ops` needs them: relative to a descriptor, without following links, repeated where that is correct. It decides
+//! nothing and knows no trees.
 //!
 //! Everything here exists since Linux 4.18, the oldest kernel that atta runs on; newer calls have a fallback ([`Features`]).
 //! `raw` is the one module with unsafe code.

@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 use crate::retry::{errno, retry};
 use crate::stat::stat_at;
 
-/// The first names in a directory that is open, so many at most.
+/// The first names in an open directory, at most that many.
 pub fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<CString>, Errno> {
     let read = retry(|| rustix::fs::Dir::read_from(&directory))?;
     let names = read.map(|entry| entry.map(|entry| entry.file_name().to_owned()).map_err(errno));
@@ -50,7 +50,7 @@ pub fn other_spelling(directory: impl AsFd, name: &CStr) -> Option<CString> {
     other
 }
 
-/// The kind that `d_type` says.
+/// The kind that `d_type` reports.
 pub fn kind_of(file_type: FileType) -> Kind {
     match file_type {
         FileType::RegularFile => Kind::File,

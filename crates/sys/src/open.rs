@@ -28,7 +28,7 @@ pub fn open_directory_path(path: &[u8], follow: bool) -> Result<OwnedFd, Errno> 
     retry(|| rustix::fs::open(path, flags, Mode::empty()))
 }
 
-/// Opens a name without touching what it is: no device is opened, no pipe blocks, a link is itself.
+/// Opens a name without side effects: no device is opened, no pipe blocks, no link is followed.
 pub fn open_name_at(directory: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     retry(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))

@@ -1,4 +1,4 @@
-//! Calls that are made again: after a signal, and where no descriptor was left.
+//! Repeats calls after a signal, and when no descriptor was left.
 
 use atta_entry::Errno;
 

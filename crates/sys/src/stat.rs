@@ -1,4 +1,4 @@
-//! Metadata of names and descriptors, never through a link but where an operator's own path is looked at.
+//! Metadata of names and descriptors. Links are followed only in paths that the operator gave.
 //!
 //! Everything here exists since Linux 4.18, the oldest kernel that atta runs on. Newer things that are used, here and in `at.rs`,
 //! have a fallback that [`Features`] switches on for tests.
@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Stat, Statx, StatxAttributes, StatxFlags, StatxTi
 
 use crate::retry::{retry, retry_interrupted};
 
-/// What the running kernel is taken to have. Switched off in tests to prove that the fallback does the same.
+/// Features that the running kernel is assumed to have. Tests switch them off to check the fallbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// `statx` reports the id of the mount (Linux 5.8); else it is read from `/proc/self/fdinfo`.
@@ -80,7 +80,7 @@ pub fn place_of(descriptor: impl AsFd, features: Features) -> Result<Place, Errn
     Ok(Place { device: device(&statx), inode: statx.stx_ino, mount })
 }
 
-/// Whether a name may be where something is mounted; before Linux 5.8 nobody knows.
+/// Whether a name may be a mount point; unknown before Linux 5.8.
 pub fn may_be_mount(directory: impl AsFd, name: &CStr) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let statx = retry(|| rustix::fs::statx(&directory, name, flags, StatxFlags::empty()));

@@ -1,5 +1,5 @@
-//! Changes bytes in the files of a tree as a broken disk or memory would: sizes and times stay what they were, and nobody is told
-//! but the caller. What is changed follows from a seed. Times of change (`ctime`) cannot be set back.
+//! Changes bytes in the files of a tree as a broken disk or memory would: sizes and times stay the same, and only the caller gets the list
+//! of changes. A seed determines the changes. Times of change (`ctime`) cannot be set back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -11,8 +11,8 @@ use crate::mounts::{Mount, make_image, mount_image, require_root};
 use crate::scratch::Scratch;
 use crate::slow::SlowFs;
 
-/// A file system on a disk that breaks when it is told to: a loop device whose file lies on a file system with faults. Where the
-/// kernel has no device mapper it is the nearest thing to a disk that dies. Dropping it unmounts all.
+/// A file system on a disk that breaks on request: a loop device whose file lies on a file system with faults. Where the kernel has no
+/// device mapper it is the nearest thing to a disk that dies. Dropping it unmounts all.
 #[derive(Debug)]
 pub struct DyingDisk {
     // Dropped in this order.

@@ -133,7 +133,7 @@ impl Keeper {
         self.input = None;
         let mut told = String::new();
         if let Some(error) = self.process.stderr.take() {
-            // What cannot be read cannot be told.
+            // Output that cannot be read is not reported.
             let _unread = io::read_to_string(error).map(|text| told = text);
         }
         let told = told.trim();

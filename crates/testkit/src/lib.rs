@@ -10,7 +10,7 @@
 //! | [`disk`] | a disk that dies |
 //! | [`trees`] | builders of hostile trees |
 //! | [`oracle`] | the walk that results are compared with |
-//! | [`corrupt`] | bytes of files that become others, and nobody is told |
+//! | [`corrupt`] | silent changes of bytes in files |
 //! | [`churn`] | threads that change a tree during a walk |
 //! | [`owner`] | the owner of a directory who wants to read what others put there |
 //! | [`slow`] | file systems with latency and faults, in a process of their own: up to 10^7 files and more, or any directory |

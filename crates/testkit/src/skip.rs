@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 /// Says `skipped: TEST: REASON` on standard error, past the test harness's capture.
 pub fn skipped(test: &str, reason: &str) {
-    // A test that cannot say that it was skipped has nobody to tell; its result stands all the same.
+    // If the skip cannot be reported, the result of the test still stands.
     let _unheard = writeln!(io::stderr().lock(), "skipped: {test}: {reason}");
 }
 

@@ -1,16 +1,16 @@
-//! What a file has, carried over to a new one on another file system: its bytes, owner, extended attributes, mode and times,
-//! made durable. A part of [`rename`](super::rename); it opens and closes nothing.
+//! Copies a file to a new one on another file system: its data, owner, extended attributes, mode and times, made durable. A
+//! part of [`rename`](super::rename); it opens and closes nothing.
 //!
 //! | state | step | if it fails |
 //! | --- | --- | --- |
-//! | Copying | the bytes, as [`copy`](super::copy) | told |
-//! | Owning | `fchown` | `EPERM`, `EINVAL`: who may not, goes on, and without the bits of set-id; else told |
-//! | Listing | `flistxattr` | `EOPNOTSUPP`, `ENOSYS`: there are none; else told |
-//! | Getting | `fgetxattr` of the next one | `ENODATA`: on with the next; else told |
-//! | Setting | `fsetxattr`, then Getting | told: nothing is lost silently |
-//! | SettingMode | `fchmod`, which a new owner would undo | told |
-//! | SettingTimes | `futimens`, which all before would undo | told |
-//! | Syncing | `fsync` | told |
+//! | Copying | copy the data, as [`copy`](super::copy) | returned |
+//! | Owning | `fchown` | `EPERM`, `EINVAL`: continue, without the set-id bits; else returned |
+//! | Listing | `flistxattr` | `EOPNOTSUPP`, `ENOSYS`: no attributes; else returned |
+//! | Getting | `fgetxattr` of the next attribute | `ENODATA`: continue with the next; else returned |
+//! | Setting | `fsetxattr`, then Getting | returned: no attribute is lost silently |
+//! | SettingMode | `fchmod`, after the change of the owner, which clears set-id bits | returned |
+//! | SettingTimes | `futimens`, after the copy, which changes the times | returned |
+//! | Syncing | `fsync` | returned |
 
 use std::ffi::{CStr, CString};
 
@@ -20,7 +20,7 @@ use super::copy::Copy;
 use super::{Held, Next, Opened, Steps};
 use crate::{Buffer, Op, Outcome, Place, Sync};
 
-/// The kernel knows no longer value and no longer list of names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+/// The kernel's maximum for a value and for a list of names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 const ATTRIBUTE_BYTES: usize = 64 << 10;
 
 enum State {
@@ -41,21 +41,21 @@ pub(super) struct Carry {
     to: Opened,
     stat: Box<libc::statx>,
     has_owner: bool,
-    /// Attributes that have not been carried over.
+    /// Attributes that remain to be copied.
     names: Vec<CString>,
 }
 
-/// Access and modification, as `utimensat` takes them.
+/// Access and modification times, as `utimensat` takes them.
 pub(super) fn times(stat: &libc::statx) -> Box<[libc::timespec; 2]> {
     let time =
         |time: libc::statx_timestamp| libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec.into() };
     Box::new([time(stat.stx_atime), time(stat.stx_mtime)])
 }
 
-/// Whether whoever is not allowed to give a file to its owner goes on without.
+/// Whether the owner was set. Returns `false` if the process may not set it.
 ///
 /// # Errors
-/// It failed for another reason.
+/// The change of the owner failed for another reason.
 pub(super) fn has_owner(outcome: Outcome) -> Result<bool, Errno> {
     match outcome {
         Ok(_) => Ok(true),
@@ -64,7 +64,7 @@ pub(super) fn has_owner(outcome: Outcome) -> Result<bool, Errno> {
     }
 }
 
-/// Users' own, and lists of who may do what. Labels and capabilities are for the policy of the other file system.
+/// Copies user attributes and access control lists. Labels and capabilities are left to the policy of the other file system.
 fn is_carried(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"user.") || name == c"system.posix_acl_access"
 }
@@ -76,7 +76,7 @@ fn carried(list: &[u8]) -> Vec<CString> {
 }
 
 impl Carry {
-    /// From one open file to another; `stat` is the first one's.
+    /// Copies from one open file to another; `stat` is that of the source.
     pub(super) fn new(from: Opened, to: Opened, stat: Box<libc::statx>, held: &Held) -> Self {
         let copy = Copy::new(held.fd(from), 0, held.fd(to), 0, u64::MAX);
         Self { state: State::Copying, copy, from, to, stat, has_owner: true, names: Vec::new() }
@@ -94,7 +94,7 @@ impl Carry {
         Next::Do(Op::ListAttributes { place: Place::file(held.fd(self.from)), buffer, flags: 0 })
     }
 
-    /// The next attribute, or what follows when all are there.
+    /// Gets the next attribute, or continues with the mode after the last one.
     fn get(&mut self, held: &Held) -> Next {
         let Some(name) = self.names.last().cloned() else { return self.set_mode(held) };
         self.state = State::Getting;
@@ -122,7 +122,7 @@ impl Carry {
 
     fn set_mode(&mut self, held: &Held) -> Next {
         self.state = State::SettingMode;
-        // With another owner, set-id would be somebody else's power.
+        // With another owner, the set-id bits would grant that user's rights.
         let kept = if self.has_owner { 0o7777 } else { 0o1777 };
         let mode = u32::from(self.stat.stx_mode) & kept;
         Next::Do(Op::SetMode { place: Place::file(held.fd(self.to)), mode })

@@ -1,23 +1,23 @@
-//! A range of a file copied to another one: by the kernel (`copy_file_range`), or where it cannot, through a buffer.
+//! Copies a range of a file to another one: in the kernel (`copy_file_range`), or through a buffer if the kernel cannot.
 //!
 //! | state | step | after it | if it fails |
 //! | --- | --- | --- | --- |
-//! | Asking | `copy_file_range` | again, until all is there | Reading, if the kernel cannot do it here; else told |
-//! | Reading | `read` | Writing; nothing: the end of the source | told |
-//! | Writing | `write` | again after a short one, then Reading | told |
+//! | Asking | `copy_file_range` | repeated until all is copied | Reading, if the kernel cannot copy here; else returned |
+//! | Reading | `read` | Writing; 0 bytes: the end of the source | returned |
+//! | Writing | `write` | repeated after a short write, then Reading | returned |
 //!
-//! The kernel says that it copied nothing at the end of the source, but also of files in `/proc`, whose length nobody knows: if
-//! that is its first word, a read decides. What was copied before a failure or a stop stays where it is.
+//! `copy_file_range` returns 0 at the end of the source, but also for files in `/proc`, whose length is unknown: if the first
+//! call returns 0, a read decides. Data that was copied before a failure or a stop stays.
 
 use atta_entry::Errno;
 
 use super::{Held, Next, Steps};
 use crate::{At, Buffer, Fd, Op, Outcome, Work};
 
-/// A step of the kernel copies no more: a stop waits for that at most. A multiple of all sizes of blocks, so that file systems
-/// that share blocks can do so.
+/// The maximum per `copy_file_range`, which bounds the time until a stop takes effect. It is a multiple of all block sizes, so
+/// that file systems that share blocks can do so.
 const RANGE_BYTES: u64 = 16 << 20;
-/// Bytes read at a time where the kernel does not copy.
+/// Bytes per read where the kernel does not copy.
 const BUFFER_BYTES: usize = 256 << 10;
 
 enum State {
@@ -37,9 +37,10 @@ pub(super) struct Copy {
     copied: u64,
 }
 
-/// Copies so many bytes, or fewer if the source ends before: how many. A source that shares its bytes with the target is
-/// refused (`EINVAL`) if the kernel notices; it cannot if they are on different mounts. A target that was opened to append gets the
-/// bytes at its end.
+/// Copies up to `bytes` bytes, or fewer if the source ends earlier.
+///
+/// The result is the number of bytes copied. If source and target are the same bytes, the copy is refused (`EINVAL`) where the
+/// kernel detects it; it cannot on different mounts. A target that was opened with `O_APPEND` gets the data at its end.
 #[must_use]
 pub fn copy(from: Fd, from_offset: u64, to: Fd, to_offset: u64, bytes: u64) -> Work {
     super::work(Copy::new(from, from_offset, to, to_offset, bytes))
@@ -50,11 +51,11 @@ impl Copy {
         Self { state: State::Start, from, from_offset, to, to_offset, bytes, copied: 0 }
     }
 
-    /// Whether the kernel may not do this here, though reading and writing will.
+    /// Whether the kernel cannot copy here, but reading and writing may work.
     fn is_beyond_kernel(&self, errno: Errno) -> bool {
         match errno.0 {
             libc::EXDEV | libc::ENOSYS | libc::EOPNOTSUPP | libc::EBADF => true,
-            // Also said of two ranges of one file that overlap: reading and writing would garble them.
+            // Also returned for overlapping ranges of one file, which reading and writing would corrupt.
             libc::EINVAL => self.from.raw() != self.to.raw(),
             _ => false,
         }
@@ -90,7 +91,7 @@ impl Copy {
         Next::Do(Op::Read { fd: self.from.clone(), buffer, at })
     }
 
-    /// Writes what was read and has not been written.
+    /// Writes the data that was read and not yet written.
     fn write(&mut self, mut buffer: Buffer, read: usize, written: usize) -> Next {
         self.state = State::Writing { read, written };
         buffer.show(written..read);
@@ -118,7 +119,7 @@ impl Steps for Copy {
                 (read, Some(buffer)) => Ok(self.write(buffer, read as usize, 0)),
             },
             State::Writing { read, written } => {
-                // A device that is full may write nothing and call it a success.
+                // A full device may write nothing and report success.
                 let bytes = outcome.and_then(|bytes| if bytes == 0 { Err(Errno::IO) } else { Ok(bytes) })?;
                 self.copied += bytes;
                 let written = written + bytes as usize;

@@ -1,16 +1,17 @@
-//! A path of directories, as `mkdir -p` makes it: what is there already is fine, whoever made it.
+//! Makes a path of directories, as `mkdir -p` does. A directory that exists already is accepted.
 //!
-//! It begins with the whole path and goes up until a directory could be made or was there, then down again. Nothing is asked
-//! beforehand, so that others who make or see the same path at the same time are in nobody's way.
+//! It starts with the whole path, goes up until a directory was created or exists, then goes down again. It checks nothing in
+//! advance, so concurrent operations on the same path do not conflict.
 //!
-//! | outcome of `mkdir` | at the last name | at one before |
+//! | outcome of `mkdir` | at the last name | at an earlier name |
 //! | --- | --- | --- |
-//! | made | the end | one name down |
-//! | `EEXIST` | Looking: `stat`; a directory is the end, anything else `EEXIST` | one name down |
+//! | created | the end | one name down |
+//! | `EEXIST` | Looking: `stat`; a directory is the end, anything else is `EEXIST` | one name down |
 //! | `ENOENT` | one name up | one name up |
-//! | anything else | told | told |
+//! | anything else | returned | returned |
 //!
-//! A file in the middle is `ENOTDIR`, told by the name below it. What was made before a failure or a stop stays.
+//! A file within the path results in `ENOTDIR`, from the `mkdir` below it. Directories that were created before a failure or a
+//! stop stay.
 
 use std::ffi::CString;
 
@@ -19,7 +20,7 @@ use atta_entry::Errno;
 use super::{Held, Next, Steps, stat};
 use crate::{Op, Outcome, Place, Work};
 
-/// How often a directory may vanish again on the way down: somebody removes them, or there is a link to nothing.
+/// How often a directory may vanish on the way down, by a concurrent removal or because a link points to nothing.
 const VANISHED_MOST: u32 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,16 +35,18 @@ struct Directories {
     state: State,
     place: Place,
     mode: u32,
-    /// Where each name of the path ends.
+    /// The end of each name in the path.
     ends: Vec<usize>,
-    /// Which of them is being made.
+    /// The index of the name that is being created.
     at: usize,
     made: u64,
     vanished: u32,
 }
 
-/// Makes a directory and those above it that are missing: how many it made. The mode is for the last; those above let their
-/// owner in besides. Both are less the process's mask.
+/// Makes a directory and its missing parents.
+///
+/// The result is the number of directories that it created. The mode is that of the last one; parents also get write and search
+/// permission for their owner. Both are less the process's mask.
 #[must_use]
 pub fn make_directories(place: Place, mode: u32) -> Work {
     super::work(steps(place, mode))
@@ -55,7 +58,7 @@ pub(super) fn steps(place: Place, mode: u32) -> impl Steps + 'static {
     Directories { state: State::Start, place, mode, ends, at, made: 0, vanished: 0 }
 }
 
-/// Where each name of a path ends; of `/` alone, where it ends itself.
+/// The end of each name in a path; for `/` alone, the end of the path.
 fn ends(path: &[u8]) -> Vec<usize> {
     let is_end = |at: &usize| path[at - 1] != b'/' && path.get(*at).is_none_or(|next| *next == b'/');
     let ends: Vec<usize> = (1..=path.len()).filter(is_end).collect();
@@ -102,7 +105,7 @@ impl Steps for Directories {
         match (self.state, outcome) {
             (State::Start, _) => self.make(State::Up),
             (State::Looking, outcome) => {
-                // A link to nothing is there, and is no directory.
+                // A dangling link exists and is not a directory.
                 outcome.map_err(|errno| if errno == Errno::NOENT { EXIST } else { errno })?;
                 match op {
                     Op::Stat { out, .. } if kind(&out) == libc::S_IFDIR => Ok(Next::End(self.made)),
@@ -123,7 +126,7 @@ impl Steps for Directories {
 
 const EXIST: Errno = Errno(libc::EEXIST);
 
-/// The bits of the mode that say what kind of file it is.
+/// The bits of the mode that encode the file type.
 pub(super) fn kind(stat: &libc::statx) -> u32 {
     u32::from(stat.stx_mode) & libc::S_IFMT
 }

@@ -1,11 +1,11 @@
-//! What a compound operation has opened or made and must not leave behind. It carries nothing out: it says what is to be done.
+//! Resources of a compound operation that must not be left behind. It carries nothing out; it returns the operations to run.
 
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::{Fd, Op, Place};
 
-/// Descriptors to close, and a temporary file to remove, whatever happens.
+/// Descriptors to close and a temporary file to remove, however the operation ends.
 #[derive(Debug, Default)]
 pub struct Held {
     files: Vec<Option<File>>,
@@ -18,24 +18,24 @@ struct File {
     is_written: bool,
 }
 
-/// Names a descriptor that is held.
+/// Identifies a held descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened(usize);
 
 impl Held {
-    /// Takes the descriptor that an [`Op::Open`] led to.
+    /// Takes over the descriptor that an [`Op::Open`] returned.
     pub fn opened(&mut self, outcome: u64) -> Opened {
         self.take(outcome, false)
     }
 
-    /// The same, of a file that is written: an error of closing it makes the operation fail.
+    /// As [`opened`](Self::opened), for a file that is written: an error of closing it makes the operation fail.
     pub fn opened_to_write(&mut self, outcome: u64) -> Opened {
         self.take(outcome, true)
     }
 
     fn take(&mut self, outcome: u64, is_written: bool) -> Opened {
         let file = i32::try_from(outcome).ok().map(|fd| {
-            // SAFETY: it was opened just now for this operation, and nobody else has it.
+            // SAFETY: it was opened just now for this operation, and nothing else owns it.
             let fd = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
             File { fd, is_written }
         });
@@ -43,29 +43,29 @@ impl Held {
         Opened(self.files.len() - 1)
     }
 
-    /// The descriptor, for an operation. Once closed, it is one that does not exist.
+    /// The descriptor, for an operation. After the close it is one that does not exist.
     #[must_use]
     pub fn fd(&self, opened: Opened) -> Fd {
         let file = self.files.get(opened.0).and_then(Option::as_ref);
         file.map_or(Fd::Raw(-1), |file| Fd::from(&file.fd))
     }
 
-    /// There is a temporary file now, or may be.
+    /// A temporary file exists now, or may exist.
     pub fn made(&mut self, place: Place) {
         self.temporary = Some(place);
     }
 
-    /// The temporary file has become what it was made for.
+    /// The temporary file has got its final name.
     pub fn settled(&mut self) {
         self.temporary = None;
     }
 
-    /// Gives a descriptor up. None: an operation or a state still shares it, and it closes with the last of them.
+    /// Releases a descriptor. Returns `None` if an operation or a state still shares it; it closes with the last of them.
     pub(super) fn close(&mut self, opened: Opened) -> Option<Op> {
         close(self.files.get_mut(opened.0)?.take()?)
     }
 
-    /// The next step of cleaning up, and whether it closes a file that was written.
+    /// The next step of the cleanup, and whether it closes a file that was written.
     pub(super) fn release(&mut self) -> Option<(Op, bool)> {
         if let Some(place) = self.temporary.take() {
             return Some((Op::Unlink { place, flags: 0 }, false));

@@ -1,4 +1,4 @@
-//! Names for compound operations: a path taken apart, and names for temporary files. No I/O.
+//! Names for compound operations: splits paths, and generates names for temporary files. No I/O.
 
 use std::ffi::CString;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -7,10 +7,10 @@ use atta_entry::Errno;
 
 use crate::{Fd, Op, Place};
 
-/// How many names are tried for a temporary file. Each is one of 2^64: even the second is hardly ever wanted.
+/// The number of names to try for a temporary file. Each is one of 2^64, so a second try is rare.
 const TRIES_MOST: u32 = 16;
 
-/// A path as the directory and the name in it. None: it ends in no name (`/`, `.`, `..`, a slash).
+/// Splits a path into the directory and the last name. `None`: it has no last name (`/`, `.`, `..`, or a trailing slash).
 pub(super) fn split(place: &Place) -> Option<(Place, CString)> {
     let path = place.path.as_bytes();
     let at = path.iter().rposition(|byte| *byte == b'/');
@@ -26,7 +26,7 @@ pub(super) fn split(place: &Place) -> Option<(Place, CString)> {
     Some((Place { dir: place.dir.clone(), path: parent }, name))
 }
 
-/// The name of a temporary file: new in its directory, and short.
+/// The name of a temporary file: unique in its directory, and short.
 #[derive(Debug)]
 pub(super) struct Temporary {
     name: CString,
@@ -38,15 +38,15 @@ impl Temporary {
         Self { name: new_name(), tries: 1 }
     }
 
-    /// Where it is, below a directory.
+    /// The place of the file in a directory.
     pub(super) fn place(&self, dir: Fd) -> Place {
         Place { dir, path: self.name.clone() }
     }
 
-    /// Another name, if there is something of this name already.
+    /// Picks another name if this one is taken.
     ///
     /// # Errors
-    /// It could not be made for another reason, or too many were there.
+    /// The file could not be created for another reason, or too many names were taken.
     pub(super) fn after(&mut self, errno: Errno) -> Result<(), Errno> {
         if errno.0 != libc::EEXIST || self.tries == TRIES_MOST {
             return Err(errno);
@@ -63,7 +63,7 @@ pub(super) fn create(place: Place, mode: u32) -> Op {
 }
 
 fn new_name() -> CString {
-    // Its keys differ with each call; those of a process after `fork` are those of its parent.
+    // The keys differ with each call. After `fork`, a process has the keys of its parent, so the process ID is added.
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     CString::new(format!(".atta-{:016x}", hasher.finish())).unwrap_or_default()

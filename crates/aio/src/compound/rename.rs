@@ -1,9 +1,9 @@
-//! A name changed, also from one file system to another.
+//! Renames a file, also from one file system to another.
 //!
-//! Within one file system it is one call. From one to another it is the walk of states that the thesis on PXFS, the ParalleX file
-//! system (Snyder, 2013), draws for `rename` (figures 3.5 and 3.6): look up the old directory, look up the new one, rename, and the
-//! error of each step decides where it goes. Here the kernel's `renameat2` stands first, and what the two directories then have to
-//! agree on is a copy.
+//! Within one file system a rename is one call. Across file systems it is the state machine that the thesis on PXFS, the
+//! ParalleX file system (Snyder, 2013), draws for `rename` (figures 3.5 and 3.6): look up the old directory, look up the new
+//! one, rename; the error of each step selects the next state. Here the kernel's `renameat2` comes first, and the exchange
+//! between the two directories is a copy.
 //!
 //! ```text
 //!  Start ─▶ Renaming ── done ──────────────────────────────────────────────────────────────▶ end
@@ -20,28 +20,28 @@
 //!
 //! | state | step | if it fails |
 //! | --- | --- | --- |
-//! | Renaming | `renameat2` | `EXDEV`: on with OpeningOld; else told |
-//! | OpeningOld, OpeningNew | `open` of both directories | told |
-//! | LookingOld | `statx` of the name | told; neither file nor link: `EXDEV` |
-//! | LookingNew | `statx` of the other name | missing is fine; a directory: `EISDIR`; must not be there: `EEXIST` |
-//! | OpeningFile, LookingFile | `open` and `statx` of the file | told; swapped meanwhile: `EBUSY` |
-//! | Creating, Linking | a temporary file or link in the new directory | another name if it is taken; else told |
-//! | Carrying | bytes and attributes, see the list below | told |
-//! | Closing | `close` of the temporary file | told |
-//! | ReadingLink | `readlink` | told |
-//! | Owning, SettingTimes | owner and times of the link | who may not give it away goes on; else told |
+//! | Renaming | `renameat2` | `EXDEV`: continue with OpeningOld; else returned |
+//! | OpeningOld, OpeningNew | `open` of both directories | returned |
+//! | LookingOld | `statx` of the old name | returned; neither a file nor a link: `EXDEV` |
+//! | LookingNew | `statx` of the new name | missing: continue; a directory: `EISDIR`; exists with `RENAME_NOREPLACE`: `EEXIST` |
+//! | OpeningFile, LookingFile | `open` and `statx` of the file | returned; replaced meanwhile: `EBUSY` |
+//! | Creating, Linking | create a temporary file or link in the new directory | name taken: try another; else returned |
+//! | Carrying | copy data and attributes, see the list below | returned |
+//! | Closing | `close` of the temporary file | returned |
+//! | ReadingLink | `readlink` | returned |
+//! | Owning, SettingTimes | set owner and times of the link | owner not permitted: continue; else returned |
 //! | Checking | `statx` of the old name again | changed meanwhile: `EBUSY` |
-//! | Replacing | `renameat2` of the temporary file | told |
-//! | Syncing | `fsync` of the new directory | told; **both names are there** |
-//! | Removing | `unlink` of the old name | told; **both names are there** |
+//! | Replacing | `renameat2` of the temporary file | returned |
+//! | Syncing | `fsync` of the new directory | `EINVAL`: continue; else returned; **both names exist** |
+//! | Removing | `unlink` of the old name | returned; **both names exist** |
 //!
-//! Up to Replacing nothing has changed for anybody, whatever fails or stops it. After it a stop is too late. What the new name stood
-//! for before is gone then: that cannot be undone.
+//! Before Replacing no other process sees a change, even after a failure or a stop. After it a stop is too late. Replacing
+//! destroys the file that had the new name before; that cannot be undone.
 //!
-//! Carried over: bytes (holes are filled where the kernel does not keep them), owner if allowed, mode, times, extended attributes
-//! `user.*` and access control lists. Not carried over: other hard links, labels, capabilities, file flags. Between Checking and
-//! Removing somebody may still write to the old file: that is lost, as by `mv`. No link is followed but in the paths of the directories.
-//! The new directory must be readable, so that it can be made durable before the old name goes.
+//! Copied: data (holes are filled where the kernel does not keep them), owner if permitted, mode, times, extended attributes
+//! `user.*` and access control lists. Not copied: other hard links, labels, capabilities, file flags. A write to the old file
+//! between Checking and Removing is lost, as with `mv`. Links are followed only in the paths of the directories. The new
+//! directory must be readable, so that it can be made durable before the old name is removed.
 
 use std::ffi::CString;
 
@@ -53,7 +53,7 @@ use super::names::{self, Temporary};
 use super::{Held, Next, Opened, Steps, stat};
 use crate::{Buffer, Op, Outcome, Place, Sync, Work};
 
-/// Longer targets no kernel makes (`PATH_MAX`).
+/// The longest target of a link in any kernel (`PATH_MAX`).
 const TARGET_BYTES: usize = 4096;
 
 const BUSY: Errno = Errno(libc::EBUSY);
@@ -101,12 +101,12 @@ struct Rename {
     old: Option<Name>,
     new: Option<Name>,
     temporary: Temporary,
-    /// What the old name stands for.
+    /// The metadata of the file that has the old name.
     found: Box<libc::statx>,
 }
 
-/// Renames: result 0. Of the flags of `renameat2`, `RENAME_NOREPLACE` also works from one file system to another; with others,
-/// and for what is neither a regular file nor a link, that is `EXDEV`.
+/// Renames: result 0. Across file systems only `RENAME_NOREPLACE` is supported of the flags of `renameat2`; other flags, and
+/// anything but a regular file or a link, result in `EXDEV`.
 #[must_use]
 pub fn rename(from: Place, to: Place, flags: u32) -> Work {
     super::work(steps(from, to, flags))
@@ -117,7 +117,7 @@ pub(super) fn steps(from: Place, to: Place, flags: u32) -> impl Steps + 'static 
     Rename { state: State::Start, from, to, flags, old: None, new: None, temporary, found }
 }
 
-/// A file as it was: which one, and when it was last changed.
+/// The identity and version of a file: device, inode, size, and time of the last change.
 fn version(stat: &libc::statx) -> ([u32; 2], u64, u64, (i64, u32)) {
     let device = [stat.stx_dev_major, stat.stx_dev_minor];
     (device, stat.stx_ino, stat.stx_size, (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec))
@@ -133,7 +133,7 @@ fn look(place: Place) -> Next {
     Next::Do(Op::Stat { place, flags, mask, out: stat::empty() })
 }
 
-/// What a look has found.
+/// The metadata that `look` returned.
 fn seen(op: Op, outcome: Outcome) -> Result<Box<libc::statx>, Errno> {
     outcome?;
     match op {
@@ -156,7 +156,7 @@ impl Rename {
         self.temporary.place(self.new_place(held).dir)
     }
 
-    /// On to a state by a step.
+    /// Enters a state with its step.
     fn go(&mut self, state: State, next: Next) -> Result<Next, Errno> {
         self.state = state;
         Ok(next)
@@ -168,7 +168,7 @@ impl Rename {
         self.go(State::Renaming, Next::Commit(op))
     }
 
-    /// After the kernel's word.
+    /// After the kernel's `renameat2`.
     fn open_old(&mut self, outcome: Outcome) -> Result<Next, Errno> {
         match outcome {
             Err(Errno::XDEV) if self.flags & !libc::RENAME_NOREPLACE == 0 => {}
@@ -183,7 +183,7 @@ impl Rename {
         let directory = held.opened(value);
         self.old = names::split(&self.from).map(|(_, name)| Name { directory, name });
         let (place, _) = names::split(&self.to).ok_or(Errno::XDEV)?;
-        // To be made durable, it must be open in earnest.
+        // An `O_PATH` descriptor cannot be synced, so this one is opened for reading.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
         self.go(State::OpeningNew, Next::Do(Op::Open { place, flags, mode: 0 }))
     }
@@ -204,14 +204,14 @@ impl Rename {
         self.go(State::LookingNew, next)
     }
 
-    /// After the look at the new name.
+    /// After the `statx` of the new name.
     fn take_up(&mut self, op: Op, outcome: Outcome, held: &Held) -> Result<Next, Errno> {
         match seen(op, outcome) {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
             Ok(_) if self.flags & libc::RENAME_NOREPLACE != 0 => return Err(Errno(libc::EEXIST)),
-            // One file under two names stays as it is, by POSIX. Through two mounts of one directory the names may even be one:
-            // whoever removed the old one would remove the file.
+            // By POSIX, two names of one file stay as they are. Through two mounts of one directory both names may even be the
+            // same entry: removing the old name would remove the file.
             Ok(other) if is_same_file(&other, &self.found) => return Ok(Next::End(0)),
             Ok(other) if kind(&other) == libc::S_IFDIR => return Err(Errno(libc::EISDIR)),
             Ok(_) => {}
@@ -231,7 +231,7 @@ impl Rename {
     }
 
     fn create(&mut self, file: Opened, held: &Held) -> Result<Next, Errno> {
-        // Nobody else may open it before it has its mode.
+        // No other user may open the file before it has its final mode.
         let op = names::create(self.temporary(held), 0o600);
         self.go(State::Creating(file), Next::Do(op))
     }
@@ -241,10 +241,10 @@ impl Rename {
         self.go(State::Linking(target), Next::Do(op))
     }
 
-    /// The temporary file or link could not be made: whether to try another name.
+    /// The temporary file or link could not be created: decides whether to try another name.
     fn another(&mut self, errno: Errno, held: &mut Held) -> Result<(), Errno> {
         if errno.0 != libc::EEXIST {
-            // A server may have made it all the same. Nobody else has this name.
+            // A server may have created it despite the error. No other process uses this name.
             held.made(self.temporary(held));
         }
         self.temporary.after(errno)
@@ -296,7 +296,7 @@ impl Rename {
     }
 }
 
-/// A name as a place; before it is known, one that does not exist.
+/// The place of a name; before it is known, a place that does not exist.
 fn place(name: Option<&Name>, held: &Held) -> Place {
     name.map_or_else(|| Place::at(crate::Fd::Raw(-1), CString::default()), |name| name.place(held))
 }
@@ -337,7 +337,7 @@ impl Steps for Rename {
                 }
             },
             State::Carrying(carry, made) => match (carry.step(op, outcome, held)?, *made) {
-                // The parts that it copies between share the descriptors.
+                // The old state shares the descriptors. `go` drops it before the close.
                 (Next::End(_), made) => self.go(State::Closing, Next::Close(made)),
                 (next, _) => Ok(next),
             },
@@ -353,7 +353,7 @@ impl Steps for Rename {
             State::Owning => has_owner(outcome).and_then(|_| self.set_times(held)),
             State::Checking => self.replace(&*seen(op, outcome)?, held),
             State::Replacing => outcome.and_then(|_| self.sync(held)),
-            // There are file systems that do not know how to.
+            // Some file systems cannot sync directories.
             State::Syncing => match outcome {
                 Ok(_) | Err(Errno::INVAL) => self.remove(held),
                 Err(errno) => Err(errno),

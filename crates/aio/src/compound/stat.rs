@@ -1,11 +1,11 @@
-//! A look at a file by its path, through a descriptor: `statx` asks about the file that `open` found, which nobody can swap
-//! in between.
+//! Gets the metadata of a file by its path, through a descriptor: `statx` queries the file that `open` found, so the file
+//! cannot be replaced in between.
 //!
 //! | state | step | if it fails |
 //! | --- | --- | --- |
-//! | Start | `open` with `O_PATH` | told |
-//! | Opening | `statx` with `AT_EMPTY_PATH` | told, after closing |
-//! | Looking | `close` | nothing: it was not written |
+//! | Start | `open` with `O_PATH` | returned |
+//! | Opening | `statx` with `AT_EMPTY_PATH` | returned, after the close |
+//! | Looking | `close` | ignored: the file was not written |
 
 use atta_entry::Errno;
 
@@ -23,12 +23,12 @@ struct Stat {
     place: Place,
     flags: i32,
     mask: u32,
-    /// What it found.
+    /// The metadata found.
     found: Option<Box<libc::statx>>,
 }
 
-/// Looks at a file: result 0, and an [`Op::Stat`] with what was found comes back. With `AT_SYMLINK_NOFOLLOW` in `flags` a
-/// link itself is looked at.
+/// Gets the metadata of a file: result 0, and an [`Op::Stat`] with the metadata is returned. With `AT_SYMLINK_NOFOLLOW` in
+/// `flags` it does not follow a link in the last name.
 #[must_use]
 pub fn stat(place: Place, flags: i32, mask: u32) -> Work {
     super::work(steps(place, flags, mask))

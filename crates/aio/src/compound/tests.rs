@@ -1,5 +1,5 @@
-//! Machines driven by hand: each step is carried out by the system call, but one of them fails, or is the last before somebody
-//! wants the machine to end. Whatever happens, all is closed, no temporary file stays, and the first error is told.
+//! Machines driven by hand: each step runs its system call, but one of them fails, or is the last before a stop. In every case
+//! all descriptors are closed, no temporary file stays, and the first error is reported.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -15,17 +15,17 @@ use crate::{Buffer, Fd, Place, perform};
 
 const STOP: Errno = Errno(libc::ETIMEDOUT);
 
-/// What happens at a step, counted from zero.
+/// The fault at a step, counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
-    /// It is not carried out, and fails.
+    /// The step does not run, and fails.
     Fails(usize, i32),
-    /// It is carried out, and fails all the same.
+    /// The step runs, and fails nevertheless.
     DoneAndFails(usize, i32),
-    /// Somebody wants an end while it runs; it is carried out.
+    /// The machine is stopped while the step runs; the step completes.
     Stop(usize),
-    /// The same, and it is cut short if it may be.
+    /// As `Stop`, and the step is cut short if possible.
     Cut(usize),
 }
 
@@ -36,7 +36,7 @@ struct Run {
     steps: Vec<&'static str>,
 }
 
-/// Drives a machine to its end. `first`: what its first rename leads to instead.
+/// Drives a machine to its end. `first` replaces the outcome of its first rename.
 fn drive<S: Steps>(steps: S, fault: Fault, first: Option<i32>) -> Run {
     let mut machine = machine(steps);
     let (mut open, mut names, mut first) = (BTreeSet::new(), Vec::new(), first);
@@ -97,8 +97,8 @@ fn temporaries(scratch: &Scratch) -> usize {
     names.filter(|name| name.as_ref().unwrap().file_name().as_bytes().starts_with(b".atta-")).count()
 }
 
-/// Every fault at every step of what `run` does. `reset` makes the beginning again; `check` looks at what is there after a
-/// failure, and is told which step was struck.
+/// Tries every fault at every step of `run`. `reset` restores the initial state; `check` inspects the result after a failure,
+/// and gets the step that was hit.
 fn strike(
     scratch: &Scratch,
     reset: impl Fn(),
@@ -139,7 +139,7 @@ fn truncate_merges_errors() {
     let scratch = Scratch::new("compound").unwrap();
     let path = scratch.join("file");
     let reset = || std::fs::write(&path, b"0123456789").unwrap();
-    // open, ftruncate, close: from the second on, a stop finds it done, if it was not cut.
+    // open, ftruncate, close: from the second on, a stop is too late, unless the step was cut.
     let tolerated = |name: &str, _, fault| match fault {
         Fault::Stop(_) => name != "open",
         Fault::Cut(_) => name == "close",
@@ -181,7 +181,7 @@ fn copy_merges_errors_on_both_ways() {
     let copied = || std::fs::read(scratch.join("to")).unwrap();
     assert_eq!(run(Fault::None).outcome, Ok(600_000));
     assert!(copied() == bytes);
-    // The kernel cannot, or can no more after the first range.
+    // The kernel cannot copy, or cannot continue after the first range.
     for (errno, read) in
         [(libc::EXDEV, true), (libc::EINVAL, true), (libc::EIO, false), (libc::ENOSPC, false)]
     {
@@ -192,7 +192,7 @@ fn copy_merges_errors_on_both_ways() {
     }
 }
 
-/// Reads and writes that move a part of what they are asked for.
+/// Reads and writes that move a part of the requested bytes.
 #[test]
 fn short_reads_and_writes_are_gone_on_with() {
     let scratch = Scratch::new("compound").unwrap();
@@ -212,7 +212,7 @@ fn short_reads_and_writes_are_gone_on_with() {
     assert!(buffer.as_slice() == &bytes[10..30_010] && buffer.into_vec() == bytes);
 }
 
-/// Drives a machine whose kernel copies no ranges and moves some thousand bytes at a time.
+/// Drives a machine whose kernel copies no ranges and moves about a thousand bytes at a time.
 fn in_parts(mut machine: impl Machine) -> (Outcome, Option<Op>) {
     let (mut last, mut part) = (None, 1000);
     loop {
@@ -257,7 +257,7 @@ fn write_is_whole_or_not_at_all() {
         let now = std::fs::read(&path).unwrap();
         match run.outcome {
             Ok(bytes) => assert!(bytes == 11 && now == b"the new one"),
-            // `DoneAndFails` of the rename itself has done it.
+            // `DoneAndFails` of the rename itself has renamed.
             Err(_) if at == 5 => assert!(now == b"old" || now == b"the new one"),
             Err(_) => assert_eq!(now, if at < 5 { &b"old"[..] } else { b"the new one" }, "step {at}"),
         }
@@ -286,7 +286,7 @@ fn directories_merge_errors() {
     assert_eq!(run(Fault::None).steps, ["mkdir"; 5]);
     let tolerated = |_: &str, at, fault| fault == Fault::Stop(at) && at == 4;
     strike(&scratch, reset, run, tolerated, |_, _| {});
-    // Somebody else made one meanwhile; then removed them again and again.
+    // Another process created one meanwhile, then removed them repeatedly.
     reset();
     assert_eq!(run(Fault::DoneAndFails(3, libc::EEXIST)).outcome, Ok(2));
     let mut steps = machine(directories::steps(place(&scratch.join("a/b/c")), 0o755));
@@ -306,7 +306,7 @@ fn directories_merge_errors() {
     assert!(outcome == Err(Errno::NOENT) && turns < 50, "{outcome:?} after {turns}");
 }
 
-/// The steps of a rename that the kernel refuses, and at which of them what is struck.
+/// The steps of a rename that the kernel refuses, with a fault at each of them.
 fn rename_merges_errors(is_link: bool, whole: &[&str]) {
     let scratch = Scratch::new("compound").unwrap();
     let (old, new) = (scratch.join("old"), scratch.join("new"));
@@ -332,7 +332,7 @@ fn rename_merges_errors(is_link: bool, whole: &[&str]) {
     let removed = steps.iter().position(|name| *name == "unlink").unwrap();
     let tolerated = |_: &str, at, fault| match fault {
         Fault::Stop(_) | Fault::Cut(_) => at >= replaced,
-        // The first one fails in any case, and closing what was only read means nothing.
+        // The first one fails in any case, and errors of closing a file that was only read are ignored.
         Fault::DoneAndFails(0, _) => true,
         _ => at > removed,
     };
@@ -351,7 +351,7 @@ fn rename_merges_errors(is_link: bool, whole: &[&str]) {
 #[test]
 fn rename_of_a_file_merges_errors() {
     let start = ["rename", "open", "open", "stat", "stat", "open", "stat", "open"];
-    // The kernel's first range, and its word that there is no more.
+    // The kernel's first range, and the call that returns 0.
     let carry =
         ["copy_file_range", "copy_file_range", "chown", "listxattr", "chmod", "utimens", "fsync", "close"];
     let end = ["stat", "rename", "fsync", "unlink", "close", "close", "close"];
@@ -370,7 +370,7 @@ fn rename_of_one_file_onto_itself_loses_nothing() {
     let scratch = Scratch::new("compound").unwrap();
     let (old, new) = (scratch.join("old"), scratch.join("new"));
     std::fs::write(&old, b"x").unwrap();
-    // Two mounts of one directory: the kernel says that they are two file systems.
+    // Two mounts of one directory: the kernel reports two file systems.
     let same = drive(rename::steps(place(&old), place(&old), 0), Fault::None, Some(libc::EXDEV));
     assert_eq!((same.outcome, std::fs::read(&old).unwrap()), (Ok(0), b"x".to_vec()));
     std::fs::hard_link(&old, &new).unwrap();

@@ -1,13 +1,13 @@
-//! The length of a file by its path: `truncate`, for which the kernel's ring has no opcode.
+//! Sets the length of a file by its path: `truncate`, for which the kernel's ring has no opcode.
 //!
 //! | state | step | if it fails |
 //! | --- | --- | --- |
-//! | Start | `open` to write; an open file skips this | `ENXIO` is told as `EINVAL`, as `truncate` says it of pipes and sockets; else told |
-//! | Opening | `ftruncate` | told, after closing |
-//! | Truncating | `close` | told |
+//! | Start | `open` for writing; not for an open file | `ENXIO` becomes `EINVAL`, as `truncate` returns for pipes, sockets; else returned |
+//! | Opening | `ftruncate` | returned, after the close |
+//! | Truncating | `close` | returned |
 //!
-//! Links are followed, as by `truncate`. A file that was truncated stays so, whatever closing says; a stop comes too late once
-//! that was done.
+//! Links are followed, as by `truncate`. A truncated file stays truncated, whatever the close returns; a stop after the
+//! `ftruncate` is too late.
 
 use atta_entry::Errno;
 
@@ -54,7 +54,7 @@ impl Steps for Truncate {
                 Ok(self.truncate(fd))
             }
             State::Start(place) => {
-                // A pipe that nobody reads is not to be waited for.
+                // Do not wait for the reader of a pipe.
                 let flags = libc::O_WRONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
                 let op = Op::Open { place: place.clone(), flags, mode: 0 };
                 self.state = State::Opening;

@@ -1,17 +1,17 @@
-//! A file written as a whole or not at all: whoever opens it finds the old one or the new one, also after a crash.
+//! Writes a file atomically: a reader finds the old file or the new one, also after a crash.
 //!
 //! | state | step | if it fails |
 //! | --- | --- | --- |
-//! | Start | `open` the directory | told |
-//! | Opening | `open` a temporary file in it (`O_EXCL`, `O_NOFOLLOW`) | another name if it is taken; else told |
-//! | Creating | `write`, again after a short one | told, and the temporary file is removed |
-//! | Writing | `fsync` | the same |
-//! | Syncing | `close` | the same |
-//! | Closing | `rename` over the file | the same |
-//! | Renaming | `fsync` of the directory | told; **the new file is there**, and may be gone after a crash |
+//! | Start | `open` the directory | returned |
+//! | Opening | `open` a temporary file in it (`O_EXCL`, `O_NOFOLLOW`) | name taken: try another; else returned |
+//! | Creating | `write`, repeated after a short write | returned; the temporary file is removed |
+//! | Writing | `fsync` | as above |
+//! | Syncing | `close` | as above |
+//! | Closing | `rename` over the file | as above |
+//! | Renaming | `fsync` of the directory | `EINVAL` is ignored; else returned; **the new file is there**, and may be gone after a crash |
 //!
-//! From `rename` on a stop is too late. The directory must be readable: only so can it be made durable. A link of that name is
-//! replaced, not followed, and what the old file had (mode, owner, attributes) goes with it.
+//! After the `rename` a stop is too late. The directory must be readable, because only then it can be made durable. A link with
+//! that name is replaced, not followed. The mode, owner and attributes of the old file are lost.
 
 use std::ffi::CString;
 
@@ -39,17 +39,19 @@ struct Write {
     name: CString,
     mode: u32,
     temporary: Temporary,
-    /// None while an operation has it.
+    /// `None` while an operation has it.
     buffer: Option<Buffer>,
-    /// Where the bytes begin in it.
+    /// The offset of the data in the buffer.
     first: usize,
     bytes: usize,
     written: usize,
     borrows: bool,
 }
 
-/// Makes or replaces a file with the bytes of a buffer: how many, and an [`Op::Write`] with the buffer comes back in any case. The
-/// mode is that of a new file, less the process's mask. A directory of that name is `EISDIR`.
+/// Creates or replaces a file with the data of a buffer.
+///
+/// The result is the number of bytes; an [`Op::Write`] with the buffer is returned in any case. The mode is that of a new file,
+/// less the process's mask. If the name is a directory, the error is `EISDIR`.
 #[must_use]
 pub fn write(place: Place, mode: u32, buffer: impl Into<Buffer>) -> Work {
     super::work(steps(place, mode, buffer.into()))
@@ -62,7 +64,7 @@ pub(super) fn steps(place: Place, mode: u32, buffer: Buffer) -> impl Steps + 'st
 }
 
 impl Write {
-    /// The directory first; its path is followed once.
+    /// Opens the directory first, so that its path is resolved once.
     fn open_directory(&mut self) -> Result<Op, Errno> {
         let is_empty = self.place.path.is_empty();
         let (place, name) =
@@ -77,17 +79,17 @@ impl Write {
         Next::Do(names::create(self.temporary.place(held.fd(directory)), self.mode))
     }
 
-    /// The temporary file could not be made.
+    /// The temporary file could not be created.
     fn create_again(&mut self, errno: Errno, directory: Opened, held: &mut Held) -> Result<Next, Errno> {
         if errno.0 != libc::EEXIST {
-            // A server may have made it all the same. Nobody else has this name.
+            // A server may have created it despite the error. No other process uses this name.
             held.made(self.temporary.place(held.fd(directory)));
         }
         self.temporary.after(errno)?;
         Ok(self.create(directory, held))
     }
 
-    /// What has not been written; then makes it durable.
+    /// Writes the remaining data, then makes the file durable.
     fn write(&mut self, directory: Opened, file: Opened, held: &Held) -> Next {
         if self.written < self.bytes
             && let Some(mut buffer) = self.buffer.take()
@@ -125,7 +127,7 @@ impl Steps for Write {
                 Ok(self.write(directory, file, held))
             }
             (State::Writing(directory, file), outcome) => {
-                // A device that is full may write nothing and call it a success.
+                // A full device may write nothing and report success.
                 let written =
                     outcome.and_then(|bytes| if bytes == 0 { Err(Errno::IO) } else { Ok(bytes) })?;
                 self.written += written as usize;
@@ -147,7 +149,7 @@ impl Steps for Write {
                 self.state = State::SyncingDirectory;
                 Ok(Next::Finish(Op::Sync { fd: held.fd(directory), what: Sync::All }))
             }
-            // There are file systems that do not know how to.
+            // Some file systems cannot sync directories.
             (State::SyncingDirectory, Ok(_) | Err(Errno::INVAL)) => Ok(Next::End(self.bytes as u64)),
             (State::SyncingDirectory, Err(errno)) => Err(errno),
         }

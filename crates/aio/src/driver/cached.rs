@@ -1,4 +1,4 @@
-//! Whether bytes of a file are in memory already, as far as the kernel tells. It starts no reading.
+//! Whether data of a file is in the page cache, as far as the kernel reports it. It starts no reads.
 
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
@@ -12,7 +12,7 @@ struct Range {
     bytes: u64,
 }
 
-/// What the kernel writes: counts of pages.
+/// The counts of pages that the kernel returns.
 #[repr(C)]
 #[derive(Default)]
 struct Counts {
@@ -23,13 +23,13 @@ struct Counts {
     recently_evicted: u64,
 }
 
-/// How far ahead of a read the file must be in memory, too: else it is on its way there, read ahead.
+/// How far beyond a read the file must be cached, too. If it is not, readahead is still loading it.
 const AHEAD: u64 = 4 << 20;
-/// How far apart the pages are that are asked for. To ask for all takes some 10 ns for each: a thirtieth of the time to copy them.
+/// The distance of the sampled pages. Sampling all takes some 10 ns per page, a thirtieth of the time to copy them.
 const STEP: usize = 512 << 10;
 
-/// What was found in memory last, so that reads in sequence ask once for many. That it has left memory since, or that the number
-/// is another file's, does no harm: such reads are carried out by threads.
+/// The last range found in the cache, so that sequential reads need one query for many. The range may be evicted since, or the
+/// descriptor may name another file: both are harmless, since threads carry out such reads.
 #[derive(Default)]
 pub(super) struct Cached {
     fd: RawFd,
@@ -38,8 +38,8 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Whether these bytes are in memory, by samples, and more of the file behind them. False also where the kernel does not know the
-    /// question, or refuses it: for files that the caller neither owns nor may write.
+    /// Whether these bytes and the following ones are cached, by samples. It also returns false if the kernel does not support
+    /// the query or refuses it, as for files that the caller neither owns nor may write.
     pub(super) fn has(&mut self, fd: RawFd, offset: u64, bytes: usize) -> bool {
         let end = offset.saturating_add(bytes as u64);
         if self.fd == fd && self.from <= offset && end <= self.until {
@@ -47,7 +47,7 @@ impl Cached {
         }
         let Some(length) = length(fd) else { return false };
         let (end, far) = (end.min(length), end.saturating_add(AHEAD).min(length));
-        // What is being read from the disk counts as cached, too, but cannot be read at once.
+        // Pages that are being read from the disk count as cached, but cannot be read at once.
         let are_there = offset < end
             && (offset..far).step_by(STEP).all(|at| is_there(fd, at))
             && is_there(fd, far - 1)
@@ -64,27 +64,27 @@ fn length(fd: RawFd) -> Option<u64> {
     let mut found = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the call fills the structure.
     let status = unsafe { libc::fstat(fd, found.as_mut_ptr()) };
-    // SAFETY: any bits are a value of it, and these are zero or what the call wrote.
+    // SAFETY: any bits are a valid value, and these are zero or were written by the call.
     let found = unsafe { found.assume_init() };
     if status == 0 { u64::try_from(found.st_size).ok() } else { None }
 }
 
-/// Whether there is a page in memory for this byte.
+/// Whether the page of this byte is cached.
 fn is_there(fd: RawFd, offset: u64) -> bool {
     let range = Range { offset, bytes: 1 };
     let mut counts = Counts::default();
-    // SAFETY: both structures are this function's, and laid out as the kernel has them.
+    // SAFETY: both structures belong to this function, and have the kernel's layout.
     let status = unsafe { libc::syscall(CACHESTAT, fd, &raw const range, &raw mut counts, 0) };
     status == 0 && counts.cached > 0
 }
 
-/// Whether a byte can be read without waiting for the disk. File systems that do not tell, in memory or of a server, are taken
-/// to have what they have a page for.
+/// Whether a byte can be read without waiting for the disk. File systems without this query, such as those in memory or on a
+/// server, are assumed to have the data of each cached page.
 fn can_be_read_at_once(fd: RawFd, offset: u64) -> bool {
     let mut byte = [0_u8; 1];
     let vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let Ok(offset) = i64::try_from(offset) else { return false };
-    // SAFETY: the vector is one byte of this function's.
+    // SAFETY: the vector is one byte of this function.
     let read = unsafe { libc::preadv2(fd, &raw const vector, 1, offset, libc::RWF_NOWAIT) };
     read == 1 || read == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
 }
@@ -99,13 +99,13 @@ mod tests {
     fn what_was_written_is_in_memory_and_what_is_not_there_is_not() {
         // SAFETY: takes a name and a number.
         let fd = unsafe { libc::memfd_create(c"atta-cached".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: the descriptor is new, and nobody else's.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let mut file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
         file.write_all(&vec![1; 1 << 20]).unwrap();
         let fd = file.as_raw_fd();
         let is_cached = |fd, offset, bytes| Cached::default().has(fd, offset, bytes);
         if !is_cached(fd, 0, 1 << 20) {
-            // SAFETY: a question with nothing to answer to.
+            // SAFETY: a call with null pointers, from which the kernel copies nothing.
             let status = unsafe { libc::syscall(CACHESTAT, fd, 0, 0, 0) };
             let errno = std::io::Error::last_os_error().raw_os_error();
             assert!(status == -1 && errno == Some(libc::ENOSYS), "{errno:?}");
@@ -121,7 +121,7 @@ mod tests {
     fn what_is_not_there_further_on_counts_and_what_was_found_is_remembered() {
         // SAFETY: takes a name and a number.
         let fd = unsafe { libc::memfd_create(c"atta-ahead".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: the descriptor is new, and nobody else's.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let mut file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
         file.write_all(&vec![1; 6 << 20]).unwrap();
         let fd = file.as_raw_fd();
@@ -129,10 +129,10 @@ mod tests {
         if !cached.has(fd, 0, 1 << 20) {
             return;
         }
-        // It was asked for 4 MiB more, and is not asked again for those, whatever becomes of them.
+        // The first query covered 4 MiB more, which are not queried again, even after a change.
         file.set_len(0).unwrap();
         assert!(cached.has(fd, 3 << 20, 1 << 20) && !cached.has(fd, 5 << 20, 1 << 20));
-        // Holes in the middle of what is read, and of what lies ahead.
+        // Holes within the read, and beyond it.
         for hole in [1 << 20, 4 << 20] {
             file.set_len(0).unwrap();
             file.set_len(8 << 20).unwrap();

@@ -1,5 +1,5 @@
-//! A driver on the kernel's ring (io_uring). What the running kernel has no opcode for goes to threads of its own, long reads of
-//! what is in memory to others, and all end at the same place. One thread makes it and uses it.
+//! A driver on the kernel's ring (io_uring). Operations without an opcode in the running kernel go to a thread pool; long reads
+//! of cached data go to a second one. Results of all arrive at the same place. One thread creates and uses the ring.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -17,28 +17,29 @@ use super::{Driver, Ended, Token, Wake};
 use crate::op::{At, Op, Sync};
 use crate::perform::empty;
 
-/// Marks the entry that waits for the bell.
+/// Marks the read of the bell's eventfd.
 const BELL: u64 = u64::MAX;
-/// Marks entries whose end says nothing: cancellations.
+/// Marks entries whose completion is ignored: cancellations.
 const SILENT: u64 = u64::MAX - 1;
-/// The kernel moves no more than this at a time, whatever is asked for.
+/// The kernel's maximum per transfer.
 const TRANSFER_MOST: usize = 0x7fff_f000;
 
-/// Reads of at least so many bytes that are in memory already go to threads while others run: they would else be copied by the
-/// thread that submits, one read after the other. Threads of the kernel would do it too, but often only one of them at a time.
+/// Reads of at least this size go to threads if their data is cached and other operations run. Otherwise the submitting thread
+/// would copy them, one after the other. Kernel threads would copy them too, but often only one of them at a time.
 const COPIED_APART: usize = 128 << 10;
 
-/// How a ring is made.
+/// The options of a ring.
 #[derive(Clone, Debug)]
 pub struct RingOptions {
-    /// Operations that run at a time; also the room of the queue of submissions.
+    /// The maximum number of running operations; also the size of the submission queue.
     pub depth: u32,
-    /// Threads for what has no opcode, at most. Long reads have others, as many or four for each processor, whichever is more.
+    /// The maximum number of threads for operations without an opcode. Long reads have their own: this number or four per
+    /// processor, whichever is more.
     pub threads: usize,
-    /// Kernel threads for operations that would block, at most: on regular files, and on anything else. Zero leaves what
-    /// the kernel chooses, four times the number of processors.
+    /// The maximum number of kernel threads for blocking operations: on regular files, and on anything else. Zero keeps the
+    /// kernel's choice, four times the number of processors.
     pub kernel_threads: [u32; 2],
-    /// Opcodes that are not to be used even where the kernel has them, by their numbers: to be as an older kernel is.
+    /// Opcodes, by number, not to use even if the kernel supports them: this emulates an older kernel.
     pub without: Vec<u8>,
 }
 
@@ -48,24 +49,24 @@ impl Default for RingOptions {
     }
 }
 
-/// The ring, and what it runs.
+/// The ring and its running operations.
 pub struct Ring {
-    // Dropped first: it unmaps what the kernel writes to, and cancels what runs.
+    // Dropped first: it unmaps the memory that the kernel writes to, and cancels running operations.
     ring: IoUring,
     known: [bool; 256],
-    /// What the kernel works on, by the number that its entry carries.
+    /// Operations in the kernel, by the number in their entries.
     slots: Vec<Option<(Token, Box<Op>)>>,
     free: Vec<usize>,
-    /// For what has no opcode.
+    /// Threads for operations without an opcode.
     threads: Threads,
-    /// For long reads: apart, so that a file that hangs holds up nothing else.
+    /// Threads for long reads, separate so that a file that hangs blocks nothing else.
     readers: Threads,
-    /// Operations that either of them has.
+    /// The number of operations in either pool.
     on_threads: usize,
-    /// What is known to be in memory.
+    /// The range that is known to be cached.
     cached: Cached,
     bell: Arc<Bell>,
-    /// What the kernel reads from the bell.
+    /// The buffer into which the kernel reads the bell.
     rung: Box<[u8; 8]>,
     is_bell_armed: bool,
     depth: usize,
@@ -77,17 +78,17 @@ struct Bell(OwnedFd);
 
 impl Wake for Bell {
     fn wake(&self) {
-        // It fails only when the counter is full: then it is rung already.
+        // It fails only when the counter is full: then the bell has rung already.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
 impl Ring {
-    /// Makes one.
+    /// Creates a ring.
     ///
     /// # Errors
-    /// The kernel has no rings or forbids them (`ENOSYS`, `EPERM`), is too old to tell what it knows, or memory or
-    /// descriptors run out.
+    /// The kernel has no rings or forbids them (`ENOSYS`, `EPERM`), is too old to report its opcodes, or memory or descriptors
+    /// run out.
     pub fn new(options: &RingOptions) -> io::Result<Self> {
         let ring = build(options.depth.max(1))?;
         let mut probe = Probe::new();
@@ -119,7 +120,7 @@ impl Ring {
         })
     }
 
-    /// Whether the kernel has an opcode for this operation, as far as is known before it is tried.
+    /// Whether the kernel has an opcode for this operation, as far as known before a try.
     #[must_use]
     pub fn takes(&self, op: &Op) -> bool {
         code(op).is_some_and(|code| self.known[usize::from(code)])
@@ -127,12 +128,12 @@ impl Ring {
 
     fn push(&mut self, entry: &squeue::Entry) -> Result<(), Errno> {
         loop {
-            // SAFETY: what the entry points to is in a box in `slots`, or is the word that the bell is read into; either
-            // stays where it is until the entry has ended.
+            // SAFETY: the entry points to memory of an operation in a box in `slots`, or to the word that the bell is read
+            // into; either stays in place until the entry has ended.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
-            // The queue is full: hand it over and try again.
+            // The queue is full: submit it and try again.
             match self.ring.submit() {
                 Ok(0) => return Err(Errno(libc::EBUSY)),
                 Ok(_) => {}
@@ -150,7 +151,7 @@ impl Ring {
         self.is_bell_armed = self.push(&entry).is_ok();
     }
 
-    /// Takes what has ended. Whether the bell has rung.
+    /// Takes completions. Returns whether the bell has rung.
     fn reap(&mut self, ended: &mut Vec<Ended>) -> bool {
         let mut has_rung = false;
         for entry in self.ring.completion() {
@@ -179,7 +180,7 @@ impl Ring {
         has_rung
     }
 
-    /// Hands over what was started, and waits for an end if `at_most` is not zero.
+    /// Submits started operations, and waits for a completion if `at_most` is not zero.
     fn enter(&mut self, at_most: Option<Duration>) {
         if at_most == Some(Duration::ZERO) {
             let queue = self.ring.submission();
@@ -195,7 +196,7 @@ impl Ring {
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
             }
         };
-        // Timed out, interrupted, or too much has ended already: whoever waits looks again in any case.
+        // Timed out, interrupted, or too many completions are pending: the caller checks again in any case.
         if let Err(error) = entered {
             let known = [libc::ETIME, libc::EINTR, libc::EBUSY, libc::EAGAIN];
             debug_assert!(error.raw_os_error().is_some_and(|errno| known.contains(&errno)), "{error}");
@@ -203,10 +204,10 @@ impl Ring {
     }
 }
 
-/// A ring with all that makes it quick, or with as much of it as the kernel has.
+/// Builds a ring with all fast setup flags, or without them if the kernel does not support them.
 fn build(depth: u32) -> io::Result<IoUring> {
     let mut quick = IoUring::builder();
-    // Without the flag nobody who looks around without waiting is told that ends are to be fetched.
+    // Without the taskrun flag, a caller that polls without waiting would not notice pending completions.
     quick.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun().setup_taskrun_flag();
     match quick.build(depth) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::builder().build(depth),
@@ -232,7 +233,7 @@ impl Driver for Ring {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        // In its slot before the kernel hears of it: it does not move from there.
+        // Store it in its slot, where it does not move, before the kernel gets it.
         let (_, op) = self.slots[slot].insert((token, op));
         let pushed = entry(op).is_some_and(|entry| self.push(&entry.user_data(slot as u64)).is_ok());
         if !pushed {
@@ -246,7 +247,7 @@ impl Driver for Ring {
         match found {
             Some(slot) => {
                 let entry = opcode::AsyncCancel::new(slot as u64).build().user_data(SILENT);
-                // Where it cannot be asked for, the operation ends by itself.
+                // If the cancellation cannot be submitted, the operation ends by itself.
                 let _ = self.push(&entry);
             }
             None => {
@@ -287,12 +288,12 @@ impl Driver for Ring {
 }
 
 impl Ring {
-    /// How many operations have begun and not ended.
+    /// The number of operations that have started and not ended.
     fn running(&self) -> usize {
         self.slots.len() - self.free.len() + self.on_threads
     }
 
-    /// Whether to carry it out is to copy much of what is in memory.
+    /// Whether the operation is a long read of cached data, which is a large copy.
     fn is_copied_apart(&mut self, op: &Op) -> bool {
         match op {
             Op::Read { fd, buffer, at: At::Offset(offset) } if buffer.len() >= COPIED_APART => {
@@ -313,8 +314,8 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// What the kernel still works on must outlive the ring: it is cancelled and waited for a little; what hangs all the
-    /// same is leaked.
+    /// Cancels the operations in the kernel, which must not outlive their memory, and waits for them for up to a second. The
+    /// memory of those that hang nevertheless is leaked.
     fn drop(&mut self) {
         self.readers.forget_queued();
         let running: Vec<usize> = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_some()).collect();
@@ -345,7 +346,7 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// The opcode of an operation; none: no kernel has one, or not for these arguments.
+/// The opcode of an operation; `None`: no kernel has one, or not for these arguments.
 fn code(op: &Op) -> Option<u8> {
     let fits = |bytes: u64| u32::try_from(bytes).is_ok();
     let is_absolute =
@@ -360,7 +361,7 @@ fn code(op: &Op) -> Option<u8> {
         | Op::WriteVectors { at, .. }
             if matches!(at, At::Offset(offset) if i64::try_from(*offset).is_err()) =>
         {
-            // The kernel would take it for the position.
+            // The kernel would read the offset as "current position".
             return None;
         }
         Op::Read { .. } => opcode::Read::CODE,
@@ -369,10 +370,10 @@ fn code(op: &Op) -> Option<u8> {
         Op::WriteVectors { .. } => opcode::Writev::CODE,
         Op::Stat { .. } => opcode::Statx::CODE,
         Op::Sync { .. } => opcode::Fsync::CODE,
-        // The ring has but 32 bits for how many bytes are meant.
+        // The ring has only 32 bits for the length.
         Op::SyncRange { bytes, .. } if fits(*bytes) => opcode::SyncFileRange::CODE,
         Op::Advise { bytes, .. } if fits(*bytes) => opcode::Fadvise::CODE,
-        // No file gets shorter by it: see `perform`.
+        // `fallocate` must not shorten a file: see `perform`.
         Op::Allocate { mode, .. } if *mode & libc::FALLOC_FL_COLLAPSE_RANGE != 0 => return None,
         Op::Allocate { .. } => opcode::Fallocate::CODE,
         Op::Truncate { .. } => opcode::Ftruncate::CODE,
@@ -395,7 +396,7 @@ fn code(op: &Op) -> Option<u8> {
     })
 }
 
-/// What the ring takes for an operation that has an opcode.
+/// Builds the ring entry of an operation that has an opcode.
 fn entry(op: &mut Op) -> Option<squeue::Entry> {
     Some(match op {
         Op::Nop => opcode::Nop::new().build(),
@@ -458,7 +459,7 @@ fn transfer(op: &mut Op) -> Option<squeue::Entry> {
     })
 }
 
-/// Names and extended attributes.
+/// Entries for names and extended attributes.
 fn name(op: &mut Op) -> Option<squeue::Entry> {
     Some(match op {
         Op::Rename { from, to, flags } => {

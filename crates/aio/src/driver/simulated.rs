@@ -1,8 +1,9 @@
-//! A driver over a file system in memory with a clock of its own, for tests: what happens, and when, follows from a seed alone.
-//! Operations take their time, fall short, fail, hang, and lose or win against being cancelled, as its options say. It sleeps
-//! never, starts no threads and makes no system calls. An operation takes effect at the moment when it ends.
+//! A driver over an in-memory file system with its own clock, for tests. A seed alone determines what happens, and when.
 //!
-//! Everybody is root here: modes are kept and told, and forbid nothing.
+//! Operations take time, fall short, fail, hang, and win or lose the race with a cancellation, as its options define. It never
+//! sleeps, starts no threads and makes no system calls. An operation takes effect at the moment when it ends.
+//!
+//! Every caller is root: modes are stored and returned, and forbid nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::RawFd;
@@ -26,10 +27,10 @@ mod names;
 mod paths;
 mod random;
 
-/// What is wrong with an operation.
+/// A fault of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It fails, and nothing has happened. A close closes all the same, as on Linux.
+    /// It fails without an effect, except that a close closes the descriptor, as on Linux.
     Fails(Errno),
     /// It fails after it has taken effect.
     FailsAfter(Errno),
@@ -39,40 +40,40 @@ pub enum Trouble {
     HangsForGood,
 }
 
-/// Something that goes wrong every so often.
+/// A fault that occurs at random.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Operations that it may hit, by their [names](Op::name); empty: all.
+    /// The operations that it may hit, by their [names](Op::name); empty: all.
     pub names: Vec<&'static str>,
-    /// How many of 1000 it hits.
+    /// The number of operations that it hits, out of 1000.
     pub per_mille: u32,
-    /// What happens to them.
+    /// The fault of these operations.
     pub trouble: Trouble,
 }
 
-/// How a simulated file system behaves.
+/// The behaviour of a simulated file system.
 #[derive(Clone, Debug)]
 pub struct SimulatedOptions {
-    /// What is left to chance follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// The shortest and the longest time that an operation takes.
+    /// The shortest and the longest duration of an operation.
     pub latency: [Duration; 2],
-    /// Reads, writes and copies, of 1000, that move less than they could.
+    /// The number of reads, writes and copies, out of 1000, that move fewer bytes than possible.
     pub short_per_mille: u32,
-    /// Cancellations, of 1000, that come in time.
+    /// The number of cancellations, out of 1000, that are in time.
     pub cancelled_per_mille: u32,
-    /// What goes wrong; the first that hits an operation counts.
+    /// The faults; the first that hits an operation counts.
     pub faults: Vec<Fault>,
-    /// Bytes of data that all files may have; holes count.
+    /// The maximum number of data bytes in all files; holes count.
     pub room: u64,
-    /// Bytes that one file may have (`EFBIG`); they are in memory.
+    /// The maximum size of a file (`EFBIG`); files are in memory.
     pub file_bytes_most: u64,
-    /// Operations that it likes to have at a time.
+    /// The preferred number of concurrent operations.
     pub depth: usize,
 }
 
 impl Default for SimulatedOptions {
-    /// Nothing goes wrong.
+    /// No faults.
     fn default() -> Self {
         Self {
             seed: 0,
@@ -87,13 +88,13 @@ impl Default for SimulatedOptions {
     }
 }
 
-/// When an operation ends: what ends at the same time does so in the order of a drawn number.
+/// The end of an operation: its time, then a random number that orders operations with the same time.
 type When = (Duration, u64, Token);
 
-/// An operation that has begun.
+/// An operation that has started.
 struct Running {
     op: Box<Op>,
-    /// None: never.
+    /// `None`: it never ends.
     when: Option<When>,
     fate: Fate,
 }
@@ -101,7 +102,7 @@ struct Running {
 /// How an operation will end.
 #[derive(Clone, Copy)]
 enum Fate {
-    /// By itself, moving so many bytes at most.
+    /// By itself, after it moved at most this many bytes.
     Ends(usize),
     Trouble(Trouble),
     Cancelled,
@@ -126,7 +127,7 @@ impl Wake for Bell {
     }
 }
 
-/// Descriptors that were opened for somebody who did not take them.
+/// Descriptors that were opened and not taken.
 #[derive(Default)]
 struct Orphans(Mutex<Vec<RawFd>>);
 
@@ -137,7 +138,7 @@ impl Close for Orphans {
 }
 
 impl Simulated {
-    /// An empty file system: a root directory, which is the working directory too.
+    /// An empty file system, with a root directory that is also the working directory.
     #[must_use]
     pub fn new(options: SimulatedOptions) -> Self {
         let files = Files::new(options.room, options.file_bytes_most);
@@ -157,42 +158,44 @@ impl Simulated {
         }
     }
 
-    /// What a loss of power would leave, on a machine that has started again. What [`Op::Sync`] was not asked for is lost, or
-    /// there in part: each block of 4 KiB as it was or as it is. Names that were not synced with their directory are as they
-    /// were. Nothing is open, and nothing runs. This one goes on undisturbed.
+    /// Returns the state after a loss of power, on a machine that has started again.
+    ///
+    /// Data that was not synced by [`Op::Sync`] is lost, or there in part: each block of 4 KiB is old or new. Names whose
+    /// directory was not synced are in their old state. Nothing is open, and nothing runs. This file system continues
+    /// undisturbed.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let files = self.files.crash(&mut Random::new(seed));
         Self::with_files(SimulatedOptions { seed, ..self.options.clone() }, files)
     }
 
-    /// Makes a directory that is a file system of its own, in the root directory.
+    /// Creates a directory that is a file system of its own, in the root directory.
     ///
     /// # Errors
-    /// The name is taken, or is none.
+    /// The name is taken, or is invalid.
     pub fn mount(&mut self, name: &str) -> Result<(), Errno> {
         self.files.mount(name.as_bytes())
     }
 
-    /// Behaves differently from now on, as its new seed says; what has begun goes on as it was to. The room stays as it was.
+    /// Sets new options and their seed; started operations keep their fate. The maximum number of data bytes stays as it was.
     pub fn set_options(&mut self, options: SimulatedOptions) {
         self.random = Random::new(options.seed);
         self.options = options;
     }
 
-    /// From now on nothing goes wrong, but for what has begun.
+    /// Removes all faults, except those of started operations.
     pub fn heal(&mut self) {
         self.options.faults.clear();
         self.options.short_per_mille = 0;
     }
 
-    /// Descriptors that are open.
+    /// The number of open descriptors.
     #[must_use]
     pub fn open_descriptors(&self) -> usize {
         self.files.descriptors() - self.orphans.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Operations that have begun and not ended.
+    /// The number of operations that have started and not ended.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.len()
@@ -201,12 +204,12 @@ impl Simulated {
     fn close_orphans(&mut self) {
         let orphans = std::mem::take(&mut *self.orphans.0.lock().unwrap_or_else(PoisonError::into_inner));
         for fd in orphans {
-            // It is open: nobody else had its number.
+            // It is open: nothing else had its number.
             let _ = self.files.close(fd);
         }
     }
 
-    /// How an operation is going to end.
+    /// Chooses how an operation will end.
     fn fate(&mut self, op: &Op) -> Fate {
         let name = op.name();
         for fault in &self.options.faults {
@@ -222,7 +225,7 @@ impl Simulated {
         Fate::Ends(usize::MAX)
     }
 
-    /// A time from now that an operation takes.
+    /// Chooses the time when an operation ends.
     fn later(&mut self, token: Token) -> When {
         let [least, most] = self.options.latency;
         let spread = most.saturating_sub(least).as_nanos() as u64;
@@ -247,12 +250,12 @@ impl Simulated {
                 }
                 Err(errno)
             }
-            // Cancelled ones have another fate, and others never end.
+            // Cancelled operations have another fate, and others never end.
             Fate::Trouble(Trouble::Hangs | Trouble::HangsForGood) => Err(Errno::IO),
         }
     }
 
-    /// Ends what is due.
+    /// Ends operations that are due.
     fn reap(&mut self, ended: &mut Vec<Ended>) {
         while let Some(entry) = self.queue.first_entry() {
             if entry.key().0 > self.files.now {
@@ -295,8 +298,8 @@ impl Driver for Simulated {
         self.queue.insert(when, token);
     }
 
-    /// Moves the clock to the next end instead of sleeping. With nothing to wait for, it moves the clock by `at_most`, or
-    /// returns as if it was woken.
+    /// Moves the clock to the next end instead of sleeping. Without a next end, it moves the clock by `at_most`, or returns as
+    /// after a wake-up.
     fn wait(&mut self, at_most: Option<Duration>, ended: &mut Vec<Ended>) {
         self.close_orphans();
         let is_woken = self.bell.0.swap(false, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! A driver of threads that make system calls: where there is no ring, and for operations that a ring does not know. Threads
-//! start when there is work for them and stay. An operation that a thread has begun cannot be interrupted.
+//! A driver of threads that make system calls, for systems without a ring and for operations without an opcode. Threads start
+//! when there is work for them, and stay. An operation that a thread has started cannot be interrupted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,24 +12,24 @@ use crate::Op;
 use crate::crew::{self, Crew};
 use crate::perform::perform;
 
-/// Threads and what they share.
+/// Threads and their shared state.
 pub struct Threads {
     crew: Arc<Crew<(Token, Box<Op>)>>,
     ends: Arc<Ends>,
-    /// How many there are.
+    /// The number of threads.
     threads: usize,
     most: usize,
     started: Instant,
 }
 
-/// What has ended, and who is told.
+/// Ended operations, and the notification of the owner.
 struct Ends {
     state: Mutex<State>,
-    /// Something has ended, or somebody wakes the owner.
+    /// Notified when an operation has ended or the owner is to wake.
     told: Condvar,
-    /// Rung instead, where the owner waits for something else.
+    /// Rung instead of `told` if the owner waits elsewhere.
     bell: Option<Arc<dyn Wake>>,
-    /// The list is not empty: to be looked at without the lock.
+    /// Whether the list is not empty: readable without the lock.
     are_there: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl Ends {
         self.tell(state);
     }
 
-    /// Tells the owner, if it waits and nobody has told it yet.
+    /// Notifies the owner, if it waits and has not been notified.
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         if !std::mem::take(&mut state.is_awaited) {
             return;
@@ -66,7 +66,7 @@ impl Ends {
     }
 
     fn take(&self, ended: &mut Vec<Ended>) {
-        // Whoever pushes after this tells so, or is seen the next time.
+        // An operation that is pushed after this triggers a notification, or is found the next time.
         if self.are_there.load(Ordering::Acquire) {
             let mut state = self.lock();
             self.are_there.store(false, Ordering::Relaxed);
@@ -84,13 +84,13 @@ impl Wake for Ends {
 }
 
 impl Threads {
-    /// Up to so many threads, one at least.
+    /// Creates a pool of up to this many threads, at least one.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self::with_bell(most, None)
     }
 
-    /// The same, and `bell` rings when something has ended, for an owner who said that it [waits](Self::will_wait).
+    /// As [`new`](Self::new), but rings `bell` when an operation has ended, for an owner that [waits](Self::will_wait).
     pub(crate) fn with_bell(most: usize, bell: Option<Arc<dyn Wake>>) -> Self {
         let ends =
             Ends { state: Mutex::default(), told: Condvar::new(), bell, are_there: AtomicBool::new(false) };
@@ -98,19 +98,19 @@ impl Threads {
         Self { crew, ends, threads: 0, most: most.max(1), started: Instant::now() }
     }
 
-    /// Takes what has ended, without waiting.
+    /// Takes ended operations, without waiting.
     pub(crate) fn reap(&self, ended: &mut Vec<Ended>) {
         self.ends.take(ended);
     }
 
-    /// The owner waits for the bell from now on. False: something has ended already.
+    /// Announces that the owner waits for the bell from now on. Returns false if an operation has ended already.
     pub(crate) fn will_wait(&self) -> bool {
         let mut state = self.ends.lock();
         state.is_awaited = state.ended.is_empty();
         state.is_awaited
     }
 
-    /// What no thread has begun is dropped, and not told.
+    /// Drops operations that no thread has started, without a result.
     pub(crate) fn forget_queued(&self) {
         while self.crew.take_back(|_| true).is_some() {}
     }
@@ -125,7 +125,7 @@ impl Threads {
         };
         match crew::start("atta-aio", serve) {
             Ok(_) => self.threads += 1,
-            // Those that are there will do it.
+            // The existing threads will carry it out.
             Err(_) if self.threads > 0 => {}
             Err(error) => {
                 let errno = Errno(error.raw_os_error().unwrap_or(libc::EAGAIN));
@@ -194,7 +194,7 @@ impl Driver for Threads {
 }
 
 impl Drop for Threads {
-    /// Threads end once nothing is queued. One that hangs in a system call is left behind, with what it uses.
+    /// Threads end once nothing is queued. One that hangs in a system call stays, with its memory.
     fn drop(&mut self) {
         self.crew.close();
     }

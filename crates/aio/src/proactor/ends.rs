@@ -1,4 +1,4 @@
-//! Ends before their time: cancelled, late, or given up because nothing else helps.
+//! Early ends: an operation is cancelled, late, or given up as a last resort.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::done::Done;
 use crate::driver::Driver;
 
 impl<D: Driver, C> Proactor<D, C> {
-    /// Ends an operation with an error, as soon as can be.
+    /// Ends an operation with an error, as soon as possible.
     pub(super) fn stop(&mut self, handle: Handle, stop: Stop) -> bool {
         let grace = self.limits.grace;
         let Some(block) = self.block(handle) else { return false };
@@ -31,7 +31,7 @@ impl<D: Driver, C> Proactor<D, C> {
         true
     }
 
-    /// Ends what an operation waits for or runs, with `ECANCELED`.
+    /// Ends the waiting or running step of an operation with `ECANCELED`.
     pub(super) fn cut(&mut self, handle: Handle) {
         let Some(block) = self.block(handle) else { return };
         match std::mem::replace(&mut block.state, State::Running) {
@@ -46,7 +46,7 @@ impl<D: Driver, C> Proactor<D, C> {
     }
 
     pub(super) fn set_alarm(&mut self, at: Duration, alarm: Alarm, handle: Handle) {
-        // Alarms of what has ended are thrown away before they are many.
+        // Remove alarms of ended operations before they accumulate.
         if self.alarms.len() > 2 * self.held + 64 {
             let blocks = &self.blocks;
             self.alarms.retain(|Reverse((_, _, handle))| {
@@ -56,10 +56,10 @@ impl<D: Driver, C> Proactor<D, C> {
         self.alarms.push(Reverse((at, alarm, handle)));
     }
 
-    /// Ends what is late, and gives up what does not end.
+    /// Ends late operations, and gives up operations that do not end.
     pub(super) fn expire(&mut self) {
         while let Some(&Reverse((at, alarm, handle))) = self.alarms.peek() {
-            // Those whose operation has ended are thrown away early, so that nobody wakes up for them.
+            // Remove alarms of ended operations early, so that they cause no wake-up.
             if self.block(handle).is_none() {
                 self.alarms.pop();
                 continue;
@@ -77,7 +77,7 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// Tells the end of an operation that the driver still has.
+    /// Delivers the end of an operation that the driver still has.
     pub(super) fn give_up(&mut self, handle: Handle) {
         let Some(block) = self.block(handle) else { return };
         let borrows = block.borrows || block.machine.as_ref().is_some_and(|machine| machine.borrows());
@@ -89,7 +89,7 @@ impl<D: Driver, C> Proactor<D, C> {
         self.told.push_back((handle, claim, Done::new(Err(stop.errno()), None)));
     }
 
-    /// Cancels compound operations, and carries on until they have cleaned up: for the grace at most, or a second.
+    /// Cancels compound operations, and waits for their cleanup: for the grace period, or one second without one.
     pub(super) fn end_machines(&mut self) {
         let runs = |proactor: &Self| proactor.blocks.iter().any(|block| block.machine.is_some());
         if !runs(self) {

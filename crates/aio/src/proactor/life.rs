@@ -1,5 +1,5 @@
-//! The life of a control block: made, started, gone on with after each operation, told, freed. Why one ends before its time
-//! is in `ends.rs`.
+//! The life of a control block: created, started, continued after each operation, delivered, freed. `ends.rs` handles early
+//! ends.
 
 use std::num::NonZero;
 
@@ -32,7 +32,7 @@ impl<D: Driver, C> Proactor<D, C> {
         (block.generation == handle.generation && !matches!(block.state, State::Free)).then_some(block)
     }
 
-    /// Frees a block, and gives what the caller attached.
+    /// Frees a block, and returns the caller's data.
     pub(super) fn release(&mut self, handle: Handle) -> Option<C> {
         let block = self.block(handle)?;
         block.state = State::Free;
@@ -51,25 +51,25 @@ impl<D: Driver, C> Proactor<D, C> {
         claim
     }
 
-    /// An operation has ended for good.
+    /// Ends an operation for good and queues its result.
     pub(super) fn tell(&mut self, handle: Handle, done: Done) {
         if let Some(claim) = self.release(handle) {
             self.told.push_back((handle, claim, done));
         }
     }
 
-    /// How many operations run at a time, at most.
+    /// The maximum number of running operations.
     pub(super) fn most_running(&self) -> usize {
         self.limits.running.unwrap_or_else(|| self.driver.depth()).max(1)
     }
 
-    /// Starts what waits, up to the bound.
+    /// Starts waiting operations, up to the limit.
     pub(super) fn fill(&mut self) {
         let most = self.most_running();
         while self.running < most
             && let Some(handle) = self.waiting.pop_front()
         {
-            // It may have been cancelled, or started from an earlier place in the queue.
+            // It may have been cancelled, or started from an earlier entry in the queue.
             let Some(block) = self.block(handle).filter(|block| matches!(block.state, State::Waiting(_)))
             else {
                 continue;
@@ -114,13 +114,13 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// What came of an operation of this driver.
+    /// The result of an operation of this driver.
     pub(super) fn done(&self, outcome: Outcome, op: Option<Box<Op>>) -> Done {
         let is_open = outcome.is_ok() && matches!(op.as_deref(), Some(Op::Open { .. }));
         Done::with_closer(outcome, op, if is_open { self.driver.closer() } else { None })
     }
 
-    /// What follows when an operation of the driver, or of a position, has ended.
+    /// Continues after an operation of the driver, or of a position, has ended.
     pub(super) fn after(&mut self, handle: Handle, op: Box<Op>, outcome: Outcome) {
         let Some(block) = self.block(handle) else { return drop(self.done(outcome, Some(op))) };
         let (stop, goes_on) = (block.stop.map(Stop::errno), block.machine.is_some());
@@ -148,7 +148,7 @@ impl<D: Driver, C> Proactor<D, C> {
         }
         let was_cut = match outcome {
             Err(Errno(libc::ECANCELED)) => true,
-            // A close that was interrupted has closed.
+            // An interrupted close has closed the descriptor.
             Err(Errno(libc::EINTR)) => !matches!(*op, Op::Close { .. }),
             _ => false,
         };

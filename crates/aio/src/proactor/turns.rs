@@ -1,4 +1,4 @@
-//! Who has the turn at a position, among the blocks that use it. How a position moves is in `position.rs`.
+//! Turns at a position, among the blocks that use it. `position.rs` defines how a position moves.
 
 use std::num::NonZero;
 
@@ -8,8 +8,8 @@ use crate::position::Position;
 use crate::{Op, Outcome};
 
 impl<D: Driver, C> Proactor<D, C> {
-    /// Moves a position, and lets the next who waits for it go on; not between two steps of a compound operation, which comes
-    /// first with its next one.
+    /// Moves a position and starts the next operation that waits for it. Between two steps of a compound operation, the
+    /// position stays with that operation.
     pub(super) fn move_position(&mut self, id: u64, op: &Op, outcome: Outcome, goes_on: Option<Handle>) {
         if let Some(position) = self.positions.get_mut(&id) {
             position.after(op, outcome);
@@ -20,7 +20,7 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// An operation will not use its position.
+    /// Releases the position of an operation that will not use it.
     pub(super) fn skip_position(&mut self, handle: Handle) {
         let taken = self.block(handle).and_then(|block| block.position.take());
         let Some(id) = taken.map(NonZero::get) else { return };
@@ -33,14 +33,14 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// Forgets a position that is closed, once nobody uses it.
+    /// Removes a closed position that no operation uses.
     pub(super) fn forget_position(&mut self, id: u64) {
         if self.positions.get(&id).is_some_and(Position::is_unused) {
             self.positions.remove(&id);
         }
     }
 
-    /// Lets the next who waits for a position go on, if it is free.
+    /// Starts the next operation that waits for a position, if the position is free.
     pub(super) fn pass_position(&mut self, id: u64) {
         let Some(position) = self.positions.get_mut(&id) else { return };
         let Some(next) = position.next() else { return };

@@ -1,4 +1,4 @@
-//! An operation that somebody waits for: by blocking, or as a future. How it is carried out is not known here.
+//! An operation to wait for, by blocking or as a future.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use crate::done::Done;
 use crate::inbox::Node;
 use crate::proactor::Work;
 
-/// An operation that was submitted. It is a future; who has no executor of futures calls [`wait`](Self::wait). Dropped, it
-/// cancels the operation, whose buffers live as long as the kernel uses them.
+/// A submitted operation, as a future. Without an executor of futures, call [`wait`](Self::wait). On drop it cancels the
+/// operation, whose buffers live as long as the kernel uses them.
 pub struct Pending {
     pub(super) cell: Arc<Node<Cell>>,
     pub(super) shared: Arc<Shared>,
@@ -18,14 +18,14 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Blocks until the operation has ended. If nobody has begun with it, this thread carries it out.
+    /// Blocks until the operation has ended. If it has not started, this thread carries it out.
     #[must_use]
     pub fn wait(self) -> Done {
         self.run_here();
         self.cell.wait(None, self.shared.spin).unwrap_or_else(gone)
     }
 
-    /// Blocks until the operation has ended, at most so long; else it goes on, and can be waited for again.
+    /// Blocks until the operation has ended, for `at_most`. After that the operation continues and can be waited for again.
     ///
     /// # Errors
     /// It has not ended.
@@ -33,7 +33,7 @@ impl Pending {
         self.cell.wait(Some(Instant::now() + at_most), self.shared.spin).ok_or(self)
     }
 
-    /// Ends the operation with `ECANCELED`, if it has not ended yet.
+    /// Ends the operation with `ECANCELED`, if it has not ended.
     pub fn cancel(&self) {
         if self.shared.process.is_here() {
             self.cell.cancel();
@@ -41,12 +41,12 @@ impl Pending {
         }
     }
 
-    /// Lets it go on by itself; what comes of it is dropped.
+    /// Lets the operation continue on its own; its result is dropped.
     pub fn detach(mut self) {
         self.is_detached = true;
     }
 
-    /// Whether it has ended.
+    /// Whether the operation has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.cell.has_ended()
@@ -59,12 +59,12 @@ impl Pending {
         let Some(Request { work: Work::Op(mut op), .. }) = self.cell.take() else { return };
         let outcome = crate::perform(&mut op);
         self.shared.count_help();
-        // The one who would be woken is here.
+        // No wake-up needed: this thread is the waiter.
         let _ = self.cell.end(Done::new(outcome, Some(op)));
     }
 }
 
-/// A result that was taken before: nobody gets it twice.
+/// The result for a second request: each result is returned once.
 fn gone() -> Done {
     Done::new(Err(atta_entry::Errno::INVAL), None)
 }

@@ -1,6 +1,6 @@
-//! The progress thread: takes what was submitted, runs its proactor, and tells who is to be told. Who submits is in `service.rs`.
-//! What the proactor has no use for yet stays in the cells that it came in, one behind the other: so it takes no memory besides,
-//! and whoever waits for it may still carry it out.
+//! The progress thread: takes submissions, runs its proactor, and delivers results. `service.rs` holds the submitting side.
+//! Operations that the proactor cannot start yet stay in their cells, in a linked queue: this needs no further memory, and a
+//! waiting thread may still carry them out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::inbox::{Letter, Node, Queue};
 use crate::patience::Patience;
 use crate::proactor::{Limits, Proactor};
 
-/// Who is told when an operation has ended.
+/// The receiver of a result.
 enum Claim {
     Cell(Arc<Node<Cell>>),
     /// On the executor.
@@ -28,11 +28,11 @@ pub(super) struct Progress {
     shared: Arc<Shared>,
     proactor: Proactor<Box<dyn Driver>, Claim>,
     executor: Executor<Done>,
-    /// Operations that the proactor has not been given yet.
+    /// Operations that are not yet in the proactor.
     queue: Queue<Cell>,
-    /// How many cells of the queue were cancelled since it was last swept.
+    /// The number of cells that were cancelled since the last sweep of the queue.
     cancelled: usize,
-    /// Who is to be woken once all that have ended are known to have.
+    /// Waiters to wake once all results of this round are stored.
     waiters: Vec<Waiter>,
     is_closing: bool,
 }
@@ -49,7 +49,7 @@ impl Progress {
         Self { shared, proactor, executor, queue, cancelled: 0, waiters, is_closing: false }
     }
 
-    /// Until the service is closed and nothing is pending.
+    /// Runs until the service is closed and nothing is pending.
     pub(super) fn run(mut self, spin: Duration) {
         let mut patience = Patience::new(spin, Duration::ZERO, Instant::now());
         loop {
@@ -60,12 +60,12 @@ impl Progress {
                 continue;
             }
             if self.is_closing && self.proactor.pending() == 0 && self.queue.len() == 0 {
-                // Who submits after this sees it, and ends what nobody else will.
+                // A submitter after this sees it, and ends its operation itself.
                 self.shared.sleep.go();
                 return self.shared.refuse();
             }
             if patience.is_left(began) {
-                // Whoever copies for it in the kernel may need this core.
+                // A kernel thread that copies data for it may need this core.
                 std::thread::yield_now();
                 continue;
             }
@@ -79,31 +79,31 @@ impl Progress {
         }
     }
 
-    /// Goes on with operations. When it found some that have ended, if it did.
+    /// Makes progress. Returns when it found ended operations, if any.
     fn advance(&mut self, at_most: Option<Duration>) -> Option<Instant> {
         let Self { shared, proactor, executor, waiters, .. } = self;
         let mut began = None;
         proactor.advance(at_most, |claim, done| {
             began.get_or_insert_with(Instant::now);
-            // Before anybody hears of it, who may submit the next one at once.
+            // Count before the delivery: the receiver may submit the next operation at once.
             shared.count_end();
             match claim {
                 Claim::Cell(cell) => waiters.extend(cell.end(done)),
                 Claim::Apart(then) if !executor.is_inline() => executor.push(then, done),
                 Claim::Apart(then) | Claim::Inline(then) => {
-                    // It may take long, or even wait for one of them.
+                    // The continuation may take long, or even wait for one of them.
                     waiters.drain(..).for_each(wake);
                     executor::run(move || then(done));
                 }
             }
         });
-        // Whoever waits for several finds all of them, and is not woken for each.
+        // Wake after all results are stored, so that a thread that waits for several is not woken for each.
         waiters.drain(..).for_each(wake);
         self.refill();
         began
     }
 
-    /// Gives the proactor what waits in the queue, as long as it wants more.
+    /// Moves operations from the queue to the proactor until it is full.
     fn refill(&mut self) {
         while !self.proactor.is_full()
             && let Some(letter) = self.queue.pop()
@@ -112,14 +112,14 @@ impl Progress {
         }
     }
 
-    /// Gives the proactor an operation of the queue, if nobody else has begun with it.
+    /// Moves an operation from the queue to the proactor, unless another thread has started it.
     fn begin(&mut self, letter: &Letter<Cell>) {
         if let Begun::Message(Message::Submit(request), then) = letter.node().begin(false) {
             self.submit(letter.node(), request, then);
         }
     }
 
-    /// Takes what was submitted. Whether there was anything.
+    /// Takes new messages. Returns whether there were any.
     fn read(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         if shared.inbox.is_empty() {
@@ -137,11 +137,11 @@ impl Progress {
         true
     }
 
-    /// Does what a message says.
+    /// Handles a message.
     fn heed(&mut self, cell: &Arc<Node<Cell>>, message: Message, then: Then) {
         match message {
             Message::Submit(request) => {
-                // Those before it start before it.
+                // Operations before it start before it.
                 while let Some(letter) = self.queue.pop() {
                     self.begin(&letter);
                 }
@@ -161,7 +161,7 @@ impl Progress {
         }
     }
 
-    /// Ends an operation before its time.
+    /// Cancels an operation.
     fn cancel(&mut self, cell: &Cell) {
         if let Some(handle) = cell.handle() {
             self.proactor.cancel(handle);
@@ -172,7 +172,7 @@ impl Progress {
         }
     }
 
-    /// Drops what was cancelled from the queue, once that is half of it.
+    /// Removes cancelled operations from the queue, once they are half of it.
     fn sweep(&mut self) {
         if 2 * self.cancelled <= self.queue.len() {
             return;
@@ -187,7 +187,7 @@ impl Progress {
         self.cancelled = 0;
     }
 
-    /// Submits what was in a cell.
+    /// Submits the operation of a cell.
     fn submit(&mut self, cell: &Arc<Node<Cell>>, request: Request, then: Then) {
         let terms = request.terms(|| self.proactor.driver().now());
         let claim = match then {
@@ -203,7 +203,7 @@ impl Progress {
     }
 }
 
-/// Wakes somebody. What a program's own waker does in a panic is its own affair.
+/// Wakes a waiter. A panic of a program's own waker is caught and ignored.
 pub(super) fn wake(waiter: Waiter) {
     executor::run(|| waiter.wake());
 }

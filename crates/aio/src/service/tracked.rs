@@ -1,5 +1,5 @@
-//! Operations with a continuation that can be cancelled, and carried out by whoever waits for them: what the C interface is
-//! made of. How a result is kept for a waiter is not known here; [`Pending`](super::Pending) does that.
+//! Operations with a continuation that can be cancelled, and that a waiting thread can carry out: the base of the C interface.
+//! [`Pending`](super::Pending) stores results for waiters.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::done::Done;
 use crate::inbox::Node;
 use crate::proactor::Work;
 
-/// An operation that was submitted with a continuation. Dropped, it lets the operation go on.
+/// An operation that was submitted with a continuation. Dropping it lets the operation continue.
 pub struct Tracked {
     cell: Arc<Node<Cell>>,
     shared: Arc<Shared>,
@@ -35,7 +35,7 @@ impl Service {
 }
 
 impl Tracked {
-    /// Ends the operation with `ECANCELED`, if it has not ended yet.
+    /// Ends the operation with `ECANCELED`, if it has not ended.
     pub fn cancel(&self) {
         if self.shared.process.is_here() {
             self.cell.cancel();
@@ -43,8 +43,8 @@ impl Tracked {
         }
     }
 
-    /// Carries the operation out on this thread, if nobody has begun with it. Then the continuation is not called: what came
-    /// of it is given here.
+    /// Carries the operation out on this thread, if it has not started. Then the continuation is not called, and the result is
+    /// returned here.
     #[must_use]
     pub fn run_here(&self) -> Option<Done> {
         if !self.shared.is_kernel || !self.shared.process.is_here() {

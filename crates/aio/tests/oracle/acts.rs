@@ -1,4 +1,4 @@
-//! Random acts, the operations that they are, and what came of one in the model's words. What is right, is the model's.
+//! Random acts, their operations, and the outcome of an operation in the model's terms. The model decides what is right.
 
 use std::ffi::CString;
 use std::os::fd::RawFd;
@@ -8,13 +8,13 @@ use atta_testkit::random::Random;
 
 use crate::model::{Act, Seen, What};
 
-/// Files that are open at a time.
+/// The maximum number of open files.
 pub const SLOTS: usize = 3;
 const NAMES: [&str; 9] = ["a", "b", "c", "d", "e", "d/a", "d/b", "e/a", "e/d"];
 const ATTRIBUTES: [&str; 2] = ["user.one", "user.two"];
 const FLAGS: [i32; 6] =
     [0, libc::O_CREAT, libc::O_CREAT, libc::O_CREAT | libc::O_EXCL, libc::O_TRUNC, libc::O_APPEND];
-/// A number that nothing has open.
+/// A descriptor number that is never open.
 const NONE: RawFd = 999_999;
 
 fn name(random: &mut Random) -> String {
@@ -28,7 +28,7 @@ fn what(random: &mut Random) -> What {
     }
 }
 
-/// One that does not concern a symlink itself.
+/// A name whose symlink is followed.
 fn followed(random: &mut Random) -> What {
     match what(random) {
         What::Name(name, _) => What::Name(name, true),
@@ -45,7 +45,7 @@ fn at(random: &mut Random) -> Option<u64> {
     random.chance(60).then(|| random.below(60))
 }
 
-/// Something to do with files that are open.
+/// An act on open files.
 fn data(random: &mut Random, slot: usize) -> Act {
     let parts = if random.chance(30) { 1 + random.index(3) } else { 1 };
     match random.below(16) {
@@ -81,7 +81,7 @@ fn data(random: &mut Random, slot: usize) -> Act {
     }
 }
 
-/// Something to do with names.
+/// An act on names.
 fn names(random: &mut Random) -> Act {
     let (one, other) = (name(random), name(random));
     match random.below(10) {
@@ -144,7 +144,7 @@ pub fn draw(random: &mut Random, extended: bool) -> Act {
     }
 }
 
-/// Where acts happen: a directory, and what is open in each slot.
+/// The place of acts: a directory, and the open file of each slot.
 #[derive(Debug)]
 pub struct Site {
     pub base: String,
@@ -169,7 +169,7 @@ impl Site {
         }
     }
 
-    /// The operation that an act is.
+    /// The operation of an act.
     pub fn op(&self, act: &Act) -> Op {
         match act {
             Act::Nop => Op::Nop,
@@ -302,7 +302,7 @@ impl Site {
     }
 }
 
-/// What came of an operation, in the model's words, and a new descriptor. It asserts that the buffers are those that went in.
+/// The outcome of an operation in the model's terms, and a new descriptor. It asserts that the submitted buffers are returned.
 pub fn seen(act: &Act, done: Done, may_be_given_up: bool) -> (Seen, Option<RawFd>) {
     let (outcome, op) = done.into_parts();
     let outcome = outcome.map_err(|errno| errno.0);
@@ -342,7 +342,7 @@ pub fn seen(act: &Act, done: Done, may_be_given_up: bool) -> (Seen, Option<RawFd
             assert_eq!(came.into_vec(), *value);
         }
         (Act::ListAttributes { .. }, Op::ListAttributes { buffer, .. }) => {
-            // The system may have attributes of its own.
+            // The system may have its own attributes.
             let listed = buffer.as_slice()[..moved].split_inclusive(|byte| *byte == 0);
             let mut names: Vec<_> = listed.filter(|name| name.starts_with(b"user.")).collect();
             names.sort();
@@ -358,7 +358,7 @@ pub fn seen(act: &Act, done: Done, may_be_given_up: bool) -> (Seen, Option<RawFd
     (seen, None)
 }
 
-/// What the model's `stat` tells.
+/// The result of the model's `stat`.
 fn stat(stat: &libc::statx) -> String {
     let (size, links, mode) = (stat.stx_size, stat.stx_nlink, u32::from(stat.stx_mode) & 0o7777);
     match u32::from(stat.stx_mode) & libc::S_IFMT {
@@ -368,7 +368,7 @@ fn stat(stat: &libc::statx) -> String {
     }
 }
 
-/// The names in what `getdents64` gave, but for the dots.
+/// The names in the result of `getdents64`, except the dots.
 pub fn listed(mut bytes: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     while let Some(length) = bytes.get(16..18) {

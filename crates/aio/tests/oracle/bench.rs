@@ -1,5 +1,5 @@
-//! Several sites at once on one proactor, each with one operation under way, and what must hold whatever happens. What acts lead
-//! to, is compared with the model; the driver's side is watched too.
+//! Several concurrent sites on one proactor, each with one pending operation, and invariants. Outcomes are compared with the
+//! model; the driver's side is checked too.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -14,24 +14,24 @@ use atta_testkit::random::Random;
 use crate::acts::{SLOTS, Site, draw, seen};
 use crate::model::{Act, Model};
 
-/// How a run goes.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub sites: usize,
-    /// Acts at each site.
+    /// The number of acts at each site.
     pub acts: usize,
-    /// Of 100 operations, those that are cancelled, and those that have a deadline.
+    /// The numbers of operations, out of 100, that are cancelled, and that have a deadline.
     pub cancelled: u64,
     pub late: u64,
     pub limits: Limits,
-    /// Errors that may come of nothing.
+    /// Errors that faults may inject.
     pub injected: Vec<i32>,
     pub may_be_short: bool,
     pub extended: bool,
 }
 
-/// A driver that checks what the proactor asks of it.
+/// A driver that checks the proactor's requests.
 pub struct Watched<D> {
     pub driver: D,
     running: HashSet<Token>,
@@ -86,26 +86,26 @@ impl<D: Driver> Driver for Watched<D> {
     }
 }
 
-/// A site, and what its files may be like.
+/// A site, and the possible states of its files.
 struct Actor {
     site: Site,
     worlds: Vec<Model>,
     random: Random,
     left: usize,
-    /// What is under way, and its number; none: it was refused so far.
+    /// The pending act and the number of its operation; `None`: it was refused so far.
     act: Option<(Act, Option<(u64, Handle)>)>,
     past: Vec<String>,
 }
 
-/// What happened: numbers of operations, what came of them, and when.
+/// A trace: numbers of operations, their outcomes, and times.
 pub type Trace = Vec<(u64, Result<u64, i32>, Duration)>;
 
-/// A run under way.
+/// A run in progress.
 pub struct Run<D: Driver> {
     pub proactor: Proactor<Watched<D>, u64>,
     plan: Plan,
     actors: Vec<Actor>,
-    /// Which actor submitted what is pending.
+    /// The actor of each pending operation.
     pending: BTreeMap<u64, usize>,
     next: u64,
     random: Random,
@@ -114,7 +114,7 @@ pub struct Run<D: Driver> {
 }
 
 impl<D: Driver> Run<D> {
-    /// At directories `site0`, `site1`... below `base`, which are there and empty.
+    /// Creates a run at directories `site0`, `site1`... below `base`, which exist and are empty.
     pub fn new(driver: D, base: &str, plan: &Plan, may_be_given_up: bool) -> Self {
         let mut random = Random::new(plan.seed);
         let actor = |number| Actor {
@@ -131,14 +131,14 @@ impl<D: Driver> Run<D> {
         Self { proactor, plan: plan.clone(), actors, pending, next: 0, random, trace, may_be_given_up }
     }
 
-    /// Does all acts, then closes what is open, and compares the files with the model.
+    /// Runs all acts, then closes open files, and compares the files with the model.
     pub fn finish(&mut self) {
         let mut idle = 0;
         while self.actors.iter().any(|actor| actor.left > 0 || actor.act.is_some()) {
             (0..self.actors.len()).for_each(|number| self.submit(number));
             self.interfere();
             if idle > 20 {
-                // Only what hangs is left.
+                // Only hanging operations are left.
                 self.proactor.cancel_all();
             }
             idle = if self.advance() { 0 } else { idle + 1 };
@@ -150,7 +150,7 @@ impl<D: Driver> Run<D> {
         if actor.act.is_none() && actor.left > 0 {
             actor.left -= 1;
             let mut act = draw(&mut actor.random, self.plan.extended);
-            // Where a directory's position is, is the file system's own.
+            // The position of a directory is specific to the file system.
             if matches!(act, Act::Seek { slot, .. } if actor.worlds.iter().any(|world| world.has_directory(slot)))
             {
                 act = Act::Nop;
@@ -189,7 +189,7 @@ impl<D: Driver> Run<D> {
         }
     }
 
-    /// Whether anything ended.
+    /// Makes progress. Returns whether an operation ended.
     fn advance(&mut self) -> bool {
         let told = RefCell::new(Vec::new());
         self.proactor
@@ -236,7 +236,7 @@ impl<D: Driver> Run<D> {
         has_ended
     }
 
-    /// Closes what is open, and compares the files with the model. Nothing goes wrong any more.
+    /// Closes open files, and compares the files with the model. No more faults occur.
     pub fn check(&mut self, tree: impl Fn(&mut Proactor<Watched<D>, u64>, &str) -> Vec<(String, String)>) {
         assert_eq!(self.proactor.pending(), 0);
         for actor in &mut self.actors {

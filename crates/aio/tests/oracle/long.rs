@@ -1,5 +1,5 @@
-//! A day's worth of operations: neither descriptors nor memory grow. Too slow for every run; it has the process to itself, as
-//! only what is ignored runs then. What operations lead to, is compared elsewhere.
+//! A day's worth of operations: neither descriptors nor memory grow. It is too slow for every run, and runs alone in its
+//! process, since only ignored tests run then. Other tests compare the outcomes.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::bench::{Watched, one};
 use crate::model::Act;
 use crate::{faults, ring, troubled};
 
-/// Operations on each driver.
+/// The number of operations on each driver.
 const OPERATIONS: u64 = 10_000_000;
-/// What memory may grow by after the first tenth: less than half a byte for each operation.
+/// The permitted growth of memory after the first tenth: less than half a byte per operation.
 const GROWTH_MOST: u64 = 4 << 20;
 
-/// Bytes of memory of this process.
+/// The memory of this process in bytes.
 fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -31,12 +31,12 @@ fn descriptors() -> usize {
     list.unwrap().count()
 }
 
-/// Random acts at a site, many at once, of which some are cancelled or late.
+/// Random acts at a site, with high concurrency; some are cancelled or late.
 struct Load<D: Driver> {
     proactor: Proactor<Watched<D>, u64>,
     site: Site,
     random: Random,
-    /// Opens under way, by number: which slot they are for.
+    /// Pending opens, by number, with their slots.
     opens: Vec<(u64, usize)>,
     next: u64,
 }
@@ -50,13 +50,13 @@ impl<D: Driver> Load<D> {
 
     fn submit(&mut self) {
         let act = draw(&mut self.random, true);
-        // Directories moved into each other would get out of reach of all names, and be more and more.
+        // Directories that are moved into each other would become unreachable, and accumulate.
         if matches!(&act, Act::Rename { from, to, .. } if from.contains('/') != to.contains('/')) {
             return;
         }
         let op = self.site.op(&act);
         match act {
-            // A slot is opened when nobody else opens it, and closed for good: its number may soon be another's.
+            // A slot is opened by one open at a time, and its close is final: its number may soon name another file.
             Act::Open { slot, .. } => {
                 if self.site.open[slot].is_some() || self.opens.iter().any(|(_, open)| *open == slot) {
                     return;
@@ -65,7 +65,7 @@ impl<D: Driver> Load<D> {
             }
             Act::Close { slot } => {
                 let Some(fd) = self.site.open[slot].take() else { return };
-                // All that use the number have to end first.
+                // All operations that use the number must end first.
                 self.drain(0);
                 assert_eq!(one(&mut self.proactor, atta_aio::Op::Close { fd }).outcome(), Ok(0));
                 return;
@@ -86,7 +86,7 @@ impl<D: Driver> Load<D> {
         self.proactor.advance(at_most, |number, done| told(opens, site, number, done));
     }
 
-    /// Goes on until so many operations are left; what hangs is cancelled.
+    /// Makes progress until `left` operations are pending; hanging ones are cancelled.
     fn drain(&mut self, left: usize) {
         let mut rounds = 0;
         while self.proactor.pending() > left {
@@ -98,7 +98,7 @@ impl<D: Driver> Load<D> {
         }
     }
 
-    /// So many operations; and nothing is left open.
+    /// Runs this many operations, and checks that nothing is left open.
     fn run(&mut self, operations: u64) {
         let until = self.next + operations;
         while self.next < until {
@@ -143,7 +143,7 @@ fn ten_million_operations_leave_nothing_behind() {
     let mut driver = Simulated::new(SimulatedOptions::default());
     driver.mount("site").unwrap();
     let mut faults = faults(&mut Random::new(3));
-    // What hangs for good stays for good, and a close that fails is a descriptor that is closed.
+    // An operation that hangs for good would stay, and a close that fails still closes the descriptor.
     faults.retain(|fault| fault.trouble != atta_aio::driver::simulated::Trouble::HangsForGood);
     faults.iter_mut().for_each(|fault| {
         fault.names = vec!["read", "write", "readv", "writev", "rename", "stat", "fsync", "mkdir", "open"];

@@ -1,5 +1,5 @@
-//! Random sequences of operations, from seeds, against a model of files: on the simulated driver with all that can go wrong,
-//! and on the real ones. `ATTA_AIO_SEED=NUMBER` repeats the sequences of one seed.
+//! Random sequences of operations, from seeds, against a model of files: on the simulated driver with all faults, and on the
+//! real drivers. `ATTA_AIO_SEED=NUMBER` repeats the sequences of one seed.
 
 #![expect(unsafe_code, reason = "structures of the C library")]
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "parts of a test")]
@@ -27,7 +27,7 @@ mod long;
 mod model;
 mod positions;
 
-/// Calls `body` with each seed, or with the one that is asked for, and says how to repeat one that fails.
+/// Calls `body` with each seed, or with the requested one, and prints how to repeat one that fails.
 fn seeds(test: &str, seeds: Range<u64>, body: impl Fn(u64)) {
     let asked = std::env::var("ATTA_AIO_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
     for seed in asked.map_or(seeds, |seed| seed..seed + 1) {
@@ -38,7 +38,7 @@ fn seeds(test: &str, seeds: Range<u64>, body: impl Fn(u64)) {
     }
 }
 
-/// A plan with bounds.
+/// A plan with limits.
 fn plan(seed: u64, sites: usize, acts: usize) -> Plan {
     let mut random = Random::new(seed ^ 0xfeed);
     let limits = Limits {
@@ -91,7 +91,7 @@ fn simulate(seed: u64, sites: usize, acts: usize) -> Trace {
     let mut run = Run::new(driver, "", &plan, true);
     run.finish();
     run.proactor.driver_mut().driver.heal();
-    // What hangs for good is held by the driver, and keeps its place among those that run.
+    // The driver keeps operations that hang for good, and they occupy running slots.
     let hung = run.proactor.driver().driver.running();
     if plan.limits.running.is_none_or(|most| hung < most) {
         run.check(tree);
@@ -101,7 +101,7 @@ fn simulate(seed: u64, sites: usize, acts: usize) -> Trace {
     run.trace
 }
 
-/// All names below a directory with what is there, by operations.
+/// All names below a directory with their content, by operations.
 fn tree<D: Driver>(proactor: &mut Proactor<Watched<D>, u64>, base: &str) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut left = vec![String::new()];
@@ -126,12 +126,12 @@ fn open<D: Driver>(proactor: &mut Proactor<Watched<D>, u64>, path: &str, flags: 
     outcome.map(|fd| fd as i32)
 }
 
-/// The names in a directory; none if it is not one.
+/// The names in a directory; none if it is not a directory.
 fn list<D: Driver>(proactor: &mut Proactor<Watched<D>, u64>, path: &str) -> Vec<String> {
     let Ok(fd) = open(proactor, path, libc::O_DIRECTORY) else { return Vec::new() };
     let mut names = Vec::new();
     loop {
-        // Little room: it takes several.
+        // A small buffer, so that several reads are needed.
         let op = Op::ReadDirectory { fd: atta_aio::Fd::Raw(fd), buffer: Buffer::zeroed(80) };
         let (outcome, buffer) = one(proactor, op).into_buffer();
         match outcome.unwrap() as usize {
@@ -191,7 +191,7 @@ fn realise(make: fn() -> Option<Box<dyn Driver>>, test: &str, range: Range<u64>)
         let scratch = Scratch::new("aio-oracle").unwrap();
         let sites = 1 + seed as usize % 4;
         let mut plan = plan(seed, sites, 25);
-        // A thread in a system call is waited for: what it does later would not be in the model.
+        // Wait for a thread in a system call: the model could not include later effects.
         plan.limits.grace = None;
         plan.extended = has_attributes(&scratch);
         let base = scratch.path().to_str().unwrap().to_owned();

@@ -1,9 +1,9 @@
-//! Files as slow and as obvious as can be: what each act must lead to, and what files are like afterwards. It shares nothing
-//! with the simulated file system. Names have two parts at most.
+//! A model of files, as simple as possible: the required outcome of each act, and the state of the files after it. It shares no
+//! code with the simulated file system. Names have at most two parts.
 
 use std::collections::BTreeMap;
 
-/// What a random sequence does. Slots are files that it has opened, by number.
+/// A step of a random sequence. Slots are files that it has opened, by number.
 #[derive(Clone, Debug)]
 pub enum Act {
     Nop,
@@ -16,13 +16,13 @@ pub enum Act {
     Close {
         slot: usize,
     },
-    /// Reads into so many buffers of these lengths; one: `read`.
+    /// Reads into buffers of these lengths; with one buffer: `read`.
     Read {
         slot: usize,
         lengths: Vec<usize>,
         at: Option<u64>,
     },
-    /// Writes parts; one: `write`.
+    /// Writes parts; with one part: `write`.
     Write {
         slot: usize,
         parts: Vec<Vec<u8>>,
@@ -128,19 +128,19 @@ pub enum Act {
     },
 }
 
-/// A file by its name or because it is open.
+/// A file, by its name or by its descriptor.
 #[derive(Clone, Debug)]
 pub enum What {
     Name(String, bool),
     Slot(usize),
 }
 
-/// What an operation was seen to lead to. New descriptors count as 0.
+/// The observed outcome of an operation. New descriptors count as 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub outcome: Result<u64, i32>,
     pub bytes: Vec<u8>,
-    /// When the file was modified, if the operation tells it.
+    /// The modification time of the file, if the operation returns it.
     pub modified: Option<i64>,
 }
 
@@ -155,7 +155,7 @@ enum Kind {
 struct Node {
     kind: Kind,
     mode: u32,
-    /// When it was modified, if somebody said so.
+    /// The modification time, if an act has set it.
     modified: Option<i64>,
     attributes: BTreeMap<&'static str, Vec<u8>>,
 }
@@ -187,7 +187,7 @@ impl Model {
         Self { nodes: vec![root], names: BTreeMap::new(), open: BTreeMap::new() }
     }
 
-    /// What files may be like after an act of which this was seen; none: it cannot have been so.
+    /// The possible states after an act with this outcome; none: the outcome is impossible.
     pub fn after(&self, act: &Act, seen: &Seen, may_be_short: bool, injected: &[i32]) -> Vec<Self> {
         let mut next = self.clone();
         match seen.outcome {
@@ -221,12 +221,12 @@ impl Model {
         }
     }
 
-    /// Whether a slot has a directory.
+    /// Whether a slot holds a directory.
     pub fn has_directory(&self, slot: usize) -> bool {
         self.open.get(&slot).is_some_and(|open| self.nodes[open.node].kind == Kind::Directory)
     }
 
-    /// All names, and what is there.
+    /// All names, with their content.
     pub fn tree(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         self.tree_below(0, "", &mut lines);
@@ -615,7 +615,7 @@ impl Model {
         if matches!(node.kind, Kind::Link(_)) { Err(libc::EPERM) } else { Ok(node) }
     }
 
-    /// What `stat` tells, as far as it follows from the acts.
+    /// The result of `stat`, as far as it follows from the acts.
     fn stat(&self, number: usize) -> String {
         let node = &self.nodes[number];
         let links = self.names.values().filter(|named| **named == number).count();
@@ -626,7 +626,7 @@ impl Model {
         }
     }
 
-    /// Whether the time that was seen is the one that was set.
+    /// Whether the observed time is the one that was set.
     fn has_time(&self, act: &Act, seen: &Seen) -> bool {
         let Act::Stat { what } = act else { return true };
         let Ok(node) = self.at(what) else { return false };

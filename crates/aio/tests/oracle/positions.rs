@@ -1,5 +1,5 @@
-//! Positions in files: whatever fails, is late or is cancelled, reads get each byte once and in the order in which they were
-//! submitted, and writes follow each other. Where positions are kept, is the library's; the simulated descriptors have others.
+//! Positions in files: despite failures, deadlines and cancellations, reads get each byte once and in the order of submission,
+//! and writes follow each other. The library keeps these positions; the simulated descriptors have their own.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,9 +19,9 @@ const FILES: usize = 2;
 struct File {
     fd: i32,
     position: u64,
-    /// What it has; what has been written.
+    /// The content of the file, or the bytes written.
     bytes: Vec<u8>,
-    /// Where the next read starts.
+    /// The offset of the next read.
     next: usize,
     is_read: bool,
     /// The last operation that moved it.
@@ -65,7 +65,7 @@ fn op(file: &File, random: &mut Random) -> Op {
 }
 
 impl File {
-    /// An operation has ended.
+    /// Records the end of an operation.
     fn told(&mut self, number: u64, done: atta_aio::Done) {
         let (outcome, buffer) = done.into_buffer();
         let Ok(bytes) = outcome else { return };
@@ -95,7 +95,7 @@ fn run(seed: u64) {
         seed,
         short_per_mille: 200,
         faults: troubles(&mut random),
-        // Few different times: things happen at once.
+        // Few different times, so that events coincide.
         latency: [Duration::from_micros(1); 2],
         ..SimulatedOptions::default()
     };
@@ -131,13 +131,13 @@ fn run(seed: u64) {
     check(&mut proactor, files);
 }
 
-/// Files have what was written to them; no descriptor and no position is left.
+/// Checks that files have the written content, and that no descriptor and no position is left.
 fn check(proactor: &mut Bench, files: Vec<File>) {
     proactor.driver_mut().driver.heal();
     let hung = proactor.driver().driver.running();
     for file in files {
         proactor.remove_position(file.position);
-        // What hangs for good may be all that may run.
+        // Operations that hang for good may occupy all slots.
         if hung > 0 {
             continue;
         }
@@ -155,7 +155,7 @@ fn positions_give_each_byte_once_and_in_order() {
     seeds("positions_give_each_byte_once_and_in_order", 500_000..504_000, run);
 }
 
-/// What waits for its position, waits: it counts.
+/// An operation that waits for its position counts as waiting.
 #[test]
 fn what_waits_for_a_position_is_bounded_as_well() {
     let limits = Limits { running: Some(2), waiting: Some(3), ..Limits::default() };

@@ -1,6 +1,6 @@
-//! Digests line by line: as `b3sum` prints them, with or without `--tag`, or as NDJSON rows. It opens nothing.
+//! Digests line by line: as `b3sum` prints them, with or without `--tag`, or as NDJSON rows. It opens no files.
 //!
-//! A name with a backslash, a line feed or a carriage return is written with `\\`, `\n` and `\r`, and its line begins with a backslash.
+//! In a name, a backslash, a line feed and a carriage return are written as `\\`, `\n` and `\r`; the line then begins with a backslash.
 //! Names that are not UTF-8 keep their bytes here, as with `sha256sum`; `b3sum` itself would print U+FFFD and refuse to check it.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::list::row::{decode, reason};
 use crate::lossy::hex_into;
 use crate::{Error, ROW_BYTES_MAX, Result};
 
-/// Appends the line of a file as `b3sum` prints it. With `terminal`, whatever a terminal could take for an order is escaped as well.
+/// Appends the line of a file as `b3sum` prints it. With `terminal`, bytes that could control a terminal are escaped as well.
 pub fn digest_line(digest: &[u8; 32], path: &[u8], terminal: bool, out: &mut Vec<u8>) {
     let is_odd = |byte: &u8| matches!(byte, b'\\' | b'\n' | b'\r');
     let escapes = if terminal { needs_escape(path) } else { path.iter().any(is_odd) };
@@ -39,7 +39,7 @@ pub fn digest_line(digest: &[u8; 32], path: &[u8], terminal: bool, out: &mut Vec
     out.push(b'\n');
 }
 
-/// Reads digests line by line. In memory it holds one line. The first error ends it.
+/// Reads digests line by line. It holds one line in memory, and ends at the first error.
 pub struct DigestLines<R: BufRead> {
     input: R,
     buffer: Vec<u8>,
@@ -49,11 +49,11 @@ pub struct DigestLines<R: BufRead> {
 }
 
 impl<R: BufRead> DigestLines<R> {
-    /// Begins to read: NDJSON rows if the first byte is `{`, else lines of `b3sum`.
+    /// Begins to read: NDJSON rows if the first byte is `{`, otherwise lines of `b3sum`.
     ///
     /// # Errors
     ///
-    /// [`Error::ListRead`] where the input cannot be read.
+    /// [`Error::ListRead`] if the input cannot be read.
     pub fn new(mut input: R) -> Result<Self> {
         let first = loop {
             match input.fill_buf() {
@@ -65,7 +65,7 @@ impl<R: BufRead> DigestLines<R> {
         Ok(Self { input, buffer: Vec::new(), line: 0, is_ndjson: first == Some(b'{'), ended: false })
     }
 
-    /// Whether it tells entries of every kind; else regular files alone.
+    /// Whether it has entries of every kind; if not, only regular files.
     #[must_use]
     pub fn has_all_kinds(&self) -> bool {
         self.is_ndjson
@@ -117,7 +117,7 @@ impl<R: BufRead> Iterator for DigestLines<R> {
     }
 }
 
-/// `HEX  PATH` or `BLAKE3 (PATH) = HEX`, with a backslash before it where the path is escaped.
+/// Parses `HEX  PATH` or `BLAKE3 (PATH) = HEX`, with a backslash in front if the path is escaped.
 fn parse(line: &[u8]) -> Option<(Vec<u8>, [u8; 32])> {
     let (is_escaped, line) = line.strip_prefix(b"\\").map_or((false, line), |rest| (true, rest));
     let (digits, path) = match line.strip_prefix(b"BLAKE3 (") {
@@ -153,7 +153,7 @@ fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The fields of a row that count.
+/// The fields of a row that are used.
 #[derive(Deserialize)]
 struct Row<'a> {
     #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! Digests of a catalog: its manifest, and the shards that it names, row by row.
+//! Digests of a catalog, read row by row from the shards that its manifest names.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,10 +16,10 @@ use super::{Digested, digest_of};
 use crate::columns::SCHEMA_VERSION;
 use crate::{Error, MANIFEST_FILE, Manifest, Result, ShardRecord};
 
-/// The columns that count.
+/// The columns that are used.
 const WANTED: [&str; 7] = ["path", "path_raw", "kind", "size", "target", "target_raw", "digest"];
 
-/// Reads the digests of a catalog. In memory it holds one row group of one shard. The first error ends it.
+/// Reads the digests of a catalog. It holds one row group of one shard in memory, and ends at the first error.
 pub struct CatalogDigests {
     place: PathBuf,
     roots: Vec<Vec<u8>>,
@@ -33,7 +33,7 @@ impl CatalogDigests {
     ///
     /// # Errors
     ///
-    /// [`Error::CatalogRead`] where there is none, it is of a version that is not known, or has no digests.
+    /// [`Error::CatalogRead`] if there is none, if its version is unknown, or if it has no digests.
     pub fn open(place: &Path) -> Result<Self> {
         let path = place.join(MANIFEST_FILE);
         let text =
@@ -55,7 +55,7 @@ impl CatalogDigests {
         Ok(Self { place: place.to_owned(), roots, shards, rows: None, ended: false })
     }
 
-    /// Where the walk that it records began.
+    /// The roots of the recorded walk.
     #[must_use]
     pub fn roots(&self) -> &[Vec<u8>] {
         &self.roots
@@ -97,14 +97,14 @@ impl Iterator for CatalogDigests {
 }
 
 thread_local! {
-    /// A panic of this thread is an error of a file, and is reported as that.
+    /// Whether a panic of this thread is an error of a file, reported as such.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
-/// Puts the hook that says nothing of such a panic before the one that is there.
+/// Installs, before the existing hook, one that prints nothing for such a panic.
 static HOOK: Once = Once::new();
 
-/// The Parquet crate's readers panic on some damaged files, beside the errors that they return: those are errors here as well, and no
-/// message and no backtrace of them is printed. Nothing of them is used afterwards.
+/// Turns panics of the Parquet crate's readers into errors. The readers panic on some damaged files, besides the errors that they return.
+/// No message or backtrace is printed, and the reader is not used afterwards.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> T) -> Result<T> {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
@@ -120,7 +120,7 @@ fn guarded<T>(path: &Path, read: impl FnOnce() -> T) -> Result<T> {
     outcome.map_err(|_| Error::CatalogRead { path: path.to_owned(), reason: "it is damaged".to_owned() })
 }
 
-/// Whether it is a name that [`shard_name`](crate::shard_name) gives, and leads nowhere else.
+/// Whether it is a name that [`shard_name`](crate::shard_name) returns, and leads nowhere else.
 fn is_shard_name(name: &str) -> bool {
     let number = name.strip_prefix("part-").and_then(|name| name.strip_suffix(".parquet"));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -140,7 +140,7 @@ fn open(path: &Path) -> Result<RowIter<'static>> {
     RowIter::from_file_into(Box::new(reader)).project(Some(wanted)).map_err(wrong)
 }
 
-/// None: it is no row of a catalog with digests.
+/// Converts a row; `None` if it is not a row of a catalog with digests.
 fn item(row: Row) -> Option<Digested> {
     let mut texts: [Option<String>; 4] = Default::default();
     let mut bytes: [Option<Vec<u8>>; 2] = Default::default();
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::{Catalog, Columns, RootName, Shard};
 
-    /// A place for a catalog that is removed in the end.
+    /// A place for a catalog, removed at the end.
     struct Place(PathBuf);
 
     impl Drop for Place {

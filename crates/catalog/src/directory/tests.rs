@@ -1,4 +1,4 @@
-//! Catalogs that are finished, dropped and refused, in a scratch directory each.
+//! Catalogs that are finished, dropped and refused, each in a scratch directory.
 #![expect(clippy::disallowed_methods, reason = "scratch directories of these tests alone")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::Columns;
 
-/// A directory of its own for a test, gone at the end.
+/// A scratch directory of one test, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {

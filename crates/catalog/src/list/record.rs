@@ -1,4 +1,4 @@
-//! One record of a list: the bytes up to a separator, with a bound on how many. It knows no path and no JSON.
+//! Reads one record of a list: the bytes up to a separator, at most a given number. It interprets no path and no JSON.
 
 use std::io::{BufRead, ErrorKind};
 
@@ -11,14 +11,14 @@ pub(crate) enum Record {
     Finished,
     /// At the end of the input, with at least one byte.
     Unfinished,
-    /// There was none: the input had ended.
+    /// The input had already ended.
     End,
-    /// It passed the bound; `buffer` holds the beginning.
+    /// It exceeded the limit; `buffer` holds its beginning.
     TooLong,
 }
 
-/// Reads the bytes up to `separator` into `buffer`, without it. Reads no more than `bytes_max` and one input buffer,
-/// whatever the input holds: `read_until` would not stop.
+/// Reads the bytes up to `separator` into `buffer`, without the separator. Reads at most `bytes_max` and one input buffer, for any input:
+/// `read_until` has no limit.
 pub(crate) fn read_record(
     input: &mut impl BufRead,
     separator: u8,

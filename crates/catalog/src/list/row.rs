@@ -1,4 +1,4 @@
-//! One NDJSON row of a list: where its path and its root stand. It checks no path.
+//! Parses one NDJSON row of a list: its path and its root. It checks no path.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::{Listed, ListedChange};
 use crate::lossy::from_hex;
 use crate::{Error, Result};
 
-/// The fields that count; a row of a walk or of `_errors.ndjson` has more.
+/// The fields that are used; a row of a walk or of `_errors.ndjson` has more.
 #[derive(Deserialize)]
 struct Row<'a> {
     #[serde(borrow)]
@@ -20,13 +20,13 @@ struct Row<'a> {
     root: Option<Cow<'a, str>>,
     #[serde(borrow)]
     root_raw: Option<Cow<'a, str>>,
-    /// Of a row of `atta verify`.
+    /// Present in a row of `atta verify`.
     #[serde(borrow)]
     change: Option<Cow<'a, str>>,
     fields: Option<Fields>,
 }
 
-/// The fields of a difference that say more than that there is one.
+/// The fields of a difference that carry more than the fact that they differ.
 #[derive(Deserialize)]
 struct Fields {
     content: Option<IgnoredAny>,
@@ -34,7 +34,7 @@ struct Fields {
 }
 
 impl Row<'_> {
-    /// What it says of its path, as a row of a list of differences. None: the word is not known.
+    /// The change of the path, in a row of a list of differences. `None` if the word is unknown.
     fn change(&self) -> Option<Option<ListedChange>> {
         let Some(word) = &self.change else { return Some(None) };
         let has = |field: fn(&Fields) -> bool| self.fields.as_ref().is_some_and(field);
@@ -50,7 +50,7 @@ impl Row<'_> {
     }
 }
 
-/// The path and the root of the row on line `line`; `path_raw` and `root_raw` win over their texts.
+/// The path and the root of the row on line `line`; `path_raw` and `root_raw` take precedence over their texts.
 pub(super) fn parse(bytes: &[u8], line: u64) -> Result<Listed> {
     let row: Row<'_> = serde_json::from_slice(bytes).map_err(|error| Error::ListJson {
         line,
@@ -74,7 +74,7 @@ pub(crate) fn decode(digits: &str, line: u64, field: &'static str) -> Result<Vec
     from_hex(digits).ok_or(Error::ListHex { line, field })
 }
 
-/// What the JSON reader says, without its place: it counts lines in the one row that it saw.
+/// The message of the JSON reader without its position: it counts lines within the single row that it read.
 pub(crate) fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

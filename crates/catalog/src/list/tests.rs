@@ -1,4 +1,4 @@
-//! Lists in every form, whole and broken, and hostile names that go through them and back.
+//! Lists in every form, complete and broken, and round trips of hostile names.
 
 use atta_entry::{Errno, Failure, Operation};
 use proptest::prelude::*;
@@ -148,7 +148,7 @@ fn long_items_are_refused_and_not_stored() {
     assert!(matches!(read(&blanks), Err(Error::ListTooLong { item: 2, bytes_max: ROW_BYTES_MAX })));
 }
 
-/// Bytes as a path could have them: no NUL, no `..`, and often something that a reader could stumble over.
+/// Bytes that a path may contain: no NUL, no `..`, and often bytes that are hard for a reader.
 fn hostile_path() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         proptest::collection::vec(1_u8..=255, 1..8),

@@ -1,7 +1,7 @@
 //! Rows of comma-separated values. No I/O.
 //!
-//! RFC 4180 but for its line ends: LF and not CRLF. A field is quoted where it holds a comma, a quote, a CR or an LF.
-//! A field without anything in it is a value that is not there: no path and no target is empty.
+//! RFC 4180, except that lines end in LF instead of CRLF. A field is quoted if it contains a comma, a quote, a CR or an LF. An empty field
+//! is an absent value: paths and targets are never empty.
 
 use atta_entry::{Entry, Timestamp};
 
@@ -9,7 +9,7 @@ use super::number_into;
 use crate::Columns;
 use crate::lossy::{hex_into, lossy_into};
 
-/// Metadata columns, all of which an entry without metadata leaves empty.
+/// Number of metadata columns; all are empty for an entry without metadata.
 const METADATA_COLUMNS: usize = 11;
 
 pub(super) fn row(
@@ -64,7 +64,7 @@ fn metadata_fields(entry: &Entry<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Two fields: the bytes as UTF-8, and their hexadecimal digits where that loses something.
+/// Appends two fields: the bytes as UTF-8, and their hexadecimal digits if the text is not exact.
 fn bytes_fields(bytes: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     let lossy = lossy_into(bytes, out);

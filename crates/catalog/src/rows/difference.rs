@@ -1,4 +1,4 @@
-//! Rows of what two trees do not have in common: a line for people, a line of NDJSON. No I/O.
+//! Rows of the differences of two trees: a line for people, a line of NDJSON. No I/O.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use super::number_into;
 use crate::calendar::timestamp_into;
 use crate::lossy::hex_into;
 
-/// Appends `missing: PATH`, `extra: PATH` or `different: PATH: size 1 -> 2; mtime ...`, and a line end. Paths are escaped; that of a
-/// directory which one side alone has ends in a slash, and that of the roots is a point.
+/// Appends `missing: PATH`, `extra: PATH` or `different: PATH: size 1 -> 2; mtime ...`, and a line end. Paths are escaped. The path of a
+/// directory that only one side has ends in a slash; the path of the roots is a dot.
 pub fn difference_text(difference: &Difference<'_>, out: &mut Vec<u8>) {
     let Difference { path, kind, change } = difference;
     out.extend_from_slice(change.name().as_bytes());
@@ -29,7 +29,7 @@ pub fn difference_text(difference: &Difference<'_>, out: &mut Vec<u8>) {
 fn detail_text(detail: &Detail, out: &mut Vec<u8>) {
     out.extend_from_slice(detail.field().name().as_bytes());
     if let Detail::Digest(..) = detail {
-        // They are long, and say no more than that they differ.
+        // Digests are long, and show no more than that they differ.
         return;
     }
     out.push(b' ');
@@ -62,17 +62,17 @@ fn detail_text(detail: &Detail, out: &mut Vec<u8>) {
     }
 }
 
-/// A digest in digits; nothing: there is none.
+/// A digest in hexadecimal; empty if there is none.
 fn digits(digest: Option<&[u8; 32]>) -> Vec<u8> {
     let mut digits = Vec::new();
     digest.into_iter().for_each(|digest| hex_into(digest, &mut digits));
     digits
 }
 
-/// Two values of a field: the source's and the target's.
+/// The values of a field: the source's and the target's.
 type Values<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// The values of a field on both sides, as text, but for targets of links, which are bytes; none for a field that has no such two.
+/// The values of a field on both sides, as text, except link targets, which are bytes; `None` if the field has no such values.
 pub(crate) fn values(detail: &Detail) -> Option<Values<'_>> {
     let text = |one: String, other: String| Some((one.into_bytes().into(), other.into_bytes().into()));
     match detail {
@@ -98,8 +98,8 @@ pub(crate) fn values(detail: &Detail) -> Option<Values<'_>> {
     }
 }
 
-/// Appends `{"path":...,"path_raw"?:...,"change":...,"kind":...,"fields":{...}}` and a line end. Each field that differs is an
-/// object with `source` and `target`, numbers as in the rows of entries, or what else there is to say of it.
+/// Appends `{"path":...,"path_raw"?:...,"change":...,"kind":...,"fields":{...}}` and a line end. Each field that differs is an object with
+/// `source` and `target`, numbers as in the rows of entries, or with the data that the field has instead.
 pub fn difference_row(difference: &Difference<'_>, out: &mut Vec<u8>) {
     let Difference { path, kind, change } = difference;
     out.push(b'{');
@@ -118,7 +118,7 @@ fn fields(details: &[Detail], out: &mut Vec<u8>) {
     let mut last = None;
     for detail in details {
         let field = detail.field();
-        // Of links there may be several, which are one list.
+        // There may be several links; they form one list.
         if last == Some(field) {
             continue;
         }

@@ -1,12 +1,12 @@
-//! The row of an entry that could not be done: a line of `_errors.ndjson`, which a list reader reads back. No I/O.
+//! The row of an entry that failed: a line of `_errors.ndjson`, which a list reader reads back. No I/O.
 
 use atta_entry::Failure;
 
 use super::ndjson::{bytes_field, key, number_field, text_field};
 
-/// Appends `{"path":...,"root":...,"operation":...,"class":...,"errno":13,"error":"EACCES","message":...}` and a
-/// line end, with `path_raw` and `root_raw` where the names are not UTF-8, `spelled` where a copy's
-/// place is another name's, and `at` where it failed at what was to be made.
+/// Appends `{"path":...,"root":...,"operation":...,"class":...,"errno":13,"error":"EACCES","message":...}` and a line end. `path_raw` and
+/// `root_raw` are there if the names are not UTF-8, `spelled` if another name has the place of the copy, and `at` if the failure was at
+/// the entry to be made.
 pub fn failure_row(failure: &Failure<'_>, out: &mut Vec<u8>) {
     out.push(b'{');
     bytes_field("\"path\":", key!("path_raw"), &failure.path, out);

@@ -1,7 +1,7 @@
-//! Rows as JSON, an object a line. No I/O.
+//! Rows as JSON, one object per line. No I/O.
 //!
-//! Written by hand and not through `serde`: the fields and their order are fixed, and a row is made for every entry
-//! of a tree. What comes out is checked against `serde_json` in the tests.
+//! Written by hand, not with `serde`: the fields and their order are fixed, and every entry of a tree gets a row. The tests check the
+//! output against `serde_json`.
 
 use atta_entry::{Entry, Metadata, Timestamp};
 
@@ -9,7 +9,7 @@ use super::number_into;
 use crate::Columns;
 use crate::lossy::{hex_into, lossy_into};
 
-/// `,"NAME":` as one literal: a row has a dozen of them, and four pieces each took a third of its time.
+/// `,"NAME":` as one literal: a row has a dozen of them, and writing each in four pieces took a third of the time.
 macro_rules! key {
     ($name:literal) => {
         concat!(",\"", $name, "\":")
@@ -17,8 +17,8 @@ macro_rules! key {
 }
 pub(super) use key;
 
-/// `{"path":...,"path_raw"?:...,"kind":...,"depth":...,"inode":...,` metadata where there is some, target where
-/// there is one `}`. Times are nanoseconds since the epoch, whole and exact; `mode` is a plain number.
+/// Appends `{"path":...,"path_raw"?:...,"kind":...,"depth":...,"inode":...,`, metadata if present, the target if present, and `}`. Times
+/// are nanoseconds since the epoch, whole and exact; `mode` is a plain number.
 pub(super) fn row(
     entry: &Entry<'_>,
     path: &[u8],
@@ -62,7 +62,7 @@ fn metadata_fields(metadata: &Metadata, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `KEY"..."` with the bytes as UTF-8, and `RAW_KEY"..."` with their digits where that loses something.
+/// Appends `KEY"..."` with the bytes as UTF-8, and `RAW_KEY"..."` with their digits if the text is not exact.
 pub(super) fn bytes_field(key: &str, raw_key: &str, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(key.as_bytes());
     if let Ok(text) = str::from_utf8(bytes) {
@@ -75,7 +75,7 @@ pub(super) fn bytes_field(key: &str, raw_key: &str, bytes: &[u8], out: &mut Vec<
     hex_field(raw_key, bytes, out);
 }
 
-/// Appends `KEY"..."` with the digits of bytes.
+/// Appends `KEY"..."` with the bytes as digits.
 fn hex_field(key: &str, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(key.as_bytes());
     out.push(b'"');
@@ -95,7 +95,7 @@ pub(super) fn text_field(key: &str, text: &str, out: &mut Vec<u8>) {
     string_into(text, out);
 }
 
-/// 64 bits are quicker and hold every time of this age; the others are exact as well.
+/// 64 bits are faster and hold every time of this age; the others are exact as well.
 fn time_field(key: &str, time: Timestamp, out: &mut Vec<u8>) {
     match time.as_nanoseconds_i64() {
         Some(nanoseconds) => number_field(key, nanoseconds, out),
@@ -108,7 +108,7 @@ fn string_into(text: &str, out: &mut Vec<u8>) {
     let is_special = |&byte: &u8| byte < b' ' || byte == b'"' || byte == b'\\';
     out.push(b'"');
     let mut rest = text.as_bytes();
-    // Most names need nothing. Without a way out of the loop the compiler looks at many bytes at once.
+    // Most names need no escape. Without an early exit from the loop, the compiler checks many bytes at once.
     if !rest.iter().fold(false, |any, byte| any | is_special(byte)) {
         out.extend_from_slice(rest);
         out.push(b'"');

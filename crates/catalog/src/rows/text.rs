@@ -1,4 +1,4 @@
-//! Rows for people, in the manner of `ls -l` and with tabs between the columns. No I/O.
+//! Rows for people, like those of `ls -l`, with tabs between the columns. No I/O.
 
 use atta_entry::{Entry, Kind, Metadata, escape_into};
 
@@ -6,8 +6,8 @@ use super::number_into;
 use crate::Columns;
 use crate::calendar::timestamp_into;
 
-/// `-rw-r--r--`, links, owner, group, bytes, allocated bytes, time of the last change, path, and ` -> target`.
-/// Without metadata columns only the letter of the kind and the path. Names are escaped: a row is a line.
+/// Appends `-rw-r--r--`, links, owner, group, bytes, allocated bytes, modification time, path, and ` -> target`. Without metadata columns,
+/// only the letter of the kind and the path. Names are escaped: a row is a line.
 pub(super) fn row(entry: &Entry<'_>, path: &[u8], columns: Columns, out: &mut Vec<u8>) {
     if columns.metadata() {
         match entry.metadata {
@@ -49,8 +49,8 @@ const fn letter(kind: Kind) -> u8 {
     kind.letter() as u8
 }
 
-/// The permission bits as `ls -l` shows them. A set-user-ID, set-group-ID or sticky bit takes the place of the `x`
-/// beside it, as a capital letter where there is no `x`.
+/// The permission bits as `ls -l` shows them. A set-user-ID, set-group-ID or sticky bit replaces the `x` beside it; it is a capital letter
+/// if there is no `x`.
 fn permissions(mode: u32) -> [u8; 9] {
     let mut letters = *b"rwxrwxrwx";
     for (at, letter) in letters.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
-//! The columns of one row group in memory, and their way into the file. It decides no encoding and holds no file.
+//! The columns of one row group in memory, and writing them to the file. It chooses no encoding and owns no file.
 //!
-//! Numbers lie as Parquet takes them, in one vector a column. Bytes lie one after another in one buffer a column:
-//! the Parquet crate wants each value as a slice of a shared buffer, and so a value costs no allocation.
+//! Numbers are stored as Parquet takes them, in one vector per column. Bytes are stored one after another in one buffer per column: the
+//! Parquet crate takes each value as a slice of a shared buffer, so a value costs no allocation.
 
 use std::io::Write;
 
@@ -14,10 +14,10 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use crate::lossy::{hex_into, lossy_into};
 use crate::{Columns, Error, Result};
 
-/// Values handed to the Parquet crate at once: its own batch, so that it splits nothing up.
+/// Values passed to the Parquet crate at once: its own batch size, so that it splits nothing.
 const BATCH_ROWS: usize = 1024;
 
-/// Rows that have not been written yet, column by column.
+/// Rows not yet written, column by column.
 pub(super) struct RowGroup {
     columns: Columns,
     row_bytes: usize,
@@ -33,7 +33,7 @@ pub(super) struct RowGroup {
     digest: ByteColumn,
 }
 
-/// The columns that full catalogs have and lite ones have not.
+/// The columns that full catalogs have and lite ones do not.
 #[derive(Default)]
 struct MetadataColumns {
     device: Vec<i64>,
@@ -49,14 +49,14 @@ struct MetadataColumns {
     btime: TimeColumn,
 }
 
-/// Nanoseconds since the epoch, where there are any and 64 bits hold them. A level is 1 for a value, 0 for a null.
+/// Nanoseconds since the epoch, if there is a time and 64 bits hold it. A level is 1 for a value, 0 for a null.
 #[derive(Default)]
 struct TimeColumn {
     values: Vec<i64>,
     levels: Vec<i16>,
 }
 
-/// Byte strings in one buffer. `levels` has a row each and stays empty in a column that knows no null.
+/// Byte strings in one buffer. `levels` has one element per row, and stays empty in a column without nulls.
 #[derive(Default)]
 pub(crate) struct ByteColumn {
     data: Vec<u8>,
@@ -85,7 +85,7 @@ impl RowGroup {
         self.kind.len()
     }
 
-    /// Bytes that the rows take here.
+    /// Bytes of the rows in memory.
     pub(super) fn bytes(&self) -> usize {
         self.rows() * self.row_bytes
             + self.path.data.len()
@@ -97,7 +97,7 @@ impl RowGroup {
 
     pub(super) fn push(&mut self, entry: &Entry<'_>, digest: Option<&[u8; 32]>) -> Result<()> {
         if self.columns.metadata() {
-            // Before anything is pushed: columns of unequal length are what must never be.
+            // Before any push: columns must never have unequal lengths.
             let Some(metadata) = entry.metadata else {
                 return Err(Error::ShardNoMetadata { path: entry.path() });
             };
@@ -140,14 +140,14 @@ impl RowGroup {
         push_lossy(target, &mut self.target, &mut self.target_raw);
     }
 
-    /// Writes the rows as one row group and forgets them, also where that fails. The buffers stay for the next one.
+    /// Writes the rows as one row group and clears them, also on failure. The buffers stay for the next one.
     pub(super) fn write<W: Write + Send>(&mut self, writer: &mut SerializedFileWriter<W>) -> Result<()> {
         let written = self.write_columns(writer);
         self.clear();
         written
     }
 
-    /// In the order of the schema: the Parquet crate hands its columns out one after another.
+    /// Writes the columns in the order of the schema: the Parquet crate returns them one after another.
     fn write_columns<W: Write + Send>(&mut self, writer: &mut SerializedFileWriter<W>) -> Result<()> {
         let mut group = writer.next_row_group()?;
         self.path.write(&mut group)?;
@@ -236,12 +236,12 @@ impl TimeColumn {
     }
 }
 
-/// The quick way first: it gives up on the last fraction of a second before 1677-09-21T00:12:44Z, which fits.
+/// Nanoseconds since the epoch, if 64 bits hold them.
 fn nanoseconds(time: Timestamp) -> Option<i64> {
     time.as_nanoseconds_i64().or_else(|| i64::try_from(time.as_nanoseconds()).ok())
 }
 
-/// Pushes a value as text, and its bytes where the text loses something.
+/// Pushes a value as text, and its bytes if the text is not exact.
 pub(crate) fn push_lossy(value: Option<&[u8]>, text: &mut ByteColumn, raw: &mut ByteColumn) {
     let Some(value) = value else {
         text.push_null();
@@ -258,12 +258,12 @@ pub(crate) fn push_lossy(value: Option<&[u8]>, text: &mut ByteColumn, raw: &mut 
 }
 
 impl ByteColumn {
-    /// Bytes that its values take.
+    /// Bytes of its values.
     pub(crate) fn bytes(&self) -> usize {
         self.data.len()
     }
 
-    /// Adds a value to a column that knows no null.
+    /// Adds a value to a column without nulls.
     pub(crate) fn push_required(&mut self, value: &[u8]) {
         self.data.extend_from_slice(value);
         self.ends.push(self.data.len());
@@ -274,7 +274,7 @@ impl ByteColumn {
         self.end();
     }
 
-    /// Ends a value whose bytes are there.
+    /// Ends a value whose bytes are already in the buffer.
     fn end(&mut self) {
         self.ends.push(self.data.len());
         self.levels.push(1);
@@ -296,7 +296,7 @@ impl ByteColumn {
             value
         });
         let written = write_bytes(values, &self.levels, group);
-        // Nobody else holds a slice of it any more, so this takes the buffer back and copies nothing.
+        // No other slice of it exists any more, so this takes the buffer back without a copy.
         self.data = Vec::from(data);
         written
     }
@@ -308,7 +308,7 @@ impl ByteColumn {
     }
 }
 
-/// Writes a column of byte strings batch by batch, so that never more than a batch of slices is alive.
+/// Writes a column of byte strings batch by batch, so that at most one batch of slices exists.
 fn write_bytes<W: Write + Send>(
     mut values: impl Iterator<Item = ByteArray>,
     levels: &[i16],

@@ -1,4 +1,4 @@
-//! The schema of a shard and how each column is encoded. No rows, no I/O.
+//! The schema of a shard and the encoding of each column. No rows, no I/O.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use parquet::schema::types::{ColumnPath, TypePtr};
 
 use crate::columns::{Columns, SCHEMA_VERSION};
 
-/// Rows after which a page ends. More than a row group has: a page a column, as nothing here reads pages alone.
+/// Rows after which a page ends. More than a row group has: one page per column, as nothing here reads single pages.
 const PAGE_ROWS: usize = 1 << 20;
 
-/// The key in the file's metadata under which [`SCHEMA_VERSION`] stands.
+/// The key of [`SCHEMA_VERSION`] in the file's metadata.
 const VERSION_KEY: &str = "atta.schema_version";
 
 pub(super) fn schema(columns: Columns) -> Result<TypePtr> {
@@ -25,7 +25,7 @@ pub(super) fn properties(columns: Columns) -> Result<WriterProperties> {
     properties_of(columns.names().filter(|name| is_bytes(name)), &["kind"])
 }
 
-/// How columns are encoded: those with byte strings, the words among these (few, and often the same), and all others.
+/// Encodings of columns: those of byte strings, the words among these (few distinct values), and all others.
 pub(crate) fn properties_of<'n>(
     byte_strings: impl Iterator<Item = &'n str>,
     words: &[&str],

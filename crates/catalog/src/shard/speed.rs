@@ -1,6 +1,5 @@
-//! What encodings, row groups and rows cost: the figures in the documentation of `shard` come from here. It checks
-//! nothing and runs only when it is asked to:
-//! `cargo test --release -p atta-catalog speed -- --ignored --nocapture`
+//! Measures the cost of encodings, row groups and rows: the source of the figures in the documentation of `shard`. It checks nothing and
+//! runs only on request: `cargo test --release -p atta-catalog speed -- --ignored --nocapture`
 
 use std::time::Instant;
 
@@ -82,8 +81,8 @@ impl Tree {
     }
 }
 
-/// Prints the best of some rounds of each variant: on a machine that others share, it is the one that was disturbed
-/// least. The variants take turns, so that none has the quiet minutes for itself.
+/// Prints the best of several rounds of each variant: on a shared machine, it is the least disturbed one. The variants take turns, so that
+/// quiet minutes benefit all of them.
 fn measure<V>(variants: &[(String, V)], mut round: impl FnMut(&V) -> u64) {
     let mut best = vec![(f64::MAX, 0); variants.len()];
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! Shards read back with the Parquet crate's own reader and compared field by field; outputs that fail.
+//! Shards read back with the Parquet crate's own reader and compared field by field; failing outputs.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::*;
 
 const FULL: Columns = Columns::Full { targets: true };
 
-/// An entry that owns what it is made of.
+/// An entry that owns its data.
 #[derive(Clone)]
 struct Sample {
     name: Vec<u8>,
@@ -60,12 +60,12 @@ impl Sample {
         }
     }
 
-    /// Of every second one.
+    /// The digest of every second entry.
     fn digest(&self) -> Option<[u8; 32]> {
         self.depth.is_multiple_of(2).then(|| std::array::from_fn(|at| (at as u32 * 7 + self.depth) as u8))
     }
 
-    /// What a reader is to see, made without any of the shard's code.
+    /// The expected fields, computed without any of the shard's code.
     fn fields(&self, columns: Columns) -> Vec<Field> {
         let bytes = |bytes: &[u8]| Field::Bytes(bytes.to_vec().into());
         let text = |bytes: &[u8]| Field::Str(String::from_utf8_lossy(bytes).into_owned());
@@ -124,7 +124,7 @@ fn write(samples: &[Sample], columns: Columns, row_group_bytes: usize) -> (Bytes
     (Bytes::from(file), summary)
 }
 
-/// The record reader shows instants as it likes; 64 bits and their column's logical type are what counts.
+/// The fields alone: the record reader's display of instants does not matter, only the 64 bits and the column's logical type.
 fn plain(row: Row) -> Vec<Field> {
     row.into_columns().into_iter().map(|(_, field)| field).collect()
 }
@@ -193,7 +193,7 @@ fn full_columns_need_metadata_and_stay_even_without() {
     assert_eq!(shard.finish().unwrap().rows, 1);
 }
 
-/// An output with room for so many bytes and no more.
+/// An output with room for this many bytes.
 struct FullDisk(usize);
 
 impl Write for FullDisk {

@@ -1,4 +1,4 @@
-//! The commands that messages of `atta copy` advise, quoted for a shell. Followed literally, each does what its message says. No I/O.
+//! Commands that messages of `atta copy` advise, quoted for a shell. Run literally, each does what its message says. No I/O.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use atta_entry::shell_quote;
 use super::arguments::CopyArguments;
 use super::summary::Whole;
 
-/// What to do about a copy that ended early, and about what it has left.
+/// How to resume a copy that ended early, and how to remove its leftovers.
 pub(super) fn advice(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Vec<String> {
     let rest = rest(arguments, outcome, was_interrupted);
     let left = outcome.leftovers.as_ref();
@@ -36,8 +36,8 @@ fn rest(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Op
     Some(text)
 }
 
-/// The command that goes on where the one made of `words` was ended: the same one, which leaves what was copied, and which means the same
-/// TARGET now that this exists.
+/// The command that resumes the one made of `words`: the same command, with options to skip what was copied and to keep the meaning of
+/// TARGET, which exists now.
 fn continuation(words: &[OsString], arguments: &CopyArguments, target_is_name: bool) -> String {
     let leaves = arguments.update || arguments.ignore_existing;
     let mut added = Vec::new();
@@ -47,7 +47,7 @@ fn continuation(words: &[OsString], arguments: &CopyArguments, target_is_name: b
     if target_is_name && !arguments.no_target_directory {
         added.push("-T");
     }
-    // Behind the program and the word `copy`.
+    // Options go after the program and the word `copy`.
     let (command, rest) = words.split_at(words.len().min(2));
     let quoted = |words: &[OsString]| words.iter().map(|word| shell_quote(word.as_bytes())).collect();
     let parts: [Vec<String>; 3] =

@@ -1,5 +1,4 @@
-//! What each rank of a copy did and where its time went: as a table and as JSON. No I/O; what
-//! is measured, and how, is known to `atta_ops::copy` alone.
+//! Work and time of each rank of a copy: as a table and as JSON. No I/O. Only `atta_ops::copy` knows what is measured, and how.
 
 use std::fmt::Write as _;
 
@@ -8,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use crate::size::{binary, grouped, per_second};
 
-/// Room for a phase: its name, or as many seconds as a month has.
+/// Width of the column of a phase: its name or seven characters, and a blank.
 fn width(phase: Phase) -> usize {
     phase.name().len().max(7) + 1
 }
 
-/// A row for each rank: what it copied, seconds of each phase, how busy its threads were, seconds of syncs over all its threads.
+/// Writes a row for each rank: what it copied, seconds of each phase, how busy its threads were, seconds of syncs over all its threads.
 pub(super) fn table(reports: &[RankReport], text: &mut String) {
     let _ = write!(text, "  {:<5} {:>15} {:>10} {:>12}", "rank", "files", "bytes", "rate");
     Phase::ALL.iter().for_each(|phase| {
@@ -32,12 +31,12 @@ pub(super) fn table(reports: &[RankReport], text: &mut String) {
     }
 }
 
-/// The part of their time in which threads had a task.
+/// The share of their time in which threads had a task.
 fn busy_share(report: &RankReport) -> f64 {
     report.busy.as_secs_f64() / (report.busy + report.waiting).as_secs_f64().max(1e-9)
 }
 
-/// The same for machines.
+/// The same as JSON for programs.
 pub(super) fn rows(reports: &[RankReport]) -> Vec<Value> {
     reports.iter().map(row).collect()
 }
@@ -95,7 +94,7 @@ mod tests {
         assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
         for phase in Phase::ALL {
             let ends = lines[0].find(&format!(" {}", phase.name())).unwrap() + 1 + phase.name().len();
-            // The number ends where the head does.
+            // The number ends in the same column as its head.
             assert_eq!(&lines[3][ends - 7..ends], "9999.00", "{}\n{text}", phase.name());
         }
     }

@@ -1,4 +1,4 @@
-//! How a copy ends: what is printed, and which exit code follows. Nothing is copied here.
+//! End of a copy: prints the summary and picks the exit code. Nothing is copied here.
 
 use std::io::Write as _;
 
@@ -12,13 +12,13 @@ use crate::run::fatal::Fatal;
 use crate::run::file::print;
 use crate::run::messages::{complain, exit, hint};
 
-/// Says why nothing is copied.
+/// Reports why nothing is copied; returns the exit code.
 pub(super) fn tell(copy::Refused { what, hint, is_usage }: &copy::Refused) -> u8 {
     complain(what, Some(hint.as_ref()));
     if *is_usage { exit::USAGE } else { exit::FATAL }
 }
 
-/// Says what was done, and with which code to exit.
+/// Reports the result and returns the exit code.
 pub(super) fn conclude(
     arguments: &CopyArguments,
     failures: &Failures,
@@ -47,7 +47,7 @@ pub(super) fn conclude(
     if let Some(fatal) = fatal {
         return fatal.tell();
     }
-    // What was to be read back and was not is not done.
+    // A copy is partial if a file that was to be read back was not.
     let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0;
     interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE })
 }

@@ -1,5 +1,5 @@
-//! The arguments of `atta copy` that say what is kept beside the bytes, and what they mean to the library. No I/O, but for the
-//! names of users and groups and for files of rules.
+//! The arguments of `atta copy` that choose what is kept besides the bytes, and their meaning for the library. No I/O, except for names of
+//! users and groups and for files of rules.
 
 use atta_ops::copy::{ExtendedNames, Keep, Owners};
 use clap::{Args, ValueEnum};
@@ -52,12 +52,12 @@ pub(crate) struct KeepArguments {
 }
 
 impl KeepArguments {
-    /// What they mean.
+    /// The attributes to keep.
     pub(crate) fn keep(&self) -> Result<Keep, Refused> {
         Ok(Keep { owners: self.owners()?, ..self.without_owners()? })
     }
 
-    /// The same with the owners that another rank has looked up; what is wrong with the rest that one tells.
+    /// The same with the owners that another rank has looked up; that rank reports errors in the other options.
     pub(crate) fn with_owners(&self, owners: Owners) -> Keep {
         Keep { owners, ..self.without_owners().unwrap_or_default() }
     }

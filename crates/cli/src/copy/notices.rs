@@ -1,4 +1,4 @@
-//! What is said of other runs in the place where a copy makes things, and of what they have left.
+//! Messages about other runs in the target of a copy, and about their leftovers.
 
 use atta_entry::escape;
 use atta_ops::copy::{Notice, clean_command};
@@ -6,7 +6,7 @@ use atta_ops::copy::{Notice, clean_command};
 use crate::run::messages::complain;
 use crate::size::{binary, counted};
 
-/// Reports it, unless nothing but errors is wanted.
+/// Reports a notice, unless only errors are wanted.
 pub(super) fn report(notice: &Notice, is_quiet: bool) {
     if is_quiet {
         return;

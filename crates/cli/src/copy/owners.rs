@@ -1,4 +1,4 @@
-//! Rules of `--chown` as people write them. Names are those of this machine.
+//! Parses rules of `--chown`. Names are those of this machine.
 //!
 //! ```text
 //! MAP    one of   USER:GROUP  USER  :GROUP      everybody, as chown has it
@@ -14,14 +14,14 @@ use std::process::Command;
 
 use atta_ops::copy::{OwnerRule, Owners};
 
-/// What a number stands for.
+/// Whether a number is a user's or a group's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     User,
     Group,
 }
 
-/// Adds what a map says.
+/// Adds the rules of a map.
 pub(crate) fn add(map: &str, owners: &mut Owners) -> Result<(), String> {
     add_with(map, owners, &number)
 }
@@ -86,7 +86,7 @@ fn add_rule(
     Ok(())
 }
 
-/// `FIRST-LAST`; none: it is something else. A name may have a `-` in it, but not be two numbers.
+/// Parses `FIRST-LAST`; `None` for anything else. A name may contain a `-`, but not be two numbers.
 fn range(text: &str) -> Result<Option<RangeInclusive<u32>>, String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some((first, last)) =
@@ -98,13 +98,13 @@ fn range(text: &str) -> Result<Option<RangeInclusive<u32>>, String> {
     if first > last { Err(format!("'{text}' ends before it begins")) } else { Ok(Some(first..=last)) }
 }
 
-/// A number that the kernel takes: the largest one means "nobody's affair" to it.
+/// A number that the kernel accepts: the largest one means "no change" to it.
 fn valid(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number != u32::MAX);
     number.ok_or_else(|| format!("'{text}' is too large"))
 }
 
-/// Whom a name or a number stands for.
+/// The number of a user or group, given by name or by number.
 fn number(of: Of, name: &str) -> Result<u32, String> {
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
         return valid(name);
@@ -121,32 +121,32 @@ fn number(of: Of, name: &str) -> Result<u32, String> {
     if let Some(number) = local.lines().find_map(|line| listed(line, name)) {
         return Ok(number);
     }
-    // Directory services are asked through a program: the library for that must not be linked statically.
+    // A program queries directory services: the library for them must not be linked statically.
     let asked = Command::new("getent").args([database, name]).output();
     let told = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     told.lines().find_map(|line| listed(line, name)).ok_or_else(unknown)
 }
 
-/// The number of a name in a line as `NAME:PASSWORD:NUMBER...`.
+/// The number of a name in a line such as `NAME:PASSWORD:NUMBER...`.
 fn listed(line: &str, name: &str) -> Option<u32> {
     let mut fields = line.split(':');
     (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
 }
 
-/// First, last, whom the first becomes, and whether the others follow: a rule for another rank, which may know other names.
+/// First, last, the new number of the first, and whether the others shift: a rule for another rank, which may know other names.
 pub(super) type Row = (u32, u32, u32, bool);
 
 /// Rules of users and of groups.
 pub(super) type Rows = (Vec<Row>, Vec<Row>);
 
-/// Rules, to be sent.
+/// Encodes rules for other ranks.
 pub(super) fn to_rows(owners: &Owners) -> Rows {
     let row = |rule: &OwnerRule| (*rule.from.start(), *rule.from.end(), rule.to, rule.shifts);
     let rows = |rules: &[OwnerRule]| rules.iter().map(row).collect();
     (rows(&owners.users), rows(&owners.groups))
 }
 
-/// The rules that were sent.
+/// Decodes rules from another rank.
 pub(super) fn from_rows((users, groups): Rows) -> Owners {
     let rule = |(first, last, to, shifts): Row| OwnerRule { from: first..=last, to, shifts };
     let rules = |rows: Vec<Row>| rows.into_iter().map(rule).collect();

@@ -1,39 +1,38 @@
-//! How fast a copy goes at present, and how long what is known to be left will take. It reads no clock and prints nothing: it is told
-//! how things stand, and answers from that alone.
+//! Estimates the rate of a copy, and the time left for the known work. It reads no clock and prints nothing: the estimate depends only on
+//! the progress passed in.
 //!
-//! While names are still being found the answer is a lower bound: what nobody has seen is not counted. What is left are names that
-//! were read and not looked at, directories that were not read, and bytes of large files; small files are copied where they are
-//! found. A name costs as much as a MiB.
+//! While names are still being found, the estimate is a lower bound: entries not yet seen are not counted. The work left is names that
+//! were read and not looked at, directories that were not read, and bytes of large files; small files are copied where they are found. A
+//! name costs as much as a MiB.
 
 use std::time::Duration;
 
 use atta_ops::copy::Progress;
 
-/// Between two looks; more often nothing is learnt.
+/// Time between two samples; more frequent ones add nothing.
 const PERIOD: Duration = Duration::from_millis(500);
-/// What is so long ago counts a third: less, and a pause for a sync is told as the pace of the rest; more, and what has changed
-/// is told late.
+/// Age at which a sample counts a third. With less, a pause for a sync passes for a new rate; with more, a new rate shows late.
 const MEMORY: Duration = Duration::from_secs(10);
-/// What is said before is chance.
+/// Earliest time of an estimate; earlier ones would be chance.
 const LEAST: Duration = Duration::from_secs(3);
-/// If nothing has been found for so long, and nothing is known to be left to look at, all was found: ranks tell how they stand at
-/// different times, and so the sums of one moment prove nothing.
+/// All names were found if nothing new was found for this long, and no known name is left to look at. Ranks report at different times, so
+/// the sums of one moment prove nothing.
 const STILL: Duration = Duration::from_secs(2);
 /// Bytes that cost as much as a name.
 const NAME_BYTES: f64 = (1 << 20) as f64;
-/// Who knows: a year.
+/// Longer estimates than a year are not shown.
 const SECONDS_MOST: f64 = 365.0 * 86_400.0;
-/// In seconds.
+/// A minute in seconds.
 const MINUTE: f64 = 60.0;
 
-/// What there is to say of it.
+/// The estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Outlook {
-    /// Names are still being found: what is left grows.
+    /// Names are still being found, so the work left grows.
     pub(super) is_growing: bool,
-    /// For what is known to be left; none: nothing is, or the pace is not known.
+    /// Time for the known work left; `None` if there is none, or if the rate is unknown.
     pub(super) seconds_left: Option<f64>,
-    /// Of the last seconds; none: too early to say.
+    /// Rate of the last seconds; `None` if it is too early.
     pub(super) bytes_per_second: Option<f64>,
 }
 
@@ -41,16 +40,16 @@ pub(super) struct Outlook {
 #[derive(Debug)]
 pub(super) struct Pace {
     last: Look,
-    /// What was done in the past, the more of it the less long ago; and how much time that is.
+    /// Past work and its time, as sums in which older samples count less.
     names: f64,
     bytes: f64,
     seconds: f64,
-    /// Since when nothing was found.
+    /// Time since which nothing was found.
     still_since: Duration,
     outlook: Outlook,
 }
 
-/// How things stood at a time.
+/// A sample of the progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     elapsed: Duration,
@@ -69,7 +68,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Takes in how the copy stands. May be called at any rate.
+    /// Takes a sample and returns the estimate. May be called at any rate.
     pub(super) fn look(&mut self, progress: &Progress) -> Outlook {
         let found = &progress.walk.profile;
         let now = Look {
@@ -92,7 +91,7 @@ impl Pace {
         let before = std::mem::replace(&mut self.last, now);
         let passed = now.elapsed.saturating_sub(before.elapsed).as_secs_f64();
         let kept = (-passed / MEMORY.as_secs_f64()).exp();
-        // Sums of ranks may be older than the ones before.
+        // Sums of ranks may be older than the previous ones.
         let more = |now: u64, before: u64| now.saturating_sub(before) as f64;
         self.names = self.names * kept + more(now.entries, before.entries);
         self.bytes = self.bytes * kept + more(now.bytes, before.bytes);
@@ -116,7 +115,7 @@ impl Pace {
     }
 }
 
-/// What is said of the time left: in steps that a reader can follow, up to the next one; as a bound down to the last one.
+/// The time left as text, in steps that a reader can follow: rounded up; a lower bound is rounded down.
 pub(super) fn words(outlook: &Outlook) -> Option<String> {
     let round = |seconds: f64, step: u64| {
         let steps = seconds / step as f64;
@@ -134,7 +133,7 @@ pub(super) fn words(outlook: &Outlook) -> Option<String> {
             format!("{} days", round(seconds, 86_400) / 86_400)
         }
     });
-    // A bound that says nothing.
+    // A bound of zero says nothing.
     let time = time.filter(|time| time != "0 s");
     match (time, outlook.is_growing) {
         (Some(time), true) => Some(format!(">= {time} left, still finding")),
@@ -150,7 +149,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// How a made-up copy stands.
+    /// State of a simulated copy.
     #[derive(Clone, Copy, Default)]
     struct At {
         milliseconds: u64,
@@ -183,7 +182,7 @@ mod tests {
             let (names, large) = ([1, 1], [found, done]);
             let at = At { milliseconds: second * 1000, entries: 1, bytes: done, names, large };
             let outlook = pace.at(at);
-            // The names were found in the first second; what has not changed for two more is all.
+            // The names were found in the first second; two more seconds without a change show that these are all.
             assert_eq!(outlook.is_growing, second < 3, "{second}");
             assert_eq!(outlook.seconds_left.is_some(), second >= 3, "{second}");
             assert!(second < 3 || about(outlook, (100 - second) as f64), "{second}: {outlook:?}");
@@ -196,7 +195,7 @@ mod tests {
         let mut pace = Pace::default();
         let mut before = 0.0;
         for second in 1..=20_u64 {
-            // 100 small files a second are copied, and 310 more are found to be looked at.
+            // 100 small files a second are copied, and 310 more names a second are found.
             let names = [410 * second, 100 * second];
             let at = At { milliseconds: second * 1000, entries: 100 * second, names, ..At::default() };
             let outlook = pace.at(at);
@@ -217,7 +216,7 @@ mod tests {
             (At { names: [1, 1], large: [100_000 * MIB, 0], ..At::default() }, Vec::new());
         for half in 1..=200_u64 {
             at.milliseconds = half * 500;
-            // 100 MiB a second, with a pause of three seconds; in the end 10 MiB a second for fifty.
+            // 100 MiB a second, with a pause of three seconds; then 10 MiB a second for fifty seconds.
             at.large[1] += match half {
                 ..80 => 50 * MIB,
                 80..86 => 0,
@@ -250,7 +249,7 @@ mod tests {
             let outlook = pace.at(At { milliseconds, ..at });
             assert_eq!((outlook.seconds_left, outlook.is_growing), (None, true));
         }
-        // Sums that go back, more done than found, and time that stands still.
+        // Sums that decrease, more done than found, and time that stands still.
         for numbers in [[5, 3, 7, 1], [1, 9, 0, 4], [0; 4]] {
             let [entries, bytes, known, looked] = numbers;
             let at = At { milliseconds: 60_000, entries, bytes, names: [known, looked], large: [1, 2] };

@@ -1,4 +1,4 @@
-//! What ranks of a copy add up when it is done. What is printed of it is in `summary.rs`.
+//! Totals that the ranks of a copy add up at its end. `summary.rs` prints them.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use atta_ops::digest::Signature;
 
 use super::summary::Whole;
 
-/// Bytes of a path that a rank sends, at most: paths have no limit of their own.
+/// Most bytes of a path that a rank sends: paths have no limit of their own.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// What ranks have done in the end. What one of several ranks sends is at most 16 KiB.
+/// Totals of one or more ranks. One of several ranks sends at most 16 KiB.
 #[derive(Debug)]
 pub(super) struct Part {
     totals: Totals,
     report: Report,
-    /// What each rank did, and where its time went.
+    /// Work and time of each rank.
     by_rank: Vec<RankReport>,
-    /// None: not wanted, or not all was copied.
+    /// `None` if not requested, or if not all was copied.
     signature: Option<Signature>,
     elapsed: Duration,
     threads: usize,
-    /// The exit code of a signal, if one was caught.
+    /// Exit code of a caught signal; 0 if none.
     pub(super) interrupted: u8,
     parked: bool,
 }
@@ -35,7 +35,7 @@ impl Part {
         Self { totals, report, by_rank, signature, elapsed, threads, interrupted, parked }
     }
 
-    /// The same with paths that are not too long to be sent.
+    /// The same, with paths short enough to be sent.
     pub(super) fn shortened(mut self) -> Self {
         self.report.slowest.iter_mut().for_each(|file| file.path.truncate(PATH_BYTES_MAX));
         self

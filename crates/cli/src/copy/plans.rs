@@ -1,4 +1,4 @@
-//! What a copy would make, a line for each name. Lines go to standard output in some order; names are escaped.
+//! Planned actions of a copy, a line for each name. Lines go to standard output in any order; names are escaped.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use atta_ops::copy::Planned;
 use crate::output;
 use crate::run::fatal::{Fatal, output_error};
 
-/// Bytes that are gathered before they are written.
+/// Bytes that are buffered before a write.
 const ROOM: usize = 64 << 10;
 
 /// The lines of all threads.

@@ -1,4 +1,4 @@
-//! `atta copy --dry-run`: says what a copy would do. It looks, on one rank alone, and writes nothing.
+//! `atta copy --dry-run`: reports what a copy would do. It runs on one rank and writes nothing.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! What a copy reports while it runs: what was not copied, what would be, and other runs in the same place.
+//! Reports of a running copy: failures, planned actions, and other runs in the same place.
 
 use atta_entry::Failure;
 use atta_ops::copy::{Notice, Planned, Watch};
@@ -10,7 +10,7 @@ use crate::run::failures::Failures;
 /// See the head of this file.
 pub(super) struct Reports<'a> {
     pub(super) failures: &'a Failures,
-    /// What would be made, if that is to be reported.
+    /// Planned actions, if they are to be reported.
     pub(super) plans: Option<Plans>,
     pub(super) is_quiet: bool,
 }

@@ -1,5 +1,5 @@
-//! One run of `atta copy`, the same alone and on ranks: the first rank has the command's files, standard output and standard error; the
-//! others copy, and send it what failed.
+//! One run of `atta copy`, alone or on several ranks. The first rank has the command's files, standard output and standard error; the
+//! other ranks copy, and send it their failures.
 //!
 //! ```text
 //!   agree:  every rank looks at SOURCE... and TARGET: the same?  ──▶  all hear whether to go
@@ -7,7 +7,7 @@
 //!   close:  what all ranks have done goes to the first rank, which reports it
 //! ```
 //!
-//! What is done in which order is not decided here: see `atta_ops::copy`.
+//! `atta_ops::copy` decides the order of operations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,7 +32,7 @@ use crate::run::settings::take;
 use crate::run::signals::Signals;
 use crate::run::starts::Starts;
 
-/// Copies as one rank of a session; gives the exit code. That of the first rank is the command's.
+/// Copies as one rank of a session; returns the exit code. The command's exit code is that of the first rank.
 pub(super) fn run(
     arguments: &CopyArguments,
     signals: &Signals,
@@ -40,7 +40,7 @@ pub(super) fn run(
 ) -> Result<u8, RankError> {
     let is_for_one = arguments.dry_run || arguments.repair.is_some();
     if is_for_one && session.seat().ranks > 1 {
-        // Which names are one file is found out in one place.
+        // Only one process can find out which names are one file.
         let signals = signals.with_others();
         let own = || run(arguments, &signals, &mut Session::alone(signals.stop()));
         let code = session.is_first().then(|| session.beside(own)).transpose()?.transpose()?;
@@ -55,7 +55,7 @@ pub(super) fn run(
     }
 }
 
-/// What the first rank needs; else why it is refused was reported, and this is the exit code.
+/// Sets up the first rank. If the run is refused, reports the reason and returns the exit code.
 fn begin(arguments: &CopyArguments, seat: Seat, stop: &Stop) -> Result<Run, u8> {
     let run = Run::new(arguments, stop).map_err(Usage::tell)?;
     if seat.ranks > 1 && run.starts.as_ref().is_some_and(Starts::are_differences) {
@@ -102,7 +102,7 @@ impl Rank<'_> {
                 Err(refused) => return Ok(tell(&refused)),
             },
             Some(starts) => copy.listed(starts),
-            // The list is the first rank's.
+            // Only the first rank reads the list.
             None if arguments.list().is_some() => copy.listed(std::iter::empty()),
             None => copy,
         };
@@ -119,7 +119,7 @@ impl Rank<'_> {
         Ok(conclude(arguments, &failures, &whole, interrupted, fatal))
     }
 
-    /// Copies with the other ranks. The first rank gets what all of them have done.
+    /// Copies with the other ranks. The first rank gets the totals of all ranks.
     fn run(
         &self,
         copy: Copy<'_>,
@@ -158,7 +158,7 @@ fn take_in(failures: &Failures, is_damaged: &AtomicBool, bytes: &[u8]) {
     }
 }
 
-/// What comes from other ranks on the first one, and what it reports meanwhile.
+/// State of the first rank for data from other ranks, and its progress reports.
 struct Received<'a> {
     failures: &'a Failures,
     teller: Option<Teller>,
@@ -176,7 +176,7 @@ impl Received<'_> {
     }
 }
 
-/// Whether all ranks see the same, and may go. Else the first rank reports why not; with which code to exit.
+/// Whether all ranks see the same and may start. If not, the first rank reports the reason; returns the exit code.
 fn may_go<'a>(
     prepared: Result<Copy<'a>, Refused>,
     refused: Option<u8>,

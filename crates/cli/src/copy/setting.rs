@@ -1,5 +1,5 @@
-//! What the arguments of a copy mean: what is refused, and the options of the operation. Nothing is opened but the files that the command writes
-//! and the list that it reads.
+//! The meaning of the arguments of a copy: what is refused, and the options of the operation. It opens only the files that the command
+//! writes and the list that it reads.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::run::refused::Refused;
 use crate::run::settings::{compile, spill_directory};
 use crate::run::starts::Starts;
 
-/// What the arguments say, as one of so many ranks sees it.
+/// The arguments, as one of several ranks sees them.
 pub(super) struct Setting<'a> {
     arguments: &'a CopyArguments,
     rate: Option<Rate>,
@@ -42,7 +42,7 @@ impl<'a> Setting<'a> {
         let walk = walk::Options {
             one_file_system: arguments.visit.one_file_system,
             birth_time: false,
-            // What is wrong with them was reported before.
+            // Errors in the rules were reported before.
             rules: compile(&arguments.visit.rules).ok().flatten(),
             rate: self.rate.as_ref(),
             threads: arguments.effort.threads,
@@ -72,7 +72,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// SOURCE... and TARGET. Those of a repair are two directories that were compared with each other.
+/// SOURCE... and TARGET. For a repair, they are the two directories that were compared.
 fn sides(arguments: &CopyArguments) -> (Vec<Vec<u8>>, Vec<u8>) {
     let mut sources: Vec<_> = arguments.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
     let target = sources.pop().unwrap_or_default();
@@ -82,12 +82,12 @@ fn sides(arguments: &CopyArguments) -> (Vec<Vec<u8>>, Vec<u8>) {
     (sources, target)
 }
 
-/// What the first rank needs, made before anything is copied.
+/// State of the first rank, set up before the copy starts.
 pub(super) struct Run {
     pub(super) failures: Failures,
     pub(super) events: Events,
     pub(super) keep: Keep,
-    /// What a list names.
+    /// The starts from a list, if there is one.
     pub(super) starts: Option<Starts>,
 }
 

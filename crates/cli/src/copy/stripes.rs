@@ -1,18 +1,18 @@
-//! `--stripe` as people write it. Pure.
+//! Parses `--stripe`. No I/O.
 
 use atta_ops::copy::{StripeRule, Stripes};
 
 use crate::size::parse_size;
 
-/// What Lustre takes a stripe to be a multiple of.
+/// Lustre requires a stripe size that is a multiple of this.
 const UNIT: u64 = 64 << 10;
-/// Targets that a file can be on.
+/// Most targets that a file can be on.
 const COUNT_MOST: u16 = 2000;
 
-/// How copies are to be striped.
+/// Striping of copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Striping {
-    /// As the directories say.
+    /// The striping of the directories.
     Default,
     Asked(Stripes),
 }

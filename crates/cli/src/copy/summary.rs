@@ -1,4 +1,4 @@
-//! What is told of a copy when it is done, for people and for machines, and while it runs. No I/O.
+//! The summary of a copy, for people and for programs, and its progress. No I/O.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use super::pace::{self, Outlook};
 use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
 
-/// Leftovers that are shown; all of them are counted.
+/// Most leftovers that are listed; all of them are counted.
 const LEFTOVERS_SHOWN: usize = 10;
 
-/// What was copied, by all ranks.
+/// Results of all ranks.
 pub(super) struct Whole {
     pub(super) totals: Totals,
     pub(super) report: Report,
     pub(super) signature: Option<Signature>,
     pub(super) elapsed: Duration,
     pub(super) threads: usize,
-    /// Each rank; without others this one.
+    /// A report for each rank; if alone, that of this process.
     pub(super) ranks: Vec<RankReport>,
     pub(super) parked: bool,
-    /// TARGET is the name of the copy, not a directory that it was put into.
+    /// TARGET is the name of the copy, not a directory that contains it.
     pub(super) target_is_name: bool,
     pub(super) leftovers: Option<Leftovers>,
-    /// Entries of a list of differences that the target alone has; none: it was no such list.
+    /// Entries of a list of differences that only the target has; `None` if there was no such list.
     pub(super) extra: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl From<Outcome> for Whole {
     }
 }
 
-/// For people.
+/// The result as text for people.
 pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> String {
     let totals = &outcome.totals;
     let mut text = String::new();
@@ -84,7 +84,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     text
 }
 
-/// What there is to say of a counter. `extra`: entries of a list of differences that the target alone has.
+/// The lines of a counter. `extra`: entries of a list of differences that only the target has.
 fn lines(counter: Counter, is_dry_run: bool, extra: Option<u64>, text: &mut String) {
     if let Some(line) = report::line(&counter) {
         let is_unread = counter.name == "skipped" && !is_dry_run;
@@ -96,7 +96,7 @@ fn lines(counter: Counter, is_dry_run: bool, extra: Option<u64>, text: &mut Stri
     }
 }
 
-/// How many files there were of which size, and which took longest.
+/// A table of files by size, and of the slowest files.
 fn table(report: &Report, text: &mut String) {
     let _ = writeln!(text, "  {:<16} {:>15} {:>12}", "size", "files", "bytes");
     for class in report.sizes.iter().filter(|class| class.files > 0) {
@@ -114,7 +114,7 @@ fn table(report: &Report, text: &mut String) {
     }
 }
 
-/// The same for machines.
+/// The result as JSON for programs.
 pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Value {
     let totals = &outcome.totals;
     let sizes = totals_by_size(&outcome.report);
@@ -152,7 +152,7 @@ fn totals_by_size(report: &Report) -> Vec<Value> {
 fn slow(file: &SlowFile) -> Value {
     json!({
         "path": String::from_utf8_lossy(&file.path),
-        // As in rows: what the text has lost, in hexadecimal digits.
+        // As in rows: the exact bytes as hexadecimal digits, if the text is not exact.
         "path_raw": std::str::from_utf8(&file.path).is_err().then(|| hex(&file.path)),
         "bytes": file.bytes,
         "seconds": file.elapsed.as_secs_f64(),
@@ -164,7 +164,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), digit)
 }
 
-/// While it runs. What is wanted most comes first: a narrow terminal cuts the rest off.
+/// The progress line. The most wanted values come first: a narrow terminal cuts off the rest.
 pub(super) fn line(progress: &Progress, outlook: &Outlook) -> String {
     let found = &progress.walk.profile;
     let rate = outlook.bytes_per_second.map(|rate| format!(", {}/s", binary(rate as u64)));
@@ -182,7 +182,7 @@ pub(super) fn line(progress: &Progress, outlook: &Outlook) -> String {
     )
 }
 
-/// The same as an event.
+/// The progress as an event.
 pub(super) fn event(progress: &Progress, outlook: &Outlook) -> Value {
     let found = &progress.walk.profile;
     json!({

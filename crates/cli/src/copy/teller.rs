@@ -1,4 +1,4 @@
-//! Tells how a copy goes: the line of a display, and an event a second. It decides nothing, and estimates nothing: see `pace.rs`.
+//! Progress of a copy: the line of a display, and an event a second. `pace.rs` makes the estimates.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::arguments::TellArguments;
 use crate::run::display::Display;
 use crate::run::events::Events;
 
-/// Between two events.
+/// Time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// See the head of this file.
@@ -22,12 +22,12 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    /// `prints`: as [`Display::new`] has it.
+    /// `prints`: as in [`Display::new`].
     pub(super) fn new(tell: &TellArguments, prints: bool, events: Events) -> Self {
         Self { display: Display::new(tell, prints), events, next: PERIOD, pace: Pace::default() }
     }
 
-    /// Called some 40 times a second.
+    /// Updates the display; called about 40 times a second.
     pub(super) fn tick(&mut self, progress: &Progress) {
         let elapsed = progress.walk.elapsed;
         let outlook = self.pace.look(progress);
@@ -38,7 +38,7 @@ impl Teller {
         }
     }
 
-    /// Takes the line off the terminal.
+    /// Removes the progress line from the terminal.
     pub(super) fn clear(&mut self) {
         self.display.clear();
     }

@@ -1,4 +1,4 @@
-//! The catalog that a command writes: one shard for each thread, and the manifest in the end. What goes into it, it does not know.
+//! The catalog that a command writes: one shard for each thread, and the manifest at the end. The command chooses the entries.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) struct CatalogSink {
     inner: Mutex<CatalogInner>,
 }
 
-/// The shard of one thread, which begins with its first entry.
+/// The shard of one thread, created with its first entry.
 #[derive(Default)]
 pub(crate) struct CatalogShard(Option<(usize, Shard<File>)>);
 
@@ -37,18 +37,18 @@ struct CatalogInner {
     step: usize,
 }
 
-/// What a catalog records beside its rows.
+/// Data that a catalog records besides its rows.
 pub(crate) struct Recorded {
-    /// Where the walk began.
+    /// Roots of the walk.
     pub(crate) roots: Vec<Vec<u8>>,
     pub(crate) totals: Value,
-    /// Failed entries by the name of their error.
+    /// Failed entries by error name.
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) started: SystemTime,
 }
 
 impl CatalogSink {
-    /// Begins it in a new directory; what fails is told there as well.
+    /// Begins a catalog in a new directory; failures are recorded there as well.
     pub(crate) fn begin(
         place: &Path,
         columns: Columns,
@@ -66,7 +66,7 @@ impl CatalogSink {
         Ok(Self::new(catalog, place, columns, effort, (0, ranks)))
     }
 
-    /// Takes part in one that another rank has begun.
+    /// Joins a catalog that another rank has begun.
     pub(crate) fn join(
         partial: &Path,
         place: &Path,
@@ -100,7 +100,7 @@ impl CatalogSink {
         self.lock().catalog.as_ref().map(|catalog| catalog.partial().to_owned())
     }
 
-    /// Hands the shards of this rank over to the root: what they are.
+    /// Hands the shards of this rank over to the root; returns their records.
     pub(crate) fn hand_over(&self) -> Result<Vec<ShardRecord>, Fatal> {
         let mut inner = self.lock();
         let shards = std::mem::take(&mut inner.shards);
@@ -115,7 +115,7 @@ impl CatalogSink {
         inner.shards.extend(shards.into_iter().map(|record| (usize::MAX, record)));
     }
 
-    /// Adds an entry to a thread's shard, with the digest of its content where the columns have one.
+    /// Adds an entry to a thread's shard, with the digest of its content if the columns have one.
     pub(crate) fn push(
         &self,
         shard: &mut CatalogShard,
@@ -162,7 +162,7 @@ impl CatalogSink {
         Fatal::Failed { what, hint: Some("nothing was left under that name".to_owned()) }
     }
 
-    /// Ends the catalog and gives it its name.
+    /// Completes the catalog and gives it its name.
     pub(crate) fn commit(&self, recorded: Recorded) -> Result<(), Fatal> {
         if self.lock().shards.is_empty() {
             // An empty result is a table without rows, not a directory without tables.
@@ -184,7 +184,7 @@ impl CatalogSink {
         catalog.commit(&manifest).map_err(|error| self.failed(&error))
     }
 
-    /// Removes what was written, without waiting for threads.
+    /// Removes the partial catalog, without waiting for threads.
     pub(crate) fn abandon(&self) {
         drop(self.lock().catalog.take());
     }

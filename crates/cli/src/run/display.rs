@@ -1,4 +1,4 @@
-//! Shows how a run goes: a line on a terminal, or a line a second elsewhere. What it says is whoever's runs.
+//! Progress display of a run: a line on a terminal, or a line a second elsewhere. The caller supplies the text.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::arguments::{ProgressWhen, TellArguments};
 
-/// Between two lines where there is no terminal.
+/// Time between two lines if there is no terminal.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// See the head of this file.
@@ -18,7 +18,7 @@ pub(crate) struct Display {
 }
 
 impl Display {
-    /// `prints`: rows on standard output, which on the same terminal say enough by themselves.
+    /// `prints`: rows go to standard output; on the same terminal they are progress enough.
     pub(crate) fn new(tell: &TellArguments, prints: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let says_enough = tell.quiet || (prints && std::io::stdout().is_terminal());
@@ -30,7 +30,7 @@ impl Display {
         Self { bar: shown.then(bar), lines, next: PERIOD }
     }
 
-    /// Called some 40 times a second.
+    /// Updates the display; called about 40 times a second.
     pub(crate) fn tick(&mut self, elapsed: Duration, line: impl Fn() -> String) {
         if let Some(bar) = &self.bar {
             bar.set_message(line());
@@ -38,12 +38,12 @@ impl Display {
         }
         if self.lines && elapsed >= self.next {
             self.next = elapsed + PERIOD;
-            // Nothing can be said of an error of standard error.
+            // An error of standard error cannot be reported.
             let _ = writeln!(std::io::stderr(), "{}", line());
         }
     }
 
-    /// Takes the line off the terminal.
+    /// Removes the progress line from the terminal.
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

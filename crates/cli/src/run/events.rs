@@ -1,4 +1,4 @@
-//! The events of a run (`--events`): one JSON object a line, the first when it begins, the last with its summary.
+//! The events of a run (`--events`): one JSON object a line, the first at the start, the last with the summary.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::run::file::{create, describe, printable};
 use crate::run::refused::Refused;
 use crate::run::settings::rfc3339;
 
-/// Where they go, if they are wanted.
+/// The destination of events, if they are requested.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     file: Option<(File, String)>,
@@ -21,7 +21,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Begins to write to a file, if there is to be one.
+    /// Creates the file, if one is requested, and writes the first event.
     pub(crate) fn new(path: Option<&Path>) -> Result<Self, Refused> {
         let Some(path) = path else { return Ok(Self::default()) };
         let name = printable(path);
@@ -37,19 +37,19 @@ impl Events {
         Ok(events)
     }
 
-    /// Whether anybody wants them.
+    /// Whether events are requested.
     pub(crate) fn is_wanted(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Writes one. The run goes on without it; that some are missing is told at the end.
+    /// Writes an event. The run continues after an error; `finish` reports it.
     pub(crate) fn tell(&mut self, event: &Value) {
         if let Err(error) = self.write(event) {
             self.lost.get_or_insert(error);
         }
     }
 
-    /// Writes the last one.
+    /// Writes the last event, and returns the first error.
     pub(crate) fn finish(mut self, summary: impl FnOnce() -> Value) -> Result<(), Fatal> {
         if !self.is_wanted() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What becomes of entries that failed: lines on standard error, rows in files. They never stop the run. Under MPI one rank
-//! writes them, and the others send it theirs.
+//! Failed entries: lines on standard error, rows in files. They never stop the run. Under MPI one rank writes them, and the others send
+//! theirs to it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,12 +13,12 @@ use super::refused::Refused;
 use crate::run::fatal::Fatal;
 use crate::run::file::{create, describe, printable};
 
-/// Failures of other ranks, as bytes for [`Failures::receive`].
+/// Stream of failures of other ranks, as bytes for [`Failures::receive`].
 pub(crate) const FAILURES: Stream = Stream(1);
-/// Lines printed without --verbose: a broken tree must not bury the summary.
+/// Lines printed without --verbose, at most: errors of a broken tree must not bury the summary.
 const LINES_MAX: u64 = 20;
 
-/// Where failures go, for all threads.
+/// Destination of failures, for all threads.
 pub(crate) enum Failures {
     Here(Mutex<Inner>),
     Root(Outbox),
@@ -34,7 +34,7 @@ pub(crate) struct Inner {
 }
 
 impl Failures {
-    /// All lines of them, or the first ones; to a file, which must not be the list that the run starts from.
+    /// Prints all lines, or the first ones; also writes to `errors`, which must not be the list that the run starts from.
     pub(crate) fn new(verbose: bool, errors: Option<&Path>, list: Option<&Path>) -> Result<Self, Refused> {
         let mut inner = Inner {
             lines_max: if verbose { u64::MAX } else { LINES_MAX },
@@ -57,7 +57,7 @@ impl Failures {
         Ok(Self::Here(Mutex::new(inner)))
     }
 
-    /// Rows also go to the catalog's file.
+    /// Also writes rows to the catalog's file.
     pub(crate) fn also_to(&self, catalog: File) {
         if let Self::Here(inner) = self {
             lock(inner).catalog = Some(BufWriter::new(catalog));
@@ -74,7 +74,7 @@ impl Failures {
         }
     }
 
-    /// Takes failures of another rank. False: the bytes are not what one would send.
+    /// Takes failures of another rank. Returns false if the bytes cannot be decoded.
     pub(crate) fn receive(&self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let Some((line, row)) = <(String, Vec<u8>)>::decode(&mut bytes) else { return false };
@@ -99,7 +99,7 @@ fn told(failure: &Failure<'_>) -> (String, Vec<u8>) {
     (format!("{failure}\n"), row)
 }
 
-/// A failure as [`Failures::receive`] takes it.
+/// A failure as [`Failures::receive`] expects it.
 pub(crate) fn as_bytes(failure: &Failure<'_>) -> Vec<u8> {
     told(failure).encoded()
 }
@@ -142,9 +142,9 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether two paths lead to the same file that exists.
+/// Whether two paths lead to the same existing file.
 fn is_same_file(one: &Path, other: &Path) -> bool {
-    // Asked by path, not by opening: a list may be a pipe.
+    // Compared by path, without opening: a list may be a pipe.
     let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
     matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
 }

@@ -1,4 +1,4 @@
-//! Why a command cannot go on, said the same by all of them. Failed entries of a walk are no such reason.
+//! Reasons why a command cannot go on, reported in the same way by all commands. Failed entries of a walk are no such reason.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use crate::run::messages::exit;
 /// Why a run cannot go on.
 #[derive(Debug)]
 pub(crate) enum Fatal {
-    /// Whoever read standard output went away.
+    /// The reader of standard output closed it.
     Closed,
     /// Anything else.
     Failed { what: String, hint: Option<String> },
 }
 
 impl Fatal {
-    /// Why, in words.
+    /// The reason, as text.
     pub(crate) fn what(self) -> String {
         match self {
             Self::Closed => "standard output was closed".to_owned(),
@@ -24,7 +24,7 @@ impl Fatal {
         }
     }
 
-    /// Says why, unless nobody is there to read it; returns the exit code.
+    /// Reports the reason, unless standard output was closed; returns the exit code.
     pub(crate) fn tell(self) -> u8 {
         match self {
             Self::Closed => exit::CLOSED,
@@ -36,7 +36,7 @@ impl Fatal {
     }
 }
 
-/// What an error of standard output means.
+/// The reason for an error of standard output.
 pub(crate) fn output_error(error: &io::Error) -> Fatal {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Fatal::Closed;

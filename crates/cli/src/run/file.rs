@@ -1,4 +1,4 @@
-//! Files and directories that the command line names: how they are made, and how messages tell of them.
+//! Files and directories named on the command line: creating them, and naming them in messages.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub(crate) fn print_rows(rows: &[u8]) -> Result<(), Fatal> {
     output::write(rows).map_err(|error| output_error(&error))
 }
 
-/// Writes all there is to say of a run to a file.
+/// Writes the statistics of a run to a file.
 pub(crate) fn write_stats(path: &Path, stats: &Value) -> Result<(), Fatal> {
     let written = create(path).and_then(|mut file| file.write_all(format!("{stats:#}\n").as_bytes()));
     written.map_err(|error| {
@@ -30,7 +30,7 @@ pub(crate) fn write_stats(path: &Path, stats: &Value) -> Result<(), Fatal> {
     })
 }
 
-/// Makes a private directory, unless it is there, and writes files into it.
+/// Creates a private directory, unless it exists, and writes files into it.
 pub(crate) fn write_all(directory: &Path, files: &[(String, String)]) -> Result<(), Fatal> {
     let failed = |path: &Path, error: &io::Error| {
         let what = format!("cannot draw: {}: {}", printable(path), describe(error));
@@ -46,9 +46,9 @@ pub(crate) fn write_all(directory: &Path, files: &[(String, String)]) -> Result<
     Ok(())
 }
 
-/// Makes a private file for rows, which tell names that not everybody may know. A file that is there already is written
-/// over only if it is the caller's own and has no other name: in a directory that others can write, somebody may have
-/// planted a link to a file that is to be spoilt. Devices and pipes are written to as they are.
+/// Creates a private file for rows, which contain names that other users may not see. An existing file is overwritten only if the caller
+/// owns it and it has no other name: in a directory that others can write, an attacker may have planted a link to another file. Devices
+/// and pipes are written to as they are.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mut new = OpenOptions::new();
     match new.write(true).create_new(true).mode(0o600).open(path) {
@@ -57,7 +57,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     }
     let mut old = OpenOptions::new();
     old.write(true);
-    // `/dev/stdout` is a link, and a pipe of the shell's is one below `/dev/fd`.
+    // `/dev/stdout` is a link, and a pipe of the shell is one below `/dev/fd`.
     if !path.starts_with("/dev") && !path.starts_with("/proc") {
         old.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     }
@@ -72,7 +72,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A path of the command line in a message: a shell's pattern may have put any name there.
+/// A path of the command line, escaped for messages: a shell pattern may expand to any name.
 pub(crate) fn printable(path: &Path) -> String {
     atta_entry::escape(path.as_os_str().as_encoded_bytes())
 }

@@ -1,4 +1,4 @@
-//! Exit codes, and what the program says on standard error.
+//! Exit codes, and messages on standard error.
 
 use atta_mpi_loader::Launcher;
 
@@ -6,7 +6,7 @@ use atta_mpi_loader::Launcher;
 pub(crate) mod exit {
     /// All done.
     pub(crate) const DONE: u8 = 0;
-    /// What was compared is different.
+    /// The compared data differ.
     pub(crate) const DIFFERENT: u8 = 1;
     /// Wrong usage.
     pub(crate) const USAGE: u8 = 2;
@@ -14,12 +14,12 @@ pub(crate) mod exit {
     pub(crate) const PARTIAL: u8 = 3;
     /// The run could not go on.
     pub(crate) const FATAL: u8 = 4;
-    /// The reader of standard output went away (128 + SIGPIPE).
+    /// The reader of standard output closed it (128 + SIGPIPE).
     pub(crate) const CLOSED: u8 = 141;
 }
 
-/// Says something that all ranks would say, before they have met: on one of them, and before that one's launcher ends it
-/// because another has left.
+/// Prints a message that all ranks would print before they have met, if this rank's turn ([`Launcher::turn`]) says so. Every rank waits
+/// for its turn first: a launcher may end all ranks when one exits.
 pub(crate) fn once(launcher: Option<&Launcher>, say: impl FnOnce()) {
     let Some(launcher) = launcher else { return say() };
     let turn = launcher.turn();
@@ -38,11 +38,11 @@ pub(crate) fn complain(what: &str, hint: Option<&str>) {
         text.push_str(hint);
         text.push('\n');
     }
-    // Nothing can be said of an error of standard error.
+    // An error of standard error cannot be reported.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Writes a hint of its own to standard error.
+/// Writes a separate hint to standard error.
 pub(crate) fn hint(text: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("hint: {text}\n").as_bytes());

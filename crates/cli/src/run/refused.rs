@@ -22,7 +22,7 @@ impl Refused {
         Self { code: exit::FATAL, what, hint }
     }
 
-    /// Says why; returns the exit code.
+    /// Reports the reason; returns the exit code.
     pub(crate) fn tell(self) -> u8 {
         complain(&self.what, self.hint.as_deref());
         self.code

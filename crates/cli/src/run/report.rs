@@ -1,4 +1,4 @@
-//! Counters in summaries: as words and as JSON, by what their declarations say. It counts nothing and prints nothing.
+//! Counters in summaries: as text and as JSON, according to their declarations. This module neither counts nor prints.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::size::{binary, counted, grouped, listed};
 
-/// The kinds of things that were counted: `3 files, 1 directory`, or `nothing`.
+/// Counts by kind of thing: `3 files, 1 directory`, or `nothing`.
 pub(crate) fn kinds(of: &impl Results) -> String {
     let mut kinds = Vec::new();
     of.show(&mut |counter| {
@@ -19,7 +19,7 @@ pub(crate) fn kinds(of: &impl Results) -> String {
     listed(&kinds)
 }
 
-/// The line of a counter, if it has one and is not 0.
+/// The line of a counter; `None` if it has no line or is 0.
 pub(crate) fn line(counter: &Counter) -> Option<String> {
     let count = Some(counter.count).filter(|count| *count > 0)?;
     match counter.text {
@@ -32,7 +32,7 @@ pub(crate) fn line(counter: &Counter) -> Option<String> {
     }
 }
 
-/// Puts all counters into an object, those of a group into an object of their own.
+/// Puts all counters into an object; each group is an object of its own.
 fn insert(of: &impl Results, into: &mut Map<String, Value>) {
     of.show(&mut |counter| {
         let count = json!(counter.count);
@@ -52,7 +52,7 @@ pub(crate) fn object(of: &impl Results, mut others: Value) -> Value {
     others
 }
 
-/// Failed entries by the name of their error.
+/// Failed entries by error name.
 pub(crate) fn by_errno(failures: &BTreeMap<Errno, u64>) -> BTreeMap<String, u64> {
     failures.iter().map(|(errno, count)| (errno.label(), *count)).collect()
 }

@@ -1,5 +1,5 @@
-//! The session of a command: alone, or with the ranks that an MPI launcher started. It joins them, says why it cannot, and ends the process
-//! in an orderly way or not. What a command does in its session is its own.
+//! The session of a command: alone, or with the ranks that an MPI launcher started. It joins the ranks, reports why it cannot, and leaves
+//! or aborts MPI at the end. The command supplies its part.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use super::messages::{complain, exit, once};
 use super::signals::Signals;
 use crate::schedule::RankArguments;
 
-/// What a command gives to its session.
+/// Parameters of a session.
 pub(crate) struct Given<'a> {
     pub(crate) launcher: Option<&'a Launcher>,
     pub(crate) schedule: &'a RankArguments,
     pub(crate) signals: &'a Signals,
     /// How long the first rank waits for others after a signal.
     pub(crate) give_up: Duration,
-    /// Whether long waits are not to be reported.
+    /// Whether to suppress reports of long waits.
     pub(crate) is_quiet: bool,
 }
 
-/// Runs this rank's part of a command; returns its exit code. That of the first rank is the command's.
+/// Runs this rank's part of a command; returns its exit code. The command's exit code is that of the first rank.
 pub(crate) fn run(given: &Given<'_>, part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>) -> u8 {
     let Some(launcher) = given.launcher else {
         let mut session = Session::alone(given.signals.stop());
@@ -52,7 +52,7 @@ fn on_mpi(
         },
         Err(error) => {
             let code = cannot_go_on(rank, &error);
-            // MPI's own end would wait for ranks that do not answer.
+            // Leaving MPI would wait for ranks that do not respond.
             mpi.abort(code.into());
             code
         }
@@ -92,24 +92,24 @@ fn joined(
     }
     let ended = part(&mut session);
     if let Err(error) = &ended {
-        // The first rank writes what it has, and ends all.
+        // The first rank writes its results so far, and ends all ranks.
         session.fail(&error.to_string());
     }
     ended
 }
 
-/// Says for whom the first rank waits.
+/// Reports the ranks that the first rank waits for.
 fn report_waiting(ranks: &[u32]) {
     complain(&format!("still waiting for {}", named(ranks)), None);
 }
 
-/// The options of a schedule, as they must be the same on all ranks.
+/// The options of a schedule, which must be the same on all ranks.
 fn described(schedule: &Config) -> String {
     let Config { schedule, split, termination, tree_width, .. } = schedule;
     format!("--schedule {schedule} --split {split} --termination {termination} --tree-width {tree_width}")
 }
 
-/// Says why a rank cannot go on; returns the exit code.
+/// Reports why a rank cannot go on; returns the exit code.
 fn cannot_go_on(rank: u32, error: &RankError) -> u8 {
     match error {
         RankError::Failed { .. } | RankError::Silent { .. } => complain(&error.to_string(), None),
@@ -118,8 +118,8 @@ fn cannot_go_on(rank: u32, error: &RankError) -> u8 {
     exit::FATAL
 }
 
-/// What this rank sees at the PATHs, as far as it must be the same on all hosts: inode and birth time, or the time of the last
-/// change where the file system knows no birth time. Beside it the devices, which need not be the same. A session of one need not look.
+/// Facts about the PATHs that must be the same on all hosts: inode and birth time, or the modification time if the file system has no
+/// birth time. Also returns the devices, which may differ. A session of one rank need not look.
 pub(crate) fn seen_at(paths: Vec<Vec<u8>>, session: &Session<'_>) -> (Vec<String>, Vec<u64>) {
     if session.seat().ranks == 1 {
         return (Vec::new(), Vec::new());

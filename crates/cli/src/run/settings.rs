@@ -1,4 +1,4 @@
-//! Small things that commands on trees share.
+//! Small helpers for commands on trees.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -9,12 +9,12 @@ use atta_ops::walk::{BadRule, Rule, Rules};
 
 use super::refused::Refused;
 
-/// Bytes of rows that a thread gathers before it writes them: few system calls, and a reader need not wait long.
+/// Bytes of rows that a thread buffers before a write: few system calls, and a short wait for a reader.
 pub(crate) const ROWS_BYTES: usize = 32 << 10;
 /// The same on a terminal.
 pub(crate) const ROWS_BYTES_TERMINAL: usize = 512;
 
-/// The rules of `--include` and `--exclude`; none: there are none.
+/// Compiles the rules of `--include` and `--exclude`; `None` if there are none.
 pub(crate) fn compile(rules: &[Rule]) -> Result<Option<Rules>, Refused> {
     if rules.is_empty() {
         return Ok(None);
@@ -26,7 +26,7 @@ pub(crate) fn compile(rules: &[Rule]) -> Result<Option<Rules>, Refused> {
     Rules::new(rules).map(Some).map_err(refuse)
 }
 
-/// Where files without a name are made when memory runs out.
+/// Directory for unnamed files when memory runs out.
 pub(crate) fn spill_directory() -> PathBuf {
     atta_runtime::Options::default().spill_directory
 }
@@ -40,7 +40,7 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Takes what another thread left, if anything.
+/// Takes the value that another thread left, if any.
 pub(crate) fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
     slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
 }

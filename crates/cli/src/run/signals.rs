@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM: the first one asks the run to end and report, a second one ends the program at once.
 //!
-//! The signal itself sets the request ([`Signals::stop`]), so every phase of a command sees it that looks at the request, also
-//! the phases in which nobody reports progress. Nothing here waits, and nothing is printed.
+//! The signal handler itself sets the stop request ([`Signals::stop`]). Every phase of a command that checks the request sees it, also
+//! phases that report no progress. Nothing here waits or prints.
 
 use std::io;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use atta_runtime::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Which signal came, and the request that it makes.
+/// The signal that arrived, and the stop request that it sets.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// The last one that came; 0: none. A second one ends the program before it gets here.
+    /// The last signal that arrived; 0 if none. A second one ends the program before it is stored here.
     caught: Arc<AtomicUsize>,
     stop: Stop,
-    /// Whether a request alone counts as a signal: it came from another rank.
+    /// Whether a stop request alone counts as a signal: it came from another rank.
     has_others: bool,
 }
 
 impl Signals {
-    /// Catches them from now on.
+    /// Starts to catch both signals.
     pub(crate) fn catch() -> io::Result<Self> {
         let caught = Arc::new(AtomicUsize::new(0));
         let any = Arc::new(AtomicBool::new(false));
         let stop = Stop::new();
         for (signal, number) in [(SIGINT, 2), (SIGTERM, 15)] {
-            // Order matters: the first action sees the flag before a later one sets it, and whoever sees the request finds
-            // the number. The request has a flag of its own: a run also makes it when it fails, and the first signal after
-            // that is still the first.
+            // Order matters: the first action checks the flag before a later one sets it, and code that sees the request finds the number.
+            // The request has a flag of its own: a run also sets the request when it fails, and the first signal after that is still the
+            // first.
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&any))?;
             signal_hook::flag::register_usize(signal, Arc::clone(&caught), number)?;
             signal_hook::flag::register(signal, Arc::clone(&any))?;
@@ -38,18 +38,18 @@ impl Signals {
         Ok(Self { caught, stop, has_others: false })
     }
 
-    /// The request to end early that a signal makes. The command makes the same request when it cannot go on.
+    /// The stop request that a signal sets. The command sets the same request when it cannot go on.
     pub(crate) fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// The same for one rank that works alone while the others wait: a request to end that it has not from a signal of its own comes from
+    /// The same for a rank that works alone while the others wait. A stop request without a signal of its own then comes from one of
     /// theirs.
     pub(crate) fn with_others(&self) -> Self {
         Self { caught: Arc::clone(&self.caught), stop: self.stop.clone(), has_others: true }
     }
 
-    /// The exit code of the signal that came: 130 or 143.
+    /// The exit code of the signal that arrived: 130 or 143.
     pub(crate) fn code(&self) -> Option<u8> {
         match self.caught.load(Ordering::Acquire) {
             0 if self.has_others && self.stop.is_set() => Some(143),

@@ -1,4 +1,4 @@
-//! Where a walk starts: the paths of the command line, or a list. A long list is read as the walk goes on.
+//! Starts of a walk: the paths of the command line, or a list. A long list is read while the walk runs.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,20 +16,20 @@ use super::fatal::Fatal;
 use super::refused::Refused;
 use crate::input::Input;
 
-/// The starts of a walk, one after the other.
+/// The starts of a walk, in order.
 pub(crate) struct Starts {
     source: Source,
     form: ListForm,
-    /// Rows of what the target alone has: they are counted and nothing else.
+    /// Rows of entries that only the target has: they are counted and otherwise ignored.
     extra: Arc<AtomicU64>,
-    /// The paths of the command line: where relative names of a list start, and the only roots that its rows may name.
+    /// The paths of the command line: relative names of a list start there, and its rows may name no other roots.
     roots: Vec<Vec<u8>>,
     error: Arc<Mutex<Option<Fatal>>>,
     stop: Stop,
     file: String,
 }
 
-/// The paths that the operator gave, or the working directory.
+/// The paths that the user gave, or the working directory.
 pub(crate) fn root_paths(paths: &[OsString]) -> Vec<Vec<u8>> {
     match paths {
         [] => vec![b".".to_vec()],
@@ -37,15 +37,15 @@ pub(crate) fn root_paths(paths: &[OsString]) -> Vec<Vec<u8>> {
     }
 }
 
-/// How a list is read.
+/// Format of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListForm {
-    /// As its first bytes say.
+    /// Detected from its first bytes.
     #[default]
     Detected,
-    /// A path on each line.
+    /// One path on each line.
     Lines,
-    /// Rows of `atta verify`, each with what differs.
+    /// Rows of `atta verify`, each with its differences.
     Differences,
 }
 
@@ -56,7 +56,7 @@ enum Source {
 }
 
 impl Starts {
-    /// The starts that the operator named: paths, or a list of them; `list_form` says how that is read.
+    /// The starts that the user named: paths, or a list in the format `list_form`.
     pub(crate) fn new(
         paths: &[OsString],
         list: Option<&Path>,
@@ -83,14 +83,14 @@ impl Starts {
         Self::listed((list, list_form), roots, stop)
     }
 
-    /// What a list names, below these roots.
+    /// The starts of a list, below these roots.
     fn listed((list, form): (&Path, ListForm), roots: Vec<Vec<u8>>, stop: Stop) -> Result<Self, Refused> {
         let reader = open(list, &stop).map_err(|error| cannot(list, &crate::run::file::describe(&error)))?;
         Self::read((list, form), reader, roots, stop)
     }
 
-    /// The same for a copy: a list of differences is noticed by its first row. If it comes from standard input, it is read to its end
-    /// first: whoever writes it may still be comparing what is about to change.
+    /// The same for a copy: the first row shows whether it is a list of differences. Such a list is read to its end first if it comes from
+    /// standard input: its writer may still be comparing files that the copy is about to change.
     pub(crate) fn listed_for_copy(
         (list, mut form): (&Path, ListForm),
         roots: Vec<Vec<u8>>,
@@ -137,18 +137,18 @@ impl Starts {
         self.form == ListForm::Differences
     }
 
-    /// How many rows were of what the target alone has: to be asked in the end.
+    /// The number of rows that only the target has, to be read at the end.
     pub(crate) fn extra(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.extra)
     }
 
-    /// The rows of a list of differences, with what they say.
+    /// The rows of a list of differences, with the differences of each.
     pub(crate) fn rows(mut self) -> impl Iterator<Item = (Start, Differs)> + Send {
         std::iter::from_fn(move || self.next_start())
             .map(|(start, differs)| (start, differs.unwrap_or_default()))
     }
 
-    /// Where an error of the list is left: it ends the walk.
+    /// Where an error of the list is stored; such an error ends the walk.
     pub(crate) fn error(&self) -> Arc<Mutex<Option<Fatal>>> {
         Arc::clone(&self.error)
     }
@@ -163,7 +163,7 @@ impl Starts {
         self.stop.set();
     }
 
-    /// The next one, and what a list of differences says of it.
+    /// The next start, with its differences if it is from a list of differences.
     fn next_start(&mut self) -> Option<(Start, Option<Differs>)> {
         loop {
             let listed = match &mut self.source {
@@ -172,7 +172,7 @@ impl Starts {
                 Source::End => return None,
             };
             if self.stop.is_set() {
-                // Whatever was read may be a part.
+                // The last item may be incomplete.
                 self.source = Source::End;
                 return None;
             }
@@ -190,7 +190,7 @@ impl Starts {
         }
     }
 
-    /// What an item of a list means. None: it is in a list of differences, and the target alone has it.
+    /// Converts an item of a list. `None` if the list is one of differences, and only the target has the entry.
     fn item(&self, listed: Listed) -> Result<Option<(Start, Option<Differs>)>, String> {
         if !self.are_differences() {
             return self.start(listed).map(|start| Some((start, None)));
@@ -205,7 +205,7 @@ impl Starts {
         self.start(listed).map(|start| Some((start, Some(differs))))
     }
 
-    /// What a row of a list means: a root whose path is trusted, and a name below it whose path is not.
+    /// Converts a row of a list to a root, whose path is trusted, and a name below it, whose path is not.
     fn start(&self, listed: Listed) -> Result<Start, String> {
         let Listed { root, path, .. } = listed;
         if let Some(root) = root.filter(|root| self.roots.is_empty() || self.roots.contains(root)) {
@@ -229,7 +229,7 @@ impl Starts {
     }
 }
 
-/// A path that begins with a root: the root itself, or a name below it.
+/// The start for a path that begins with a root: the root itself, or a name below it.
 fn below(root: Vec<u8>, path: &[u8]) -> Option<Start> {
     let rest = path.strip_prefix(root.as_slice())?;
     if rest.is_empty() || (is_bare(rest) && (rest.starts_with(b"/") || root.ends_with(b"/"))) {
@@ -256,13 +256,13 @@ fn cannot(list: &Path, why: &str) -> Refused {
     Refused::fatal(format!("cannot read list: {}: {why}", crate::run::file::printable(list)))
 }
 
-/// Whether the first row of a list is one of a list of differences.
+/// Whether the first row of a list is a difference.
 fn is_difference(row: &[u8]) -> bool {
     let first = ListReader::new(row).ok().and_then(|mut list| list.next());
     first.is_some_and(|row| row.is_ok_and(|row| row.change.is_some()))
 }
 
-/// All that can be read, in a file without a name.
+/// Copies all input to an unnamed file; returns a reader of the file.
 fn spooled(mut reader: Box<dyn BufRead + Send>) -> io::Result<Box<dyn BufRead + Send>> {
     let mut file = atta_runtime::unnamed_file(&super::settings::spill_directory())?;
     io::copy(&mut reader, &mut file)?;

@@ -1,15 +1,14 @@
-//! Numbers of things as people write them: `5000`, `6.5M`, `10^9`, `1e9`. No I/O. Sizes in bytes are in `size.rs`.
+//! Parses counts such as `5000`, `6.5M`, `10^9` and `1e9`. No I/O. Sizes in bytes are in `size.rs`.
 
-/// Letters and the number of things they stand for.
+/// Unit letters and their powers of ten.
 const UNITS: [(char, u32); 4] = [('k', 3), ('m', 6), ('g', 9), ('t', 12)];
-/// More decimals than that are no number of things.
+/// Most decimals of a count.
 const DECIMALS_MAX: usize = 18;
 
-/// A number of things; `K`, `M`, `G` and `T` are powers of 1,000, `10^N` and `eN` powers of ten, and a fraction must leave
-/// a whole number.
+/// Parses a count. `K`, `M`, `G` and `T` are powers of 1,000, `10^N` and `eN` powers of ten; a fraction must leave a whole number.
 ///
 /// # Errors
-/// Says what is wrong: no number, a part of a thing, or 2^64 and more.
+/// Returns what is wrong: not a number, not a whole number, or 2^64 or more.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let no_number = || format!("'{text}' is no number of things, as in 5000, 6.5M, 10^9 or 1e9");
     if let Some(power) = text.strip_prefix("10^") {
@@ -46,7 +45,7 @@ fn scaled(number: &str, power: u32, text: &str) -> Result<u64, String> {
     }
     let digits: u128 = format!("{whole}{decimals}").parse().map_err(|_| too_many())?;
     let count = 10_u128.checked_pow(power - places).and_then(|factor| digits.checked_mul(factor));
-    // Nothing times a power that does not fit is still nothing; it is refused all the same.
+    // Zero times a power that overflows would still be zero; it is refused all the same.
     u64::try_from(count.ok_or_else(too_many)?).map_err(|_| too_many())
 }
 

@@ -1,5 +1,5 @@
-//! The experiments of LaFon, Misra and Bringhurst, "On Distributed File Tree Walk of Parallel File Systems" (2012), by the
-//! number of the figure that shows them: which runs. What is drawn of them is in `figures.rs`.
+//! The experiments of LaFon, Misra and Bringhurst, "On Distributed File Tree Walk of Parallel File Systems" (2012), each named by the
+//! number of its figure: the runs of each. `figures.rs` draws them.
 
 use atta_engine::{ScheduleKind, Split};
 use clap::ValueEnum;
@@ -25,8 +25,8 @@ pub(crate) enum Experiment {
 }
 
 impl Experiment {
-    /// Numbers of files, and of workers. The paper does not say how many ranks figure 5 has; it is like figure 1. It
-    /// does not say which two file systems figure 4 has; these are the smallest and the largest.
+    /// Numbers of files, and of workers. The paper does not state the number of ranks of figure 5; it is taken from figure 1. It does not
+    /// state the two file systems of figure 4; they are the smallest and the largest.
     pub(crate) fn sizes(self) -> (&'static [u64], &'static [u32]) {
         const SMALL: u64 = 6_500_000;
         const LARGE: u64 = 110_000_000;

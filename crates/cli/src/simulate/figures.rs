@@ -1,5 +1,5 @@
-//! What is drawn of simulations (`--plots`): of one run the same figures as of a walk; of several, comparisons; of an
-//! experiment of the paper, its figure. How a figure of one run looks is `figures.rs`'s of the program.
+//! Figures of simulations (`--plots`): of one run, the figures of a walk; of several runs, comparisons; of an experiment of the paper, its
+//! figure. The program's `figures.rs` defines how a figure of one run looks.
 
 use atta_engine::ScheduleKind;
 use atta_plots::{Group, Labels, PlotError, Scale, Shares};
@@ -41,7 +41,7 @@ fn of_paper(figure: Experiment, label: &str, done: &[Done]) -> Vec<Figure> {
     }
 }
 
-/// What several runs have in common and what not.
+/// Figures that compare several runs.
 fn comparison(label: &str, done: &[Done]) -> Vec<Figure> {
     let mut figures = vec![("running-time.svg".to_owned(), running_time(label, done))];
     figures.extend(volumes(label, done, "sent-"));
@@ -69,7 +69,7 @@ fn volumes(label: &str, done: &[Done], prefix: &str) -> Vec<Figure> {
     ]
 }
 
-/// Where the time went, one figure for each series, as figure 3(b).
+/// How the time was spent, one figure for each series, as figure 3(b).
 fn profiles(label: &str, done: &[Done], prefix: &str) -> Vec<Figure> {
     let of = |series: &str| {
         let runs = done.iter().filter(|done| done.case.series == series);
@@ -94,7 +94,7 @@ fn distribution(label: &str, done: &[Done], prefix: &str) -> Vec<Figure> {
     groups.iter().map(draw).collect()
 }
 
-/// The least and the most work of a worker, as figure 6(a).
+/// The smallest and the largest share of a worker, as figure 6(a).
 fn span(done: &[Done]) -> Result<String, PlotError> {
     let group = |done: &Done| {
         let shares = shares(done);
@@ -109,7 +109,7 @@ fn span(done: &[Done]) -> Result<String, PlotError> {
     atta_plots::bars(&labels, &groups, Scale::Linear)
 }
 
-/// Bytes between ranks of each run, as figures 1 and 5.
+/// Bytes between ranks, one map for each run, as figures 1 and 5.
 fn maps(done: &[Done], prefix: &str) -> Vec<Figure> {
     let several = names(done, |done| &done.case.group).len() > 1;
     let counted = done.iter().filter(|done| done.outcome.pairs.is_some());
@@ -135,7 +135,7 @@ fn groups(done: &[Done], value: impl Fn(&Outcome) -> f64) -> Vec<Group> {
     names(done, |done| &done.case.group).into_iter().map(|group| (group.to_owned(), of(group))).collect()
 }
 
-/// Names in the order in which they come first.
+/// Names in order of first occurrence.
 fn names(done: &[Done], name: impl Fn(&Done) -> &String) -> Vec<&str> {
     let mut names = Vec::new();
     for name in done.iter().map(name) {
@@ -146,21 +146,21 @@ fn names(done: &[Done], name: impl Fn(&Done) -> &String) -> Vec<&str> {
     names
 }
 
-/// What each worker did of all tasks, in percent.
+/// Share of each worker in all tasks, in percent.
 fn shares(done: &Done) -> Vec<f64> {
     let all = done.outcome.totals.tasks().max(1) as f64;
     let workers = done.outcome.workers.iter().skip(usize::from(has_master(&done.case.setup)));
     workers.map(|worker| worker.tasks as f64 / all * 100.0).collect()
 }
 
-/// Whether rank 0 hands out tasks and does none.
+/// Whether rank 0 only hands out tasks and runs none.
 fn has_master(setup: &Setup) -> bool {
     let is_centralized =
         matches!(setup.engine.schedule, ScheduleKind::Centralized | ScheduleKind::CentralizedKeep);
     is_centralized && setup.ranks > 1
 }
 
-/// A run as it is drawn.
+/// A run in the form that is drawn.
 fn run(done: &Done) -> Run {
     let Done { case, outcome, .. } = done;
     let size = outcome.ranks.len();
@@ -188,7 +188,7 @@ fn run(done: &Done) -> Run {
     Run { shares, ranks, all, size, ranks_per_row: 1, pairs, sent: (sent.messages, sent.bytes) }
 }
 
-/// Where the time of a rank's threads went, in seconds. What a thread of its own does for messages is none of theirs.
+/// How the threads of a rank spent their time, in seconds. The work of a separate communication thread does not reduce their idle time.
 fn parts(run_ns: u64, habits: &Habits, rank: &RankStats) -> Vec<(String, f64)> {
     let communication = if habits.communication_thread { 0 } else { rank.communication_ns };
     let idle = (run_ns * u64::from(habits.threads)).saturating_sub(rank.work_ns() + communication);

@@ -1,4 +1,4 @@
-//! What came out of simulations: as text for people, as JSON for programs. It renders; it decides nothing.
+//! Results of simulations: as text for people, as JSON for programs. This module only renders.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::Done;
 use super::arguments::SimulateArguments;
 use crate::size::{binary, grouped};
 
-/// Ranks that are listed one by one in JSON; of more, `ranks` is null.
+/// Most ranks that JSON lists one by one; with more, `ranks` is null.
 const RANKS_LISTED_MAX: usize = 10_000;
 
-/// What there is to say of all runs.
+/// Data of the report on all runs.
 pub(crate) struct Report<'a> {
     pub(crate) arguments: &'a SimulateArguments,
     pub(crate) done: &'a [Done],
@@ -20,7 +20,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// A row for each run, and details where there is one or where they are asked for.
+    /// A row for each run; details if there is one run, or with --verbose.
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         if self.interrupted {
@@ -57,7 +57,7 @@ impl Report<'_> {
         out
     }
 
-    /// All there is to say.
+    /// All results, as JSON.
     pub(crate) fn json(&self) -> Value {
         json!({
             "schema_version": 1,
@@ -68,7 +68,7 @@ impl Report<'_> {
     }
 }
 
-/// All of one run.
+/// Details of one run.
 fn details(done: &Done, out: &mut String) {
     let Outcome { totals, counts, .. } = &done.outcome;
     let outcome = &done.outcome;
@@ -114,7 +114,7 @@ fn sent_kinds(outcome: &Outcome) -> impl Iterator<Item = (&'static str, Volume)>
     KINDS.into_iter().zip(outcome.kinds).filter(|(_, volume)| volume.messages > 0)
 }
 
-/// Seconds in directories, in `lstat`, and with messages.
+/// Seconds in directories, in `lstat`, and on messages.
 fn times(ranks: &[RankStats]) -> [f64; 3] {
     let sum = |ns: fn(&RankStats) -> u64| seconds(ranks.iter().map(ns).sum());
     [sum(|rank| rank.readdir_ns), sum(|rank| rank.stat_ns), sum(|rank| rank.communication_ns)]

@@ -1,4 +1,4 @@
-//! `atta sum --check`: reads a record, hashes what it lists or what is below PATHs, and prints what is not as it was recorded.
+//! `atta sum --check`: reads a record, hashes the files that it lists or those below PATHs, and prints the differences.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -27,23 +27,23 @@ use crate::run::settings::compile;
 use crate::run::settings::spill_directory;
 use crate::run::signals::Signals;
 
-/// What is recorded, and of which trees.
+/// The recorded items and the roots of their trees.
 struct Record {
     items: Items,
-    /// What was recorded began there; none: it is a list.
+    /// Roots of the recorded trees; `None` if the record is a list.
     roots: Option<Vec<Vec<u8>>>,
-    /// Entries of every kind are recorded; else regular files alone.
+    /// Whether entries of every kind are recorded; if not, only regular files are.
     has_all_kinds: bool,
 }
 
-/// What of a record counts.
+/// The items of a record to use.
 struct Wanted<'a> {
-    /// Keys of the PATHs that were given; none were: all that is recorded.
+    /// Keys of the given PATHs; if empty, all recorded items count.
     paths: &'a [Vec<u8>],
     rules: Option<&'a Rules>,
-    /// Keys of where the walk begins: what rules leave out is told by the path below.
+    /// Keys of the roots of the walk: rules apply to the path below a root.
     roots: Vec<Vec<u8>>,
-    /// What ends the reading early; then nothing is compared.
+    /// The request that ends reading early; then nothing is compared.
     stop: &'a Stop,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &SumArguments, signals: &Signals) -> Result<u8, Ref
     Ok(conclude(arguments, &sink, (record, found), &outcome, signals))
 }
 
-/// Hashes what a list names, and nothing else.
+/// Hashes the files that a list names, and nothing else.
 fn hash_listed(
     arguments: &SumArguments,
     rules: Option<Rules>,
@@ -91,7 +91,7 @@ fn hash_listed(
     Ok(hash(arguments, rules, sink, starts, false, stop))
 }
 
-/// A listed path is a name below the working directory or below `/`: no link on the way to it is followed.
+/// The start for a listed path, which is relative to the working directory or to `/`: no link on the way to it is followed.
 fn start(path: Vec<u8>) -> Start {
     if key_of(&path).iter().all(|byte| *byte == 0) {
         // The directory itself.
@@ -134,7 +134,7 @@ impl Record {
             record.take(lines, &wanted)
         };
         if stop.is_set() {
-            // What was read is a part, and is not used.
+            // Only a part was read; it is not used.
             return Ok(record);
         }
         let (all, taken) = counts.map_err(|error| cannot_read(place, &error))?;
@@ -152,7 +152,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Takes what is wanted; returns how many items there are, and how many of them were taken.
+    /// Takes the wanted items; returns the number of all items, and of those taken.
     fn take(
         &mut self,
         digests: impl Iterator<Item = atta_catalog::Result<Digested>>,
@@ -187,7 +187,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether a list that is to be gone through by itself would lead out of where it is used.
+/// Whether a list used without PATHs has paths with `..`, which may lead out of the directory where it is used.
 fn is_list_with_parents(record: &mut Record, paths: &[Start]) -> Result<bool, String> {
     if !paths.is_empty() || record.roots.is_some() {
         return Ok(false);
@@ -213,7 +213,7 @@ fn cannot_read(place: &Path, why: &str) -> Refused {
     Refused::fatal(format!("cannot read record: {}: {why}", printable(place)))
 }
 
-/// Compares, says what is different, and with which code to exit.
+/// Compares, prints the differences and returns the exit code.
 fn conclude(
     arguments: &SumArguments,
     sink: &Sink,

@@ -1,5 +1,5 @@
-//! Where entries with digests go: rows on standard output, at once or sorted; a catalog; what is compared with a
-//! record. One for all threads.
+//! Destinations of entries with digests: rows on standard output, at once or sorted; a catalog; the comparison with a record. One sink for
+//! all threads.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use crate::run::settings::ROWS_BYTES;
 use crate::run::settings::ROWS_BYTES_TERMINAL;
 use crate::run::settings::spill_directory;
 
-/// Where the entries go.
+/// Destinations of the entries.
 pub(crate) struct Sink {
     pub(crate) failures: Failures,
     pub(crate) catalog: Option<CatalogSink>,
@@ -31,14 +31,14 @@ pub(crate) struct Sink {
     terminal: bool,
     sorter: Option<Mutex<Sorter>>,
     found: Option<Mutex<Items>>,
-    /// A listed path that is not there is missing and did not fail.
+    /// A listed path that does not exist is missing, not failed.
     is_list: bool,
     failed: AtomicU64,
     fatal: Mutex<Option<Fatal>>,
     stop: Stop,
 }
 
-/// What one thread keeps.
+/// State of one thread.
 pub(crate) struct SinkWorker {
     writer: Option<RowWriter>,
     rows: Vec<u8>,
@@ -77,20 +77,20 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Stops the run if something made it impossible.
+    /// Records an error, if there is one, and stops the run.
     fn keep(&self, done: Result<(), Fatal>) {
         if let Err(fatal) = done {
             self.fail(fatal);
         }
     }
 
-    /// Notes why the run cannot go on.
+    /// Records why the run cannot go on, and stops it.
     pub(crate) fn fail(&self, fatal: Fatal) {
         self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fatal);
         self.stop.set();
     }
 
-    /// The first reason for which the run could not go on.
+    /// The first reason why the run cannot go on.
     pub(crate) fn take_fatal(&self) -> Option<Fatal> {
         self.fatal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -100,17 +100,17 @@ impl Sink {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Whether anything is to come of all attributes.
+    /// Whether any output shows all attributes.
     pub(crate) fn shows_attributes(&self) -> bool {
         self.catalog.is_some() || !matches!(self.format, None | Some(SumFormat::B3sum))
     }
 
-    /// What was found, to be compared.
+    /// Takes the items that were found, for the comparison.
     pub(crate) fn take_found(&mut self) -> Option<Items> {
         self.found.take().map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Prints what was sorted, unless the run is asked to end.
+    /// Prints the sorted rows, until the run is asked to end.
     pub(crate) fn print_sorted(&self) -> Result<(), Fatal> {
         let Some(sorter) = &self.sorter else { return Ok(()) };
         let mut sorter = lock(sorter);
@@ -160,7 +160,7 @@ impl Sink {
     }
 }
 
-/// Why records could not be sorted: the file that they did not fit into.
+/// The error for records that could not be sorted; it names the spill directory.
 pub(crate) fn cannot_sort(error: &io::Error) -> Fatal {
     let what = format!("cannot sort in {}: {}", spill_directory().display(), describe(error));
     Fatal::Failed { what, hint: Some("more --memory, or TMPDIR where there is more room".to_owned()) }
@@ -206,7 +206,7 @@ impl Watch for Sink {
         }
         if let Some(found) = &self.found {
             if failure.operation == Operation::Custom("read back") {
-                // Tasks were lost: what is not found now may be there.
+                // Tasks were lost: a path that was not found may exist.
                 let what = format!("nothing can be compared: {failure}");
                 return self.fail(Fatal::Failed { what, hint: Some("more --memory".to_owned()) });
             }
@@ -225,7 +225,7 @@ impl Watch for Sink {
     }
 }
 
-/// Whether nothing is at a listed path.
+/// Whether a listed path does not exist.
 fn is_missing(failure: &Failure<'_>) -> bool {
     let is_look = matches!(failure.operation, Operation::Stat | Operation::OpenDirectory);
     is_look && matches!(failure.errno, Errno::NOENT | Errno::NOTDIR)

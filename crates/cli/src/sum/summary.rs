@@ -1,4 +1,4 @@
-//! The summary of `atta sum`: as text for people, as JSON for programs. It renders; it decides nothing.
+//! The summary of `atta sum`: as text for people, as JSON for programs. This module only renders.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -13,7 +13,7 @@ use crate::run::file::print;
 use crate::run::report;
 use crate::size::{binary, counted, grouped, listed, per_second};
 
-/// Tells what was summed up: on standard error where rows are on standard output.
+/// Prints the summary: on standard error if rows are on standard output.
 pub(super) fn tell<W>(
     arguments: &SumArguments,
     outcome: &Outcome<W>,
@@ -29,7 +29,7 @@ pub(super) fn tell<W>(
     write(arguments, &text)
 }
 
-/// Tells what was compared.
+/// Prints the summary of a comparison.
 pub(super) fn tell_compared<W>(
     arguments: &SumArguments,
     outcome: &Outcome<W>,
@@ -48,14 +48,14 @@ pub(super) fn tell_compared<W>(
 
 fn write(arguments: &SumArguments, text: &str) -> Result<(), Fatal> {
     if arguments.prints() {
-        // Nothing can be said of an error of standard error.
+        // An error of standard error cannot be reported.
         let _ = io::stderr().write_all(text.as_bytes());
         return Ok(());
     }
     print(text)
 }
 
-/// The counts, without times: what a catalog records of the trees.
+/// The counts, without times: the totals that a catalog records.
 pub(super) fn totals<W>(outcome: &Outcome<W>) -> Value {
     let totals = &outcome.totals;
     let signature = outcome.signature.as_ref().map(|signature| signature.digest().to_string());

@@ -147,7 +147,7 @@ impl VerifyArguments {
         self.format.or_else(|| is_text.then_some(DifferenceFormat::Text))
     }
 
-    /// Whether one difference tells all that is wanted.
+    /// Whether the run may end at the first difference: no output needs more.
     pub(crate) fn ends_at_first(&self) -> bool {
         self.tell.quiet && self.output.is_none() && self.tell.errors.is_none() && !self.tell.json
     }

@@ -1,4 +1,4 @@
-//! The summary of a comparison: as text for people, as JSON for programs. It renders; it decides nothing.
+//! The summary of a comparison: as text for people, as JSON for programs. This module only renders.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
 
-/// In words.
+/// The result as text for people.
 pub(crate) fn words(outcome: &Outcome, was_interrupted: bool) -> String {
     let totals = &outcome.totals;
     let seconds = outcome.elapsed.as_secs_f64();
@@ -42,12 +42,12 @@ fn found(totals: &Totals) -> String {
     format!("{}{fields}", report::kinds(totals))
 }
 
-/// How often each field differs, of those that do.
+/// The fields that differ, with their counts.
 fn by_field(totals: &Totals) -> impl Iterator<Item = (Field, u64)> {
     Field::ALL.into_iter().zip(totals.fields).filter(|(_, count)| *count > 0)
 }
 
-/// The same for machines.
+/// The result as JSON for programs.
 pub(crate) fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
     let totals = &outcome.totals;
     let fields: BTreeMap<_, _> = by_field(totals).map(|(field, count)| (field.name(), count)).collect();

@@ -1,4 +1,4 @@
-//! What becomes of differences and of entries that could not be compared: rows on standard output, a table, lines on standard error.
+//! Output of differences and of entries that could not be compared: rows on standard output, a table, lines on standard error.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -55,7 +55,7 @@ impl Rows {
         })
     }
 
-    /// Writes what is buffered, and completes the table, unless that would be a part of one. Why the run could not go on, if so.
+    /// Writes the buffer, and completes the table or discards a partial one. Returns why the run could not go on, if so.
     pub(crate) fn finish(self, is_whole: bool) -> Option<Fatal> {
         let mut inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         if inner.fatal.is_none() {
@@ -152,11 +152,11 @@ impl Table {
         }
     }
 
-    /// Without its end no reader takes it for a whole one; it is emptied all the same.
+    /// Discards the table. Without its footer no reader accepts it; it is emptied all the same.
     fn abandon(self) {
-        // It may still write what it holds.
+        // Dropping the writer may still write what it holds.
         drop(self.rows);
-        // Nothing more can be done about a pipe, or a device.
+        // A pipe or a device cannot be emptied.
         let _ = self.file.set_len(0);
     }
 }

@@ -1,4 +1,4 @@
-//! How a walk ends: what is closed, removed and printed, and which exit code follows. Nothing is walked here.
+//! End of a walk: closes and removes files, prints the summary and picks the exit code. Nothing is walked here.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,10 +17,10 @@ use crate::run::settings::spill_directory;
 use crate::run::signals::Signals;
 use crate::run::starts::root_paths;
 
-/// How long threads that hang in a system call are waited for after a signal.
+/// Time to wait after a signal for threads that hang in a system call.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Whether threads hang in the file system although the walk was asked to end.
+/// Whether threads still hang in the file system after the walk was asked to end.
 pub(super) fn hangs(progress: &Progress) -> bool {
     progress.stopping.is_some_and(|since| since > PATIENCE)
 }
@@ -30,14 +30,14 @@ pub(super) struct Ended<'a> {
     pub(super) totals: Vec<Totals>,
     pub(super) whole: Whole,
     pub(super) fatal: Option<Fatal>,
-    /// The exit code of the signal that ended it.
+    /// Exit code of the signal that ended the walk.
     pub(super) interrupted: Option<u8>,
-    /// A signal may still come.
+    /// A signal may still arrive.
     pub(super) signals: &'a Signals,
     pub(super) started: SystemTime,
 }
 
-/// Ends the program although threads still hang in the kernel: nothing more will come of them.
+/// Exits the program although threads still hang in the kernel: no more results will come from them.
 pub(super) fn give_up(
     sink: &Sink,
     fatal: Option<Fatal>,
@@ -59,7 +59,7 @@ pub(super) fn give_up(
     std::process::exit(code.into());
 }
 
-/// The same on another rank than the first, which ends all of them.
+/// The same on a rank other than the first; this ends all ranks.
 pub(super) fn give_up_on_rank(rank: u32, sink: &Sink, progress: &Progress) -> ! {
     sink.abandon();
     let entries = progress.profile.entries;
@@ -70,7 +70,7 @@ pub(super) fn give_up_on_rank(rank: u32, sink: &Sink, progress: &Progress) -> ! 
     std::process::exit(exit::FATAL.into());
 }
 
-/// Writes what there is although another rank cannot go on: there is no summary, since the totals of the others are missing.
+/// Flushes failures when another rank cannot go on. There is no summary: the totals of the other ranks are missing.
 pub(super) fn give_up_on_others(sink: &Sink, fatal: Option<Fatal>, display: &mut Display, entries: u64) {
     display.clear();
     sink.abandon();
@@ -81,7 +81,7 @@ pub(super) fn give_up_on_others(sink: &Sink, fatal: Option<Fatal>, display: &mut
     complain(&format!("the walk is not complete; {entries} entries were visited"), None);
 }
 
-/// Closes what was written, prints the summary, and says with which code to exit.
+/// Closes all output, prints the summary and returns the exit code.
 pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, display: Display) -> u8 {
     let Sink { summary, failures, catalog, .. } = sink;
     let Ended { totals, whole, mut fatal, interrupted, signals, started } = ended;
@@ -92,7 +92,7 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
         fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));
     }
     let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
-    // What the catalog records of errors must be in its file before it gets its name.
+    // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| failures.flush().err());
     if let Some(catalog) = catalog {
         if fatal.is_none() && interrupted.is_none() {

@@ -1,4 +1,4 @@
-//! What a walk's figures (`--plots`) are made of. Which there are, and how they look, is `figures.rs`'s of the program.
+//! Data for the figures of a walk (`--plots`). The program's `figures.rs` chooses the figures and their look.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::threads::ranks_per_row;
 use crate::figures::{Run, Sent, write};
 use crate::run::fatal::Fatal;
 
-/// Draws all figures into a directory, which is made if it is not there.
+/// Draws all figures into a directory, which is created if it does not exist.
 pub(crate) fn draw(directory: &Path, whole: &Whole) -> Result<(), Fatal> {
     write(directory, run(whole).figures())
 }
@@ -20,7 +20,7 @@ fn run(whole: &Whole) -> Run {
     let threads = whole.threads.iter().map(|thread| share(thread.profile.entries)).collect();
     let mut shares = vec![("threads".to_owned(), threads)];
     if whole.thread_count != whole.threads.len() as u64 {
-        // They are those of the ranks.
+        // These rows are per rank, not per thread.
         shares.clear();
     }
     if !whole.ranks.is_empty() {

@@ -1,4 +1,4 @@
-//! Progress while a walk runs: a line on a terminal, lines elsewhere, events in a file. Fed on each tick.
+//! Progress of a running walk: a line on a terminal, lines elsewhere, events in a file. Updated on each tick.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::run::fatal::Fatal;
 use crate::run::refused::Refused;
 use crate::size::grouped;
 
-/// Between two events.
+/// Time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Shows progress.
@@ -30,7 +30,7 @@ impl Display {
         Ok(Self { shown, events, next: PERIOD })
     }
 
-    /// Called some 40 times a second.
+    /// Updates the display; called about 40 times a second.
     pub(crate) fn tick(&mut self, progress: &Progress) {
         self.shown.tick(progress.elapsed, || line(progress));
         if progress.elapsed < self.next {
@@ -50,7 +50,7 @@ impl Display {
         }));
     }
 
-    /// Takes the line off the terminal.
+    /// Removes the progress line from the terminal.
     pub(crate) fn clear(&mut self) {
         self.shown.clear();
     }
@@ -61,7 +61,7 @@ impl Display {
     }
 }
 
-/// What a walk has done so far. All counts still grow: how large the tree is nobody knows before the end.
+/// The progress line. All counts still grow: the size of the tree is unknown until the end.
 fn line(progress: &Progress) -> String {
     let profile = &progress.profile;
     let rate = profile.entries as f64 / progress.elapsed.as_secs_f64().max(1e-3);

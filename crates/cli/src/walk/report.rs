@@ -1,4 +1,4 @@
-//! The summary of a walk: as text for people, as JSON for programs. It renders; it decides nothing.
+//! The summary of a walk: as text for people, as JSON for programs. This module only renders.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ use crate::run::messages::complain;
 use crate::run::report::{self, by_errno};
 use crate::size::{binary, counted, grouped, per_second};
 
-/// What there is to say of a walk.
+/// Data of the summary of a walk.
 pub(crate) struct Report<'a> {
     pub(crate) arguments: &'a WalkArguments,
     pub(crate) totals: &'a Totals,
@@ -25,21 +25,21 @@ pub(crate) struct Report<'a> {
     pub(crate) interrupted: bool,
 }
 
-/// What all threads of all ranks did.
+/// Results of all threads of all ranks.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
     pub(crate) elapsed: Duration,
     pub(crate) profile: Profile,
     pub(crate) thread_count: u64,
-    /// Each thread, rank by rank; on more than 64 ranks those of each rank together.
+    /// A row for each thread, ordered by rank; on more than 64 ranks, a row for each rank.
     pub(crate) threads: Vec<ThreadReport>,
     pub(crate) spill: SpillReport,
-    /// Each rank; none where there is only this process.
+    /// A report for each rank; empty if this process is alone.
     pub(crate) ranks: Vec<RankReport>,
 }
 
 impl Report<'_> {
-    /// Prints what was asked for: to standard output, or to standard error if rows went to standard output.
+    /// Prints the requested summary: to standard output, or to standard error if rows went to standard output.
     pub(crate) fn print(&self) -> Result<(), Fatal> {
         if let Some(error) = &self.outcome.spill.error {
             complain(&format!("{error}; tasks stayed in memory, beyond --memory"), None);
@@ -108,7 +108,7 @@ impl Report<'_> {
         }
     }
 
-    /// The profile of the paper: where the threads' time went.
+    /// The profile of the paper: how the threads spent their time.
     fn time(&self, out: &mut String) {
         let shares = self.shares();
         let parts: Vec<_> =
@@ -128,12 +128,12 @@ impl Report<'_> {
         self.outcome.threads.iter().map(|thread| thread.worker.waiting).sum()
     }
 
-    /// Whether each thread has a row; else each rank has one.
+    /// Whether each thread has a row; if not, each rank has one.
     fn has_each_thread(&self) -> bool {
         self.outcome.thread_count == self.outcome.threads.len() as u64
     }
 
-    /// How even the work was: one line, or with --verbose a row for each thread.
+    /// How evenly the work was shared: one line, or with --verbose a row for each thread.
     fn threads(&self, out: &mut String) {
         let threads = &self.outcome.threads;
         let entries = self.outcome.profile.entries.max(1) as f64;
@@ -167,7 +167,7 @@ impl Report<'_> {
         }
     }
 
-    /// The counts, without times: what a catalog records of the tree.
+    /// The counts, without times: the totals that a catalog records.
     pub(crate) fn totals_json(&self) -> Value {
         let totals = self.totals;
         let kinds: serde_json::Map<_, _> =
@@ -180,7 +180,7 @@ impl Report<'_> {
         });
         let mut all = report::object(totals, others);
         if self.arguments.lite {
-            // It asks for the metadata of few entries: a sum over those would pass for the tree's.
+            // Only a few entries have metadata: their sum would look like that of the tree.
             for unknown in ["apparent_bytes", "allocated_bytes", "extra_links"] {
                 all[unknown] = Value::Null;
             }
@@ -188,12 +188,12 @@ impl Report<'_> {
         all
     }
 
-    /// Writes all there is to say to a file.
+    /// Writes all results to a file.
     pub(crate) fn write_stats(&self, path: &std::path::Path) -> Result<(), Fatal> {
         file::write_stats(path, &self.json())
     }
 
-    /// All there is to say.
+    /// All results, as JSON.
     pub(crate) fn json(&self) -> Value {
         let outcome = self.outcome;
         let threads: Vec<_> = outcome
@@ -230,7 +230,7 @@ impl Report<'_> {
     }
 }
 
-/// Says how even shares are, in percent of the entries.
+/// Writes how even shares are, in percent of the entries.
 fn spread(of: &str, shares: &mut [f64], out: &mut String) {
     shares.sort_by(f64::total_cmp);
     let middle = shares[shares.len() / 2];
@@ -251,7 +251,7 @@ fn plural(kind: Kind) -> &'static str {
     }
 }
 
-/// A time as `0.42 s`, or `1:02:03` from a minute on.
+/// A time as `0.42 s`, or `1:02:03` from one minute on.
 pub(crate) fn seconds(time: Duration) -> String {
     let whole = time.as_secs();
     if whole < 60 {

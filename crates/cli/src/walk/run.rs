@@ -1,5 +1,5 @@
-//! One run of `atta walk`, the same alone and on ranks: the first rank has the command's files, standard output and standard error; the
-//! others walk, and send it what it is to write.
+//! One run of `atta walk`, alone or on several ranks. The first rank has the command's files, standard output and standard error; the
+//! other ranks walk and send it their output.
 //!
 //! ```text
 //!   agree:  every rank sees the same PATHs?  ──▶  the first rank opens lists, catalog, files  ──▶  all hear whether to go
@@ -7,7 +7,7 @@
 //!   close:  totals of all ranks go to the first rank, which settles, commits the catalog and prints the summary
 //! ```
 //!
-//! How tasks find their ranks is not decided here: see `atta-engine`.
+//! `atta-engine` decides how tasks are distributed over ranks.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -32,10 +32,10 @@ use crate::run::settings::{compile, spill_directory, take};
 use crate::run::signals::Signals;
 use crate::run::starts::{Starts, root_paths};
 
-/// Names of files with several.
+/// Stream of names of files with several names.
 const LINKS: Stream = Stream(2);
 
-/// Walks as one rank of a session; gives the exit code. That of the first rank is the command's.
+/// Walks as one rank of a session; returns the exit code. The command's exit code is that of the first rank.
 pub(super) fn run(
     arguments: &WalkArguments,
     signals: &Signals,
@@ -63,7 +63,7 @@ pub(super) fn run(
     }
 }
 
-/// What the first rank needs, made before anything is walked.
+/// State of the first rank, set up before the walk starts.
 struct Run {
     rules: Option<Rules>,
     starts: Starts,
@@ -85,7 +85,7 @@ impl Run {
     }
 }
 
-/// What the first rank decides before the walk, for all.
+/// Decision of the first rank before the walk, for all ranks.
 #[derive(Debug, Default)]
 struct Verdict {
     go: bool,
@@ -123,7 +123,7 @@ impl Rank<'_> {
         let options = self.options(rules, rate.as_ref(), &signals.stop());
         sink.summary = sink.summary.with_root_devices(self.devices.clone());
         let list_error = starts.error();
-        // Totals of files whose names other ranks met.
+        // Totals of files whose names other ranks found.
         let linked = Mutex::new(Totals::default());
         let (mut entries, mut is_done) = (0, false);
         let received = |_, stream, bytes: &[u8]| receive(&sink, &linked, stream, bytes);
@@ -155,7 +155,7 @@ impl Rank<'_> {
     fn walk(&self, verdict: Verdict, session: &mut Session<'_>) -> Result<u8, RankError> {
         let (arguments, seat, rate) = (self.arguments, self.own.seat, self.rate());
         let stop = self.signals.stop();
-        // The first rank has reported what is wrong with them, and then nobody goes.
+        // The first rank has reported errors in the rules; then no rank walks.
         let rules = compile(&arguments.visit.rules).ok().flatten();
         let options = self.options(rules, rate.as_ref(), &stop);
         let links = session.outbox();
@@ -203,7 +203,7 @@ impl Rank<'_> {
     }
 }
 
-/// Puts where it belongs what another rank sent.
+/// Passes data from another rank to its destination.
 fn receive(sink: &Sink, linked: &Mutex<Totals>, stream: Stream, bytes: &[u8]) {
     let understood = match stream {
         ROWS => {

@@ -1,4 +1,4 @@
-//! Where the entries of a walk go: into sums, rows on standard output, a catalog. One for all threads.
+//! Destinations of the entries of a walk: sums, rows on standard output, a catalog. One sink for all threads.
 
 use std::hint::black_box;
 use std::io::{self, IsTerminal};
@@ -19,23 +19,23 @@ use crate::run::refused::Refused;
 use crate::run::settings::ROWS_BYTES;
 use crate::run::settings::ROWS_BYTES_TERMINAL;
 
-/// Whole rows of standard output.
+/// Stream of whole rows for standard output.
 pub(super) const ROWS: Stream = Stream(0);
 
-/// Where the entries go.
+/// Destinations of the entries.
 pub(crate) struct Sink {
     pub(crate) summary: Summary,
     pub(crate) failures: Failures,
     pub(crate) catalog: Option<CatalogSink>,
     format: Option<RowFormat>,
-    /// Where rows go if not to standard output: to the rank that has it.
+    /// Where rows go if another rank has standard output.
     rows_to: Option<Outbox>,
     callback: Callback,
     fatal: Mutex<Option<Fatal>>,
     stop: Stop,
 }
 
-/// What one thread keeps.
+/// State of one thread.
 pub(crate) struct SinkWorker {
     pub(crate) totals: Totals,
     writer: Option<RowWriter>,
@@ -45,19 +45,19 @@ pub(crate) struct SinkWorker {
     checksum: u64,
 }
 
-/// How rows on standard output look.
+/// Format of rows on standard output.
 struct RowFormat {
     format: Format,
     columns: Columns,
     terminal: bool,
 }
 
-/// What other ranks must know of the root's side.
+/// Facts about the root's output that other ranks need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RootSide {
-    /// Where the catalog is being written, if there is to be one.
+    /// Directory of the catalog while it is being written, if there is one.
     pub(crate) partial: Option<PathBuf>,
-    /// Whether rows go to a terminal in the end.
+    /// Whether rows end up on a terminal.
     pub(crate) terminal: bool,
 }
 
@@ -95,7 +95,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// The sink of a rank other than the root: what only the root can write goes to it.
+    /// The sink of a rank other than the root: it sends the root the output that only the root can write.
     pub(crate) fn of_rank(
         arguments: &WalkArguments,
         summary: Summary,
@@ -123,12 +123,12 @@ impl Sink {
         }
     }
 
-    /// The first reason for which the run could not go on.
+    /// The first reason why the run cannot go on.
     pub(crate) fn take_fatal(&self) -> Option<Fatal> {
         crate::run::settings::take(&self.fatal)
     }
 
-    /// Removes what was written of a catalog, without waiting for threads.
+    /// Removes the partial catalog, without waiting for threads.
     pub(crate) fn abandon(&self) {
         if let Some(catalog) = &self.catalog {
             catalog.abandon();
@@ -145,7 +145,7 @@ impl Sink {
         self.format.as_ref().is_some_and(|format| format.terminal)
     }
 
-    /// Where the catalog is being written, if there is to be one.
+    /// Directory of the catalog while it is being written, if there is one.
     pub(crate) fn partial(&self) -> Option<PathBuf> {
         self.catalog.as_ref()?.partial()
     }
@@ -155,7 +155,7 @@ impl Sink {
         self.catalog.as_ref().map_or(Ok(Vec::new()), CatalogSink::hand_over)
     }
 
-    /// Takes over what other ranks handed over.
+    /// Takes over the shards that other ranks handed over.
     pub(crate) fn take_over(&self, shards: Vec<ShardRecord>) {
         if let Some(catalog) = &self.catalog {
             catalog.take_over(shards);
@@ -238,7 +238,7 @@ impl Visit for Sink {
 }
 
 impl SinkWorker {
-    /// Uses every attribute and the whole path, as an operation that needs them all would.
+    /// Uses every attribute and the whole path, like an operation that needs them all.
     fn use_all(&mut self, entry: &Entry<'_>) {
         self.path.clear();
         entry.path_into(&mut self.path);

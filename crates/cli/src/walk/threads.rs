@@ -1,5 +1,4 @@
-//! What ranks of a walk report of themselves and of their threads. Counting and printing
-//! are elsewhere.
+//! Reports of the ranks of a walk and of their threads. Counting and printing are elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,14 +7,14 @@ use atta_ops::walk::{Profile, ThreadReport};
 use atta_runtime::WorkerReport;
 use serde_json::{Value, json};
 
-/// What one rank did.
+/// Report of one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankReport {
     pub(super) rank: u32,
     pub(super) entries: u64,
-    /// Time its communicating thread spent on messages.
+    /// Time that its communication thread spent on messages.
     pub(super) communication_seconds: f64,
-    /// Time on a core of all its threads, from when the ranks had met.
+    /// Processor time of all its threads since the ranks met.
     pub(super) cpu_seconds: f64,
     pub(super) requests: u64,
     pub(super) refused: u64,
@@ -24,10 +23,10 @@ pub(super) struct RankReport {
     pub(super) parcels_accepted: u64,
     pub(super) tasks_accepted: u64,
     pub(super) rests: u64,
-    /// To whom it sent how many messages and bytes, where that was asked for, as [`grouped`].
+    /// Messages and bytes that it sent to each rank, if requested, as [`grouped`] returns them.
     pub(super) traffic: Vec<(u32, u64, u64)>,
     pub(super) thread_count: u32,
-    /// Each thread, as [`rows_of`] has them.
+    /// Its threads, as [`rows_of`] returns them.
     pub(super) threads: Vec<ThreadReport>,
 }
 
@@ -49,8 +48,8 @@ atta_entry::record!(RankReport {
 });
 
 impl RankReport {
-    /// As JSON. Of each thread: entries, directories, failures, excluded, bytes, known, looked, nanoseconds of readdir, stat and callback;
-    /// its tasks, steals and nanoseconds of waiting.
+    /// The report as JSON. The row of a thread has entries, directories, failures, excluded, bytes, known, looked, nanoseconds of readdir,
+    /// stat and callback; then tasks, steals and nanoseconds of waiting.
     pub(super) fn json(&self) -> Value {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let thread = |ThreadReport { profile, worker }: &ThreadReport| {
@@ -80,22 +79,22 @@ impl RankReport {
         })
     }
 
-    /// What its threads did, all together.
+    /// Sum of the profiles of its threads.
     pub(super) fn profile(&self) -> Profile {
         self.threads.iter().map(|thread| thread.profile).sum()
     }
 
-    /// Seconds that its threads waited, all together.
+    /// Seconds that its threads waited, in total.
     pub(super) fn waiting(&self) -> f64 {
         self.threads.iter().map(|thread| thread.worker.waiting.as_secs_f64()).sum()
     }
 }
 
-/// Rows of traffic that a rank reports at most: else those of all ranks would grow with the square of their number. With more ranks than
-/// that each one reports its threads as one row.
+/// Most rows of traffic that a rank reports. Without a limit, the rows of all ranks would grow with the square of their number. With more
+/// ranks than this, each rank reports its threads as one row.
 const GROUPS_MAX: u32 = 64;
 
-/// What the threads of one of so many ranks did: a row for each, or on many ranks one for all.
+/// Reports of the threads of one rank: a row for each thread, or one row for all if there are more than 64 ranks.
 pub(super) fn rows_of(threads: &[ThreadReport], ranks: u32) -> Vec<ThreadReport> {
     if ranks <= GROUPS_MAX {
         return threads.to_vec();
@@ -109,8 +108,8 @@ pub(super) fn rows_of(threads: &[ThreadReport], ranks: u32) -> Vec<ThreadReport>
     vec![ThreadReport { profile: threads.iter().map(|thread| thread.profile).sum(), worker }]
 }
 
-/// What a rank sent to each other one, as (rank, messages, bytes); where there are more than 64, to each group of consecutive ranks, which goes by
-/// its first one. All groups are of one size, but for the last one.
+/// Traffic from one rank to each other rank, as (rank, messages, bytes). With more than 64 ranks, to each group of consecutive ranks,
+/// named by its first rank. All groups have the same size, except the last.
 pub(super) fn grouped(traffic: Vec<(u32, u64, u64)>, ranks: u32) -> Vec<(u32, u64, u64)> {
     let size = ranks_per_row(ranks);
     let mut groups = BTreeMap::<u32, (u64, u64)>::new();
@@ -121,7 +120,7 @@ pub(super) fn grouped(traffic: Vec<(u32, u64, u64)>, ranks: u32) -> Vec<(u32, u6
     groups.into_iter().map(|(to, (messages, bytes))| (to, messages, bytes)).collect()
 }
 
-/// Consecutive ranks that are one row of traffic.
+/// Number of consecutive ranks in one row of traffic.
 pub(super) fn ranks_per_row(ranks: u32) -> u32 {
     ranks.div_ceil(GROUPS_MAX).max(1)
 }

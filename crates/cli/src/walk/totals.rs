@@ -1,4 +1,4 @@
-//! What ranks of a walk add up at its end, and what the first rank makes of it. Counting entries and printing are elsewhere.
+//! Totals that the ranks of a walk add up at its end, and their evaluation on the first rank. Counting entries and printing are elsewhere.
 
 use std::time::Duration;
 
@@ -11,28 +11,29 @@ use super::sink::SinkWorker;
 use super::threads::{RankReport, grouped, rows_of};
 use crate::run::fatal::Fatal;
 
-/// Bytes of a text that a rank sends, at most.
+/// Most bytes of a text that a rank sends.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// Cuts a text, which may hold a path.
+/// Truncates a text, which may contain a path.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
     text
 }
 
-/// What ranks add up at the end of a walk. On more than 64 ranks one rank's share is at most 8 KiB, and 64 bytes for each shard of a catalog.
+/// Totals that ranks add up at the end of a walk. On more than 64 ranks, the share of one rank is at most 8 KiB, plus 64 bytes for each
+/// shard of a catalog.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankTotals {
     profile: Profile,
     pub(super) totals: Totals,
     elapsed: Duration,
-    /// Tasks and bytes.
+    /// Spilled tasks and bytes.
     spilled: [u64; 2],
-    /// Why some rank could not spill.
+    /// A rank that could not spill, and the reason.
     spill_error: Option<(u32, String)>,
-    /// The exit code of a signal, if one was caught.
+    /// Exit code of a caught signal; 0 if none.
     pub(super) interrupted: u8,
-    /// Why some rank cannot go on.
+    /// A rank that cannot go on, and the reason.
     fatal: Option<(u32, String)>,
     pub(super) shards: Vec<ShardRecord>,
     ranks: Vec<RankReport>,
@@ -50,18 +51,18 @@ atta_entry::record!(RankTotals {
     ranks
 });
 
-/// What a rank knows of itself.
+/// Facts about this rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
     pub(super) seat: Seat,
-    /// The processor time of this process when the ranks had met: what launching them takes is not the walk's.
+    /// Processor time of this process when the ranks had met: the time of launching them does not count as the walk's.
     pub(super) met: Duration,
-    /// Whether it is wanted who sent what to whom.
+    /// Whether to report the traffic between ranks.
     pub(super) traffic: bool,
 }
 
 impl RankTotals {
-    /// Of this rank, when its walk is over.
+    /// The totals of this rank after its walk.
     pub(super) fn new(own: Own, outcome: &Outcome<SinkWorker>, interrupted: Option<u8>) -> Self {
         let Own { seat, met, traffic } = own;
         let mut totals = Totals::default();
@@ -96,7 +97,7 @@ impl RankTotals {
         }
     }
 
-    /// Adds the shards of a catalog that this rank hands over, or why it cannot go on.
+    /// Adds the shards of a catalog that this rank hands over, or the reason why it cannot go on.
     pub(super) fn with_shards(self, shards: Result<Vec<ShardRecord>, Fatal>, seat: Seat) -> Self {
         match shards {
             Ok(shards) => Self { shards, ..self },
@@ -123,7 +124,7 @@ impl RankTotals {
         Some(Fatal::Failed { what: format!("rank {rank}: {what}"), hint: None })
     }
 
-    /// What all threads of all ranks did. `is_alone`: there are no ranks to report.
+    /// Totals of all threads of all ranks. `is_alone`: there are no ranks to report.
     pub(super) fn whole(self, is_alone: bool) -> Whole {
         let error =
             self.spill_error.map(|(rank, what)| if is_alone { what } else { format!("rank {rank}: {what}") });

@@ -1,4 +1,4 @@
-//! Totals, and the end of a job: who tells whom, and when a rank may leave. Why that is safe stands in `engine.rs`.
+//! Totals, and the end of a job: who notifies whom, and when a rank may leave. `engine.rs` explains why that is safe.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,7 +8,7 @@ use crate::message::Message;
 use crate::{Rank, Reduce, Rule};
 
 impl<R: Reduce> Engine<R> {
-    /// The answer to [`Action::Report`]: the totals of this rank so far.
+    /// Answers [`Action::Report`] with the totals of this rank so far.
     pub fn report(&mut self, now: Duration, totals: R) {
         if self.phase != Phase::Running || self.totals_under_way {
             return;
@@ -26,20 +26,20 @@ impl<R: Reduce> Engine<R> {
         self.react(now);
     }
 
-    /// The answer to [`Action::Finish`]: no task runs any more, and these are the last totals of this rank.
+    /// Answers [`Action::Finish`]: no task runs any more, and `totals` are the last of this rank.
     pub fn finish(&mut self, now: Duration, totals: R) {
         self.reduction.set_own(totals, true);
         self.react(now);
     }
 
-    /// Wants the job to end early, on all ranks.
+    /// Asks for an early end of the job, on all ranks.
     pub fn stop(&mut self, now: Duration, reason: Reason) {
         let _ = self.stop_wanted(now, reason);
         self.react(now);
     }
 
-    /// Whom this rank waits for at the end of a job: one that it asked, children whose last totals have not come, or else its parent. It
-    /// decides nothing; a driver that gives up names them.
+    /// The ranks that this one waits for at the end of a job: the rank that it asked, else the children whose last totals are
+    /// missing, else its parent. For error messages of a driver that gives up; no decision depends on it.
     #[must_use]
     pub fn waits_for(&self) -> Vec<Rank> {
         if let (Some(asked), Phase::Finishing(_)) = (self.asked, self.phase) {
@@ -52,7 +52,7 @@ impl<R: Reduce> Engine<R> {
         if self.phase == Phase::Ended { Vec::new() } else { self.tree.parent().into_iter().collect() }
     }
 
-    /// Somebody, here or below, wants the job to end: the root decides it, so that it is told once.
+    /// Handles a stop request from this rank or its subtree. The root decides, so that the order is sent once.
     pub(super) fn stop_wanted(&mut self, now: Duration, reason: Reason) -> bool {
         if self.phase == Phase::Running && !self.has_asked_to_stop {
             self.has_asked_to_stop = true;
@@ -64,7 +64,7 @@ impl<R: Reduce> Engine<R> {
         true
     }
 
-    /// The job is over: tells those below, and the driver.
+    /// Ends the job: notifies the children and the driver.
     pub(super) fn finish_all(&mut self, now: Duration, reason: Reason) -> bool {
         if self.phase != Phase::Running {
             return false;
@@ -92,7 +92,7 @@ impl<R: Reduce> Engine<R> {
         accepted
     }
 
-    /// False: there were none.
+    /// False: no totals were in flight.
     pub(super) fn totals_taken(&mut self) -> bool {
         core::mem::take(&mut self.totals_under_way)
     }
@@ -115,7 +115,7 @@ impl<R: Reduce> Engine<R> {
         }
     }
 
-    /// Sends the last totals up once nothing of this rank's is under way.
+    /// Sends the last totals up once nothing of this rank is in flight.
     pub(super) fn close(&mut self) {
         let rules = self.config.rules;
         let answered = self.asked.is_none() || rules.is_broken(Rule::AwaitAnswer);

@@ -1,5 +1,5 @@
-//! Finding work and giving it: requests, parcels, those who wait for some, and tasks that one rank alone is to do. Whom to ask is the schedule's choice, how
-//! much to give the split's.
+//! Finds and gives work: requests, parcels, waiting ranks, and tasks addressed to one rank. The schedule chooses the rank to
+//! ask, the split the amount to give.
 
 use core::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::message::{Message, Tasks};
 use crate::schedule::Step;
 use crate::{Rank, Reduce, Share};
 
-/// A rank that still works makes pauses up to so many times as long as one that does not: whom it asks sleeps, mostly.
+/// A rank that still works pauses up to this many times as long as an idle one: the ranks that it asks mostly sleep.
 const PATIENCE_AT_WORK: u32 = 10;
 
 impl<R: Reduce> Engine<R> {
-    /// The answer to [`Action::Take`]: what was taken for the rank that it named.
+    /// Answers [`Action::Take`]: gives the taken tasks to the rank that it named.
     ///
     /// # Panics
-    /// No share is to be taken for anybody at present.
+    /// No [`Action::Take`] is open.
     pub fn give(&mut self, now: Duration, tasks: Tasks) {
         let (to, answer, wait) =
             self.taking.pop_front().expect("tasks are given only when they were asked for");
@@ -28,15 +28,15 @@ impl<R: Reduce> Engine<R> {
             self.refuse(to, wait);
         }
         if tasks_none {
-            // The threads were faster, or what waits cannot leave. Who waits goes on waiting, and the driver tells when there
-            // is work again. It had some just now, so this rank is not idle.
+            // The threads were faster, or the waiting tasks cannot leave this rank. Registered ranks keep waiting. The driver reports
+            // the load again when there is work. There was work just now, so this rank is not idle.
             self.load = Load { waiting: 0, running: self.load.running.max(1), ..self.load };
         }
         self.react(now);
     }
 
-    /// Gives another rank tasks that it is to do itself, though it did not ask. Until now the driver has counted them as
-    /// waiting. False: the job ends, and nobody does them.
+    /// Gives tasks to the rank that must run them, without a request. The driver has counted them as waiting until now. False:
+    /// the job ends, and no rank runs them.
     pub fn address(&mut self, now: Duration, to: Rank, tasks: Tasks) -> bool {
         if self.phase != Phase::Running {
             return false;
@@ -65,9 +65,9 @@ impl<R: Reduce> Engine<R> {
         }
     }
 
-    /// Somebody asks for work.
+    /// Handles a request for work.
     pub(super) fn requested(&mut self, from: Rank, idle: bool, wait: bool) -> bool {
-        // To a rank that works, nothing that this one would then ask for itself: one task would go to and fro.
+        // To a rank that works, give nothing that this rank would ask back: one task would travel to and fro.
         let kept = if idle { 0 } else { self.low_water() };
         if self.phase == Phase::Running && self.spare() > kept {
             self.take(from, true, wait);
@@ -77,7 +77,7 @@ impl<R: Reduce> Engine<R> {
         true
     }
 
-    /// Tells somebody who asked that there is nothing, and remembers him if he waits.
+    /// Refuses a request, and registers the sender if it waits.
     fn refuse(&mut self, rank: Rank, wait: bool) {
         if wait && self.phase == Phase::Running && self.is_registered.insert(rank) {
             self.registered.push_back(rank);
@@ -85,13 +85,13 @@ impl<R: Reduce> Engine<R> {
         self.send(rank, Message::Nothing);
     }
 
-    /// Tasks that wait while it does not ask for more. A single thread that has a task has no use for more: asking early
-    /// makes more messages and a longer end.
+    /// A rank asks for more work when fewer tasks than this wait. A single thread that has a task needs no more: early requests
+    /// mean more messages and a longer end.
     fn low_water(&self) -> u64 {
         if self.load.slots <= 1 { 0 } else { self.config.low_water }
     }
 
-    /// Whom this rank asked has nothing.
+    /// The asked rank refused.
     pub(super) fn refused(&mut self, by: Rank) -> bool {
         if self.asked != Some(by) {
             return false;
@@ -102,7 +102,7 @@ impl<R: Reduce> Engine<R> {
         true
     }
 
-    /// Work has come.
+    /// A parcel arrived.
     pub(super) fn came(&mut self, from: Rank, sequence: u64, answer: bool, tasks: &Tasks) -> bool {
         let is_repeated = self.parcels.is_repeated(from, sequence);
         if answer && !is_repeated && self.asked.take() != Some(from) {
@@ -119,10 +119,10 @@ impl<R: Reduce> Engine<R> {
         self.counts.tasks_accepted += u64::from(tasks.count);
         self.schedule.received(from);
         self.retry_at = None;
-        // Not at once back to the shortest: who has asked in vain often will soon do so again, above all near the end.
+        // Do not return to the shortest pause at once: a rank that was refused often will soon be refused again, mostly near the end.
         self.pauses = self.pauses.saturating_sub(1);
         if self.phase == Phase::Running {
-            // Until the driver tells its load again. Where new tasks are returned, one that came is about to run: it must
+            // Valid until the driver reports its load again. Where new tasks are returned, a received task is about to run: it must
             // not be returned itself.
             let is_to_run = self.hands_in().is_some();
             let load = if is_to_run { &mut self.load.running } else { &mut self.load.waiting };
@@ -132,12 +132,12 @@ impl<R: Reduce> Engine<R> {
         true
     }
 
-    /// Whether each parcel is acknowledged when it comes: see the section of `engine.rs` on that.
+    /// Whether each parcel is acknowledged on arrival: see "When parcels are acknowledged" in `engine.rs`.
     fn acknowledges(&self) -> bool {
         self.detector.needs_acceptance() || self.phase != Phase::Running
     }
 
-    /// The job ends: settles what was not acknowledged parcel by parcel.
+    /// Settles, at the end of the job, the parcels that were not acknowledged one by one.
     pub(super) fn settle(&mut self, reason: Reason) {
         if self.detector.needs_acceptance() {
             return;
@@ -169,7 +169,7 @@ impl<R: Reduce> Engine<R> {
         self.actions.push_back(Action::Take { to, share });
     }
 
-    /// Returns what tasks led to, where the schedule wants it.
+    /// Returns new tasks to the master, where the schedule wants it.
     pub(super) fn hand_in(&mut self) {
         if let Some((to, kept)) = self.schedule.hands_in()
             && !self.alone
@@ -180,7 +180,7 @@ impl<R: Reduce> Engine<R> {
         }
     }
 
-    /// Gives to the next of those who wait, if there is something to spare.
+    /// Gives spare work to the next registered rank.
     pub(super) fn serve(&mut self) {
         if self.taking.is_empty()
             && self.spare() > 0
@@ -201,13 +201,13 @@ impl<R: Reduce> Engine<R> {
         }
     }
 
-    /// Asks somebody, if there is too little work and nobody has been asked yet.
+    /// Asks another rank if there is too little work and no request is open.
     pub(super) fn seek(&mut self, now: Duration) {
         if self.asked.is_some() || !self.wants_work() {
             return;
         }
         let idle = self.load.waiting == 0 && self.load.running == 0;
-        // A pause that was begun at work may be long: it ends with the work.
+        // A pause that began at work may be long: it ends with the work.
         if self.retry_at.is_some_and(|at| now < at && !(idle && self.rests_at_work)) {
             return;
         }

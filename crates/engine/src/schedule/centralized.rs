@@ -1,7 +1,8 @@
-//! `centralized` (the papers' CP, Algorithm 1): rank 0 holds all tasks and runs none. The others ask it for one task at a
-//! time and return all that it leads to; one that was refused waits until the master sends it a task. The variant keeps one of these, which saves a request.
+//! `centralized` (the papers' CP, Algorithm 1): rank 0, the master, holds all tasks and runs none. The others ask it for one
+//! task at a time and return all new tasks. A refused rank waits until the master sends it a task. In the variant, a rank
+//! keeps one of its new tasks, which saves a request.
 //!
-//! The baseline. Every task costs two messages at least, and all go through one rank.
+//! This is the baseline. Every task costs at least two messages, and all of them pass through one rank.
 
 use alloc::boxed::Box;
 
@@ -13,7 +14,7 @@ pub(super) struct Centralized {
     alone: bool,
     master: bool,
     keep: u64,
-    /// Whether the master had nothing and remembers this rank: asking again would only keep it busy.
+    /// Whether the master refused and registered this rank: another request would only keep the master busy.
     waits: bool,
 }
 

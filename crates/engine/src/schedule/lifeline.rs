@@ -1,18 +1,18 @@
-//! `lifeline`: as hybrid, but a rank that asked a few others in vain registers with its lifeline partners and goes quiet
-//! until one of them sends work. So a rank without work costs nothing, and when work appears it spreads along the
-//! lifelines like a broadcast. (Saraswat et al., PPoPP 2011, for the idea.)
+//! `lifeline`: like hybrid, but a rank that was refused a few times registers with its lifeline partners and goes quiet until
+//! one of them sends work. So an idle rank costs nothing, and new work spreads along the lifelines like a broadcast. The idea
+//! is from Saraswat et al., PPoPP 2011.
 //!
 //! ```text
 //!   partners of r, once per power of two below N:   r+1  r+2  r+4  r+8 ...   (modulo N)
 //! ```
 //!
 //! Any rank is reached from any other over at most log2(N) lifelines. At the start each rank counts as registered with one
-//! partner, without a message, so that all form a binomial tree below rank 0: work spreads as fast as directories can be
-//! split, and nobody is sent some by log2(N) partners at once. A registration holds until it is answered with work.
+//! partner, without a message, so that all form a binomial tree below rank 0. Work then spreads as fast as directories can be
+//! split, and no rank receives work from log2(N) partners at once. A registration holds until it is answered with work.
 //!
-//! Who has asked its victims in vain registers with one partner after another, with pauses between that grow: most are
-//! sent work before they have registered with all. Without random victims it does not go: work is then passed to and fro in
-//! crumbs between neighbours on the ring while others have plenty.
+//! A refused rank registers with one partner after another, with growing pauses in between. Most ranks receive work before
+//! they have registered with all partners. Random victims are necessary: without them, neighbours on the ring pass crumbs of
+//! work to and fro while other ranks have plenty.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,21 +21,21 @@ use super::outside::Outside;
 use super::{Schedule, Step};
 use crate::{Place, Random, Rank};
 
-/// Random victims that are asked before a rank turns to its lifelines. More cost messages when hardly anybody has work,
-/// fewer make neighbours wait for each other while others have plenty.
+/// Random victims to ask before a rank turns to its lifelines. A higher value costs messages when few ranks have work; a
+/// lower one makes neighbours wait for each other while others have plenty.
 const TRIES: u32 = 2;
 
-/// Pauses at the start, at most: they double each time, and ten of them are longer than work needs to a million ranks.
+/// The maximum of pauses at the start. They double each time; ten last longer than work needs to reach a million ranks.
 const PATIENCE_MOST: u32 = 10;
 
 #[derive(Clone, Debug)]
 pub(super) struct Lifeline {
     place: Place,
-    /// Random victims that refused since work last came.
+    /// Refusals by random victims since work last arrived.
     refusals: u32,
-    /// Partners with whom this rank is registered, a bit for each power of two.
+    /// Partners with which this rank is registered, one bit per power of two.
     registered: u32,
-    /// Pauses to make before anybody is asked again. At the start as many as work needs steps to get here.
+    /// Pauses before the next request. At the start: the number of steps that work needs to get here.
     patience: u32,
 }
 
@@ -56,12 +56,12 @@ impl Lifeline {
     }
 }
 
-/// How many steps of 1 along the ring lead from here to the root. Its lowest bit is the step to the partner of the start.
+/// Steps of 1 along the ring from here to the root. The lowest set bit is the step to the start partner.
 fn behind_root(place: &Place) -> u32 {
     (place.size() - place.here().0) % place.size()
 }
 
-/// Powers of two below `size`: so many lifelines has a rank.
+/// The number of powers of two below `size`, which is the number of lifelines of a rank.
 fn powers(size: u32) -> u32 {
     u32::BITS - (size - 1).leading_zeros()
 }
@@ -78,7 +78,7 @@ impl Schedule for Lifeline {
             return Step::Ask { victim, wait: false };
         }
         if !idle {
-            // Who still works may soon have plenty: it must not be sent more.
+            // A rank that still works may soon have plenty: it must not register for more.
             self.refusals = 0;
             return Step::Rest;
         }
@@ -106,7 +106,7 @@ impl Schedule for Lifeline {
     fn waiting_at_start(&self) -> Vec<Rank> {
         let (here, size) = (behind_root(&self.place), self.place.size());
         let steps = if here == 0 { powers(size) } else { here.trailing_zeros() };
-        // The farthest first: it has the largest part of the ring to supply.
+        // The farthest first: it supplies the largest part of the ring.
         let behind = (0..steps).rev().filter_map(|power| here.checked_add(1 << power));
         behind.filter(|distance| *distance < size).map(|distance| Rank(size - distance)).collect()
     }

@@ -1,8 +1,8 @@
-//! `hybrid` (the papers' H-DRQS, section IV.D): one rank a host, whose threads share one pool; when the pool runs low the
+//! `hybrid` (the papers' H-DRQS, section IV.D): one rank per host, whose threads share one pool. When the pool runs low, the
 //! rank asks another host, drawn at random.
 //!
-//! What makes it hybrid is outside this file: a rank has many threads. Where several ranks share a host all the same, the
-//! first asks outside and the others ask on their host, as the papers' ranks do under `proximity`.
+//! The threads of a rank are outside this file. If several ranks share a host anyway, the first asks outside and the others
+//! ask on their host, as the papers' ranks do under `proximity`.
 
 use alloc::boxed::Box;
 
@@ -23,7 +23,7 @@ impl Outside {
         Self { place, refusals: 0 }
     }
 
-    /// Another rank at random: of another host for a local root, where there is one; else of the same.
+    /// A random victim: on another host for a local root, if there is one; else on the same host.
     pub(super) fn victim(place: &Place, random: &mut Random) -> Option<Rank> {
         let outside = place.outside();
         if outside > 0 && place.is_local_root() {

@@ -1,8 +1,8 @@
 //! `proximity` (the papers' PA-DRQS, section IV.C): a request vector, walked from top to bottom. The local root asks
 //! outside first, nearest first, then on its host; the others ask only on their host, the local root before the rest.
 //!
-//! A walk starts at the top again after work has come. Where the network is not known "nearest" is the order of ranks
-//! beginning after the own one; the papers' list begins at the lowest rank, which is then asked by everybody.
+//! A walk starts at the top again after work arrives. Where the network is not known, "nearest" is the order of ranks that
+//! starts after this one. The papers' list starts at the lowest rank, which all ranks then ask first.
 
 use alloc::boxed::Box;
 

@@ -1,11 +1,11 @@
-//! `random` (the papers' DRQS, Algorithm 2): any other rank, drawn at random, again and again.
+//! `random` (the papers' DRQS, Algorithm 2): any other rank, drawn at random each time.
 
 use alloc::boxed::Box;
 
 use super::{Schedule, Step};
 use crate::{Place, Random, Rank};
 
-/// Refusals in a row after which a rank pauses; the papers' ranks ask without end.
+/// Refusals in a row after which a rank pauses. The papers' ranks never pause.
 const TRIES: u32 = 8;
 
 #[derive(Clone, Debug)]

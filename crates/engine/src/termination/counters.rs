@@ -1,35 +1,34 @@
 //! Four counters on the tree of ranks (Mattern, 1987).
 //!
 //! # How
-//! Each rank counts the parcels that it sent and those that it accepted. *First wave*, asynchronous: a rank that has been
-//! idle for a while, and whose children have all reported, reports the sums of its part of the tree to its parent
-//! ([`Message::Quiet`]), and again whenever they changed, but not more often than the interval. *Second wave*: when the
-//! reports that have reached the root add up, sent = received, the root asks everybody once more ([`Message::Probe`]
-//! down, [`Message::Census`] up). The job is over if all were idle then, too, and the sums are the same four numbers. A rank
-//! that works, or that has something newer to report than it did, knows that this wave is in vain: it answers so at once
-//! and asks nobody below.
+//! Each rank counts the parcels that it sent and those that it accepted. *First wave*, asynchronous: when a rank has been idle
+//! for a while and all its children have reported, it reports the sums of its subtree to its parent ([`Message::Quiet`]). It
+//! reports again when the sums change, but at most once per interval. *Second wave*: when the reports at the root add up, sent
+//! = received, the root asks all ranks once more ([`Message::Probe`] down, [`Message::Census`] up). The job is over if all
+//! ranks were idle in this wave too, and the sums are the same four numbers. A rank that works, or that has a newer report
+//! to make, knows that this wave fails: it answers at once and does not forward the probe.
 //!
-//! # Why that is right
+//! # Why it is correct
 //! Let t be the moment at which the root starts the second wave. Each rank was read once before t, in the first wave, and
-//! once after t, in the second; both times it was idle. Counters never fall, and their sums over all ranks are the same in
+//! once after t, in the second; it was idle both times. Counters never fall, and their sums over all ranks are the same in
 //! both waves, so each counter of each rank was the same at both readings. Hence no rank accepted a parcel between its two
-//! readings; an idle rank does nothing until it accepts one; so every rank was idle at t. The counters at t were those of
-//! both readings, and sent = received: no parcel was under way at t. All idle and nothing under way: the job was over at t.
+//! readings. An idle rank does nothing until it accepts a parcel, so every rank was idle at t. The counters at t were those of
+//! both readings, and sent = received: no parcel was in flight at t. So the job was over at t.
 //!
-//! # Why the end is noticed
-//! Once the job is over no counter changes and all stay idle. Each rank has reported, or will when its interval has
-//! passed, the sums that it has then; so the root will have the final sums, and they add up. If the root probes at that
-//! time, it finds them again. If it is waiting for an earlier wave, that wave ends (nobody waits for idleness to answer),
-//! and a report that came meanwhile makes it probe again. If the last report came before an earlier probe began, that
-//! probe read what was final already for every rank that had reported; a rank that had not reported its final sums would
-//! still report. A rank that answers in vain may have nothing new to say: to be idle is a finding of many threads, and one that
-//! was woken for nothing may show for a moment after it. So whoever answers in vain forgets what it told, and so does
-//! everybody on the way to the root, who waits to be told again: when all is still, each of them tells its sums once more, and
-//! the root probes again.
+//! # Why the end is detected
+//! Once the job is over, no counter changes and all ranks stay idle. Each rank has reported its final sums, or will report
+//! them when its interval has passed. So the root receives the final sums, and they add up. If the root probes then, it finds
+//! the same sums again. If it is waiting for an earlier wave, that wave ends, since no rank waits for idleness to answer. A
+//! report that arrived meanwhile makes the root probe again. If the last report came before an earlier probe began, that probe
+//! read final values for every rank that had reported; a rank that had not reported its final sums still will. A rank that
+//! fails a probe may have nothing new to report: idleness is a finding of many threads, and a thread that wakes without work
+//! may appear busy for a moment afterwards. So a rank that fails a probe forgets its last report, and so does every rank on
+//! the way to the root. The root then waits for new reports. When all is still, each of these ranks reports its sums again,
+//! and the root probes again.
 //!
-//! # Why not otherwise
-//! One wave alone is not enough: a rank read early can be woken by one that was read late. A ring token of counters takes
-//! as many hops as there are ranks, and this takes the height of the tree.
+//! # Alternatives
+//! One wave alone is not enough: a rank that was read early can be woken by one that was read late. A ring token of counters
+//! takes as many hops as there are ranks; this method takes the height of the tree.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,20 +48,20 @@ pub(crate) struct Counters {
     idle: bool,
     /// The newest report of each child.
     below: Vec<Option<Census>>,
-    /// What was last reported, or probed for: it is not said twice.
+    /// The sums last reported, or probed for. They are not reported twice.
     told: Option<Census>,
-    /// Not before this time is anything reported.
+    /// The earliest time of the next report.
     next_at: Duration,
     wave: u32,
     probe: Option<Probe>,
-    /// Whether the job ends anyway: nothing is said any more.
+    /// Whether the job ends anyway. No more messages are sent.
     is_closed: bool,
 }
 
-/// A second wave that is under way below this rank.
+/// A second wave in progress below this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Probe {
-    /// What the first wave said; only the root needs it.
+    /// The sums of the first wave. Only the root needs them.
     first: Census,
     so_far: Census,
     missing: usize,
@@ -86,8 +85,8 @@ impl Counters {
         }
     }
 
-    /// The job ends, for whatever reason. What is under way between parents and children goes before their last totals;
-    /// nothing must follow these.
+    /// The job ends, for any reason. Messages in flight between parents and children precede the last totals. No message of the
+    /// detector may follow those.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
     }
@@ -135,7 +134,7 @@ impl Counters {
                     self.answer(findings);
                 } else {
                     let census = Census { idle: false, ..self.own() };
-                    // It told that it was idle and was not when it was asked: it tells again, even the same sums.
+                    // This rank reported idleness but was not idle at the probe. It must report again, even the same sums.
                     self.told = None;
                     findings.messages.push_back((from, Message::Census { wave: *wave, census }));
                 }
@@ -143,7 +142,7 @@ impl Counters {
             (Message::Census { wave, census }, Some(child)) if *wave == self.wave => {
                 let Some(probe) = self.probe.as_mut().filter(|probe| probe.missing > 0) else { return false };
                 if !census.idle {
-                    // Somebody there will tell again.
+                    // A rank in that subtree will report again.
                     self.below[child] = None;
                 }
                 probe.so_far = probe.so_far.with(*census);
@@ -162,7 +161,7 @@ impl Counters {
         Census { idle: self.idle, sent: self.sent, received: self.received }
     }
 
-    /// The first wave's sums, if all of this part of the tree was idle.
+    /// The sums of the first wave, if the whole subtree was idle.
     fn sum(&self) -> Option<Census> {
         if !self.idle {
             return None;
@@ -170,7 +169,7 @@ impl Counters {
         self.below.iter().try_fold(self.own(), |sum, child| child.map(|child| sum.with(child)))
     }
 
-    /// The same, if they were not told yet.
+    /// The same sums, if they were not reported yet.
     fn news(&self) -> Option<Census> {
         let sum = self.sum()?;
         let adds_up = sum.sent == sum.received || self.rules.is_broken(Rule::SumsAgree);
@@ -201,12 +200,12 @@ impl Counters {
         findings.messages.extend(self.tree.children().map(|child| (child, Message::Probe { wave })));
     }
 
-    /// Ends the second wave here if nobody below is missing.
+    /// Ends the second wave here once all children have answered.
     fn answer(&mut self, findings: &mut Findings) {
         let Some(probe) = self.probe.filter(|probe| probe.missing == 0) else { return };
         self.probe = None;
         if !probe.so_far.idle {
-            // Whoever is told so forgets what this rank told. Not before: what was told meanwhile would be forgotten, too.
+            // The parent forgets this rank's report when it receives this answer. Clear it only now: a report made earlier would be lost.
             self.told = None;
         }
         match self.tree.parent() {

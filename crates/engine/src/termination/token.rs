@@ -1,22 +1,22 @@
 //! The papers' coloured token on a ring (Dijkstra, Feijen, van Gasteren, 1983), with acknowledged parcels.
 //!
 //! # How
-//! Ranks and the token are white or black. Idle, the root sends a white token to rank 1; an idle rank passes it on, from the
-//! last rank back to the root. A rank that gives work to a lower rank turns black. A black rank that passes the token on
-//! makes it black and turns white. When a white token comes back to an idle white root the job is over; otherwise the root
+//! Ranks and the token are white or black. When idle, the root sends a white token to rank 1. An idle rank passes it on, from
+//! the last rank back to the root. A rank that gives work to a lower rank turns black. A black rank that passes the token on
+//! makes it black and turns white. When a white token returns to an idle white root, the job is over; otherwise the root
 //! sends another.
 //!
-//! # Why that is right
-//! The original assumes that a message takes no time. Here a giver does not count as idle until its parcel has been
-//! accepted, so it cannot pass the token on while one is under way: the transfer may be thought of as happening at the moment of
-//! acceptance, at which the giver is not idle and black if it must be. Let a white token have come back to an idle white
-//! root, and suppose that some rank works. When the token left it, it was idle; so it accepted a parcel later, from a rank
-//! that the token had not left yet, or from one that was woken in the same way. Follow these givers back to the first such
-//! transfer: its giver had not passed the token on, so it is a higher rank, or the root, which is idle and gave nothing to a
-//! lower one. That giver turned black by this transfer and made the token black when it passed it on: a contradiction.
+//! # Why it is correct
+//! The original assumes that a message takes no time. Here a giver does not count as idle until its parcel has been accepted,
+//! so it cannot pass the token on while a parcel is in flight. The transfer can be regarded as happening at the moment of
+//! acceptance, when the giver is not idle, and is black if it must be. Suppose that a white token has returned to an idle white
+//! root, and that some rank works. That rank was idle when the token left it. So it accepted a parcel later, from a rank that
+//! the token had not left yet, or from one that was woken in the same way. Follow these givers back to the first such
+//! transfer. Its giver had not passed the token on, so it is a higher rank, or the root, which is idle and gave nothing to a
+//! lower one. The giver turned black by this transfer and made the token black when it passed it on: a contradiction.
 //!
-//! # What it costs
-//! As many hops as there are ranks for each round, and a round at least after the last task. For the papers' experiments.
+//! # Cost
+//! Each round takes as many hops as there are ranks, and at least one round follows the last task. For the papers' experiments.
 
 use core::time::Duration;
 
@@ -31,12 +31,12 @@ pub(crate) struct Token {
     rules: Rules,
     black: bool,
     idle: bool,
-    /// The token, while it is here; true if it is black. The root holds none until it is idle for the first time.
+    /// The token, while it is here; true if it is black. The root has no token until it is idle for the first time.
     held: Option<bool>,
     /// Whether the root waits for its token.
     is_out: bool,
     next_at: Duration,
-    /// Whether the job ends anyway: the token goes home by the shortest way.
+    /// Whether the job ends anyway: every rank passes the token on at once.
     is_closed: bool,
 }
 
@@ -56,7 +56,7 @@ impl Token {
         }
     }
 
-    /// The job ends, for whatever reason. A token that is out must come home first: it could reach a rank that has left.
+    /// The job ends, for any reason. A token in flight must return first: it could reach a rank that has left.
     pub(super) fn close(&mut self, now: Duration, findings: &mut Findings) {
         self.is_closed = true;
         self.pass(now, findings);

@@ -1,5 +1,5 @@
-//! Files so large that several threads do parts of them: how they are cut, what their tasks are as bytes, and what is known of
-//! those that are under way. What is done with a chunk is not known here.
+//! Large files that several threads process in chunks: how files are cut, the tasks as bytes, and the state of files in progress. It does
+//! not know how a chunk is processed.
 //!
 //! ```text
 //!   entry ─▶ plan: open, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? digest
@@ -21,14 +21,14 @@ use crate::tree::operation::{Here, Tasks};
 /// The smallest chunk: some milliseconds of work.
 const CHUNK_LEAST: u64 = 8 << 20;
 const CHUNK_MOST: u64 = 1 << 30;
-/// What a chunk takes by the rate that was measured: at least, at most. Here and below: of one rank alone, and of several.
+/// Least and most time for a chunk at the measured rate. Here and below: for a single rank, and for several.
 const TIME_LEAST: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
 const TIME_MOST: Duration = Duration::from_secs(4);
 // There are never more than 2^20 chunks.
-/// So many chunks of a file for each thread, about, so that all end at the same time: on average half a chunk is waited for. Handing one
-/// over takes microseconds; to another rank it takes two files that are opened, and a sync.
+/// Approximate chunks of a file per thread, so that all threads end at about the same time: the average wait is half a chunk. Handing one
+/// to a thread takes microseconds; handing one to a rank takes two opens and a sync.
 const CHUNKS_PER_THREAD: [u64; 2] = [32, 4];
-/// What a task is, in its first byte.
+/// The first byte of a task, which gives its kind.
 const PLAN: u8 = b'P';
 const CHUNK: u8 = b'C';
 
@@ -38,23 +38,23 @@ pub(crate) struct Cut {
     chunk: Option<u64>,
     threads: u64,
     has_ranks: bool,
-    /// Bytes a second that one thread was found to do; none: not known.
+    /// Measured bytes per second of one thread; none: not known.
     rate: Option<u64>,
 }
 
 impl Cut {
-    /// Into chunks of so many bytes, a power of two, or by their size and the number of threads of so many ranks.
+    /// Cuts into chunks of `chunk` bytes, a power of two. None: by the size of the file and the threads of all ranks.
     pub(crate) fn new(chunk: Option<u64>, walk: &tree::Options<'_>, ranks: u32) -> Self {
         let threads = walk.threads.max(walk.cores).max(1) as u64 * u64::from(ranks);
         Self { chunk, threads, has_ranks: ranks > 1, rate: None }
     }
 
-    /// The same, where so many bytes a second of one thread were measured.
+    /// Sets the measured bytes per second of one thread.
     pub(crate) fn at_rate(self, rate: Option<u64>) -> Self {
         Self { rate, ..self }
     }
 
-    /// Whether a file of so many bytes is worth it.
+    /// Whether a file of this size is worth cutting.
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
         bytes >= self.chunk.unwrap_or(CHUNK_LEAST).saturating_mul(2)
     }
@@ -63,7 +63,7 @@ impl Cut {
     pub(crate) fn chunk_of(&self, bytes: u64) -> u64 {
         let which = usize::from(self.has_ranks);
         let auto = (bytes / (CHUNKS_PER_THREAD[which] * self.threads)).next_power_of_two();
-        // Fast storage is not to be handed over more often than it is worth, slow storage often enough that all end together.
+        // On fast storage chunks must be worth handing over; on slow storage they must be small enough that all threads end together.
         let worth = |rate: u64, time: Duration| {
             let bytes = u128::from(rate) * time.as_millis() / 1000;
             u64::try_from(bytes).unwrap_or(CHUNK_MOST).clamp(CHUNK_LEAST, CHUNK_MOST).next_power_of_two()
@@ -74,8 +74,8 @@ impl Cut {
         chunk.max((bytes >> 20).next_power_of_two())
     }
 
-    /// The same for a file with so many holes that they are not hashed: `data` of its bytes are to be moved. It takes no more chunks
-    /// than a file of that size would: each costs a task, and there may be very many such files.
+    /// As `chunk_of`, for a file with so many holes that they are not hashed: `data` of its bytes are to be moved. It gets no more chunks
+    /// than a file of that size would, as each costs a task and there may be very many such files.
     pub(crate) fn chunk_of_sparse(&self, bytes: u64, data: u64) -> u64 {
         let chunks = data / self.chunk_of(data);
         bytes.div_ceil(chunks.max(1)).next_power_of_two().max(self.chunk_of(bytes))
@@ -85,14 +85,14 @@ impl Cut {
 /// A task of a large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LargeTask<'a> {
-    /// Open a file and cut it: a name of the task's directory, or a root, by its whole path.
+    /// Open a file and cut it. `name` is a name in the task's directory, or the whole path of a root.
     Plan { name: &'a [u8], is_again: bool },
-    /// Do one chunk.
+    /// Process one chunk.
     Chunk { file: u64, index: u64 },
 }
 
 impl<'a> LargeTask<'a> {
-    /// The task that these bytes are; none: they are none.
+    /// Decodes a task. None: the bytes are not one.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         match bytes.split_first()? {
             (&PLAN, rest) => {
@@ -118,7 +118,7 @@ impl<'a> LargeTask<'a> {
         }
     }
 
-    /// Leaves it to whoever has nothing else to do.
+    /// Queues the task for an idle thread.
     pub(crate) fn push(self, here: Option<Here<'_>>, tasks: &mut Tasks) {
         match here {
             Some(here) => tasks.push_in(here.directory, self.to_bytes()),
@@ -127,12 +127,12 @@ impl<'a> LargeTask<'a> {
     }
 }
 
-/// Files that are under way, by their numbers.
+/// Files in progress, by number.
 #[derive(Debug)]
 pub(crate) struct UnderWay<L> {
     known: Mutex<HashMap<u64, Arc<L>>>,
     next: AtomicU64,
-    /// They are open: so many at a time, about.
+    /// Approximate limit of files open at a time.
     most: usize,
 }
 
@@ -141,20 +141,20 @@ impl<L> UnderWay<L> {
         Self { known: Mutex::default(), next: AtomicU64::new(0), most }
     }
 
-    /// Whether one more may be cut. If not, one thread does it as a whole. Threads that ask at the same time may all be right:
-    /// what they have open is their own until they come back for the next task.
+    /// Whether one more file may be cut. If not, one thread does it as a whole. Threads that ask at the same time may all get true, since
+    /// each holds its own file open only until its next task.
     pub(crate) fn has_room(&self) -> bool {
         self.lock().len() < self.most
     }
 
-    /// Adds a file of so many chunks, and a task for each.
+    /// Adds a file and a task for each of its chunks.
     pub(crate) fn add(&self, large: L, chunks: u64, here: Option<Here<'_>>, tasks: &mut Tasks) {
         let file = self.insert(large);
         // The newest is done first.
         (0..chunks).rev().for_each(|index| LargeTask::Chunk { file, index }.push(here, tasks));
     }
 
-    /// Adds a file; its number.
+    /// Adds a file. Returns its number.
     pub(crate) fn insert(&self, large: L) -> u64 {
         let file = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(file, Arc::new(large));
@@ -180,12 +180,12 @@ impl<L> UnderWay<L> {
     }
 }
 
-/// The chunks of one file, what they came to, and which error came first.
+/// The chunks of one file, their results, and the first error.
 #[derive(Debug)]
 pub(crate) struct Chunks<T = FileError> {
     bytes: u64,
     chunk: u64,
-    /// Those that are not done.
+    /// Chunks that are not done.
     left: AtomicU64,
     error: Mutex<Option<T>>,
     /// Empty until there is one.
@@ -193,7 +193,7 @@ pub(crate) struct Chunks<T = FileError> {
 }
 
 impl<T: Copy> Chunks<T> {
-    /// Of a file of so many bytes, more than a chunk.
+    /// For a file of `bytes` bytes, which is more than a chunk.
     pub(crate) fn new(bytes: u64, chunk: u64) -> Self {
         let left = AtomicU64::new(bytes.div_ceil(chunk).max(1));
         Self { bytes, chunk, left, error: Mutex::new(None), values: Mutex::default() }
@@ -210,12 +210,12 @@ impl<T: Copy> Chunks<T> {
         start..start.saturating_add(self.chunk).min(self.bytes)
     }
 
-    /// How many bytes one has. Beyond the last there are none.
+    /// The length of one chunk; 0 beyond the last.
     pub(crate) fn bytes_of(&self, index: u64) -> u64 {
         self.bytes.saturating_sub(index.saturating_mul(self.chunk)).min(self.chunk)
     }
 
-    /// Does one, unless another one failed. Whether it was the last.
+    /// Runs one chunk, unless another one failed. Returns whether it was the last.
     pub(crate) fn run(&self, chunk: impl FnOnce() -> Result<(), T>) -> bool {
         if self.error().is_none()
             && let Err(error) = chunk()
@@ -225,12 +225,12 @@ impl<T: Copy> Chunks<T> {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Takes in what came of one that was done elsewhere. Whether it was the last.
+    /// Takes the result of a chunk that was done elsewhere. Returns whether it was the last.
     pub(crate) fn end(&self, index: u64, came: Result<Option<PieceValue>, T>) -> bool {
         self.run(|| came.map(|value| self.set_value(index, value)))
     }
 
-    /// The first that there was.
+    /// The first error.
     pub(crate) fn error(&self) -> Option<T> {
         *lock(&self.error)
     }
@@ -243,12 +243,12 @@ impl<T: Copy> Chunks<T> {
         }
     }
 
-    /// Of each, as far as it has one.
+    /// The value of each chunk that has one.
     pub(crate) fn values(&self) -> Vec<Option<PieceValue>> {
         lock(&self.values).clone()
     }
 
-    /// Of all bytes; none: some chunk has none.
+    /// The digest of all bytes. None: some chunk has no value, or there is only one.
     pub(crate) fn digest(&self) -> Option<Hash> {
         let values: Option<Vec<PieceValue>> = lock(&self.values).iter().copied().collect();
         values.filter(|values| values.len() > 1).map(|values| merge(&values))
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!([100 << 20, 1 << 40].map(|bytes| chunk(bytes, None)), [8 << 20, 1 << 30]);
         // 4 GiB/s: not less than 2 ms of it, which are more than 8 MiB.
         assert_eq!(chunk(100 << 20, Some(4 << 30)), 16 << 20);
-        // What goes to other ranks goes in larger ones.
+        // Other ranks get larger chunks.
         let shared = Cut { has_ranks: true, ..cut };
         assert_eq!([cut, shared].map(|cut| cut.chunk_of(1 << 30)), [8 << 20, 32 << 20]);
         // 50 MiB/s: not more than 4 s.

@@ -1,4 +1,4 @@
-//! Compares the bytes of two open files, range by range, and passes over what is a hole in both. It knows nothing of names.
+//! Compares the bytes of two open files, range by range, and skips holes that both have. It knows no names.
 
 use std::ops::Range;
 
@@ -21,13 +21,13 @@ const BLOCK: usize = 256 << 10;
 pub(crate) struct Two<'a> {
     pub(crate) source: BorrowedFd<'a>,
     pub(crate) target: BorrowedFd<'a>,
-    /// Bytes of each: there must be none behind them.
+    /// Size of each; there must be no bytes beyond it.
     pub(crate) sizes: [u64; 2],
     /// Both have fewer blocks than bytes: holes are looked for.
     pub(crate) have_holes: bool,
 }
 
-/// What one thread compares bytes with.
+/// The buffers of one thread that compares bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     source: Vec<u8>,
@@ -35,8 +35,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Where the first difference in a range is that both files have; none: there is none, or from some offset on nobody wants to
-    /// know, which is asked before each block.
+    /// The first difference in a range that both files have. None: there is none, or `wanted`, called before each block, ended the search.
     pub(crate) fn compare(
         &mut self,
         two: Two<'_>,
@@ -78,7 +77,7 @@ impl Blocks {
     }
 }
 
-/// Reads so many bytes, all of them; and asks for so many more that must not be there.
+/// Reads exactly `bytes` bytes, and requests `past` more, which must not exist.
 fn fill<'b>(
     from: BorrowedFd<'_>,
     block: &'b mut Vec<u8>,
@@ -102,8 +101,8 @@ fn fill<'b>(
     if done > bytes { Err(FileError::Changed) } else { Ok(&room[..bytes]) }
 }
 
-/// The first stretch of a range in which either file has data all along, or holes all along; empty at the end: both have holes
-/// alone.
+/// The first part of a range that has data in at least one file, and in which neither changes between data and hole. Empty at the end of
+/// the range: both have only holes.
 fn data_of_either(two: Two<'_>, range: Range<u64>) -> Result<Range<u64>, PairError> {
     let next = |file, side| {
         let data = seek(file, SeekFrom::Data(range.start)).map_err(|error| on(side, error))?;

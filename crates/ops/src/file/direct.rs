@@ -1,5 +1,5 @@
-//! Large files past the page cache (`O_DIRECT`), where both file systems take that: whole pages to and from memory that begins at one.
-//! A tail is written with zeros behind it, which are cut off again at once.
+//! Copies large files past the page cache (`O_DIRECT`) if both file systems support it, in whole pages with page-aligned memory. A tail is
+//! padded with zeros, which are truncated at once.
 
 use std::ops::Range;
 
@@ -12,34 +12,34 @@ use super::error::{FileError, Step};
 use super::mover::{Mover, Way};
 use atta_sys::retry;
 
-/// A smaller file is copied through the cache: it is read and written in one go.
+/// Smaller files are copied through the cache.
 const FILE_LEAST: u64 = 1 << 20;
-/// What offsets, lengths and addresses are multiples of: enough for all that is known.
+/// Alignment of offsets, lengths and addresses: enough for all known file systems.
 const ALIGNMENT: usize = 4096;
-/// Bytes that are moved at a time: nobody reads ahead or writes behind.
+/// Bytes moved at a time. Large, because there is no read-ahead or write-behind.
 const BLOCK: usize = 4 << 20;
 
-/// Sets a large file and its copy to bypass the page cache, if both file systems take that. False: the file is large, and they do not.
+/// Sets a large file and its copy to bypass the page cache, if both file systems support it. False: the file is large, and they do not.
 pub(crate) fn bypass_cache(source: impl AsFd, copy: impl AsFd, bytes: u64, has_holes: bool) -> bool {
     if bytes < FILE_LEAST {
         return true;
     }
-    // Between holes data begins anywhere.
+    // Data between holes may begin anywhere.
     let can = !has_holes && set(&source, true).is_ok() && set(&copy, true).is_ok();
     if !can {
-        // One side that bypasses the cache would need what the other does not.
+        // With only one side direct, its alignment rules would still apply.
         let _ = set(&source, false);
     }
     can
 }
 
 impl Mover {
-    /// Whether one of two files is to be read or written past the cache: another thread may be about to give up on both.
+    /// Whether one of two files bypasses the cache; another thread may be turning it off for both.
     pub(crate) fn is_direct(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
         is_past_cache(from) || is_past_cache(to)
     }
 
-    /// Moves a range that begins at a page; returns how far it came.
+    /// Moves a range that begins at a page. Returns the offset reached.
     pub(crate) fn copy_direct(
         &mut self,
         from: BorrowedFd<'_>,
@@ -72,7 +72,7 @@ impl Mover {
             }
             let is_last = at + read as u64 == range.end;
             if !is_last && !read.is_multiple_of(ALIGNMENT) {
-                // The source has given less than there is: what follows begins at no page.
+                // A short read: the rest does not begin at a page.
                 self.give_up([from, to]);
             }
             match is_last {
@@ -84,8 +84,8 @@ impl Mover {
         Ok(at)
     }
 
-    /// Writes the end of a chunk, so many bytes that begin at `room`, in whole pages. A chunk that does not end at a page is a file's
-    /// last one: what is too much is cut off.
+    /// Writes the end of a chunk, `bytes` bytes at `room`, in whole pages. A chunk that does not end at a page is the last of its file; the
+    /// padding is truncated.
     fn write_pages(
         &mut self,
         files: [BorrowedFd<'_>; 2],
@@ -119,7 +119,7 @@ impl Mover {
         }
     }
 
-    /// Makes the buffer large enough; where in it a page begins.
+    /// Makes the buffer large enough. Returns where a page begins in it.
     fn pages(&mut self) -> usize {
         self.with_buffer(|buffer| {
             buffer.show_all();
@@ -127,12 +127,12 @@ impl Mover {
             if buffer.len() < BLOCK + 2 * ALIGNMENT {
                 *buffer = Buffer::zeroed(BLOCK + 2 * ALIGNMENT);
             }
-            // Memory that cannot be told where it begins would be refused by the kernel, and then goes through the cache.
+            // If the memory cannot be aligned, the kernel refuses it, and the file goes through the cache.
             buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT)
         })
     }
 
-    /// Lets a file and its copy go through the cache after all, on all threads of this rank. Whether they do.
+    /// Makes a file and its copy use the cache after all, on all threads of this rank. Returns whether that worked.
     fn give_up(&mut self, files: [BorrowedFd<'_>; 2]) -> bool {
         self.not_direct += u64::from(files.iter().any(|fd| is_past_cache(*fd)));
         files.iter().all(|fd| set(fd, false).is_ok())

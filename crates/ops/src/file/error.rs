@@ -1,4 +1,4 @@
-//! Errors of one file or entry: which step failed, and why; for two that are compared, on which side. It reports nothing.
+//! Errors of one file or entry: the failed step, the cause and, in comparisons, the side. It reports nothing.
 
 use atta_entry::{Code, Errno, Operation, Side};
 
@@ -31,7 +31,7 @@ pub(crate) enum Step {
     Verify,
 }
 
-/// All of them: their places here are their numbers.
+/// All steps. A step's index is its number in encoded errors.
 const ALL: [Step; 24] = [
     Step::Open,
     Step::Read,
@@ -71,7 +71,7 @@ impl Code for Step {
 }
 
 impl Step {
-    /// The words for it, as in `cannot WORDS: PATH`: the path is the source's, but that of a directory that is made is its own.
+    /// The words for it, as in `cannot WORDS: PATH`. The path is the source's, or the target's for a directory to be made.
     pub(crate) const fn operation(self) -> Operation {
         Operation::Custom(match self {
             Self::Open => "open",
@@ -107,9 +107,9 @@ impl Step {
 pub(crate) enum FileError {
     /// A call failed.
     Failed(Step, Errno),
-    /// The source was another one after it was read than before.
+    /// The source changed while it was read.
     Changed,
-    /// The run is to end, and this entry would have taken long. It is no failure of the entry, and is not reported.
+    /// The run is to end, and this entry would take long. This is not a failure and is not reported.
     Stopped,
 }
 
@@ -138,31 +138,31 @@ impl FileError {
         Self::Failed(step, errno)
     }
 
-    /// Whether all may be well if the file is read and written once more, from the beginning: it changed, or what was written of it
-    /// may be lost. A sync alone, made again, would say that it is well when it is not.
+    /// Whether another copy from the beginning may succeed: the source changed, or written data may be lost. Repeating only the sync could
+    /// report success although data is lost.
     pub(crate) fn is_worth_another_copy(self) -> bool {
         match self {
             Self::Changed => true,
             Self::Stopped => false,
             Self::Failed(step, errno) => {
-                // There would be no more room.
+                // A second copy would find no more space.
                 matches!(step, Step::Sync | Step::Close) && !is_want_of_room(errno)
             }
         }
     }
 
-    /// Whether there was no room for it, as there may be none for anything. A quota that root meets is one of many.
+    /// Whether the space is used up, probably for other entries too. For root a quota (EDQUOT) concerns only one of many users.
     pub(crate) fn is_for_want_of_room(self) -> bool {
         let is_one_of_many = |errno| errno == Errno::DQUOT && rustix::process::geteuid().is_root();
         matches!(self, Self::Failed(_, errno) if is_want_of_room(errno) && !is_one_of_many(errno))
     }
 
-    /// Whether something is in its place already: EEXIST, ENOTEMPTY.
+    /// Whether its name is taken already: EEXIST, ENOTEMPTY.
     pub(crate) fn is_taken(self) -> bool {
         matches!(self, Self::Failed(_, Errno::EXIST | Errno::NOTEMPTY))
     }
 
-    /// Whether what is in its place is of another type: a directory and something else.
+    /// Whether the existing entry is of another type: one is a directory, the other is not.
     fn is_of_another_type(self) -> bool {
         matches!(
             self,
@@ -171,7 +171,7 @@ impl FileError {
         )
     }
 
-    /// Whether its message names the path that was to be made, not that of the source.
+    /// Whether its message names the path to be made instead of the source.
     pub(crate) fn is_of_target(self) -> bool {
         matches!(self, Self::Failed(Step::MakeDirectory, _))
     }
@@ -194,13 +194,13 @@ impl FileError {
 pub(crate) enum PairError {
     /// A call failed on one side.
     Failed(Side, Operation, Errno),
-    /// One side was another one afterwards than before.
+    /// One side changed meanwhile.
     Changed,
-    /// The run is to end: nothing is known, and nothing is to be reported.
+    /// The run is to end. There is no result and nothing to report.
     Stopped,
 }
 
-/// What went wrong on one side.
+/// Turns an error of one side into one of a pair.
 pub(crate) fn on(side: Side, error: FileError) -> PairError {
     match (error, error.described()) {
         (FileError::Changed, _) => PairError::Changed,
@@ -214,7 +214,7 @@ pub(crate) fn failed(side: Side, operation: Operation) -> impl Fn(Errno) -> Pair
     move |errno| PairError::Failed(side, operation, errno)
 }
 
-/// Of a file system, or of a user: ENOSPC, EDQUOT.
+/// Whether space is used up, of a file system (ENOSPC) or of a user (EDQUOT).
 fn is_want_of_room(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT)
 }

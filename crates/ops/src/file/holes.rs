@@ -1,4 +1,4 @@
-//! Holes of an open file: where data begins and ends, and whether there are more of them than are to be hashed. It moves nothing.
+//! Holes of an open file: where data begins and ends, and whether there are too many to hash. It moves nothing.
 
 use atta_entry::Metadata;
 use atta_runtime::Stop;
@@ -23,11 +23,11 @@ pub(crate) fn seek(fd: impl AsFd, to: SeekFrom) -> Result<Option<u64>, FileError
     }
 }
 
-/// Whether a file has more than `most` bytes of holes. Blocks alone do not show it: a compressed file has few, and no holes. So where
-/// blocks leave room for that many, the file system is asked; one that does not know of holes has none.
+/// Whether a file has more than `most` bytes of holes. Block counts alone do not show it: a compressed file has few blocks and no holes. So
+/// if the block count allows that many, the file system is asked; one that does not support holes reports none.
 ///
 /// # Errors
-/// The file cannot be asked, or changes, or the run is to end.
+/// The seek fails, the file changes, or the run is to end.
 pub(crate) fn exceed(
     file: impl AsFd,
     metadata: &Metadata,

@@ -1,7 +1,7 @@
-//! Lets the kernel move bytes by itself (`copy_file_range`), where nobody needs to see them. Where servers can do it they do not pass this
-//! machine then. Within a local file system it is faster than reading and writing on some machines and slower on others, so each thread
-//! tries both on the first large files and goes on with what was faster. What the kernel does not do, or fails at, is read and written,
-//! which says why.
+//! Lets the kernel move bytes (`copy_file_range`) if this process need not see them. If servers support it, the bytes do not pass this
+//! machine. Within a local file system this is faster than reading and writing on some machines and slower on others, so each thread tries
+//! both on the first large files and keeps the faster one. Bytes that the kernel does not move are read and written, which also yields the
+//! error.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use super::error::FileError;
 use super::mover::Mover;
 use atta_sys::file_systems::{CopyBy, is_copied_by};
 
-/// Bytes of one call: a server that copies them all the same can be interrupted.
+/// Bytes per call, so that a long copy on a server can be interrupted.
 const SERVER_BLOCK: u64 = 16 << 20;
-/// The same within a local file system, where other threads may wait for the file.
+/// Bytes per call within a local file system, where other threads may wait for the file.
 const LOCAL_BLOCK: u64 = 1 << 20;
-/// So many bytes are moved by one side, then by the other one.
+/// Bytes moved by one side before the other's turn.
 const HEAT: u64 = 2 << 20;
-/// After so many of each it is known who is faster.
+/// Heats of each side in a race.
 const HEATS: u32 = 6;
 
-/// Who may be asked to move bytes that nobody needs to see.
+/// Who may move bytes that this process need not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Within {
-    /// Nobody: they are read and written.
+    /// None: bytes are read and written.
     #[default]
     Nobody,
     /// The servers.
@@ -34,18 +34,18 @@ pub(crate) enum Within {
     Kernel(Race),
 }
 
-/// Who of two is faster.
+/// A race between the kernel and reading and writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Race {
-    /// Of the kernel; of reading and writing: all heats together, and the slowest one of each, which does not count: anything may hold
-    /// up one. What holds up most, as other threads at the same file do, is to count.
+    /// For the kernel, and for reading and writing: the total time and the slowest heat, which is discarded because anything may delay one
+    /// heat. Delays of most heats, such as by other threads on the same file, do count.
     took: [Duration; 2],
     slowest: [Duration; 2],
     heats: [u32; 2],
 }
 
 impl Race {
-    /// Whether the kernel is next, while that is open; for good once it is not.
+    /// Whether the kernel has the next heat; once the race is over, whether it won.
     fn is_kernels(&self) -> bool {
         let [kernel, plain] = [0, 1].map(|which| self.took[which].saturating_sub(self.slowest[which]));
         if self.is_over() { kernel < plain } else { self.heats[0] <= self.heats[1] }
@@ -64,7 +64,7 @@ impl Race {
 }
 
 impl Mover {
-    /// Moves a range of which nobody needs to see the bytes; returns how far it came: not to its end only if the source ends before.
+    /// Moves a range that this process need not see. Returns the offset reached, which is less than the end only if the source ends early.
     pub(crate) fn pass_unseen(
         &mut self,
         from: BorrowedFd<'_>,
@@ -72,7 +72,7 @@ impl Mover {
         range: &Range<u64>,
         size: u64,
     ) -> Result<u64, FileError> {
-        // Of less nothing was measured. What is mounted below TARGET, or below a source, may be anything.
+        // Smaller ranges were not measured. Any file system may be mounted below TARGET or a source.
         let may_race = || {
             !self.is_shared
                 && range.end - range.start >= HEAT
@@ -92,7 +92,7 @@ impl Mover {
         self.pass_rest((from, to), &(came..range.end), size)
     }
 
-    /// Reads and writes what the kernel has not moved of a range. If that is nothing, nobody has looked past the end of the file.
+    /// Reads and writes the rest of a range. If the kernel moved everything, bytes past the end of the file are still to be checked.
     fn pass_rest(
         &mut self,
         (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
@@ -113,7 +113,7 @@ impl Mover {
         size: u64,
     ) -> Result<u64, FileError> {
         let mut at = range.start;
-        // What is less than a heat tells nothing.
+        // Less than a heat measures nothing.
         while range.end - at >= HEAT && !race.is_over() {
             let heat = at..at + HEAT;
             let (is_kernel, began) = (race.is_kernels(), Instant::now());
@@ -123,7 +123,7 @@ impl Mover {
             };
             if at < heat.end {
                 if is_kernel {
-                    // It cannot, or something is wrong: reading and writing says what.
+                    // It is not supported or failed: reading and writing yields the error.
                     self.within = Within::Nobody;
                 }
                 return self.pass_plainly(from, to, &(at..range.end), size);
@@ -134,7 +134,7 @@ impl Mover {
         self.pass_rest((from, to), &(at..range.end), size)
     }
 
-    /// How far the kernel came with a range, in calls of so many bytes.
+    /// Lets the kernel move a range in calls of `block` bytes. Returns the offset reached.
     fn move_within(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: &Range<u64>, block: u64) -> u64 {
         let raw = |fd: BorrowedFd<'_>| Fd::Raw(fd.as_raw_fd());
         let mut at = range.start;

@@ -1,8 +1,7 @@
-//! Moves the bytes of one file, or only reads them, range by range, and keeps its holes. What a file is called and
-//! what else it has, is not known here.
+//! Moves or only reads the bytes of one file, range by range, and keeps its holes. It does not know names or metadata.
 //!
-//! A file that has more bytes than its size says has changed, or its size lies. To see that costs no system call of its own: the read
-//! that comes to the end of the file asks for one byte more.
+//! A file with more bytes than its size says has changed, or its size is wrong. Detecting that costs no extra system call: the read at the
+//! end of the file asks for one more byte.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,27 +19,27 @@ use super::retries::{patiently, read_patiently};
 use super::sizes::{SizeKnowledge, UNKNOWN_SIZE_MOST};
 use crate::digest::Piece;
 
-/// Bytes that are moved at a time. More would push each other out of the caches; and the kernel looks for as much memory in one piece for
-/// what is written by one call (folios), which on a virtual machine is memory that its host has taken back first of all.
+/// Bytes moved at a time. Larger blocks would evict each other from the caches. Also, the kernel allocates contiguous memory for the data
+/// of one write (folios), which on a virtual machine is the memory that the host reclaims first.
 const BLOCK: usize = 128 << 10;
 
-/// What one thread moves bytes with.
+/// The state of one thread that moves bytes.
 #[derive(Debug)]
 pub(crate) struct Mover {
     buffer: Buffer,
-    /// No more bytes a second than that, until all is to end.
+    /// Limit of bytes per second, and the flag that ends waiting for it.
     pace: Option<(Arc<Rate>, Stop)>,
-    /// What takes long without reading or writing ends when it is set.
+    /// Ends long work without reads or writes when set.
     stop: Stop,
-    /// Which sizes are to be believed.
+    /// Which file sizes are reliable.
     pub(crate) sizes: SizeKnowledge,
-    /// Some files may go past the cache.
+    /// Some files may bypass the page cache.
     may_be_direct: bool,
-    /// Who is asked to move bytes that nobody looks at.
+    /// Who moves bytes that this process need not see.
     pub(crate) within: Within,
-    /// Another thread is at the same file: the kernel would have one of them wait while it moves bytes for the other one.
+    /// Another thread works on the same file. The kernel would block one of them while it moves bytes for the other.
     pub(crate) is_shared: bool,
-    /// Files that should have, and turned out not to be able to.
+    /// Files that were to bypass the page cache and could not.
     pub(crate) not_direct: u64,
 }
 
@@ -48,16 +47,16 @@ pub(crate) struct Mover {
 pub(crate) struct Way<'a> {
     /// The file has fewer blocks than bytes: holes are looked for.
     pub(crate) has_holes: bool,
-    /// Bytes of the whole file. A range that ends there is read one byte further: there must be none.
+    /// Size of the file. A range that ends there is read one byte further, where there must be no data.
     pub(crate) size: u64,
-    /// Takes each byte, also those of holes.
+    /// Gets each byte, including those of holes.
     pub(crate) hasher: Option<&'a mut Piece>,
 }
 
 impl Default for Mover {
     fn default() -> Self {
         Self {
-            // With room for the byte that must not be there.
+            // One byte more, to detect data past the end.
             buffer: Buffer::zeroed(BLOCK + 1),
             pace: None,
             stop: Stop::new(),
@@ -71,34 +70,34 @@ impl Default for Mover {
 }
 
 impl Mover {
-    /// Moves at most so many bytes a second, until `stop`; bypasses the page cache where that is possible and wanted.
+    /// Moves at most `bandwidth` bytes per second, until `stop`. Bypasses the page cache if `is_direct` and possible.
     pub(crate) fn new(bandwidth: Option<&Arc<Rate>>, is_direct: bool, within: Within, stop: &Stop) -> Self {
         let pace = bandwidth.map(|rate| (Arc::clone(rate), stop.clone()));
-        // Who waits for others does not see who is faster.
+        // A paced thread cannot measure which way is faster.
         let is_paced = pace.is_some() && within != Within::Servers;
         let within = if is_paced { Within::Nobody } else { within };
         Self { pace, stop: stop.clone(), may_be_direct: is_direct, within, ..Self::default() }
     }
 
-    /// Reads as fast as it can, until a run is to end.
+    /// Reads at full speed, until `stop`.
     pub(crate) fn reading(stop: &Stop) -> Self {
         Self { stop: stop.clone(), ..Self::default() }
     }
 
-    /// That asks those.
+    /// A mover with this `within`.
     #[cfg(test)]
     pub(crate) fn within(within: Within) -> Self {
         Self { within, ..Self::default() }
     }
 
-    /// Waits until so many more bytes may be moved.
+    /// Waits until `bytes` more bytes may be moved.
     pub(crate) fn wait_for(&self, bytes: usize) {
         if let Some((rate, stop)) = &self.pace {
             rate.acquire(bytes as u64, stop);
         }
     }
 
-    /// Moves a range; returns how far it came: not to its end only if the source ends before.
+    /// Moves a range. Returns the offset reached, which is less than the end only if the source ends early.
     pub(crate) fn copy(
         &mut self,
         from: BorrowedFd<'_>,
@@ -109,7 +108,7 @@ impl Mover {
         self.pass(from, Some(to), range, way)
     }
 
-    /// Reads a range, which goes nowhere but to the hasher; returns how far it came.
+    /// Reads a range for the hasher only. Returns the offset reached.
     pub(crate) fn hash(
         &mut self,
         from: BorrowedFd<'_>,
@@ -119,8 +118,8 @@ impl Mover {
         self.pass(from, None, range, way)
     }
 
-    /// Reads a file whose size says nothing, from its beginning to its end; writes it, if there is a copy. Returns how many bytes it
-    /// has. Past [`UNKNOWN_SIZE_MOST`] it fails.
+    /// Reads a file of unknown size from beginning to end, and writes it to the copy, if any. Returns its length. Fails past
+    /// [`UNKNOWN_SIZE_MOST`].
     pub(crate) fn pass_to_end(
         &mut self,
         from: BorrowedFd<'_>,
@@ -147,7 +146,7 @@ impl Mover {
         }
     }
 
-    /// Whether a file whose size says nothing has the bytes of another one, from its beginning to its end.
+    /// Whether a file of unknown size has the same bytes as another, from beginning to end.
     pub(crate) fn is_same_to_end(
         &mut self,
         from: BorrowedFd<'_>,
@@ -157,7 +156,7 @@ impl Mover {
         while at <= UNKNOWN_SIZE_MOST {
             let read = self.read_on(from)?;
             let bytes = self.buffer.as_slice().to_vec();
-            // At the end of one there must be nothing in the other one either.
+            // At the end of one, the other must end too.
             let mut found = 0;
             while found < read.max(1) {
                 match self.read(other, at + found as u64, read.max(1) - found)? {
@@ -174,7 +173,7 @@ impl Mover {
         Err(FileError::new(Step::ReadToEnd, Errno::FBIG))
     }
 
-    /// Fails if a file has more bytes than its size says: for what was moved without being read here.
+    /// Fails if a file has more bytes than its size says. For bytes that were moved without being read here.
     pub(crate) fn check_end(&mut self, from: BorrowedFd<'_>, size: u64) -> Result<(), FileError> {
         if size < OFFSET_MOST && self.read(from, size, 1)? > 0 {
             return Err(FileError::Changed);
@@ -182,7 +181,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Writes each block of a range that differs from the source's, or cannot be read. `has_written`: whether it came to that.
+    /// Rewrites each block of a range that differs from the source or cannot be read. Sets `has_written` if it writes any.
     pub(crate) fn mend(
         &mut self,
         from: BorrowedFd<'_>,
@@ -229,7 +228,7 @@ impl Mover {
             let Some(data) = seek(from, SeekFrom::Data(at))? else { break };
             if data >= range.end {
                 if range.end == way.size {
-                    // Behind the end of the file.
+                    // The range should reach the end of the file.
                     return Err(FileError::Changed);
                 }
                 break;
@@ -251,7 +250,7 @@ impl Mover {
         Ok(range.end)
     }
 
-    /// Holes take no reading, but hashing them takes long: it ends soon if the run is to end.
+    /// Hashes zeros of a hole. No reads are needed, but hashing takes long, so it ends soon after `stop`.
     fn hash_zeros(&self, way: &mut Way<'_>, bytes: u64) -> Result<(), FileError> {
         let Some(hasher) = &mut way.hasher else { return Ok(()) };
         match hasher.zeros_while(bytes, || !self.stop.is_set()) {
@@ -288,7 +287,7 @@ impl Mover {
         self.pass_through(from, Some(to), range.clone(), &mut Way { has_holes: false, size, hasher: None })
     }
 
-    /// Reads a range, and does with it what is wanted.
+    /// Reads a range, hashes it and writes it, as `way` and `to` ask.
     fn pass_through(
         &mut self,
         from: BorrowedFd<'_>,
@@ -318,14 +317,14 @@ impl Mover {
         Ok(at)
     }
 
-    /// Reads so many bytes, or fewer; the buffer shows them.
+    /// Reads up to `bytes` bytes; the buffer shows them.
     fn read(&mut self, from: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<usize, FileError> {
         let read = self.read_into(from, offset, 0..bytes)?;
         self.show(0..read);
         Ok(read)
     }
 
-    /// Reads what comes next of a file whose size says nothing; 0: it has come to its end.
+    /// Reads the next bytes of a file of unknown size; 0: the end.
     fn read_on(&mut self, from: BorrowedFd<'_>) -> Result<usize, FileError> {
         self.go_on()?;
         self.show(0..BLOCK);
@@ -336,7 +335,7 @@ impl Mover {
         Ok(read)
     }
 
-    /// Reads into a part of the buffer; how many bytes.
+    /// Reads into a part of the buffer. Returns how many bytes.
     pub(crate) fn read_into(
         &mut self,
         from: BorrowedFd<'_>,
@@ -367,7 +366,7 @@ impl Mover {
             let at = At::Offset(offset + done as u64);
             let written = patiently(|| self.perform(|buffer| Op::Write { fd: raw(to), buffer, at }));
             match written.map_err(|errno| FileError::new(Step::Write, errno))? {
-                // No file system says so and goes on.
+                // A write of 0 bytes would repeat forever.
                 0 => return Err(FileError::new(Step::Write, Errno::IO)),
                 written => done += written,
             }
@@ -375,7 +374,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Shows a part of the buffer alone.
+    /// Shows only a part of the buffer.
     pub(crate) fn show(&mut self, part: Range<usize>) {
         self.buffer.show(part);
     }
@@ -385,12 +384,12 @@ impl Mover {
         self.buffer.as_slice()
     }
 
-    /// The same, to be changed.
+    /// The part that is shown, mutable.
     pub(crate) fn shown_mut(&mut self) -> &mut [u8] {
         self.buffer.as_mut_slice()
     }
 
-    /// Does something with the buffer itself.
+    /// Calls a function with the buffer itself.
     pub(crate) fn with_buffer<T>(&mut self, with: impl FnOnce(&mut Buffer) -> T) -> T {
         with(&mut self.buffer)
     }
@@ -404,7 +403,7 @@ impl Mover {
 }
 
 impl Way<'_> {
-    /// How many bytes are asked for past an offset: one at the end of the file.
+    /// How many bytes to request past an offset: one at the end of the file.
     pub(crate) fn bytes_past(&self, offset: u64) -> usize {
         usize::from(offset == self.size && offset < OFFSET_MOST)
     }

@@ -1,4 +1,4 @@
-//! Which errors are none the next time, and a close that tells its own. It copies nothing.
+//! Retries of transient errors, and a close that reports errors. It copies nothing.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use rustix::fd::{IntoRawFd, OwnedFd};
 use super::error::{FileError, Step};
 use atta_sys::retry;
 
-/// How often a server is asked for a file that it has just lost sight of.
+/// Retries after ESTALE from a server.
 const STALE_MOST: u32 = 3;
-/// How often something is asked for that is there in a moment, as a file whose lease somebody has to give up first.
+/// Retries after EAGAIN, such as for a file whose lease another process must give up first.
 const AGAIN_MOST: u32 = 100;
-/// And how long after each time.
+/// Pause before each of these retries.
 const AGAIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes a call until it says something that lasts.
+/// Repeats a call while it fails with a transient error.
 pub(crate) fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let (mut stale, mut again) = (0, 0);
     loop {
@@ -31,11 +31,11 @@ pub(crate) fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result
     }
 }
 
-/// Pauses before a rename is repeated: the first, which is doubled up to the last.
+/// Pauses before a rename is repeated: the first one, doubled up to the last.
 const DENIED_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(64)];
 
-/// Renames something, or makes a link of it. Repeats that while the answer is ENOENT although the old name is there: GlusterFS gives that answer for a
-/// moment while another client looks at a directory that is new.
+/// Renames or links a file. Repeats while the call fails with ENOENT although the old name exists: GlusterFS returns that for a moment
+/// while another client looks at a new directory.
 pub(crate) fn until_found(
     is_there: impl Fn() -> bool,
     mut rename: impl FnMut() -> Result<(), Errno>,
@@ -52,10 +52,10 @@ pub(crate) fn until_found(
     }
 }
 
-/// How often a disk is asked again for what it could not read.
+/// Retries of a read after EIO.
 const UNREADABLE_MOST: u32 = 2;
 
-/// Makes a call that reads until it says something that lasts.
+/// Repeats a read while it fails with a transient error.
 pub(crate) fn read_patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut unreadable = 0;
     loop {
@@ -66,7 +66,7 @@ pub(crate) fn read_patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> R
     }
 }
 
-/// Closes a copy. A server may tell only now that there was no room for it, or that it could not be written.
+/// Closes a copy. A server may report only now that it has no space or that a write failed.
 pub(crate) fn close(file: OwnedFd) -> Result<(), FileError> {
     match perform(&mut Op::Close { fd: file.into_raw_fd() }) {
         // It is closed all the same.
@@ -75,7 +75,7 @@ pub(crate) fn close(file: OwnedFd) -> Result<(), FileError> {
     }
 }
 
-/// Asks what closing a copy would tell, and leaves it open.
+/// Returns the error that closing a copy would report, and leaves it open.
 pub(crate) fn ask_close(file: &OwnedFd) -> Result<(), FileError> {
     close(retry(|| rustix::io::dup(file)).map_err(|errno| FileError::new(Step::Close, errno))?)
 }

@@ -1,20 +1,19 @@
-//! Which files have a size that says how many bytes they have. Those of the kernel's own file systems do not (procfs reports 0, sysfs
-//! 4096 for all of them), and a file of size 0 may not either: some servers report 0 where they do not know the size. Such files are
-//! read to their end. This file opens and reads nothing.
+//! Decides which file sizes are reliable. Sizes in the kernel's own file systems are not (procfs reports 0, sysfs 4096 for all files), and
+//! size 0 may not be: some servers report 0 for an unknown size. Such files are read to their end. This module opens and reads nothing.
 
 use atta_entry::Metadata;
 use rustix::fd::AsFd;
 
 use atta_sys::file_systems::is_pseudo;
 
-/// The most bytes that are read of a file whose size is not known: some such files have no end, or as many bytes as there are
-/// addresses (`/proc/kcore`). Beside those, few have more than some MiB (`/proc/kallsyms`). Messages and the manuals state it.
+/// The most bytes read of a file of unknown size: some such files have no end, or as many bytes as there are addresses (`/proc/kcore`). Of
+/// the others, few have more than some MiB (`/proc/kallsyms`). Messages and the manuals state it.
 pub(crate) const UNKNOWN_SIZE_MOST: u64 = 64 << 20;
 
-/// What one thread knows of the file systems of the files that it reads.
+/// A thread's cached knowledge of the file systems that it reads.
 #[derive(Debug, Default)]
 pub(crate) struct SizeKnowledge {
-    /// The last device that was asked about, and whether the kernel makes its contents.
+    /// The last device checked, and whether the kernel generates its contents.
     last: Option<(u64, bool)>,
 }
 

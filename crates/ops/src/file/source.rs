@@ -1,5 +1,5 @@
-//! A file that is read: opened so that nothing blocks and no link is followed, and looked at so that a change while it is read
-//! shows. It reads no bytes.
+//! A file to read: opens it without blocking or following links, and checks its metadata to detect changes while it is read. It reads no
+//! bytes.
 
 use std::ffi::CStr;
 
@@ -26,14 +26,14 @@ pub(crate) fn identity_of(found: &Metadata) -> Identity {
     (found.device, found.inode)
 }
 
-/// Longer than the clock of file times stands still.
+/// Longer than one tick of the clock that sets file times.
 const TICKS: std::time::Duration = std::time::Duration::from_millis(20);
-/// How often a source is looked at that is being written all the time.
+/// How often the metadata of a constantly written source is checked.
 const LOOKS: u32 = 10;
-/// How often a source is read that changes, or whose copy may be lost.
+/// How often a source is read if it changes or its copy may be lost.
 pub(crate) const TRIES: u32 = 2;
 
-/// Opens a file to read it, and nothing that would block or that a link leads to.
+/// Opens a file for reading, without blocking and without following a link.
 pub(crate) fn open(from: Source<'_>) -> Result<OwnedFd, FileError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     patiently(|| retry(|| rustix::fs::openat(from.directory, from.name, flags, Mode::empty())))
@@ -44,7 +44,7 @@ pub(crate) fn look(source: &OwnedFd) -> Result<Metadata, FileError> {
     sys::stat_descriptor(source).map_err(|errno| FileError::new(Step::Read, errno))
 }
 
-/// Looks at a file that nobody has changed within the last ticks of the clock: a change right after that would get the same time.
+/// Gets metadata once a file has not changed within the last clock ticks: a change in the same tick would get the same time.
 pub(crate) fn settled(source: &OwnedFd) -> Result<Metadata, FileError> {
     for _ in 0..LOOKS {
         let found = look(source)?;
@@ -56,20 +56,20 @@ pub(crate) fn settled(source: &OwnedFd) -> Result<Metadata, FileError> {
     Err(FileError::Changed)
 }
 
-/// Whether somebody has changed a file within the last ticks of the clock.
+/// Whether a file was changed within the last clock ticks.
 pub(crate) fn is_fresh(found: &Metadata) -> bool {
     let age = clock_of_files().as_nanoseconds() - found.ctime.as_nanoseconds();
     (0..TICKS.as_nanos().cast_signed()).contains(&age)
 }
 
-/// What a local file system would give a file as its time now.
+/// The time that a local file system would give a file now.
 pub(crate) fn clock_of_files() -> Timestamp {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     // Below 10^9.
     Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or_default() }
 }
 
-/// Whether nothing has happened to a file.
+/// Whether size, times of change and mode of a file are unchanged.
 pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.size, one.mtime, one.ctime, one.mode) == (other.size, other.mtime, other.ctime, other.mode)
 }

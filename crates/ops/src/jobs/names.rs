@@ -1,5 +1,4 @@
-//! Names for what is being made and does not have its own name yet: short, whatever the name is, of this job alone, and provably so.
-//! No I/O.
+//! Temporary names of entries that do not have their own yet: short, unique to this job, and verifiable. No I/O.
 //!
 //! ```text
 //!   .atta.UID                          what the jobs of a user keep in one place: see jobs.rs
@@ -7,8 +6,8 @@
 //!   .atta.UID.TAG.SERIALCHECK          something that a job makes
 //! ```
 //!
-//! TAG follows from the job's number, which its record keeps to itself; CHECK follows from that number and SERIAL. So whoever reads the
-//! record knows which names the job may have given, and nobody else can make up one.
+//! TAG derives from the job's number, which only its private record holds. CHECK derives from that number and SERIAL. So a reader of the
+//! record can verify names of the job, and other users cannot forge one.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +18,7 @@ pub(crate) const PREFIX: &[u8] = b".atta.";
 const TAG: usize = 8;
 const SERIAL: usize = 12;
 const CHECK: usize = 6;
-/// No letter that looks like another one, and none that differs only in case: a target may not tell those apart.
+/// No letters that look alike, and none that differ only in case: a target may not distinguish those.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Makes them, and recognizes them.
@@ -32,7 +31,7 @@ pub(crate) struct Namer {
     next: AtomicU64,
 }
 
-/// A name of that form, whoever gave it.
+/// A name of that form, from any source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Parsed<'a> {
     pub(crate) uid: &'a [u8],

@@ -1,5 +1,5 @@
-//! What a run says of itself in its private directory, as text: which run it is, on which host, since when, and what it makes. It is
-//! read back by other runs, which believe nothing of it: it is bounded, and each field is checked. No I/O.
+//! The record of a run in its private directory, as text: its number, host, start time, and the names that it makes. Other runs read it and
+//! do not trust it: its size is bounded, and each field is checked. No I/O.
 //!
 //! ```text
 //!   atta job 1
@@ -157,7 +157,7 @@ impl Fields {
                 once(&mut self.job, (rest.len() == 16).then(|| u64::from_str_radix(rest, 16).ok()).flatten())
             }
             "host" => once(&mut self.host, is_word(rest).then(|| rest.to_owned())),
-            // Where nobody knows it there is none.
+            // Empty if it was not known.
             "boot" => once(&mut self.boot, (rest.is_empty() || is_word(rest)).then(|| rest.to_owned())),
             "pid" => once(&mut self.pid, rest.parse().ok().filter(|pid| *pid > 0)),
             "uid" => once(&mut self.uid, rest.parse().ok()),

@@ -1,5 +1,5 @@
-//! Finds what ended runs have left under names of their own, below the directory that they ran in: counts it, or removes it. It
-//! looks only where the records say that something was made. What it removes goes by `tree.rs`.
+//! Finds leftovers of ended runs below the directory that they ran in, and counts or removes them. It looks only where the records say that
+//! a run made something. `tree.rs` does the removal.
 
 use atta_sys as sys;
 use std::collections::HashSet;

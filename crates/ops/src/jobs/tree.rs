@@ -1,5 +1,5 @@
-//! Counts, and removes if that is wanted, one name in an open directory and all that is below it: by descriptors, through no link,
-//! and not beyond the file system and the mount that it is on. It holds two descriptors, however deep the tree is.
+//! Counts, and optionally removes, one name in an open directory and everything below it: by descriptors, without following links, and
+//! within its file system and mount. It holds two descriptors, however deep the tree is.
 
 use std::ffi::{CStr, CString};
 
@@ -38,11 +38,11 @@ struct Level {
     again: u32,
 }
 
-/// Does it. What was counted counts also when something fails.
+/// Counts or removes the tree. The tally stays valid after a failure.
 ///
 /// # Errors
-/// The first failure, which ends it: what is left stays. Something is mounted there (EXDEV), it was stopped (EINTR), or somebody moves
-/// directories (ESTALE).
+/// The first failure, which ends it: what is left stays. Something is mounted there (EXDEV), it was stopped (EINTR), or another process
+/// moves directories (ESTALE).
 pub(crate) fn dispose(
     directory: BorrowedFd<'_>,
     name: &CStr,
@@ -117,7 +117,7 @@ fn level(opened: &OwnedFd, name: CString, manner: &Manner, tally: &mut Tally) ->
     Ok(Level { name, place, below: list(opened, manner, tally)?, again: 0 })
 }
 
-/// Does all in a directory but the directories, whose names it returns.
+/// Handles all entries of a directory except directories, whose names it returns.
 fn list(opened: &OwnedFd, manner: &Manner, tally: &mut Tally) -> Result<Vec<CString>, Errno> {
     let errno = |error: rustix::io::Errno| Errno(error.raw_os_error());
     let mut below = Vec::new();

@@ -1,8 +1,8 @@
-//! What an existing file or directory lacks of its source, and has beyond it: one rule for all that is left, written into or merged
-//! into. It compares, and changes what differs; whether an existing file may get it at all is decided in `copy/target/existing.rs`.
+//! Compares the metadata of an existing file or directory with its source and changes what differs. The same rules hold for entries that
+//! are left, written into or merged into. `copy/target/existing.rs` decides whether an existing file may be changed.
 //!
-//! Names of extended attributes that are not to be kept are neither compared nor touched. Others are set where they are missing or
-//! have another value, and removed where the source has none, but for those that the system itself maintains.
+//! Extended attributes that are not kept are neither compared nor changed. Others are set if missing or different, and removed if the
+//! source lacks them, except those that the system maintains.
 
 use std::ffi::{CStr, CString};
 
@@ -18,7 +18,7 @@ use crate::file::error::{FileError, Step};
 use crate::metadata::keep::is_of_system;
 use atta_sys::{self as sys, retry};
 
-/// What an entry is to have.
+/// The metadata that an entry is to have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) from: &'a Metadata,
@@ -32,7 +32,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) needs_times: bool,
 }
 
-/// What of it an entry has not, or has beyond it.
+/// The differences between wanted and existing metadata.
 #[derive(Debug)]
 pub(crate) struct Changes<'a> {
     wanted: Wanted<'a>,
@@ -44,7 +44,7 @@ pub(crate) struct Changes<'a> {
     removed: Vec<CString>,
     /// It has the access list of its source already.
     has_list: bool,
-    /// Its owner or its group is another one's and stays so.
+    /// Its owner or group differs and could not be changed.
     pub(crate) is_refused: bool,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Changes<'a> {
         self.mode(self.has_list || self.set.access_list().is_some_and(|_| self.wanted.keep.lists))
     }
 
-    /// Whether set-id bits would give the rights of who gave them: a directory's bits give nobody any.
+    /// Whether set-id bits would grant the rights of the source's owner. On a directory they grant none.
     fn is_owned(&self) -> bool {
         let Wanted { from, keep, .. } = self.wanted;
         let owners = keep.owners_of(from);
@@ -111,7 +111,7 @@ impl<'a> Changes<'a> {
         extended.pairs().iter().filter(move |(name, _)| keep.gives(name))
     }
 
-    /// Whether more is to be changed than to whom it belongs.
+    /// Whether more than owner and group is to be changed.
     pub(crate) fn are_beside_owner(&self) -> bool {
         let has_mode = self.whole_mode().is_none_or(|mode| mode == self.mode);
         !(self.set.is_empty() && self.removed.is_empty() && has_mode)
@@ -122,7 +122,7 @@ impl<'a> Changes<'a> {
         self.owner.is_none() && self.group.is_none() && !self.are_beside_owner()
     }
 
-    /// Changes what differs. Whether there was anything.
+    /// Changes what differs. Returns whether anything did.
     pub(crate) fn apply(&mut self, file: impl AsFd, not_kept: &mut NotKept) -> Result<bool, FileError> {
         let fd = file.as_fd();
         let Wanted { from, keep, is_old, needs_times, .. } = self.wanted;
@@ -154,13 +154,13 @@ impl<'a> Changes<'a> {
         Ok(has_changed)
     }
 
-    /// Lets the owner write for as long as attributes of users change, which takes that right. Whether it was needed.
+    /// Gives the owner write permission while `user.` attributes change, which needs it. Returns whether it did.
     fn lend_writing(&mut self, fd: BorrowedFd<'_>) -> bool {
         const WRITING: u32 = 0o200;
         let is_of_users = |name: &CStr| name.to_bytes().starts_with(b"user.");
         let set = self.set.pairs().iter().map(|(name, _)| name);
         let is_needed = self.mode & WRITING == 0 && set.chain(&self.removed).any(|name| is_of_users(name));
-        // Who may not change the mode fails to change the attributes, and that is reported.
+        // If the mode cannot be changed, setting the attributes fails, and that is reported.
         let is_lent = is_needed
             && !rustix::process::geteuid().is_root()
             && retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(self.mode | WRITING))).is_ok();
@@ -197,7 +197,7 @@ impl<'a> Changes<'a> {
                 give::narrow(fd, self.wanted.keep).map_err(failed)?;
             }
             match retry(|| rustix::fs::fremovexattr(fd, name.as_c_str())) {
-                // Somebody else was quicker.
+                // Another process removed it first.
                 Ok(()) | Err(Errno::NODATA) => {}
                 Err(Errno::PERM | Errno::ACCES | Errno::OPNOTSUPP) => not_kept.extended += 1,
                 Err(errno) => return Err(failed(errno)),

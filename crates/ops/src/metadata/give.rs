@@ -12,7 +12,7 @@ use super::not_kept::NotKept;
 use crate::file::error::{FileError, Step};
 use atta_sys::{self as sys, retry};
 
-/// What a directory is to have when it is complete.
+/// The metadata that a directory gets when it is complete.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attributes {
     pub(crate) metadata: Metadata,
@@ -29,7 +29,7 @@ pub(crate) struct Manner<'a> {
     pub(crate) is_old: bool,
 }
 
-/// The bits that give rights of others.
+/// The bits that grant rights of another user or group.
 pub(crate) const SET_ID: u32 = 0o6000;
 
 /// Gives an open file what it is to have of its source. Whether its access list is the source's.
@@ -87,7 +87,7 @@ fn give_owner(
         return Ok(false);
     }
     match retry(|| rustix::fs::fchown(fd, owner, group)) {
-        // A directory's bits hand its group down, and give nobody any rights.
+        // A directory's bits pass on its group and grant no rights.
         Ok(()) if from.kind() == atta_entry::Kind::Directory => Ok(true),
         Ok(()) => Ok((owner, group) == (Some(Uid::from_raw(from.uid)), Some(Gid::from_raw(from.gid)))),
         Err(errno) if may_not(errno) => {
@@ -122,7 +122,7 @@ pub(crate) fn mode_without_list(file: impl AsFd, mode: u32) -> u32 {
     keep::without_list(mode, &list[..read])
 }
 
-/// Whether an owner was refused for who asks, or by a file system that has none.
+/// Whether a change of owner was refused to this user or by a file system without owners.
 pub(crate) fn may_not(errno: Errno) -> bool {
     // EINVAL: an identity that the user namespace does not have.
     matches!(errno, Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP)

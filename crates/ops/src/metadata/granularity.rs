@@ -1,5 +1,5 @@
-//! How exactly a file system keeps times. Where a job may write, it sets a time and looks what is left of it; else the system's own
-//! times show it, which nobody can set and which it cuts in the same way. It sets no times but those of a probe.
+//! The granularity of times on a file system. If a job may write, it sets a time and reads it back. Otherwise the times set by the system
+//! show it, which users cannot set and which are truncated in the same way. It sets only times of probe files.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,9 +1,8 @@
-//! What a directory hands down to what is made in it: a default ACL gives each new file and directory an access ACL, a directory a
-//! default one too, and limits the owner's rights. The owner of the directory can set one at any time. So each new file and
-//! directory is asked itself what it has got, and loses it before anything is put into it. While it has it, its mode grants nothing
-//! to anybody else (the mask of the ACL is the mode's group class). Files in a directory that this process has made, owns and has
-//! stripped of its default ACL are not asked: nobody else can set one there. What something is to have instead is given later, by
-//! `give.rs`. ACLs of NFSv4 are not looked at.
+//! Removes inherited ACLs. A default ACL of a directory gives each new entry an access ACL, each new directory also a default one, and
+//! limits the owner's rights. The owner of the directory can set one at any time. So each new file and directory is checked, and its ACLs
+//! are removed before data is put into it. Until then its mode grants nothing to other users (the mask of the ACL is the mode's group
+//! class). Files in a directory that this process created, owns and stripped of its default ACL are not checked: no other user can set one
+//! there. `give.rs` sets the final metadata later. ACLs of NFSv4 are not looked at.
 
 use std::ffi::CStr;
 
@@ -17,7 +16,7 @@ use atta_sys::{self as sys, Features, retry};
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
 
-/// Makes a private file without an inherited ACL; nothing where something is. `is_sealed`: nothing is inherited in the directory.
+/// Creates a private file without an inherited ACL. Fails if the name exists. `is_sealed`: nothing is inherited in the directory.
 pub(crate) fn create_file(
     directory: impl AsFd,
     name: &CStr,
@@ -37,7 +36,7 @@ pub(crate) fn create_file(
     Ok(file)
 }
 
-/// Takes away what a file that this process has just made has inherited.
+/// Removes an inherited ACL from a file that this process just created.
 fn disinherit_file(file: &OwnedFd) -> Result<(), Errno> {
     if !has_list(file, ACCESS_LIST) {
         return Ok(());
@@ -46,9 +45,9 @@ fn disinherit_file(file: &OwnedFd) -> Result<(), Errno> {
     retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR))
 }
 
-/// Takes away what a directory that this process has just made has inherited. Whether there was anything.
+/// Removes inherited ACLs from a directory that this process just created. Returns whether there were any.
 pub(crate) fn disinherit(directory: impl AsFd) -> Result<bool, Errno> {
-    // Whoever gets an access ACL gets a default one.
+    // A directory that inherits an access ACL also inherits a default one.
     if !has_list(&directory, DEFAULT_LIST) {
         return Ok(false);
     }
@@ -58,8 +57,8 @@ pub(crate) fn disinherit(directory: impl AsFd) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Opens a directory that this process has just made for itself alone, without what it has inherited. One that belongs to somebody
-/// else, or that others may enter, is not that one: ESTALE. `own`: to whom belongs what this process makes there, if known.
+/// Opens a private directory that this process just created, and removes inherited ACLs. One that belongs to another user or that others
+/// may enter is not that directory: ESTALE. `own`: the owner of what this process makes there, if known.
 pub(crate) fn open_private(
     above: impl AsFd,
     name: &CStr,
@@ -75,8 +74,8 @@ pub(crate) fn open_private(
     if has_inherited || has_all_rights { Ok(opened) } else { Err(Errno::STALE) }
 }
 
-/// Opens a directory that this process has just made, which may have inherited something, and looks at it. One that belongs to
-/// somebody else is not that one: ESTALE.
+/// Opens a directory that this process has just made, which may have inherited something, and looks at it. One that belongs to another user
+/// is not that directory: ESTALE.
 pub(crate) fn open_own(
     above: impl AsFd,
     name: &CStr,
@@ -114,7 +113,7 @@ fn is_private(found: &Metadata, own: Option<u32>) -> bool {
     found.kind() == Kind::Directory && found.mode & 0o077 == 0 && own.is_none_or(|own| own == found.uid)
 }
 
-/// Whether it has an ACL, as far as is known: only a clear no is one.
+/// Whether it may have an ACL. Only ENODATA and EOPNOTSUPP mean that it has none.
 fn has_list(of: impl AsFd, name: &CStr) -> bool {
     let mut nothing = [0_u8; 0];
     let asked = retry(|| rustix::fs::fgetxattr(&of, name, &mut nothing[..]));

@@ -1,4 +1,4 @@
-//! What a copy keeps of its source beside the bytes, and to whom it belongs. It decides, and changes nothing.
+//! Decides which metadata a copy keeps and who owns it. It changes nothing.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -35,7 +35,7 @@ pub struct Keep {
     pub lists: bool,
     /// Which extended attributes, lists aside.
     pub extended: ExtendedNames,
-    /// Who gets what belongs to whom; goes before `owner`.
+    /// Maps owners; takes precedence over `owner`.
     pub owners: Owners,
 }
 
@@ -58,8 +58,7 @@ pub(crate) fn is_list(name: &[u8]) -> bool {
     LISTS.contains(&name)
 }
 
-/// Whether what is of this kind has any use for an attribute: nobody asks a link for rights, although some servers say that it has
-/// a list, and do not show it.
+/// Whether an attribute is of use for this kind. ACLs of links are ignored, although some servers list one and do not return it.
 pub(crate) fn may_have(kind: Kind, name: &CStr) -> bool {
     kind != Kind::Symlink || !is_list(name.to_bytes())
 }
@@ -120,7 +119,7 @@ impl Keep {
         self.reads(name) && may_have(kind, name)
     }
 
-    /// To whom a copy goes; none: to whoever makes it.
+    /// The owner and group of a copy; none: those of this process.
     pub(crate) fn owners_of(&self, from: &Metadata) -> (Option<Uid>, Option<Gid>) {
         let user = self.owners.user(from.uid).or(self.owner.then_some(from.uid));
         let group = self.owners.group(from.gid).or(self.owner.then_some(from.gid));
@@ -149,11 +148,11 @@ pub(crate) fn without_list(mode: u32, list: &[u8]) -> u32 {
     mode & (!0o070 | rights << 3)
 }
 
-/// What the process's mask takes away from new files.
+/// The umask of the process.
 fn mask() -> u32 {
     static MASK: OnceLock<u32> = OnceLock::new();
     *MASK.get_or_init(|| {
-        // To ask the kernel itself is to set it, which other threads would notice. Without /proc nobody else gets anything.
+        // umask(2) can only be read by setting it, which would affect other threads. Without /proc other users get no rights.
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o077)

@@ -14,7 +14,7 @@ use crate::file::source::Source;
 use atta_sys::at::{self, NameAt};
 use atta_sys::{self as sys, retry};
 
-/// Whether a name is what it was when it was listed. Its times are of no use: whoever writes into a FIFO changes them.
+/// Whether a name is what it was when it was listed. Its times are ignored, as writes into a FIFO change them.
 pub(crate) fn is_still_there(from: Source<'_>, metadata: &Metadata) -> bool {
     let facts = |of: &Metadata| (of.device, of.inode, of.mode, of.uid, of.gid);
     sys::stat_at(from.directory, from.name, false).is_ok_and(|now| facts(&now) == facts(metadata))

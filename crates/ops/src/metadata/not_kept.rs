@@ -28,7 +28,7 @@ counters! {
 }
 
 impl NotKept {
-    /// Counts a mode or times that a file system does not take. An entry that existed may belong to somebody else: there it is an error.
+    /// Counts a mode or times that a file system does not take. An entry that existed may belong to another user, so there it is an error.
     pub(crate) fn unless_taken(
         &mut self,
         given: Result<(), Errno>,

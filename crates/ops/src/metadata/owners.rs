@@ -1,4 +1,4 @@
-//! Who gets what belongs to whom: rules that map users and groups by their numbers. Pure.
+//! Rules that map users and groups by their numbers. Pure.
 
 use std::ops::RangeInclusive;
 
@@ -14,16 +14,16 @@ pub struct Owners {
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRule {
-    /// Whom it is about.
+    /// The numbers that it maps.
     pub from: RangeInclusive<u32>,
-    /// Whom the first of them becomes.
+    /// The number that the first of them becomes.
     pub to: u32,
-    /// The others become those who follow; else all become the same.
+    /// The others become the numbers that follow; otherwise all become the same.
     pub shifts: bool,
 }
 
 impl OwnerRule {
-    /// Everybody becomes this one.
+    /// Maps every number to this one.
     #[must_use]
     pub fn all(to: u32) -> Self {
         Self { from: 0..=u32::MAX, to, shifts: false }

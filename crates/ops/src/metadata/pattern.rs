@@ -3,7 +3,7 @@
 /// Whether all of a name matches.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut here) = (0, 0);
-    // Behind the last star: where the pattern goes on, and from where on it has not been tried.
+    // After the last star: where the pattern continues, and the first position in the name not tried yet.
     let mut star: Option<(usize, usize)> = None;
     while here < name.len() {
         match pattern.get(at) {

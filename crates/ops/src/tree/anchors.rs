@@ -1,5 +1,4 @@
-//! Directories and slices of tasks that are in the spill file: a task that comes back finds the very same one, with the units that it
-//! has held. No I/O.
+//! Directories and slices of tasks in the spill file. A task that is read back finds the same one, with the units that it held. No I/O.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +26,7 @@ pub(crate) enum Unit {
 }
 
 impl Anchor {
-    /// Where it is in memory: its number as long as it lives.
+    /// Its address in memory, which is its number as long as it lives.
     fn number(&self) -> u64 {
         match self {
             Self::Directory(directory) => Arc::as_ptr(directory).addr() as u64,
@@ -36,7 +35,7 @@ impl Anchor {
     }
 }
 
-/// What is kept for so many tasks, by the unit that they hold.
+/// An anchor, and the number of its tasks for each unit that they hold.
 #[derive(Debug)]
 struct Kept {
     anchor: Anchor,
@@ -50,12 +49,12 @@ pub(crate) enum Lost {
     Part(Part),
 }
 
-/// See the head of this file. It is used for spilled tasks alone, so one lock does.
+/// See the head of this file. Only spilled tasks use it, so one lock is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Anchors(Mutex<HashMap<u64, Kept>>);
 
 impl Anchors {
-    /// Keeps one for a task more; its number.
+    /// Keeps an anchor for one more task. Returns its number.
     pub(crate) fn keep(&self, anchor: &Anchor, unit: Unit) -> u64 {
         let number = anchor.number();
         let mut all = self.lock();
@@ -64,7 +63,7 @@ impl Anchors {
         number
     }
 
-    /// That with this number, for a task that comes back, or that was not written.
+    /// Returns the anchor with this number, for a task that was read back or was not written.
     pub(crate) fn take(&self, number: u64, unit: Unit) -> Option<Anchor> {
         let mut all = self.lock();
         let kept = all.get_mut(&number)?;
@@ -77,12 +76,12 @@ impl Anchors {
         Some(anchor)
     }
 
-    /// Lets go of one that was kept for a task that stays in memory.
+    /// Releases an anchor kept for a task that stays in memory after all.
     pub(crate) fn release(&self, anchor: &Anchor, unit: Unit) {
         self.take(anchor.number(), unit);
     }
 
-    /// When no task is left: the units of those that did not come back.
+    /// Called when no task is left: returns the units of tasks that were not read back.
     pub(crate) fn take_lost(&self) -> Vec<Lost> {
         let all = std::mem::take(&mut *self.lock());
         let mut lost = Vec::new();

@@ -1,17 +1,16 @@
 //! A directory that is being walked: its place in the tree, its path, and its descriptor while one is held.
 //!
-//! Directories are linked to their parents, so a chain of 10^5 levels holds each name once; the path is put together
-//! when it is needed, once a directory. Its memory is freed when nobody refers to it; when it is done and closed, `life.rs` knows.
+//! Directories are linked to their parents, so a chain of 10^5 levels holds each name once. A path is built when it is needed, once per
+//! directory. The memory is freed with the last reference; `life.rs` tracks when a directory is done and closed.
 //!
 //! ```text
 //!   task ──▶ Directory "c" ──▶ Directory "b" ──▶ Directory "a" (root, its descriptor is pinned)
 //!            descriptor?        descriptor?        descriptor!
 //! ```
 //!
-//! A descriptor is held while tasks may need it, but only so many: the oldest are closed (see [`Held`], and `descriptors.rs` for how
-//! many). One that was
-//! closed is opened again name by name from the nearest directory above that has one, no link is followed on the way,
-//! and device and inode must be what they were. So is one that the server does not know any more.
+//! A descriptor is held while tasks may need it, up to a limit: the oldest are closed (see [`Held`], and `descriptors.rs` for the limit). A
+//! closed directory is opened again name by name from the nearest directory above that has a descriptor. No link is followed on the way,
+//! and device and inode must be unchanged. The same is done if the server no longer knows a descriptor (ESTALE).
 
 use std::any::Any;
 use std::ffi::{CStr, CString};
@@ -33,23 +32,23 @@ pub(crate) const STALE_MOST: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Directory {
     parent: Option<Arc<Self>>,
-    /// Its name in the parent; for a root the path as it was given.
+    /// Its name in the parent; for a root, the path as given.
     name: CString,
     /// Index of its root among the roots of the walk.
     root: u32,
     depth: u32,
     /// Length of its path.
     path_bytes: usize,
-    /// Where it really is, as names below the root, if a followed link led to it.
+    /// Its real place as names below the root, if a followed link led to it.
     target: Option<Vec<u8>>,
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
-    /// Which directory it is, once somebody needed to know.
+    /// Which directory it is, once that was needed.
     place: OnceLock<Place>,
-    /// The inode that another rank found it to have, which alone is the same on all hosts; 0 if none did.
+    /// The inode that another rank found, which is the same on all hosts; 0 if unknown.
     inode: u64,
-    /// The name that it has until it gets its own.
+    /// Its temporary name until it gets its own.
     alias: Option<Alias>,
-    /// What an operation keeps with it. Dropped with the directory, when nothing below it is left to do here.
+    /// Data that an operation keeps with it. Dropped with the directory, when no work below it is left here.
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
     life: Life,
 }
@@ -68,7 +67,7 @@ impl Directory {
         Arc::new(Self::root_of(path, root, descriptor, place))
     }
 
-    /// A root for what is listed below it or comes from another rank. Its maker keeps its units: it has no end.
+    /// A root for names listed below it or for tasks from another rank. Its creator keeps its units, so it never ends.
     pub(crate) fn root_for_tasks(
         path: CString,
         root: u32,
@@ -95,7 +94,7 @@ impl Directory {
         }
     }
 
-    /// A root that cannot be opened: whatever is looked for below it fails as stale.
+    /// A root that cannot be opened: every lookup below it fails with ESTALE.
     pub(crate) fn closed_root(path: &[u8], root: u32) -> Option<Arc<Self>> {
         let name = CString::new(path).ok()?;
         Some(Arc::new(Self {
@@ -159,13 +158,13 @@ impl Directory {
         &self.life
     }
 
-    /// It may still have another name, which is tried first.
+    /// Sets another name that it may still have, which is tried first.
     pub(crate) fn with_alias(mut self, name: CString) -> Self {
         self.alias = Some(Alias { name, is_over: AtomicBool::new(false) });
         self
     }
 
-    /// The other name, unless it is known to have its own.
+    /// The other name, unless the directory is known to have its own by now.
     pub(crate) fn alias(&self) -> Option<&CStr> {
         let alias = self.alias.as_ref()?;
         (!alias.is_over.load(Ordering::Acquire)).then_some(alias.name.as_c_str())
@@ -204,18 +203,18 @@ impl Directory {
         self.target.as_deref()
     }
 
-    /// What an operation keeps with it, if that is a `T`.
+    /// Data that an operation keeps with it, if that is a `T`.
     pub(crate) fn attached<T: Any>(&self) -> Option<&T> {
         self.attached.get()?.downcast_ref()
     }
 
-    /// Keeps something with it, unless there is something already.
+    /// Attaches data unless some is attached already.
     pub(crate) fn attach(&self, what: impl Any + Send + Sync) {
         let _ = self.attached.set(Box::new(what));
     }
 
-    /// What an operation keeps with it; where nothing is kept yet, that is made of what is kept with the nearest directory above
-    /// that has something, level by level. None: its root has nothing.
+    /// Data that an operation keeps with it. If it has none, the data is derived level by level from the nearest directory above that has
+    /// some. None: no directory up to its root has any.
     pub(crate) fn attached_or_made<T: Any + Clone + Send + Sync>(
         self: &Arc<Self>,
         below: impl Fn(&T, &CStr) -> T,
@@ -250,7 +249,7 @@ impl Directory {
         std::iter::successors(Some(self), |directory| directory.parent.as_deref())
     }
 
-    /// Replaces `out` by the whole path, beginning with the root as it was given. Returns the root's length in it.
+    /// Replaces `out` by the whole path, which begins with the root as given. Returns the root's length in it.
     pub(crate) fn path_into(&self, out: &mut Vec<u8>) -> usize {
         out.clear();
         out.resize(self.path_bytes, b'/');
@@ -265,7 +264,7 @@ impl Directory {
         root_bytes
     }
 
-    /// Its real place as names below the root: through links that were followed, not by the path that is shown.
+    /// Its real place as names below the root: with followed links resolved, unlike the path that is shown.
     pub(crate) fn names_below_root(&self) -> Vec<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         for directory in self.lineage().filter(|directory| directory.parent.is_some()) {
@@ -279,8 +278,7 @@ impl Directory {
         names
     }
 
-    /// Its descriptor, opened again if it was closed. Directories opened on the way are held, too: the next task is
-    /// likely to need them.
+    /// Its descriptor, opened again if it was closed. Directories opened on the way are held too, as the next task is likely to need them.
     pub(crate) fn descriptor(
         self: &Arc<Self>,
         held: &mut Held,
@@ -292,8 +290,8 @@ impl Directory {
         self.open_again(held, features)
     }
 
-    /// Does something with its descriptor. Where the server does not know what that refers to any more (ESTALE), it is opened again
-    /// from its root, as far as it is known which directory it was.
+    /// Calls `act` with its descriptor. If the server no longer knows the descriptor (ESTALE), the directory is opened again from its root,
+    /// provided that it was identified.
     pub(crate) fn try_anew<T>(
         self: &Arc<Self>,
         held: &mut Held,
@@ -302,7 +300,7 @@ impl Directory {
     ) -> Result<T, Errno> {
         let mut tries = 0;
         loop {
-            // One that cannot be had is not had by trying again.
+            // If the directory cannot be opened, trying again does not help.
             let descriptor = self.descriptor(held, features)?;
             match act(&descriptor) {
                 Err(Errno::STALE) if tries < STALE_MOST => tries += 1,
@@ -369,7 +367,7 @@ impl Directory {
         Ok(opened)
     }
 
-    /// Finds out which directory it is while it is open, so that it can be told again.
+    /// Identifies the directory while it is open, so that it can be recognised later.
     pub(crate) fn identify(&self, features: Features) -> Option<Place> {
         if self.place.get().is_none()
             && let Some(descriptor) = &*self.slot()
@@ -380,8 +378,8 @@ impl Directory {
         self.known_place()
     }
 
-    /// Gives the descriptor up until it is needed again. It stays open as long as a task uses it. A root, and a
-    /// directory that cannot be identified, keep theirs.
+    /// Drops the descriptor until it is needed again. It stays open as long as a task uses it. A root and a directory that cannot be
+    /// identified keep theirs.
     pub(crate) fn close(&self, features: Features) {
         if self.parent.is_some() && self.identify(features).is_some() {
             self.slot().take();
@@ -389,7 +387,7 @@ impl Directory {
     }
 
     fn needs_no_slash(&self) -> bool {
-        // Only a root's path can, or be empty: names hold no slash.
+        // Only a root's path can end in a slash or be empty: names hold no slash.
         self.name.as_bytes().ends_with(b"/") || self.path_bytes == 0
     }
 
@@ -398,7 +396,7 @@ impl Directory {
     }
 }
 
-/// Lets go of the parents one by one: dropping a chain of 10^5 levels by recursion would overflow the stack.
+/// Drops the parents one by one: dropping a chain of 10^5 levels by recursion would overflow the stack.
 impl Drop for Directory {
     fn drop(&mut self) {
         let mut parent = self.parent.take();
@@ -436,7 +434,7 @@ mod tests {
             assert_eq!((outcome, seen.len()), (expected, (stale + 1).min(4)));
             assert!(seen.windows(2).all(|pair| !Arc::ptr_eq(&pair[0], &pair[1])), "each is another one");
         }
-        // What has its name by now is not it.
+        // Another directory now has its name.
         rustix::fs::renameat(rustix::fs::CWD, scratch.join("a"), rustix::fs::CWD, scratch.join("b")).unwrap();
         rustix::fs::mkdirat(rustix::fs::CWD, scratch.join("a"), rustix::fs::Mode::RWXU).unwrap();
         let (mut held, mut calls) = (Held::new(4), 0);

@@ -1,4 +1,4 @@
-//! The walk as a job of the runtime: what each task does, from opening a directory to the caller's function.
+//! Runs the walk as a job of the runtime: each task, from opening a directory to calling the caller's function.
 //!
 //! ```text
 //!  Feed ─▶ Start ─▶ Enter ──▶ read a buffer of names ──▶ look at them: statx ──▶ the caller's function
@@ -8,7 +8,7 @@
 //!                     └──────────┴─▶ Look (batches of names)
 //! ```
 //!
-//! The names of a large directory are never all in memory: whoever runs out of names reads the next buffer.
+//! The names of a large directory are never all in memory. A thread that runs out of names reads the next buffer.
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -39,40 +39,40 @@ use crate::tree::start::roots::Roots;
 use crate::tree::task::{self, FindRoot, PackedBy, Task};
 use atta_sys::{self as sys, Features, Place};
 
-/// A walk, as the runtime runs it.
+/// A walk in the form that the runtime runs.
 pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) visit: &'a V,
     pub(crate) options: &'a Options<'a>,
     /// This rank.
     pub(crate) rank: u32,
     pub(crate) roots: Roots,
-    /// What the caller wants walked, as far as it has not been taken.
+    /// Starts from the caller that have not been taken yet.
     pub(crate) starts: Mutex<Box<dyn Iterator<Item = Seed> + Send + 'a>>,
     pub(crate) counters: Vec<CachePadded<Counters>>,
-    /// What one `statx` takes at present, in nanoseconds: how large a batch should be.
+    /// Current duration of one `statx` in nanoseconds. It determines the size of batches.
     pub(crate) stat_ns: AtomicU64,
-    /// What it may hold open, and how many threads that allows.
+    /// How many descriptors it may hold open, and how many threads that allows.
     pub(crate) budget: Budget,
-    /// Large directories that are open between two buffers; their descriptors cannot be closed.
+    /// Large directories that are open between two buffers. Their descriptors cannot be closed.
     pub(crate) reading: AtomicUsize,
-    /// What spilled tasks belong to.
+    /// Directories and slices of spilled tasks.
     anchors: Anchors,
-    /// Parts of tasks that went to other ranks, which end here.
+    /// Parts of tasks that were sent to other ranks. These parts end here.
     left: Mutex<Vec<Part>>,
     have_left: AtomicBool,
 }
 
-/// So many parts that ended are dealt out to other threads; fewer are ended by the thread that has them.
+/// If more parts than this have ended, other threads get some; otherwise this thread ends them all.
 const ENDED_AT_ONCE: usize = 256;
 
-/// What one thread of a walk keeps.
+/// The state of one thread of a walk.
 pub(crate) struct Worker<V: Handler> {
     pub(crate) visit: V::Worker,
     pub(crate) index: usize,
     pub(crate) held: Held,
     pub(crate) watch: Stopwatch,
     pub(crate) tasks: Tasks,
-    /// The path of the directory at hand.
+    /// The path of the current directory.
     pub(crate) path: CurrentPath,
     pub(crate) look: Look,
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
@@ -103,7 +103,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    /// The sum over all threads, also while they run.
+    /// The sum over all threads; may be called while they run.
     pub(crate) fn profile(&self) -> Profile {
         self.counters.iter().map(|counters| counters.read()).sum()
     }
@@ -112,7 +112,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.options.features
     }
 
-    /// The first tasks, of which it is known what they look at.
+    /// Counts the steps of the first tasks and returns the tasks.
     pub(crate) fn seeds(&self, tasks: Vec<Task>) -> Vec<Task> {
         if let Some(counters) = self.counters.first() {
             counters.known(tasks.iter().map(Task::steps).sum());
@@ -164,7 +164,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.fail(worker, operation, &path, &root.path, errno);
     }
 
-    /// Which directory it is, where the options make that a question.
+    /// Identifies the directory if the options need that.
     pub(crate) fn place_if_needed(&self, descriptor: &Arc<OwnedFd>) -> Result<Option<Place>, Errno> {
         if self.options.one_file_system || self.options.follow {
             return sys::place_of(descriptor, self.features()).map(Some);
@@ -172,7 +172,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         Ok(None)
     }
 
-    /// Leaves a directory to be entered that was found in another.
+    /// Adds a task to enter a directory that was found in another.
     pub(crate) fn push_found(
         &self,
         index: usize,
@@ -185,7 +185,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.push(index, Task::Enter { parent: Arc::clone(parent), name, target }, queue);
     }
 
-    /// The slice at hand, if slices are followed.
+    /// The current slice, if the operation follows slices.
     pub(crate) fn shown<'h>(&self, slice: &'h AtHand<'h>) -> Option<&'h AtHand<'h>> {
         (V::STAGE > Stage::Slices).then_some(slice)
     }
@@ -216,7 +216,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.end_empty(worker, &directory, queue);
     }
 
-    /// A directory has no names, as far as is known.
+    /// Ends a directory that has no known names.
     pub(crate) fn end_empty(
         &self,
         worker: &mut Worker<V>,
@@ -227,13 +227,13 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.end_names(worker, &slice, queue);
     }
 
-    /// The names at hand have been looked at.
+    /// Ends the current names: all of them have been looked at.
     pub(crate) fn end_names(&self, worker: &mut Worker<V>, slice: &AtHand<'_>, queue: &mut Queue<'_, Self>) {
         life::end_names(self.visit, &mut worker.visit, slice, &mut worker.tasks);
         push_own(self.rank, &mut worker.tasks, queue);
     }
 
-    /// Ends what has ended on this thread. Many parts are dealt out.
+    /// Ends the parts that have ended on this thread. If there are many, other threads get some.
     fn end_parts(&self, worker: &mut Worker<V>, queue: &mut Queue<'_, Self>) {
         if self.have_left.load(Ordering::Acquire) {
             let left = {
@@ -261,7 +261,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    /// When no task is left: ends what left with the last of them, and what was lost.
+    /// Called when no task is left: ends the parts of tasks sent away last, and those of lost tasks.
     pub(crate) fn end_left(&self, workers: &mut [Worker<V>]) {
         let Some(worker) = workers.first_mut() else { return };
         let mut left = std::mem::take(&mut *self.lock_left());
@@ -285,7 +285,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a directory; none if it lies on another file system and that one is not wanted.
+    /// Opens a directory. Returns none if it is on another file system that the options leave out.
     fn open(
         &self,
         worker: &mut Worker<V>,
@@ -296,7 +296,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         let open = |worker: &mut Worker<V>| {
             if let Some(target) = &target {
                 if parent.known_place().is_none() {
-                    // Another rank named it: which directories are above must be known, or a loop would not be seen.
+                    // Another rank named it. The directories above must be identified, or a loop would not be detected.
                     parent.descriptor(&mut worker.held, self.features())?;
                 }
                 let root = self.open_root(parent.root_index(), true)?;
@@ -316,14 +316,14 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
         let directory = Directory::below(parent, name, target).with_descriptor(descriptor).with_place(place);
         let directory = Arc::new(directory);
-        // Also one without subdirectories: what waits for its name, or for another thread, may keep it for long.
+        // This includes directories without subdirectories: a file that waits for its name or another thread may keep one for long.
         worker.held.keep(&directory, self.features());
         Ok(Some(directory))
     }
 }
 
 impl<V: Handler> TreeJob<'_, V> {
-    /// Does a task of the caller's own.
+    /// Runs a task that the caller added.
     fn own(&self, worker: &mut Worker<V>, own: &Own, queue: &mut Queue<'_, Self>) {
         let directory = own.directory();
         let open = directory.map(|directory| directory.descriptor(&mut worker.held, self.features()));
@@ -341,7 +341,7 @@ impl<V: Handler> TreeJob<'_, V> {
             Err(errno) => Err(*errno),
         };
         self.visit.task(&mut worker.visit, here, &own.bytes, &mut worker.tasks);
-        // A task has no directory to leave out; the next entry must not inherit the wish.
+        // A task has no directory to prune, and the next entry must not inherit the flag.
         worker.tasks.pruned = false;
         if let Of::Part(part) = &own.of {
             life::end_part(self.visit, &mut worker.visit, part, &mut worker.tasks);
@@ -444,7 +444,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         }
     }
 
-    /// The slice that it is of ends here without it, and its directory does not: nobody here knows when the other rank is done.
+    /// Its slice ends here without it. Its directory does not end, because this rank never learns when the other one is done.
     fn sent(&self, task: &Task) {
         if V::STAGE == Stage::Slices {
             return;
@@ -485,7 +485,7 @@ impl<V: Handler> FindRoot for TreeJob<'_, V> {
         self.anchors.take(number, unit).ok_or("a task of a directory that is not kept")
     }
 
-    /// A root that cannot be opened any more makes each of its tasks fail, with its path, and no other's.
+    /// A root that can no longer be opened makes only its own tasks fail, each with its path.
     fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
         let unknown = "an unknown root";
         let root = self.roots.find(index).ok_or(unknown)?;
@@ -493,7 +493,7 @@ impl<V: Handler> FindRoot for TreeJob<'_, V> {
     }
 }
 
-/// Moves the tasks that the caller gave back to the pool, or to the ranks that they are for.
+/// Moves the tasks that the caller added to the pool or to the ranks that they name.
 pub(crate) fn push_own<V: Handler>(here: u32, tasks: &mut Tasks, queue: &mut Queue<'_, TreeJob<'_, V>>) {
     tasks.pushed.drain(..).for_each(|own| match own.to {
         Some(to) if to != here => queue.send(to, Task::Own(own)),

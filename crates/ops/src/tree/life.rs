@@ -1,17 +1,17 @@
-//! The life of a directory: how many of its slices and children are open, and what happens when the last of them has ended. It
-//! does no I/O and knows no operation but by its hooks.
+//! The life of a directory: counts its open slices and children and acts when the last of them ends. It does no I/O and calls operations
+//! only through their hooks.
 //!
 //! ```text
-//!   own    one unit for whoever reads its names, one for each slice that has not ended (slice.rs)
+//!   own    one unit for the thread that reads its names, one for each slice that has not ended (slice.rs)
 //!   below  one unit for `own`, one for each child that is not closed
 //!
 //!   Enter ─▶ found ─▶ names are read, slices end ─▶ own at 0: done ─▶ children are closed ─▶ below at 0: closed ─▶ a unit of its parent
 //! ```
 //!
-//! Only who holds a unit adds one, so a count that has reached zero stays there, and one thread alone sees it. Tasks that have become
-//! bytes keep their units: those in the spill file find them again, those that went to another rank never release them here, so
-//! such a directory and those above it stay open. Of a directory that another rank has sent this process knows when its own work there
-//! is over, and nothing of the directory's other slices or of those above. One on the way to a listed name ends with that name.
+//! Only the holder of a unit adds one, so a count that has reached zero stays zero, and only one thread sees it reach zero. Encoded tasks
+//! keep their units: those in the spill file get them back; those sent to another rank never release them here, so their directory and
+//! those above it stay open. For a directory that another rank sent, this process knows only when its own work there is over. A directory
+//! on the way to a listed name ends with that name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -29,12 +29,12 @@ impl Count {
         Self(AtomicU32::new(units))
     }
 
-    /// Adds a unit, for somebody who holds one.
+    /// Adds a unit. The caller must hold one.
     pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Releases a unit. Whether it was the last one: then what all holders wrote is seen.
+    /// Releases a unit. Returns whether it was the last one; if so, the writes of all holders are visible.
     pub(crate) fn release(&self) -> bool {
         let before = self.0.fetch_sub(1, Ordering::Release);
         assert!(before > 0, "a unit that nobody held was released");
@@ -61,7 +61,7 @@ enum Extent {
     Whole,
     /// One listed name.
     Listed,
-    /// What another rank has sent, which counts nothing in the directories above.
+    /// Work that another rank has sent; it does not count in the directories above.
     Sent,
 }
 
@@ -70,33 +70,33 @@ impl Life {
         Self { own: Count::new(1), below: Count::new(1), extent }
     }
 
-    /// Of a directory of which all slices are done here, unless they are given away.
+    /// For a directory whose slices are all done here, unless they are given away.
     pub(crate) fn of_whole() -> Self {
         Self::new(Extent::Whole)
     }
 
-    /// Of one on the way to a listed name.
+    /// For a directory on the way to a listed name.
     pub(crate) fn of_listed() -> Self {
         Self::new(Extent::Listed)
     }
 
-    /// Of one of which another rank has sent something.
+    /// For a directory that another rank has sent tasks for.
     pub(crate) fn of_sent() -> Self {
         Self::new(Extent::Sent)
     }
 
-    /// A slice begins. Who reads the names holds a unit.
+    /// Adds a slice. The thread that reads the names holds a unit.
     pub(crate) fn add_slice(&self) {
         self.own.add();
     }
 
-    /// A child is found. Who looks at names holds a unit.
+    /// Adds a child. The thread that looks at names holds a unit.
     pub(crate) fn add_child(&self) {
         self.below.add();
     }
 }
 
-/// Ends a part of a slice, with all that follows from it.
+/// Ends a part of a slice, then the slice and directories that end with it.
 pub(crate) fn end_part<H: Handler>(handler: &H, worker: &mut H::Worker, part: &Part, tasks: &mut Tasks) {
     let slice = part.slice();
     if part.holds_names() {
@@ -110,7 +110,7 @@ pub(crate) fn end_part<H: Handler>(handler: &H, worker: &mut H::Worker, part: &P
     }
 }
 
-/// The names at hand have been looked at: ends their part of their slice, with all that follows from it.
+/// Ends the names that this thread has looked at, then the slice and directories that end with them.
 pub(crate) fn end_names<H: Handler>(handler: &H, worker: &mut H::Worker, at: &AtHand<'_>, tasks: &mut Tasks) {
     if at.release_names() {
         handler.looked(worker, at);
@@ -120,7 +120,7 @@ pub(crate) fn end_names<H: Handler>(handler: &H, worker: &mut H::Worker, at: &At
     }
 }
 
-/// Releases the unit of a slice, or of who has read the last name.
+/// Releases the unit of a slice, or of the thread that has read the last name.
 pub(crate) fn end_slice<H: Handler>(
     handler: &H,
     worker: &mut H::Worker,
@@ -138,7 +138,7 @@ pub(crate) fn end_slice<H: Handler>(
     }
 }
 
-/// Releases a unit of `below`; goes on with the directory above when that was the last. A loop: a chain may have 10^5 levels.
+/// Releases a unit of `below`, and goes on with the directory above if it was the last. A loop, as a chain may have 10^5 levels.
 pub(crate) fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directory: &Arc<Directory>) {
     let mut next = Some(directory);
     while let Some(directory) = next.filter(|directory| directory.life().below.release()) {
@@ -147,7 +147,7 @@ pub(crate) fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directo
     }
 }
 
-/// Releases the units of who has made a directory for tasks that hold units of their own. One without tasks has no end.
+/// Releases the creator's units of a directory made for tasks that hold their own. A directory without tasks never ends.
 pub(crate) fn release_maker(directory: &Directory) {
     if directory.life().own.release() {
         directory.life().below.release();
@@ -167,7 +167,7 @@ mod tests {
     use crate::tree::operation::Here;
     use crate::tree::slice::{Extent, Slice};
 
-    /// What a directory came to, in this order.
+    /// Events of a directory, in this order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
         /// A batch of names was looked at.
@@ -177,7 +177,7 @@ mod tests {
         Closed,
     }
 
-    /// A random tree that grows while it is worked at.
+    /// A random tree that grows while threads process it.
     struct Growing {
         work: Mutex<Vec<Work>>,
         seen: Mutex<HashMap<Vec<u8>, Vec<Event>>>,
@@ -219,7 +219,7 @@ mod tests {
             self.work.lock().unwrap().push(work);
         }
 
-        /// Any that waits.
+        /// A random item of waiting work.
         fn take(&self, dice: &mut Dice) -> Option<Work> {
             let mut work = self.work.lock().unwrap();
             let count = work.len() as u64;

@@ -1,4 +1,4 @@
-//! What is read of one directory: its names, their metadata, and where links lead.
+//! Reads one directory: its names, their metadata, and the targets of links.
 
 pub(crate) mod held;
 pub(crate) mod link;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::tree::directory::Directory;
 
-/// What of a path is below its root.
+/// The part of a path below its root.
 pub(crate) fn below(path: &[u8], root_bytes: usize) -> &[u8] {
     let below = path.get(root_bytes..).unwrap_or_default();
     below.strip_prefix(b"/").unwrap_or(below)

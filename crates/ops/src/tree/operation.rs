@@ -1,4 +1,4 @@
-//! What operations of this crate do with a tree: they get its directories as well as its entries, and give tasks back. No I/O.
+//! The interface of this crate's operations: they get the directories and entries of a tree and return tasks. No I/O.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::tree::progress::Counted;
 use crate::tree::slice::{AtHand, Part};
 use crate::tree::start::Differs;
 
-/// How far an operation follows directories: it pays for no more.
+/// How far an operation follows directories; it pays only for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// Until names have been looked at.
@@ -23,7 +23,7 @@ pub(crate) enum Stage {
     Closed,
 }
 
-/// A directory that is open, and the slice of it that is at hand, if the operation follows these.
+/// An open directory and its current slice, if the operation follows slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Here<'a> {
     pub(crate) directory: &'a Arc<Directory>,
@@ -32,16 +32,15 @@ pub(crate) struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// A part of the slice at hand that ends elsewhere.
+    /// A new part of the current slice, which ends elsewhere.
     pub(crate) fn part(&self) -> Option<Part> {
         self.slice.map(AtHand::part)
     }
 }
 
-/// What an operation of this crate does with a tree: as [`Visit`], which it is made of for everybody else, and it sees the
-/// directories that entries are in.
+/// An operation of this crate on a tree: like [`Visit`], from which callers outside get one, but it also sees the directories of entries.
 pub(crate) trait Handler: Sync {
-    /// What one thread gathers.
+    /// State of one thread.
     type Worker: Send;
 
     /// As [`Visit::worker`].
@@ -53,8 +52,8 @@ pub(crate) trait Handler: Sync {
     /// Gets a directory that was opened and is about to be read.
     fn entered(&self, _worker: &mut Self::Worker, _here: Here<'_>) {}
 
-    /// Gets a directory that is not read: it cannot be, or is on another file system that is not wanted. What follows is as for one
-    /// without names. `parent`: none, if that cannot be opened any more.
+    /// Gets a directory that is not read: opening it failed, or it is on a file system that the options leave out. It then ends like one
+    /// without names. `parent`: none if it can no longer be opened.
     fn not_entered(
         &self,
         _worker: &mut Self::Worker,
@@ -63,13 +62,13 @@ pub(crate) trait Handler: Sync {
     ) {
     }
 
-    /// All names of a slice have been looked at here, or could not be. Also after a stop, which leaves names out.
+    /// Called when all names of a slice have been looked at here, or failed. Also called after a stop, which leaves names out.
     fn looked(&self, _worker: &mut Self::Worker, _slice: &AtHand<'_>) {}
 
-    /// All slices of a directory have ended, none of them on another rank. From [`Stage::Done`] on.
+    /// Called when all slices of a directory have ended, none of them on another rank. From [`Stage::Done`] on.
     fn done(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>, _tasks: &mut Tasks) {}
 
-    /// A directory is done and all below it is closed; or what this rank had to do in it is, where it is another rank's. From
+    /// Called when a directory is done and all below it is closed, or, if another rank sent it, when this rank's work in it is. From
     /// [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>) {}
 
@@ -78,11 +77,10 @@ pub(crate) trait Handler: Sync {
         Vec::new()
     }
 
-    /// Gets an entry, and where it is: nowhere, for a root.
+    /// Gets an entry and its directory; a root has none.
     fn entry(&self, worker: &mut Self::Worker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks);
 
-    /// Gets an entry that a list of differences names, and what it says of it. What is below a directory is walked unless that is
-    /// pruned.
+    /// Gets an entry that a list of differences names, with its flags. The walk enters a directory unless it is pruned.
     fn differing(
         &self,
         worker: &mut Self::Worker,
@@ -97,7 +95,7 @@ pub(crate) trait Handler: Sync {
         }
     }
 
-    /// Does a task that was given back, in its directory, if it has one; that may have become out of reach.
+    /// Runs a task that was pushed, in its directory, if it has one. An error means that the directory can no longer be opened.
     fn task(
         &self,
         worker: &mut Self::Worker,
@@ -115,40 +113,39 @@ pub(crate) trait Handler: Sync {
     /// As [`Visit::finish`].
     fn finish(&self, worker: &mut Self::Worker);
 
-    /// What it has done beside visiting entries, in any unit that grows evenly with the work.
+    /// Work beside visiting entries, in any unit that grows evenly with the work.
     fn progress(&self) -> u64 {
         0
     }
 
-    /// What it has counted so far beside entries, for who watches it.
+    /// Its own counts so far, beside entries, for the observer.
     fn counted(&self) -> Counted {
         Counted::default()
     }
 
-    /// How long its threads have waited for a cap of its own, all together.
+    /// Total time that its threads have waited for a rate limit of its own.
     fn throttled(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether an entry takes it much longer than to ask for its metadata, so that names are worth handing out one block at a
-    /// time when somebody else has nothing to do.
+    /// Whether an entry takes it much longer than a `statx`, so that handing names to idle threads block by block pays off.
     const IS_SLOW: bool = false;
 
     /// How far it follows directories.
     const STAGE: Stage = Stage::Slices;
 
-    /// What it opens.
+    /// The descriptors that it needs.
     const NEEDS: Needs = Needs::WALK;
 }
 
-/// What an operation gives back to the walk.
+/// Tasks and flags that an operation returns to the walk.
 #[derive(Debug, Default)]
 pub struct Tasks {
     pub(crate) pushed: Vec<Own>,
     pub(crate) pruned: bool,
 }
 
-/// A task of the caller's own, and what it belongs to.
+/// A task that the operation added, and what it belongs to.
 #[derive(Debug)]
 pub(crate) struct Own {
     /// The rank that is to do it; none: any.
@@ -177,17 +174,17 @@ impl Own {
 }
 
 impl Tasks {
-    /// Adds a task: opaque bytes that [`Visit::task`](crate::walk::Visit::task) will get, on any thread.
+    /// Adds a task: opaque bytes that [`Visit::task`](crate::walk::Visit::task) gets later, on any thread.
     pub fn push(&mut self, task: impl Into<Vec<u8>>) {
         self.pushed.push(Own { to: None, of: Of::Nothing, bytes: task.into() });
     }
 
-    /// The same, for a task that needs this directory, which may be closed before.
+    /// As `push`, for a task that needs this directory, which may be closed meanwhile.
     pub(crate) fn push_in(&mut self, directory: &Arc<Directory>, bytes: Vec<u8>) {
         self.pushed.push(Own { to: None, of: Of::Directory(Arc::clone(directory)), bytes });
     }
 
-    /// The same, for a task that is a part of a slice, if slices are followed.
+    /// As `push_in`, for a task that is a part of a slice, if slices are followed.
     pub(crate) fn push_part(&mut self, directory: &Arc<Directory>, part: Option<Part>, bytes: Vec<u8>) {
         match part {
             Some(part) => self.pushed.push(Own { to: None, of: Of::Part(part), bytes }),
@@ -195,12 +192,12 @@ impl Tasks {
         }
     }
 
-    /// The same, for a task that this rank alone is to do, on any of its threads.
+    /// As `push`, for a task that only this rank runs, on any of its threads.
     pub(crate) fn push_to(&mut self, rank: u32, bytes: Vec<u8>) {
         self.pushed.push(Own { to: Some(rank), of: Of::Nothing, bytes });
     }
 
-    /// Says that the directory that was just given shall not be entered.
+    /// Keeps the walk from entering the directory that was just passed.
     pub fn prune(&mut self) {
         self.pruned = true;
     }

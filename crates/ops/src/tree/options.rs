@@ -1,4 +1,4 @@
-//! What a caller of a walk gives and gets: options, how it stands, what it left. The walk itself is `walk.rs`.
+//! Options, progress and outcome of a walk. The walk itself is `walk.rs`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::tree::profile::Profile;
 pub struct Options<'a> {
     /// Do not enter directories on other file systems, nor other mounts of the same one.
     pub one_file_system: bool,
-    /// Levels below the root that are listed; none: all. With 0 the root alone.
+    /// Levels below the root to list; none: all. With 0, only the root.
     pub max_depth: Option<u32>,
     /// Follow symbolic links that stay below the root; others are failures, as is a link back to a directory above it.
     pub follow: bool,
-    /// Do not ask for metadata where the directory says of which kind an entry is.
+    /// Do not get metadata if the directory reports the kind of an entry.
     pub lite: bool,
     /// Read the targets of symbolic links.
     pub targets: bool,
-    /// Ask for the time of birth. Whoever does without it spares a walk of cached metadata some 2 % of its time.
+    /// Get the time of birth. Without it a walk of cached metadata takes some 2 % less time.
     pub birth_time: bool,
     /// Entries to leave out.
     pub rules: Option<Rules>,
@@ -31,15 +31,15 @@ pub struct Options<'a> {
     pub rate: Option<&'a Rate>,
     /// How many threads.
     pub threads: Threads,
-    /// Bytes of memory for tasks that wait; more go to a file.
+    /// Bytes of memory for waiting tasks; further ones go to a file.
     pub memory_bytes: u64,
     /// Where that file is made.
     pub spill_directory: PathBuf,
     /// A request to end early.
     pub stop: Stop,
-    /// What the kernel is taken to have.
+    /// The kernel features to use.
     pub features: Features,
-    /// Cores that are this process's.
+    /// Cores of this process.
     pub cores: usize,
 }
 
@@ -65,23 +65,23 @@ impl Default for Options<'_> {
     }
 }
 
-/// How a walk stands, as its observer sees it.
+/// Progress of a walk, as its observer sees it.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// Since the start.
     pub elapsed: Duration,
-    /// Threads that are wanted at present.
+    /// Threads wanted at present.
     pub threads: usize,
-    /// How long ago it was asked to end, if it was.
+    /// Time since it was asked to end, if it was.
     pub stopping: Option<Duration>,
-    /// What was done so far, over all threads.
+    /// The profile so far, over all threads.
     pub profile: Profile,
 }
 
 /// What one thread of a walk did.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadReport {
-    /// What it did and where its time went.
+    /// Its counts and times.
     pub profile: Profile,
     /// Its tasks, steals and waiting.
     pub worker: WorkerReport,
@@ -89,12 +89,12 @@ pub struct ThreadReport {
 
 atta_entry::record!(ThreadReport { profile, worker });
 
-/// What a walk left.
+/// The result of a walk.
 #[derive(Debug)]
 pub struct Outcome<W> {
     /// The visitor's state of each thread.
     pub workers: Vec<W>,
-    /// What each thread did, in the same order.
+    /// The report of each thread, in the same order.
     pub threads: Vec<ThreadReport>,
     /// Their sum.
     pub profile: Profile,
@@ -106,6 +106,6 @@ pub struct Outcome<W> {
     pub stopped: bool,
     /// Why it ended, on all ranks.
     pub reason: Reason,
-    /// What was exchanged with other ranks.
+    /// The exchange with other ranks.
     pub exchanged: Exchanged,
 }

@@ -1,4 +1,4 @@
-//! What a walk counts and where its time goes, readable while it runs. Written by each thread for itself.
+//! Counts and times of a walk, readable while it runs. Each thread writes its own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -50,12 +50,12 @@ impl Counters {
         add(&self.excluded, 1);
     }
 
-    /// So many names or directories are to be looked at by some task.
+    /// Counts names or directories that some task is to look at.
     pub(crate) fn known(&self, count: u64) {
         add(&self.known, count);
     }
 
-    /// So many of those that some task had were looked at, as far as they could be.
+    /// Counts names or directories whose task is done.
     pub(crate) fn looked(&self, count: u64) {
         add(&self.looked, count);
     }
@@ -78,7 +78,7 @@ impl Counters {
     }
 }
 
-/// What was done, and where the time went: of one thread, or summed over threads.
+/// Counts and times of one thread, or summed over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Entries handed to the visitor.
@@ -91,10 +91,10 @@ pub struct Profile {
     pub excluded: u64,
     /// Apparent bytes of regular files, each name counted.
     pub bytes: u64,
-    /// Names and directories that tasks were made for, to look at them.
+    /// Names and directories for which tasks were created.
     pub known: u64,
-    /// Of them, those whose task is done. When both are the same everything was found; while threads work, and more so while ranks
-    /// do, they are not of one moment.
+    /// Those of `known` whose task is done. When both are equal, everything was found. While threads and ranks work, the two are not from
+    /// the same moment.
     pub looked: u64,
     /// Time opening and reading directories.
     pub readdir: Duration,

@@ -1,5 +1,4 @@
-//! What is counted while an operation runs, to display it and to learn how fast it is, on one rank and over all of them. Results are
-//! counted elsewhere.
+//! Live counts of an operation, for display and to measure its speed, on one rank and over all ranks. Results are counted elsewhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -9,10 +8,10 @@ use atta_entry::Code;
 
 use crate::tree::profile::Profile;
 
-/// What an operation counts beside the entries that it visits; what each number is, is its own.
+/// Counts of an operation beside the entries that it visits. Each operation defines its numbers.
 pub(crate) type Counted = [u64; 4];
 
-/// What ranks add up while they run.
+/// Counts that ranks add up while they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SoFar {
     pub(crate) profile: Profile,
@@ -36,7 +35,7 @@ impl Reduce for SoFar {
     }
 }
 
-/// What is counted while it runs, for who watches, and to learn how fast it goes.
+/// Live counts, for display and to measure the speed.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) files: AtomicU64,
@@ -48,11 +47,11 @@ pub(crate) struct Live {
     threads: u64,
 }
 
-/// Of less nothing is learnt.
+/// Bytes below which no rate is computed.
 const LEARNT_FROM: u64 = 64 << 20;
 
 impl Live {
-    /// For a copy that begins now on so many threads.
+    /// For a copy that begins now on `threads` threads.
     pub(crate) fn new(threads: usize) -> Self {
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let (large_found, large_done) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -60,7 +59,7 @@ impl Live {
         Self { files, bytes, large_found, large_done, began: Instant::now(), threads }
     }
 
-    /// Bytes a second that one thread has copied so far, about; none: not enough was copied.
+    /// Approximate bytes per second of one thread so far. None: not enough was copied.
     pub(crate) fn rate(&self) -> Option<u64> {
         let bytes = self.bytes.load(Ordering::Relaxed);
         let nanoseconds = self.began.elapsed().as_nanos().max(1);

@@ -1,10 +1,9 @@
-//! Slices of a directory: all its names where they are few, a run of names that were read together where they are many. No I/O.
+//! Slices of a directory: all names of a small directory, or a run of names of a large one that were read together. No I/O.
 //!
-//! A slice has *batches* of names that wait or are looked at, and *parts* that end elsewhere: a file that waits for its final name,
-//! one that is read back. When its last batch has been looked at the operation gets `looked`; when the last part has ended, too, the
-//! slice has ended (`life.rs`).
+//! A slice has *batches* of names that wait or are being looked at, and *parts* that end elsewhere: a file that waits for its final name,
+//! or one that is read back. After the last batch the operation gets `looked`. The slice ends when its last part has ended too (`life.rs`).
 //!
-//! It costs nothing before somebody else gets a part of it: [`AtHand`] is on the stack, and moves into an `Arc` only then.
+//! A slice costs nothing until a part of it is handed out: [`AtHand`] is on the stack and moves into an `Arc` only then.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ pub(crate) enum Extent {
     Later,
 }
 
-/// A slice of which parts are held in several places.
+/// A slice whose parts are held in several places.
 #[derive(Debug)]
 pub(crate) struct Slice {
     directory: Arc<Directory>,
@@ -47,8 +46,8 @@ impl Slice {
     }
 }
 
-/// Something of a slice that ends elsewhere. Whoever holds it ends it with [`end_part`](crate::tree::life::end_part); one that is
-/// only dropped leaves its directory open.
+/// A part of a slice that ends elsewhere. Its holder ends it with [`end_part`](crate::tree::life::end_part); merely dropping it leaves its
+/// directory open.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Part {
@@ -66,7 +65,7 @@ impl Part {
         &self.slice
     }
 
-    /// Whether the slice's names have not all been looked at before it ends.
+    /// Whether the slice's names count as looked at only when it ends.
     pub(crate) fn holds_names(&self) -> bool {
         self.holds_names
     }
@@ -83,7 +82,7 @@ impl Part {
     }
 }
 
-/// The slice that a thread is at: names that it looks at, or a part.
+/// The slice that a thread works on: names that it looks at, or a part.
 #[derive(Debug)]
 pub(crate) struct AtHand<'a> {
     directory: &'a Arc<Directory>,
@@ -94,7 +93,7 @@ pub(crate) struct AtHand<'a> {
 }
 
 impl<'a> AtHand<'a> {
-    /// A new slice, whose names are all at hand.
+    /// A new slice, all of whose names this thread has.
     pub(crate) fn new(directory: &'a Arc<Directory>, extent: Extent) -> Self {
         Self { directory, extent, looks: true, shared: OnceCell::new() }
     }
@@ -114,7 +113,7 @@ impl<'a> AtHand<'a> {
         self.directory
     }
 
-    /// Whether nothing is put into the directory but by those who look at the names of this slice, of whom this thread is one.
+    /// Whether only threads that look at names of this slice, such as this one, put entries into the directory.
     pub(crate) fn is_whole(&self) -> bool {
         self.looks && self.extent == Extent::Whole
     }
@@ -124,7 +123,7 @@ impl<'a> AtHand<'a> {
         self.extent != Extent::Later
     }
 
-    /// A batch of its names for somebody else.
+    /// A batch of its names for another thread.
     pub(crate) fn batch(&self) -> Arc<Slice> {
         let slice = self.share();
         slice.names.add();
@@ -138,7 +137,7 @@ impl<'a> AtHand<'a> {
         Part { slice: Arc::clone(slice), holds_names: false }
     }
 
-    /// A part of it without which its names have not all been looked at.
+    /// A part that also delays the end of its names.
     pub(crate) fn part_of_names(&self) -> Part {
         Part { slice: self.batch(), holds_names: true }
     }
@@ -150,12 +149,12 @@ impl<'a> AtHand<'a> {
         })
     }
 
-    /// The names at hand have been looked at. Whether they were the last.
+    /// Releases the current names. Returns whether they were the last.
     pub(crate) fn release_names(&self) -> bool {
         self.shared.get().is_none_or(|slice| slice.names.release())
     }
 
-    /// After the last names. Whether the slice has ended.
+    /// Called after the last names. Returns whether the slice has ended.
     pub(crate) fn release_part_of_names(&self) -> bool {
         self.shared.get().is_none_or(|slice| slice.parts.release())
     }

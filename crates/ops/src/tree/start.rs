@@ -1,4 +1,4 @@
-//! Where a walk starts, and what a list of differences says of it. No I/O.
+//! Where a walk starts, and flags from a list of differences. No I/O.
 
 pub(crate) mod begin;
 pub(crate) mod roots;
@@ -9,7 +9,7 @@ pub struct Start {
     /// A path as the operator gave it. Symbolic links on the way to it are followed, the last name's only if the walk
     /// follows links or it ends in a slash.
     pub root: Vec<u8>,
-    /// A path below it, from a list: no link on the way to it is followed, and only it and what is below it is walked.
+    /// A path below the root, from a list. No link on the way to it is followed; only this path and entries below it are walked.
     pub below: Option<Vec<u8>>,
 }
 
@@ -21,14 +21,14 @@ impl Start {
     }
 }
 
-/// What a list of differences says of a name.
+/// Flags of a name in a list of differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Differs {
-    /// The target does not have it: whatever is below it is meant too. Else a directory is meant alone.
+    /// The target does not have it, so everything below it is included. Otherwise a directory stands for itself only.
     pub is_missing: bool,
     /// The bytes of the file were compared and differ, whatever size and times say.
     pub content: bool,
-    /// It shares its file with another name on one side alone.
+    /// It shares its file with another name on one side only.
     pub links: bool,
 }
 
@@ -49,7 +49,7 @@ impl Differs {
     }
 }
 
-/// A start, and what a list of differences says of it, if it comes from one.
+/// A start, with flags if it comes from a list of differences.
 #[derive(Debug)]
 pub(crate) struct Seed {
     pub(crate) start: Start,

@@ -1,14 +1,14 @@
-//! The tasks of a walk, and the same tasks as bytes. No I/O.
+//! The tasks of a walk and their encoding as bytes. No I/O.
 //!
-//! Inside a process a task holds its directory; it becomes bytes only when it leaves, to the spill file or to another rank:
+//! Inside a process a task holds its directory. It is encoded only when it leaves for the spill file or for another rank:
 //!
 //! ```text
-//! R  a root, of the D behind it: length: u32, path
+//! R  the root of the D that follows: length: u32, path
 //! D  levels shared with the last D: u32, further levels: u32, then for each of these: length: u32, name, place: 3 × u64, target + 1: u32, target
 //! E  the directory that the last D named holds a directory to enter: length: u32, name, target + 1: u32, target
 //! N  ... holds names to look at: length: u32, packed names
-//! S  the last root to be looked at: listed name below it + 1: u32, name
-//! F  the next S comes from a list of differences, which says this of it: u8
+//! S  the last root is to be looked at: length of the listed name below it + 1: u32, name
+//! F  the next S comes from a list of differences, with these flags: u8
 //! U  a task of the caller's own: length: u32, bytes
 //! O  ... that belongs to the directory that the last D named
 //! P  ... that is a part of a slice of it: whether the slice's names wait for it: u8
@@ -16,8 +16,8 @@
 //! A  the next U or O is for one rank alone: u32
 //! ```
 //!
-//! Roots are named by their paths: each rank numbers them for itself. Devices and mounts have other numbers on other hosts,
-//! so of a place that another rank tells only the inode counts.
+//! Roots are named by their paths, because each rank numbers them for itself. Device and mount numbers differ between hosts, so of a place
+//! that another rank sent only the inode is used.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -36,23 +36,23 @@ use atta_sys::{Features, Place};
 /// One unit of work of a walk.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Take some more of what the caller wants walked.
+    /// Take more starts from the caller's list.
     Feed,
-    /// Look at a root, or at a listed name below it; with what a list of differences says of it, if it comes from one.
+    /// Look at a root or at a listed name below it. `differs` holds the flags from a list of differences, if it comes from one.
     Start { root: u32, below: Option<Vec<u8>>, differs: Option<Differs> },
-    /// Open and read a directory below another; `target` is its real place if a followed link leads to it.
+    /// Open and read a subdirectory. `target` is its real place if a followed link leads to it.
     Enter { parent: Arc<Directory>, name: CString, target: Option<Vec<u8>> },
-    /// Read on in a directory too large for one go. The position is the descriptor's.
+    /// Continue reading a large directory. The position is that of the descriptor.
     ReadOn { directory: Arc<Directory>, descriptor: Arc<OwnedFd> },
     /// Look at a batch of names of a slice.
     Look { slice: Arc<Slice>, names: Names },
-    /// A task of the caller's own.
+    /// A task that the caller added.
     Own(Own),
     /// Parts of slices that have ended.
     Ended(Vec<Part>),
 }
 
-/// What a waiting task's share in its directory and the allocator's overhead come to, about.
+/// Approximate size of a waiting task's share in its directory, with the allocator's overhead.
 const OVERHEAD_BYTES: usize = 64;
 
 impl Task {
@@ -71,7 +71,7 @@ impl Task {
 }
 
 impl Task {
-    /// Names and directories that it looks at.
+    /// Counts the names and directories that it looks at.
     pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Own(_) | Self::Ended(_) => 0,
@@ -90,7 +90,7 @@ impl Task {
         }
     }
 
-    /// What it belongs to, and which unit of that it holds, where these are counted.
+    /// The directory or slice that it belongs to, and the unit of it that it holds, where units are counted.
     pub(crate) fn anchor(&self) -> Option<(Anchor, Unit)> {
         let of_slice = |slice, holds_names| {
             (Anchor::Slice(Arc::clone(slice)), if holds_names { Unit::Names } else { Unit::Part })
@@ -103,7 +103,7 @@ impl Task {
         }
     }
 
-    /// The root that the task belongs to, if it can be bytes and has one.
+    /// The root that the task belongs to, if it can be encoded and has one.
     fn root_index(&self) -> Option<u32> {
         match self {
             Self::Start { root, .. } => Some(*root),
@@ -112,7 +112,7 @@ impl Task {
     }
 }
 
-/// What turns the root of packed tasks into a root of this rank.
+/// Maps the roots of packed tasks to roots of this rank.
 pub(crate) trait FindRoot {
     /// The index of the root with this path.
     fn intern(&self, path: &[u8]) -> Result<u32, &'static str>;
@@ -120,7 +120,7 @@ pub(crate) trait FindRoot {
     /// Its directory, opened or not.
     fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str>;
 
-    /// What a task that was spilled belongs to.
+    /// The directory or slice of a task that was spilled.
     fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor, &'static str>;
 }
 
@@ -133,8 +133,8 @@ pub(crate) enum PackedBy {
     Another,
 }
 
-/// Appends a task as bytes; false if it cannot be bytes (it holds a position in an open directory). `last` is the task
-/// that was packed before it.
+/// Appends a task as bytes. Returns false if it cannot be encoded, such as one that holds a position in an open directory. `last` is the
+/// task that was packed before it.
 pub(crate) fn pack(
     task: &Task,
     last: Option<&Task>,
@@ -143,7 +143,7 @@ pub(crate) fn pack(
     root_path: impl Fn(u32) -> Vec<u8>,
 ) -> bool {
     let root = task.root_index();
-    // A task of the caller's own has no root: the reader's last one is then that of a task before it, which nobody knows.
+    // A task that the caller added may have no root. The reader's last root is then that of an earlier task, which is not known here.
     let same_root = root.is_some() && last.and_then(Task::root_index) == root;
     if let (Some(root), false) = (root, same_root) {
         out.push(b'R');
@@ -158,7 +158,7 @@ pub(crate) fn pack(
     pack_itself(task, out)
 }
 
-/// Appends a task as bytes for the spill file: what it belongs to stays in memory, and is named by its number.
+/// Appends a task as bytes for the spill file. Its directory or slice stays in memory and is referred to by number.
 pub(crate) fn pack_with_anchor(task: &Task, (number, unit): (u64, Unit), out: &mut Vec<u8>) -> bool {
     out.extend([b'K', unit as u8]);
     out.extend_from_slice(&number.to_le_bytes());
@@ -198,8 +198,8 @@ fn pack_itself(task: &Task, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Names the directory that the tasks behind it belong to, by the levels in which it differs from the last one: in a
-/// deep tree a whole path for each would take more room than the tasks.
+/// Writes the directory of the tasks that follow as its difference from the last one. In a deep tree whole paths would take more room than
+/// the tasks.
 fn pack_directory(
     directory: &Arc<Directory>,
     last: Option<&Arc<Directory>>,
@@ -216,7 +216,7 @@ fn pack_directory(
     put_number(lineage.len(), out);
     for level in lineage {
         put(level.name().to_bytes(), out);
-        // Inode 0 is none that a file system gives out: it stands for "not known".
+        // File systems do not use inode 0, so it means "not known".
         let place = level.known_place().unwrap_or(Place { device: 0, inode: 0, mount: 0 });
         [place.device, place.inode, place.mount]
             .iter()
@@ -225,7 +225,7 @@ fn pack_directory(
     }
 }
 
-/// Levels below the root that two directories have in common; climbs no further than to where they meet.
+/// Levels below the root that two directories share. Climbs only as far as their common directory.
 fn shared_levels(one: &Arc<Directory>, other: &Arc<Directory>) -> u32 {
     let (mut one, mut other): (&Directory, &Directory) = (one, other);
     while !std::ptr::eq(one, other) {
@@ -244,7 +244,7 @@ fn shared_levels(one: &Arc<Directory>, other: &Arc<Directory>) -> u32 {
 }
 
 fn put_number(number: usize, out: &mut Vec<u8>) {
-    // Nothing that is packed comes near 4 GiB: names are bounded by the kernel, batches by their buffer.
+    // Packed items stay far below 4 GiB: the kernel bounds names, and the buffer bounds batches.
     out.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
 }
 
@@ -258,7 +258,7 @@ fn put_target(target: Option<&[u8]>, out: &mut Vec<u8>) {
     out.extend_from_slice(target.unwrap_or_default());
 }
 
-/// The tasks that `bytes` hold.
+/// Decodes the tasks in `bytes`.
 pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Result<Vec<Task>, &'static str> {
     let mut reader = Reader { rest: bytes, by, made: Vec::new() };
     let mut tasks = Vec::new();
@@ -315,7 +315,7 @@ fn is_name(bytes: &[u8]) -> bool {
 struct Reader<'a> {
     rest: &'a [u8],
     by: PackedBy,
-    /// Directories that were made for the tasks.
+    /// Directories created for the tasks.
     made: Vec<Arc<Directory>>,
 }
 
@@ -358,7 +358,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where a followed link leads: names below the root, none of which climbs.
+    /// The target of a followed link: names below the root. From another rank none may be `..`.
     fn link_target(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
         let target = self.target()?;
         let climbs = |target: &Vec<u8>| target.split(|byte| *byte == b'/').any(|name| name == b"..");
@@ -374,7 +374,7 @@ impl<'a> Reader<'a> {
         units.into_iter().find(|unit| *unit as u8 == number).ok_or("an unknown unit")
     }
 
-    /// A task that belongs to a directory. One that comes back to where it was has its units, any other gets new ones.
+    /// A task that belongs to a directory. A task from the spill file still holds its units; a task from another rank gets new ones.
     fn task_in(&mut self, tag: u8, here: &Anchor, to: Option<u32>) -> Result<Task, &'static str> {
         Ok(match (tag, here) {
             (b'E', Anchor::Directory(parent)) => {
@@ -511,7 +511,7 @@ mod tests {
             name: name.into(),
             target: None,
         };
-        // From the deepest level up, as a depth-first walk leaves them; and two that branch off.
+        // From the deepest level up, as a depth-first walk leaves them, plus two that branch off.
         let mut level = Arc::clone(&deep);
         let mut tasks = Vec::new();
         while let Some(parent) = level.parent().cloned() {

@@ -1,9 +1,8 @@
-//! Counts files with several names once, in bounded memory: which inodes were seen, and a file for those that do not
-//! fit.
+//! Counts files with several names once, in bounded memory: a table of inodes seen, and a file for those that do not fit.
 //!
-//! An inode is remembered from its first name until as many names were seen as it has. When the memory for that is
-//! used up, names of inodes that are not remembered go to an unlinked file, in parts by a hash of the inode; at the end
-//! each part is read back and its inodes are counted once. So the sums are exact, however many links there are.
+//! An inode is remembered from its first name until all its names were seen. When the memory is full, names of other inodes go to an
+//! unlinked file, in parts by a hash of the inode. At the end each part is read back and its inodes are counted once. So the sums are exact
+//! for any number of links.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +16,7 @@ use atta_runtime::Stop;
 
 /// Parts of the table with a lock of their own, and of the file.
 const PARTS: usize = 64;
-/// What one remembered inode takes in the table, about: 24 bytes, the hash table's spare room, and its control bytes.
+/// Approximate size of one inode in the table: 24 bytes, the hash table's spare room, and its control bytes.
 const INODE_BYTES: u64 = 56;
 /// Bytes of one record in the file.
 const RECORD_BYTES: usize = 32;
@@ -97,7 +96,7 @@ impl HardLinks {
             }
             return Seen::Again;
         }
-        // Once a name went to the file, later names of that inode must go there, too: the part stays closed.
+        // Once a name went to the file, later names of that inode must go there too, so the part stays closed.
         if part.names_left.len() < self.inodes_per_part && part.chunk.capacity() == 0 {
             part.names_left.insert(inode, names.saturating_sub(1).max(1));
             return Seen::First;
@@ -112,7 +111,7 @@ impl HardLinks {
         Seen::Later
     }
 
-    /// Counts what was put off; a part of it if `stop` is set.
+    /// Counts the names that were put off; only some of them if `stop` is set.
     ///
     /// # Errors
     /// The file could not be made, written or read: the sums would be wrong.

@@ -1,5 +1,4 @@
-//! Sums a tree up while it is walked: counts by kind, bytes apparent and allocated. Files with several names count
-//! once.
+//! Sums up a tree while it is walked: counts by kind, apparent and allocated bytes. Files with several names count once.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +18,7 @@ counters! {
         pub allocated_bytes: u64 = "allocated_bytes";
         /// Names beyond the first of files with several.
         pub extra_links: u64 = "extra_links";
-        /// Names of which the memory did not tell at once whether they are first ones.
+        /// Names for which the table in memory could not decide whether they are the first.
         put_off: u64;
     }
     parts {
@@ -65,16 +64,16 @@ impl Totals {
 /// Sums a tree up. One for all threads; each has its own [`Totals`].
 pub struct Summary {
     links: Links,
-    /// Whether one name of a file may be met more than once: through links that are followed.
+    /// Whether one name of a file may be seen more than once, through followed links.
     repeats: bool,
-    /// Devices of the roots. Their numbers differ from host to host, so ranks tell them by the root's number.
+    /// Devices of the roots. Their numbers differ between hosts, so ranks send the root's number instead.
     devices: Vec<u64>,
 }
 
-/// What takes bytes to another rank.
+/// Sends bytes to another rank.
 type SendBytes = Box<dyn Fn(&[u8]) + Send + Sync>;
 
-/// Who remembers files with several names.
+/// Where files with several names are remembered.
 enum Links {
     Here(HardLinks),
     /// Another rank: each name of such a file is sent to it.
@@ -87,14 +86,14 @@ impl std::fmt::Debug for Summary {
     }
 }
 
-/// Marks a device that is told by the number of a root.
+/// Marks a device that is given as the number of a root.
 const ROOT_DEVICE: u64 = 1 << 63;
 /// Bytes of a name of a file with several, as ranks send it: device, inode, names, apparent and allocated bytes.
 const LINK_BYTES: usize = 36;
 
 impl Summary {
-    /// Remembers files with several names in up to `memory_bytes`; the rest goes to a file in `spill_directory`. If
-    /// `follow` is set, every file is remembered: a link that is followed shows it once more.
+    /// Remembers files with several names in up to `memory_bytes`; the rest goes to a file in `spill_directory`. If `follow` is set, every
+    /// file is remembered, because a followed link may show it again.
     #[must_use]
     pub fn new(memory_bytes: u64, spill_directory: PathBuf, follow: bool) -> Self {
         Self {
@@ -104,21 +103,21 @@ impl Summary {
         }
     }
 
-    /// The summary of a rank that leaves it to another one to tell whether a file was met before: `send` gets bytes for
-    /// that one's [`receive`](Self::receive), whole ones, in any order.
+    /// The summary of a rank that lets another one decide whether a file was seen before. `send` gets bytes for that rank's
+    /// [`receive`](Self::receive), in whole messages, which may arrive in any order.
     #[must_use]
     pub fn of_rank(send: impl Fn(&[u8]) + Send + Sync + 'static, follow: bool) -> Self {
         Self { links: Links::Elsewhere(Box::new(send)), repeats: follow, devices: Vec::new() }
     }
 
-    /// Tells the devices of the roots, in the same order on all ranks.
+    /// Sets the devices of the roots, in the same order on all ranks.
     #[must_use]
     pub fn with_root_devices(mut self, devices: Vec<u64>) -> Self {
         self.devices = devices;
         self
     }
 
-    /// Adds names of files with several that another rank met. False: the bytes are not what one would send.
+    /// Adds names of files with several names that another rank saw. Returns false for malformed bytes.
     #[must_use]
     pub fn receive(&self, totals: &mut Totals, bytes: &[u8]) -> bool {
         let (names, rest) = bytes.as_chunks::<LINK_BYTES>();
@@ -139,14 +138,14 @@ impl Summary {
         let allocated = metadata.allocated_bytes();
         if self.repeats || (metadata.nlink > 1 && entry.kind != Kind::Directory) {
             let inode = (self.device(metadata.device), metadata.inode);
-            // How often it will be met nobody knows if links are followed: then it is never forgotten.
+            // If links are followed, the number of its names is unknown, so it is never forgotten.
             let names = if self.repeats { u32::MAX } else { metadata.nlink };
             return self.add_name(totals, inode, names, apparent, allocated);
         }
         totals.add_bytes(apparent, allocated);
     }
 
-    /// Adds one name of a file with several.
+    /// Adds one name of a file with several names.
     fn add_name(&self, totals: &mut Totals, inode: (u64, u64), names: u32, apparent: u64, allocated: u64) {
         match &self.links {
             Links::Here(links) => match links.note(inode, names, apparent, allocated) {

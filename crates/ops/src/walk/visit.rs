@@ -1,30 +1,30 @@
-//! The callback API: what a user gives to a walk, and what the walk lends to it. Nothing here does I/O.
+//! The callback API between a walk and its caller. No I/O.
 
 use atta_entry::{Entry, Errno, Failure};
 
 use crate::tree::operation::{Handler, Here, Tasks};
 
-/// What a user's operation does with a tree: it gets each entry once and may give back more tasks.
+/// A caller's operation on a tree: it gets each entry once and may push tasks.
 ///
-/// Methods run on many threads at once; what one thread gathers goes into its `Worker`, which comes back at the end.
-/// For operations that need no state of their own, [`each`] makes one of a function.
+/// Methods run on many threads at once. Each thread gathers results in its `Worker`, which is returned at the end. For operations without
+/// state, [`each`] makes one from a function.
 pub trait Visit: Sync {
-    /// What one thread gathers.
+    /// State of one thread.
     type Worker: Send;
 
     /// Makes the state of the thread with this index, 0 and up. Called on that thread.
     fn worker(&self, index: usize) -> Self::Worker;
 
-    /// Gets an entry: each one of the tree once.
+    /// Gets each entry of the tree once.
     fn entry(&self, worker: &mut Self::Worker, entry: &Entry<'_>, tasks: &mut Tasks);
 
-    /// Does a task that was given back: the bytes that were pushed. It may run on another thread.
+    /// Runs a task that was pushed. It may run on another thread.
     fn task(&self, _worker: &mut Self::Worker, _task: &[u8], _tasks: &mut Tasks) {}
 
-    /// Gets an entry that could not be done. It is not an end of the walk.
+    /// Gets an entry that failed. The walk goes on.
     fn failure(&self, _worker: &mut Self::Worker, _failure: &Failure<'_>) {}
 
-    /// Called on each thread when the walk is over for it.
+    /// Called on each thread when its part of the walk is over.
     fn finish(&self, _worker: &mut Self::Worker) {}
 }
 
@@ -64,20 +64,20 @@ impl<V: Visit> Handler for V {
     }
 }
 
-/// A [`Visit`] made of a function.
+/// A [`Visit`] made from a function.
 #[derive(Debug)]
 pub struct Each<E, T> {
     entry: E,
     task: T,
 }
 
-/// Makes an operation of a function that gets each entry.
+/// Makes an operation from a function that gets each entry.
 pub fn each<E: Fn(&Entry<'_>, &mut Tasks) + Sync>(entry: E) -> Each<E, fn(&[u8], &mut Tasks)> {
     Each { entry, task: |_, _| {} }
 }
 
 impl<E, T> Each<E, T> {
-    /// Adds the function that gets each task that was given back.
+    /// Adds the function that gets each task that was pushed.
     pub fn with_tasks<F: Fn(&[u8], &mut Tasks) + Sync>(self, task: F) -> Each<E, F> {
         Each { entry: self.entry, task }
     }
@@ -102,7 +102,7 @@ where
         (self.task)(task, tasks);
     }
 
-    /// Failures are kept and come back as the workers' state.
+    /// Keeps failures, which are returned as the workers' state.
     fn failure(&self, failures: &mut Self::Worker, failure: &Failure<'_>) {
         failures.push(Failure {
             operation: failure.operation,

@@ -1,4 +1,4 @@
-//! Tests that look at whole pictures: what is in them, and that nothing makes them wrong.
+//! Tests of whole pictures: their contents, and that no input makes them wrong.
 
 mod pictures;
 mod properties;

@@ -1,5 +1,5 @@
-//! What is in pictures: as many shapes as values, as high as they are large, and every label. Ordinary input, long and
-//! hostile texts, and input that is hardly any.
+//! Contents of pictures: as many shapes as values, as high as the values are large, and every label. Inputs are ordinary, long and hostile
+//! texts, and almost empty.
 
 use super::xml::{Element, checked};
 use crate::*;
@@ -19,7 +19,7 @@ fn texts(elements: &[Element]) -> Vec<&str> {
     elements.iter().filter(|element| element.name == "text").map(|element| element.text.as_str()).collect()
 }
 
-/// Rectangles but for the paper and outlines, from the first that is drawn.
+/// Rectangles except the paper and outlines, in drawing order.
 fn rectangles(elements: &[Element]) -> Vec<[f64; 4]> {
     let filled =
         elements.iter().filter(|element| element.name == "rect" && element.get("fill") != Some("none"));
@@ -32,7 +32,7 @@ fn bars_are_as_high_as_their_values() {
         groups(3, &["a", "b"], |rank, series| (rank + 1) as f64 * if series == 0 { 10.0 } else { 5.0 });
     let elements = checked(&bars(&labels(), &groups, Scale::Linear).unwrap());
     let all = rectangles(&elements);
-    // Two are in the legend.
+    // Two of them are in the legend.
     let heights: Vec<f64> = all[2..].iter().map(|[_, top, _, bottom]| bottom - top).collect();
     assert_eq!(heights.len(), 6);
     assert!(
@@ -115,7 +115,7 @@ fn lines_have_a_mark_for_each_point() {
         (thick - 1, count("circle") - 1)
     };
     assert_eq!(paths(Scale::Linear), (1, 4));
-    // The line is broken at zero: one point stands alone.
+    // The line is broken at zero: one point is isolated.
     assert_eq!(paths(Scale::Logarithmic), (1, 3));
 }
 

@@ -1,4 +1,4 @@
-//! Whatever is given, there is a picture in order or an error, never a panic, and the same one each time.
+//! Any input gives a correct picture or an error, never a panic, and always the same result.
 
 use proptest::collection::vec;
 use proptest::option::of;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::xml::checked;
 use crate::*;
 
-/// Values of every size, and now and then one that cannot be drawn.
+/// Values of every size, and occasionally one that cannot be drawn.
 fn value() -> impl Strategy<Value = f64> {
     prop_oneof![
         200 => 0.0..1e4,
@@ -50,7 +50,7 @@ fn scale() -> impl Strategy<Value = Scale> {
     prop_oneof![Just(Scale::Linear), Just(Scale::Logarithmic)]
 }
 
-/// Draws twice, checks the picture if there is one, and that an error has words.
+/// Draws twice, checks the picture if there is one, and that an error has a message.
 fn draw(draw: impl Fn() -> Result<String, PlotError>) {
     match draw() {
         Ok(svg) => {
@@ -78,7 +78,7 @@ proptest! {
     ) {
         let mut matrix = Matrix::new(size.0, size.1).unwrap();
         for (row, column, value) in cells {
-            // A value that is refused leaves the matrix as it was.
+            // A refused value leaves the matrix unchanged.
             drop(matrix.add(row % size.0, column % size.1, value));
         }
         draw(|| heat_map(&labels, &matrix, scale));

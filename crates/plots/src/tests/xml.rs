@@ -1,5 +1,5 @@
-//! Reads the elements of an SVG file, and refuses what is not well-formed. It knows as much of XML as such files hold:
-//! elements, attributes, text and the five entities.
+//! Reads the elements of an SVG file, and refuses a file that is not well-formed. It supports only the XML in such files: elements,
+//! attributes, text and the five entities.
 
 use crate::text::Font;
 
@@ -26,7 +26,7 @@ impl Element {
         [x, y, x + width, y + height]
     }
 
-    /// Left, top, right and bottom of a text, as wide as it is estimated to be.
+    /// Left, top, right and bottom of a text, with its estimated width.
     pub(super) fn text_box(&self) -> [f64; 4] {
         assert_eq!(self.get("dy"), Some("0.5ex"));
         let (x, y, size) = (self.number("x"), self.number("y"), self.number("font-size"));
@@ -44,7 +44,7 @@ impl Element {
     }
 }
 
-/// The elements of a well-formed file, in order, the root first. Panics for any other file.
+/// The elements of a well-formed file, in order, root first. Panics on any other file.
 pub(super) fn elements(svg: &str) -> Vec<Element> {
     let mut elements: Vec<Element> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
@@ -108,7 +108,7 @@ fn unescaped(text: &str) -> String {
     whole
 }
 
-/// Checks that a file is well-formed, that all is inside of the picture, and that no text meets another.
+/// Checks that a file is well-formed, that everything is inside the picture, and that no texts overlap.
 pub(super) fn checked(svg: &str) -> Vec<Element> {
     let elements = elements(svg);
     let (width, height) = (elements[0].number("width"), elements[0].number("height"));

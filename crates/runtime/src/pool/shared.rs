@@ -1,4 +1,4 @@
-//! What all workers of a pool share: where tasks wait, who is idle, how much is held. It starts no threads and takes no tasks.
+//! The shared state of a pool's workers: waiting tasks, idle workers, memory held. It starts no threads and takes no tasks.
 
 use std::any::Any;
 use std::sync::Mutex;
@@ -17,16 +17,16 @@ use crate::stop::Stop;
 /// While fewer tasks than this wait on one rank of several, workers open directories in breadth. More make no better parcels.
 const BREADTH: usize = 16;
 
-/// What a rank among several has beside its workers.
+/// State that a rank among several has beside its workers.
 #[derive(Default)]
 pub(crate) struct Ranks {
-    /// Rung when there is something for the thread that speaks with other ranks.
+    /// Rung for events that concern the thread that communicates with other ranks.
     pub(crate) bell: Bell,
-    /// Of what a task leads to, so many stay; none: all.
+    /// The number of new tasks that stay here. None: all.
     pub(crate) kept: Option<usize>,
 }
 
-/// What all workers share.
+/// The shared state of all workers.
 pub(crate) struct Shared<'a, J: Job> {
     pub(crate) job: &'a J,
     pub(crate) idle: Idle,
@@ -35,19 +35,19 @@ pub(crate) struct Shared<'a, J: Job> {
     pub(crate) meters: Vec<Meter>,
     pub(crate) stealers: Vec<Stealer<J::Task>>,
     pub(crate) seeds: Injector<J::Task>,
-    /// Tasks that are to leave this rank, where none may stay; the workers do not take them.
+    /// Tasks that must leave this rank, where none may stay. Workers do not take them.
     pub(crate) outgoing: Injector<J::Task>,
-    /// Tasks for one rank each, none of them this one.
+    /// Tasks addressed to one rank each, never this one.
     pub(crate) addressed: Injector<(u32, J::Task)>,
-    /// Of what a task leads to, so many stay; none: all.
+    /// The number of new tasks that stay here. None: all.
     pub(crate) kept: Option<usize>,
-    /// While fewer tasks than this wait, about, workers take the oldest and not the newest.
+    /// While about fewer tasks than this wait, workers take the oldest instead of the newest.
     pub(crate) breadth: usize,
-    /// Whether another rank asked for work in vain: a reason to cut work finer.
+    /// Whether this rank refused a request of another rank: a reason to split work finer.
     pub(crate) is_wanted: AtomicBool,
     /// Workers that have been started; they are the first of `stealers`.
     pub(crate) started: AtomicUsize,
-    /// Workers with an index from here on are not wanted at present.
+    /// Workers with an index from here on must pause.
     pub(crate) wanted: AtomicUsize,
     memory_bytes: i64,
     /// Workers that have ended, by a panic or otherwise.
@@ -98,12 +98,12 @@ impl<'a, J: Job> Shared<'a, J> {
         &self.meters[self.meters.len() - 1]
     }
 
-    /// Whether waiting tasks hold more than they may.
+    /// Whether waiting tasks hold more memory than allowed.
     pub(crate) fn is_over_memory(&self) -> bool {
         self.meters.iter().map(Meter::held_bytes).sum::<i64>() > self.memory_bytes
     }
 
-    /// Whether no task is to be had anywhere but from a worker that runs.
+    /// Whether only a running worker can provide more tasks.
     pub(crate) fn is_empty(&self) -> bool {
         let started = self.started.load(Ordering::Acquire);
         self.seeds.is_empty()

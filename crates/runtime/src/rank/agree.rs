@@ -1,19 +1,18 @@
-//! Whether all ranks run the same program and see the same files: each brings facts in words, and those that differ are named with two ranks that
-//! have them. The caller decides what
-//! facts are and what follows from a difference.
+//! Checks that all ranks run the same program and see the same files. Each rank brings facts as text. A difference is reported
+//! with two ranks that disagree. The caller defines the facts and the consequences.
 
 use super::error::RankError;
 use super::meet::Meeting;
 
-/// Different lists of facts that are sent on to the first rank: enough to see what is wrong.
+/// The maximum of different lists of facts sent to the first rank: enough to find the cause.
 const VIEWS_MAX: usize = 4;
 
 /// A fact that is not the same on two ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disagreement {
-    /// The first rank, and what it sees.
+    /// The first rank, and its fact.
     pub first: (u32, String),
-    /// The first one that sees something else.
+    /// The first rank with another fact, and that fact.
     pub other: (u32, String),
 }
 
@@ -29,7 +28,7 @@ atta_entry::record!(Disagreement { first, other });
 /// A list of facts, and the first rank that sees it.
 type View = (u32, Vec<String>);
 
-/// Compares facts in the same order. All ranks get the same answer; none: all see the same.
+/// Compares facts, in the same order on all ranks. All ranks get the same answer. None: all agree.
 ///
 /// # Errors
 /// As a meeting.
@@ -42,7 +41,7 @@ pub(crate) fn agree(
     meeting.broadcast(views.map(|views| difference(&views)))
 }
 
-/// Puts those that see the same together. More views than that are dropped: it is a disagreement already.
+/// Merges equal views. Surplus views are dropped: there is a disagreement already.
 fn merge(views: &mut Vec<View>, more: Vec<View>) {
     for (rank, facts) in more {
         match views.iter_mut().find(|(_, known)| *known == facts) {

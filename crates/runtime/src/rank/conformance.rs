@@ -1,9 +1,9 @@
-//! What a job on ranks must do over every fabric, for tests: one body that each rank runs over its endpoint. It tests the
-//! engine and its driver together; what the fabric itself must do is in `atta_fabric::conformance`.
+//! The conformance test of a job on ranks over every fabric, for tests: one body that each rank runs over its endpoint. It tests
+//! the engine and its driver together; `atta_fabric::conformance` tests the fabric itself.
 //!
-//! The ranks run one small job after another, over the same endpoint: every schedule, split and way to notice the end.
-//! What each job leads to is known beforehand. It is told by the totals alone, since ranks may be processes: a count for
-//! each task, added up by the protocol, so that a task that was lost or done twice shows.
+//! The ranks run one small job after another over the same endpoint: every schedule, split and method of termination. The result
+//! of each job is known in advance. Only the totals are checked, since ranks may be processes. They hold a count for each task,
+//! added up by the protocol, so that a task that was lost or done twice shows.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,16 +16,16 @@ use crate::{Job, Limits, Options, Queue, Ran, RankError, Session, Status, Stop, 
 
 /// Tasks of one job.
 const TASKS: u32 = 300;
-/// Nothing happened for so long that something is lost. It only ends a test that has failed already.
+/// A wait this long means that a message is lost. It only ends a test that has already failed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the rank that aborts gives as the exit code.
+/// The exit code of the aborting rank.
 const ABORTED: i32 = 9;
 
-/// Runs all jobs. Every rank must call it, with its own endpoint and nothing on its way to it; the same `seed` on all.
-/// Afterwards the endpoint can be left.
+/// Runs all jobs. Every rank must call it with its own endpoint, no messages in flight to it, and the same `seed`. Afterwards the
+/// endpoint can be left.
 ///
 /// # Errors
-/// The first thing that is not as it must be, with the rank and the job that it was found in.
+/// The first failed check, with its rank and job.
 pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String> {
     let rank = endpoint.rank();
     let mut number = seed;
@@ -46,15 +46,15 @@ pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String>
     Ok(())
 }
 
-/// One rank aborts while the others are in the middle of a job: none of them goes on. Under MPI this does not return, but
-/// for an error that the library tells first; afterwards the endpoint is of no use.
+/// One rank aborts while the others are in the middle of a job: none of them may go on. Under MPI this does not return, except
+/// for an error that the library reports first. Afterwards the endpoint is unusable.
 ///
 /// # Errors
 /// A rank went on, or ended in another way.
 pub fn abort_reaches_all(endpoint: &mut dyn Endpoint) -> Result<(), String> {
     let (rank, size) = (endpoint.rank(), endpoint.size());
-    // Under this schedule a rank of two threads, one of which has no task, asks each other rank for work sooner or later: then
-    // the job is under way.
+    // Under this schedule a rank of two threads, one of them without a task, asks each other rank for work sooner or later. Then the
+    // job is in progress.
     let config = Config { schedule: ScheduleKind::Random, seed: 1, ..Config::default() };
     let ended =
         if rank + 1 == size { abort_once_asked(endpoint, config) } else { run_endless(endpoint, config) };
@@ -85,13 +85,13 @@ fn options(config: &Config, stop: &Stop) -> Options<'static> {
     Options { threads: Threads::Fixed(threads), stop: stop.clone(), ..Options::default() }
 }
 
-/// All ranks meet for one job: who is fast does not begin the next one while others are in it.
+/// All ranks meet for one job: a fast rank must not begin the next one while others are in it.
 fn join<'e>(endpoint: &'e mut dyn Endpoint, config: Config, stop: &Stop) -> Result<Session<'e>, RankError> {
     let session = Session::join(endpoint, "conformance", stop.clone(), Limits::default())?;
     Ok(session.map_err(|_| RankError::Stuck("ranks run different programs"))?.with_schedule(config))
 }
 
-/// Runs a job to its end; the first rank looks at what it led to.
+/// Runs a job to its end. The first rank checks the result.
 fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
     let rank = endpoint.rank();
     let job = Twigs::new(config.seed, rank, endpoint.size());
@@ -113,7 +113,7 @@ fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), Str
     }
 }
 
-/// Runs the job; what is wrong with its progress goes to `wrong`. Gives the reason of its end, and the first rank's totals.
+/// Runs the job. Errors in its progress go to `wrong`. Returns the reason of its end, and the first rank's totals.
 fn run_twigs(
     endpoint: &mut dyn Endpoint,
     job: &Twigs,
@@ -133,7 +133,7 @@ fn run_twigs(
     Ok((reason, sum))
 }
 
-/// Runs a job that only ends when the last rank wants it to, which it wants as soon as it is in it.
+/// Runs a job that ends only when the last rank requests it, which it does as soon as it has joined the job.
 fn run_until_stopped(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), String> {
     match run_stopped(endpoint, config) {
         Ok(Reason::Stopped) => Ok(()),
@@ -153,14 +153,14 @@ fn run_stopped(endpoint: &mut dyn Endpoint, config: Config) -> Result<Reason, Ra
     Ok(reason)
 }
 
-/// Runs a job that ends only when somebody wants it to; the reason for which it ended.
+/// Runs a job that ends only on request. Returns the reason of the end.
 fn run_forever(session: &mut Session<'_>, options: &Options<'_>) -> Result<Reason, RankError> {
     let seeds = if session.is_first() { vec![()] } else { Vec::new() };
     let ran = session.run(&Endless, Work { seeds, options }, |_| Tally::none(), |_, _| {})?;
     Ok(ran.reason)
 }
 
-/// Aborts when a message of the job has come. What it ends with is what a call says afterwards.
+/// Aborts when a message of the job has arrived. Returns the result of a later call.
 fn abort_once_asked(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), RankError> {
     let began = Instant::now();
     let mut session = join(endpoint, config, &Stop::new())?;
@@ -182,7 +182,7 @@ fn run_endless(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), RankEr
     run_forever(&mut session, &options(&config, &stop)).map(|_| ())
 }
 
-/// A job of one task that ends only when somebody asks it to.
+/// A job of one task that ends only on request.
 #[derive(Debug)]
 pub struct Endless;
 
@@ -208,13 +208,13 @@ impl Job for Endless {
     }
 }
 
-/// A tree of tasks that a seed decides: some with many children, some in long chains, some that cannot leave their rank, and
-/// some that one rank alone is to do.
+/// A tree of tasks decided by a seed. Some have many children, some form long chains, some cannot leave their rank, and some are
+/// addressed to one rank.
 struct Twigs {
     parents: Vec<u32>,
     here: u32,
     ranks: u32,
-    /// Whether no task is over before this rank has given something away.
+    /// Whether no task may end before this rank has given a task away.
     waits: bool,
     given: AtomicU32,
     gave_up: AtomicU32,
@@ -253,7 +253,7 @@ impl Twigs {
         is_free || self.parents[task as usize] == 0
     }
 
-    /// The rank that alone is to do a task: never the first one, which may be one that does none.
+    /// The rank that must run a task. Never the first one, which may run none.
     fn home(&self, task: u32) -> Option<u32> {
         let is_addressed =
             task % 7 == 3 && task % 11 != 7 && self.parents[task as usize] != 0 && self.ranks > 1;
@@ -265,7 +265,7 @@ impl Twigs {
         Tally { counts, deepest: 0 }
     }
 
-    /// Waits until another rank has got something: on a quick machine a small job would be over before anybody asked.
+    /// Waits until another rank has received a task: on a fast machine a small job would be over before any request.
     fn wait_for_a_taker(&self, queue: &Queue<'_, Self>) {
         let began = Instant::now();
         while self.given.load(Ordering::Relaxed) == 0 && !queue.is_stopping() {
@@ -277,7 +277,7 @@ impl Twigs {
         }
     }
 
-    /// What is wrong with the totals.
+    /// Checks the totals.
     fn compare(&self, sum: &Tally) -> Option<String> {
         let wrong = (0..).zip(&sum.counts).find(|(_, count)| **count != 1);
         if let Some((task, count)) = wrong {
@@ -326,7 +326,7 @@ impl Job for Twigs {
     }
 }
 
-/// What ranks add up: how often each task was done, and the depth of the deepest.
+/// The totals of the ranks: how often each task was done, and the depth of the deepest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tally {
     counts: Vec<u32>,
@@ -344,7 +344,7 @@ impl Tally {
         sum
     }
 
-    /// What is wrong with totals of a job that is under way.
+    /// Checks the totals of a job in progress.
     fn excess(&self) -> Option<String> {
         let twice = self.counts.iter().position(|count| *count > 1)?;
         Some(format!("task {twice} was done {} times, says the progress", self.counts[twice]))

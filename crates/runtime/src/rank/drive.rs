@@ -1,5 +1,5 @@
-//! One rank of a job: the engine between the pool of this process and the other ranks. It moves messages and tasks; whatever
-//! is decided is decided by the engine.
+//! Drives one rank of a job: connects the engine, the pool of this process and the other ranks. It moves messages and tasks; the
+//! engine makes all decisions.
 //!
 //! ```text
 //!   other ranks ◀── Link ──▶ Drive ◀──▶ Engine
@@ -7,8 +7,8 @@
 //!                              └── load, take, accept ──▶ the pool's deques
 //! ```
 //!
-//! Only the supervising thread comes here, so only one thread speaks to the fabric. A fabric that reports arrivals wakes
-//! it; one that does not is polled, often while messages come, rarely while none do.
+//! Only the supervising thread runs this code, so only one thread uses the fabric. A fabric that reports arrivals wakes it. Any
+//! other fabric is polled, often while messages arrive, rarely otherwise.
 
 use std::time::{Duration, Instant};
 
@@ -22,30 +22,30 @@ use super::outbox::Outbox;
 use super::wait::{Limits, Wait};
 use crate::bell::Bell;
 
-/// The first pause of polling after something has stirred. A sleep of 50 us takes some 100.
+/// The first polling pause after activity. A sleep of 50 us takes about 100.
 const POLL_FIRST: Duration = Duration::from_micros(50);
-/// The longest, while this rank has work: a thief waits for it at most so long. It costs 1 % of a core with Open MPI, 3 %
-/// with MPICH; so after a long silence it may be longer, a part of that silence.
+/// The longest pause while this rank has work: the longest wait of a thief. It costs 1 % of a core with Open MPI, 3 % with
+/// MPICH. So after a long silence it grows to a fraction of that silence.
 const POLL_BUSY: Duration = Duration::from_millis(1);
 const POLL_SILENT: Duration = Duration::from_millis(5);
 const SILENCE_PART: u32 = 50;
-/// The longest, while it has none. One poll costs some 40 us with Open MPI: every millisecond that was 4 % of a core.
+/// The longest pause without work. A poll costs about 40 us with Open MPI: every millisecond that would be 4 % of a core.
 const POLL_IDLE: Duration = Duration::from_millis(10);
 /// The longest pause on a fabric that reports arrivals.
 const PAUSE: Duration = Duration::from_millis(25);
-/// Messages that are taken in before the workers' load is looked at again.
+/// Messages to take in before the workers' load is checked again.
 const MESSAGES_AT_ONCE: usize = 256;
 
-/// One rank of a job that runs on several. `R` is what they add up.
+/// One rank of a job that runs on several ranks. `R` is the type of the totals.
 pub(crate) struct Drive<'l, 'e, R: Reduce> {
     link: &'l mut Link<'e>,
     engine: Engine<R>,
     started: Instant,
     /// The next pause.
     poll: Duration,
-    /// When something stirred last.
+    /// The time of the last activity.
     stirred: Duration,
-    /// Whether this rank has asked another one since the last pause: the answer may come soon.
+    /// Whether this rank has sent a request since the last pause: the answer may arrive soon.
     has_asked: bool,
     limits: Limits,
     /// Waiting for the other ranks since the job was asked to end.
@@ -78,7 +78,7 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
         }
     }
 
-    /// What the engine counted.
+    /// The engine's counts.
     pub(crate) fn counts(&self) -> Counts {
         self.engine.counts()
     }
@@ -88,8 +88,8 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
         self.busy
     }
 
-    /// Ends the job: hands in the last totals of this rank, and waits until all ranks have done so. The first rank gets the totals of all,
-    /// and everybody the reason for which the job ended.
+    /// Ends the job: hands in the last totals of this rank, and waits until all ranks have done so. All ranks get the reason of the
+    /// end; the first one also gets the totals of all.
     pub(crate) fn close(&mut self, totals: R) -> Result<(Reason, Option<R>), RankError> {
         let now = self.now();
         self.engine.finish(now, totals);
@@ -102,7 +102,7 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
         Ok((self.finishing.unwrap_or(Reason::Failed), self.result.take()))
     }
 
-    /// Whom this rank waits for at the end.
+    /// The ranks that this one waits for at the end.
     fn awaited(&self) -> Vec<u32> {
         self.engine.waits_for().into_iter().map(|rank| rank.0).collect()
     }
@@ -111,11 +111,11 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
         self.started.elapsed()
     }
 
-    /// Takes in what has come and does what follows from it. Returns for how long to wait.
+    /// Takes in arrivals and acts on them. Returns how long to wait.
     fn exchange(&mut self, local: &dyn Local, totals: impl Fn() -> Option<R>) -> Result<Duration, RankError> {
         let began = Instant::now();
         let (mut taken, mut asked, before) = (0, 0, self.link.arrived);
-        // What comes after the farewell belongs to whatever the ranks do next over this fabric.
+        // Messages after the farewell belong to the next step of the ranks over this fabric.
         while taken < MESSAGES_AT_ONCE
             && !self.left
             && let Some(Received { from, message }) = self.link.next_of_engine()?
@@ -134,7 +134,7 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
         }
         while let Some((to, tasks)) = local.next_addressed().map_err(RankError::Stuck)? {
             let now = self.now();
-            // Else the job ends, and nobody does them.
+            // Otherwise the job ends, and no rank runs them.
             let _ = self.engine.address(now, Rank(to), tasks);
             self.act(local, &totals)?;
         }
@@ -145,7 +145,7 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
         self.busy += began.elapsed();
         let Load { waiting, running, .. } = local.load();
         let is_idle = waiting == 0 && running == 0;
-        // Who has nothing to give has said so: that another rank asked tells of nothing to come.
+        // An idle rank refuses every request, so a request then announces no further messages.
         let meaningless = if is_idle { asked } else { 0 };
         let asks = std::mem::take(&mut self.has_asked);
         let came = self.link.arrived - before;
@@ -210,14 +210,14 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
     }
 }
 
-/// A rank while its pool runs.
+/// A rank during the run of its pool.
 pub(crate) struct Attending<'a, 'l, 'e, R: Reduce, T> {
     pub(crate) drive: &'a mut Drive<'l, 'e, R>,
-    /// What this rank did so far.
+    /// Returns the totals of this rank so far.
     pub(crate) totals: T,
     /// The newest totals of all ranks, on the first one.
     pub(crate) progress: &'a std::cell::Cell<Option<R>>,
-    /// Why it cannot go on.
+    /// The error that stops it.
     pub(crate) error: Option<RankError>,
 }
 
@@ -267,7 +267,7 @@ impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, '_, R, T> {
 
     fn attend(&mut self, local: &dyn Local, stopping: bool) -> Duration {
         self.look(local, stopping).unwrap_or_else(|error| {
-            // Workers that wait for room would wait for ever.
+            // Workers that wait for room would otherwise wait forever.
             self.drive.link.outbox.close();
             self.error.get_or_insert(error);
             PAUSE

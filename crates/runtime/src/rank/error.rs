@@ -8,34 +8,34 @@ use atta_fabric::FabricError;
 pub enum RankError {
     /// The fabric failed.
     Fabric(FabricError),
-    /// A rank sent what is no message.
+    /// A rank sent bytes that are not a valid message.
     Wire {
-        /// Which rank.
+        /// The rank.
         from: Rank,
-        /// What is wrong with it.
+        /// The decoding error.
         error: WireError,
     },
-    /// A rank sent what makes no sense.
+    /// A rank sent a message that is not valid in the current state.
     Protocol(ProtocolError),
-    /// A rank sent tasks that are none.
+    /// A rank sent invalid tasks.
     Tasks {
-        /// Which rank.
+        /// The rank.
         from: Rank,
-        /// What is wrong with them.
+        /// The error.
         why: String,
     },
-    /// A task must leave this rank and cannot.
+    /// A task must leave this rank but cannot.
     Stuck(&'static str),
     /// Another rank cannot go on. Only the first rank gets this.
     Failed {
-        /// Which rank.
+        /// The rank.
         rank: u32,
-        /// What it says.
+        /// Its reason.
         why: String,
     },
     /// The session was asked to end, and other ranks did not answer in time.
     Silent {
-        /// Those that were waited for, 8 at most.
+        /// The awaited ranks, at most 8.
         ranks: Vec<u32>,
     },
 }

@@ -1,6 +1,6 @@
-//! One rank's end of a fabric, for all that a session does over it. What arrives is sorted: messages of a job's engine and of meetings are
-//! kept until somebody asks for them, output of other ranks goes to the writing thread, and four words concern the session as a whole:
-//! stop, failed, waiting, alive. It decides nothing, and waits for nothing.
+//! One rank's end of a fabric, for all uses in a session. It sorts arrivals: messages of a job's engine and of meetings are
+//! queued, output of other ranks goes to the writing thread, and four control words concern the whole session: stop, failed,
+//! waiting, alive. It makes no decisions and does not wait.
 //!
 //! | first byte | belongs to |
 //! | --- | --- |
@@ -32,16 +32,16 @@ const HEADER_BYTES: usize = 5;
 const STOP: u32 = u32::MAX;
 /// A rank cannot go on: why. To the first rank.
 const FAILED: u32 = u32::MAX - 1;
-/// A rank waits for others: which. To its parent in the tree.
+/// A rank waits for these others. To its parent in the tree.
 const WAITING: u32 = u32::MAX - 2;
-/// Somebody is at work, although the session was asked to end: the sender, or who said so to it. To the ranks next to it in the tree.
+/// The sender, or a rank that notified it, is still at work after a request to end. To the neighbours in the tree.
 const ALIVE: u32 = u32::MAX - 3;
-/// Ranks that are named as missing.
+/// The maximum number of ranks named as missing.
 const MISSING_MAX: usize = 8;
 /// Bytes of the reason that a failed rank sends.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// Whether a message is a word, or none at all.
+/// Whether a message is a control word, or malformed.
 fn is_word(message: &[u8]) -> bool {
     let step = message.get(1..HEADER_BYTES).and_then(|step| step.try_into().ok());
     message.first() == Some(&TAG) && step.is_none_or(|step| u32::from_le_bytes(step) >= ALIVE)
@@ -53,40 +53,40 @@ pub(crate) enum End<'e> {
     Alone(InProcess),
 }
 
-/// See the head of this file.
+/// A link. See the module documentation.
 pub(crate) struct Link<'e> {
     end: End<'e>,
-    /// Rung when something has come, if the fabric reports arrivals.
+    /// Rung on arrivals, if the fabric reports them.
     pub(crate) bell: Bell,
     /// Whether the fabric never rings, so that it must be polled.
     pub(crate) is_polled: bool,
-    /// What has come for the engine of a job, perhaps of one that has not begun here.
+    /// Messages for the engine of a job, which may not have begun here.
     engine: VecDeque<Received>,
-    /// What has come for meetings, perhaps for later steps: from, step, bytes.
+    /// Messages of meetings, perhaps of later steps: from, step, bytes.
     steps: VecDeque<(u32, u32, Vec<u8>)>,
     /// Output of this rank for the first one.
     pub(crate) outbox: Outbox,
     /// On the first rank, while output of others is taken.
     writer: Option<Writer>,
-    /// Output that came before that. It is bounded as what is under way is: see `outbox.rs`.
+    /// Output that arrived before that. It is bounded like output in flight: see `outbox.rs`.
     unwritten: VecDeque<Received>,
     /// The request to end early.
     pub(crate) stop: Stop,
-    /// Whether the ranks next to this one in the tree know of it.
+    /// Whether the neighbours in the tree were notified of it.
     is_stop_passed: bool,
-    /// Messages that have come.
+    /// Messages received.
     pub(crate) arrived: u64,
-    /// Of these, all but words.
+    /// Messages received, except control words.
     pub(crate) heard: u64,
-    /// Words that somebody is at work.
+    /// `ALIVE` words received.
     pub(crate) alive: u64,
-    /// Who said so since this rank passed it on.
+    /// Their senders since this rank last passed one on.
     alive_from: BTreeSet<u32>,
-    /// When it passed it on last.
+    /// When this rank last sent one.
     alive_said: Instant,
-    /// The first word of a rank that cannot go on.
+    /// The first `FAILED` word.
     failed: Option<(u32, String)>,
-    /// Whom ranks below this one wait for.
+    /// The ranks that each rank below this one waits for.
     waiting: BTreeMap<u32, Vec<u32>>,
     /// Messages and bytes sent, by receiver.
     traffic: BTreeMap<u32, (u64, u64)>,
@@ -137,7 +137,7 @@ impl<'e> Link<'e> {
         self.end.look().neighbours()
     }
 
-    /// Where this rank stands among the others, as far as the fabric knows.
+    /// The place of this rank, as far as the fabric knows.
     pub(crate) fn place(&self) -> Place {
         let neighbours = self.neighbours().iter().copied().map(Rank).collect();
         Place::new(Rank(self.rank()), self.ranks(), neighbours)
@@ -169,7 +169,7 @@ impl<'e> Link<'e> {
         Ok(self.end.get().unsent()?)
     }
 
-    /// What was sent since the last call, by receiver: messages and bytes.
+    /// Messages and bytes sent since the last call, by receiver.
     pub(crate) fn take_traffic(&mut self) -> Vec<(u32, u64, u64)> {
         std::mem::take(&mut self.traffic)
             .into_iter()
@@ -189,7 +189,7 @@ impl<'e> Link<'e> {
         }
     }
 
-    /// What a rank says in a step, if it has come. Messages of a rank keep their order, so its first one is the one.
+    /// A rank's message of a step, if it has arrived. Messages of a rank keep their order, so its first one is meant.
     pub(crate) fn step_from(&mut self, rank: u32, step: u32) -> Result<Option<Vec<u8>>, RankError> {
         let Some(at) = self.steps.iter().position(|(from, ..)| *from == rank) else { return Ok(None) };
         let Some((_, said, bytes)) = self.steps.remove(at) else { return Ok(None) };
@@ -199,7 +199,7 @@ impl<'e> Link<'e> {
         Ok(Some(bytes))
     }
 
-    /// Takes one message in. False: none has come.
+    /// Takes one message in. False: none has arrived.
     pub(crate) fn take_in(&mut self) -> Result<bool, RankError> {
         let Some(received) = self.end.get().receive()? else { return Ok(false) };
         self.arrived += 1;
@@ -225,12 +225,12 @@ impl<'e> Link<'e> {
         Ok(true)
     }
 
-    /// Has output of other ranks written from now on, or not any more.
+    /// Starts or stops the writing of other ranks' output.
     pub(crate) fn set_writer(&mut self, writer: Option<Writer>) {
         self.writer = writer;
     }
 
-    /// Hands what has come to the writing thread, if there is one.
+    /// Passes received output to the writing thread, if there is one.
     fn write(&mut self) -> Result<(), RankError> {
         while let Some(writer) = &self.writer
             && let Some(Received { from, message }) = self.unwritten.pop_front()
@@ -242,7 +242,7 @@ impl<'e> Link<'e> {
         Ok(())
     }
 
-    /// Keeps a message of a meeting, or hears a word.
+    /// Queues a message of a meeting, or handles a control word.
     fn sort(&mut self, from: u32, message: &[u8]) -> Result<(), RankError> {
         let Some((header, bytes)) = message.split_at_checked(HEADER_BYTES) else {
             return Err(RankError::Wire { from: Rank(from), error: WireError::Length });
@@ -269,7 +269,7 @@ impl<'e> Link<'e> {
         Ok(())
     }
 
-    /// Sends what waits: output for the first rank, answers to output that was written, a request to end early.
+    /// Sends waiting messages: output for the first rank, answers to written output, a request to end early.
     pub(crate) fn serve(&mut self) -> Result<(), RankError> {
         while let Some(message) = self.outbox.next() {
             self.send(Rank::ROOT.0, message)?;
@@ -285,14 +285,14 @@ impl<'e> Link<'e> {
         Ok(())
     }
 
-    /// The ranks next to this one in the tree.
+    /// The neighbours of this rank in the tree.
     fn near(&self) -> Vec<Rank> {
         let tree = self.tree();
         tree.parent().into_iter().chain(tree.children()).collect()
     }
 
-    /// After a request to end: says that somebody is at work, this rank or who said so to it; at most once in each period. Nobody hears back
-    /// what it said itself, so it does not go round.
+    /// After a request to end: reports that this rank, or one that notified it, is at work, at most once per period. A rank does not
+    /// get its own report back, so reports do not circulate.
     pub(crate) fn say_alive(&mut self, is_at_work: bool, period: Duration) -> Result<(), RankError> {
         let has_something = is_at_work || !self.alive_from.is_empty();
         if !self.stop.is_set() || !has_something || self.alive_said.elapsed() < period {
@@ -305,29 +305,29 @@ impl<'e> Link<'e> {
         near.into_iter().try_for_each(|rank| self.send_step(rank.0, ALIVE, &[]))
     }
 
-    /// A step begins: what was said before it is not passed on, or it could come after the last step of another rank.
+    /// A step begins. Earlier reports are not passed on: they could arrive after another rank's last step.
     pub(crate) fn forget_alive(&mut self) {
         self.alive_from.clear();
     }
 
-    /// From here on nobody is asked to end: the last meeting is under way, and nothing may come after it.
+    /// Stops forwarding requests to end: the last meeting has begun, and no message may follow it.
     pub(crate) fn keep_stop_to_itself(&mut self) {
         self.is_stop_passed = true;
     }
 
-    /// Says to the first rank that this one cannot go on.
+    /// Notifies the first rank that this one cannot go on.
     pub(crate) fn fail(&mut self, why: &str) -> Result<(), RankError> {
         let why = why.get(..why.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default().to_owned();
         self.send_step(Rank::ROOT.0, FAILED, &why.encoded())
     }
 
-    /// Why another rank cannot go on, if one cannot.
+    /// The error of another rank that cannot go on, if any.
     pub(crate) fn failure(&self) -> Option<RankError> {
         let (rank, why) = self.failed.clone()?;
         Some(RankError::Failed { rank, why })
     }
 
-    /// Who is missing among ranks that are waited for: those that have not said anything, and those that the others wait for.
+    /// The missing ranks among those awaited: silent ones, and those that the others wait for.
     pub(crate) fn missing(&self, awaited: &[u32]) -> Vec<u32> {
         let is_here = |rank: &u32| self.steps.iter().any(|(from, ..)| from == rank);
         let mut looked = BTreeSet::new();
@@ -343,7 +343,7 @@ impl<'e> Link<'e> {
         missing.into_iter().take(MISSING_MAX).collect()
     }
 
-    /// Sends to the parent which ranks this one waits for.
+    /// Reports to the parent which ranks this one waits for.
     pub(crate) fn say_waiting(&mut self, missing: &[u32]) -> Result<(), RankError> {
         match self.tree().parent() {
             Some(parent) => self.send_step(parent.0, WAITING, &missing.to_vec().encoded()),
@@ -351,7 +351,7 @@ impl<'e> Link<'e> {
         }
     }
 
-    /// Waits until something may have come, at most so long.
+    /// Waits until something may have arrived, up to a limit.
     pub(crate) fn wait(&self, at_most: Duration) {
         self.bell.wait(at_most);
     }
@@ -424,7 +424,7 @@ mod tests {
         ];
         for message in cases {
             let (taken, ..) = taken_in(message.clone());
-            // An answer that nobody waits for is the engine's to refuse.
+            // The engine refuses an unexpected answer.
             let is_kept = message[0] == outbox::TAKEN;
             assert_eq!(taken.is_ok(), is_kept, "{message:?}");
         }

@@ -1,5 +1,5 @@
-//! The tasks of this rank as the rest of the job sees them: how many there are, some for another rank, some from one.
-//! The supervising thread's side of the pool; it speaks to nobody itself.
+//! The tasks of this rank as seen by the rest of the job: the load, tasks for other ranks, tasks from other ranks. This is the
+//! supervising thread's side of the pool; it sends no messages.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,59 +12,59 @@ use crate::job::Job;
 use crate::pool::shared::Shared;
 use crate::rank::outbox::Outbox;
 
-/// Bytes of tasks in one parcel, about: large enough for many directories, small enough to arrive at once.
+/// Approximate bytes of tasks in a parcel: large enough for many directories, small enough to arrive at once.
 const PARCEL_BYTES: usize = 256 << 10;
-/// Tasks that are looked at for one parcel, at most: those that stay are moved, and nobody else can take them meanwhile.
+/// The maximum of tasks checked for a parcel: tasks that stay are moved, and no other thread can take them meanwhile.
 const LOOKS_MOST: u64 = 4096;
 
-/// Speaks with the other ranks of a job.
+/// Communicates with the other ranks of a job.
 pub(crate) trait Peer {
-    /// What to ring when a message may have come.
+    /// The bell to ring when a message may have arrived.
     fn bell(&self) -> Bell;
 
-    /// What workers may be waiting for room in.
+    /// The outbox, in which workers may wait for room.
     fn outbox(&self) -> Outbox;
 
     /// Whether this rank runs tasks.
     fn runs_tasks(&self) -> bool;
 
-    /// Of what a task leads to, so many stay here; none: all.
+    /// The number of new tasks that stay here. None: all.
     fn kept(&self) -> Option<usize>;
 
-    /// Does what is to be done now; returns for how long nothing else will be, unless the bell rings.
+    /// Does all current work. Returns the time until the next work, unless the bell rings.
     fn attend(&mut self, local: &dyn Local, stopping: bool) -> Duration;
 
-    /// Whether no more tasks are to be run, here or anywhere.
+    /// Whether no more tasks may run, here or anywhere.
     fn has_finished(&self) -> bool;
 
-    /// Whether it ended before all was done.
+    /// Whether the job ended before all was done.
     fn was_stopped(&self) -> bool;
 }
 
 /// The tasks of this rank.
 pub(crate) trait Local {
-    /// How many there are. Zero exactly if there are none: see [`Idle::busy`](crate::idle::Idle::busy).
+    /// The current load. Zero exactly if there are no tasks: see [`Idle::busy`](crate::idle::Idle::busy).
     fn load(&self) -> Load;
 
-    /// Takes some for another rank: of a share of all, as large a part of the old ones as of the new.
+    /// Takes tasks for another rank: the same fraction of the old ones as of the new.
     ///
     /// # Errors
-    /// One must leave and cannot.
+    /// A task must leave but cannot.
     fn take(&self, share: Share) -> Result<Tasks, &'static str>;
 
-    /// The next one that is for a certain rank, and which that is.
+    /// The next task addressed to another rank, with that rank.
     ///
     /// # Errors
-    /// It cannot leave.
+    /// The task cannot leave.
     fn next_addressed(&self) -> Result<Option<(u32, Tasks)>, &'static str>;
 
-    /// Adds some from another rank.
+    /// Adds tasks from another rank.
     ///
     /// # Errors
-    /// They are not what another rank of this program would send.
+    /// The bytes are not valid tasks of this program.
     fn accept(&self, tasks: &Tasks) -> Result<(), String>;
 
-    /// Says whether another rank wants work that this one could not give.
+    /// Sets whether this rank refused a request of another rank.
     fn set_wanted(&self, wanted: bool);
 
     /// Whether a worker has not ended yet.
@@ -78,19 +78,19 @@ impl<J: Job> Local for Shared<'_, J> {
         let busy = self.idle.busy(|| self.is_empty() && self.outgoing.is_empty() && self.addressed.is_empty())
             as u64;
         if started == 0 {
-            // Nobody runs anything here: what there is waits for other ranks.
+            // No task runs here: all wait for other ranks.
             return Load { waiting: self.seeds.len() as u64, running: 0, slots: 0 };
         }
         if busy == 0 {
             return Load { waiting: 0, running: 0, slots };
         }
         if let Some(kept) = self.kept {
-            // What may stay is for the workers here, and counts as running, but for the share that the engine leaves them.
+            // Tasks that may stay are for the local workers and count as running, except for the share that the engine leaves them.
             let leaving = self.outgoing.len();
             let waiting = if leaving > 0 { leaving + kept } else { 0 };
             return Load { waiting: waiting as u64, running: busy, slots };
         }
-        // Spilled ones are not counted: a worker brings them back before they can be given.
+        // Spilled tasks are not counted: a worker must bring them back before they can be given.
         let in_deques: usize = self.stealers.iter().take(started).map(crossbeam_deque::Stealer::len).sum();
         let waiting = in_deques + self.seeds.len();
         Load { waiting: waiting as u64, running: busy, slots }
@@ -142,17 +142,18 @@ impl<J: Job> Local for Shared<'_, J> {
     }
 }
 
-/// Puts tasks into a parcel: `most` among so many, from the oldest on. The oldest are the largest, so whoever gave them all
-/// away would soon be without any; those between them stay. They go back before anything is packed, which may ask the file
-/// system: meanwhile the workers have them.
+/// Puts tasks into a parcel: `most` of those checked, from the oldest on.
+///
+/// The oldest are the largest, so a rank that gave them all away would soon have no work; those in between stay. They go back
+/// before packing, which may call the file system: meanwhile the workers have them.
 struct Packer<'a, 'b, J: Job> {
     shared: &'a Shared<'b, J>,
     chosen: Vec<J::Task>,
-    /// This rank's part.
+    /// The part for this rank.
     stay: Vec<J::Task>,
     most: u64,
     among: u64,
-    /// Tasks that were looked at.
+    /// The number of tasks checked.
     seen: u64,
 }
 
@@ -161,8 +162,7 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
         Self { shared, chosen: Vec::new(), stay: Vec::new(), most, among, seen: 0 }
     }
 
-    /// Takes tasks: those that must leave, where there are such; else those that no worker holds, then the oldest of each
-    /// worker in turn.
+    /// Selects tasks: those that must leave, if any; otherwise those that no worker holds, then the oldest of each worker in turn.
     fn choose(&mut self) {
         let shared = self.shared;
         let first = if shared.kept.is_some() { &shared.outgoing } else { &shared.seeds };
@@ -198,8 +198,8 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
         if is_due { self.chosen.push(task) } else { self.stay.push(task) }
     }
 
-    /// Packs what was chosen; what cannot be bytes, or is too much for one parcel, goes back. True beside the parcel: there
-    /// was something that cannot be bytes.
+    /// Packs the selected tasks. Tasks that cannot be encoded, or that exceed the parcel, go back. The flag: some task could not be
+    /// encoded.
     fn pack(self) -> (Tasks, bool) {
         let shared = self.shared;
         let (mut bytes, mut tasks, mut back) = (Vec::new(), Vec::<J::Task>::new(), Vec::new());
@@ -222,7 +222,7 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
     }
 }
 
-/// Lets the workers have tasks that do not leave.
+/// Returns to the workers the tasks that do not leave.
 fn give_back<J: Job>(shared: &Shared<'_, J>, tasks: Vec<J::Task>) {
     if tasks.is_empty() {
         return;

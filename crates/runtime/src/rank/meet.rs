@@ -1,6 +1,6 @@
-//! All ranks together, before and after a job: each brings something, the first one decides, everybody hears. It goes along the tree of
-//! ranks, so that nobody holds something for each rank. Each meeting is a step with a number, the same on all ranks, so that what comes from
-//! a rank that is further on is kept.
+//! Meetings of all ranks, before and after a job: each rank contributes, the first one decides, all get the result. Messages follow
+//! the tree of ranks, so that no rank holds data for each rank. Each meeting is a numbered step, the same on all ranks, so that
+//! messages of a rank that is further ahead are kept.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::error::RankError;
 use super::link::Link;
 use super::wait::{Limits, Wait};
 
-/// Between two looks at whether all has been sent.
+/// The interval between two checks whether all messages have gone.
 const POLL: Duration = Duration::from_micros(100);
 
 /// The meetings of a session.
@@ -27,7 +27,7 @@ impl<'e> Meeting<'e> {
         Self { link, step: 0, limits }
     }
 
-    /// Brings something of each rank together: the first one gets the whole.
+    /// Combines a value of each rank. The first one gets the result.
     pub(crate) fn reduce<T: Code>(
         &mut self,
         own: T,
@@ -46,7 +46,7 @@ impl<'e> Meeting<'e> {
         }
     }
 
-    /// Sends a value of the first rank to all; the others give nothing.
+    /// Sends a value of the first rank to all. The others pass none.
     pub(crate) fn broadcast<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
         let tree = self.next_step()?;
         let bytes = match (tree.parent(), said) {
@@ -57,7 +57,7 @@ impl<'e> Meeting<'e> {
         for child in tree.children() {
             self.link.send_step(child.0, self.step, &bytes)?;
         }
-        // Whoever has heard may leave at once.
+        // A rank that has received it may leave at once.
         let children: Vec<u32> = tree.children().map(|child| child.0).collect();
         let mut wait = Wait::new(self.limits);
         self.link.forget_alive();
@@ -68,7 +68,7 @@ impl<'e> Meeting<'e> {
         decoded(tree.parent().unwrap_or(Rank::ROOT).0, &bytes)
     }
 
-    /// What each rank of this host says, in their order.
+    /// The values of all ranks of this host, in order of rank.
     pub(crate) fn among_neighbours<T: Code>(&mut self, own: &T) -> Result<Vec<T>, RankError> {
         self.next_step()?;
         let (here, neighbours, own) = (self.link.rank(), self.link.neighbours().to_vec(), own.encoded());
@@ -83,7 +83,7 @@ impl<'e> Meeting<'e> {
         neighbours.into_iter().map(hear).collect()
     }
 
-    /// Looks at what has come, and sends what waits. Does not wait.
+    /// Takes in arrivals, and sends waiting messages. Does not block.
     fn hear(&mut self) -> Result<(), RankError> {
         while self.link.take_in()? {}
         self.link.serve()?;
@@ -91,13 +91,13 @@ impl<'e> Meeting<'e> {
         self.link.failure().map_or(Ok(()), Err)
     }
 
-    /// The same for a rank that is at work: it says so after a request to end.
+    /// The same for a rank at work: it reports so after a request to end.
     pub(crate) fn listen(&mut self) -> Result<(), RankError> {
         self.hear()?;
         self.link.say_alive(true, self.limits.period())
     }
 
-    /// Begins the next step; gives the tree along which it goes. A request to end is passed on before, also by who has not to wait.
+    /// Begins the next step and returns its tree. Passes a request to end on first, even if this rank need not wait.
     fn next_step(&mut self) -> Result<Tree, RankError> {
         self.hear()?;
         self.link.forget_alive();
@@ -105,7 +105,7 @@ impl<'e> Meeting<'e> {
         Ok(self.link.tree())
     }
 
-    /// What a rank says in this step; it is one of those that are waited for.
+    /// The value of a rank in this step. The rank is one of those awaited.
     fn receive(&mut self, from: u32, awaited: &[u32], wait: &mut Wait) -> Result<Vec<u8>, RankError> {
         loop {
             if let Some(bytes) = self.link.step_from(from, self.step)? {
@@ -121,7 +121,7 @@ impl<'e> Meeting<'e> {
     }
 }
 
-/// What a rank sent.
+/// Decodes a value that a rank sent.
 fn decoded<T: Code>(from: u32, bytes: &[u8]) -> Result<T, RankError> {
     T::decode_all(bytes).ok_or(RankError::Wire { from: Rank(from), error: WireError::Value })
 }

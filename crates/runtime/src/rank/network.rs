@@ -1,5 +1,5 @@
-//! How far ranks of other hosts are: by the switches above their hosts, where the launcher names these. Only a schedule that asks near ranks
-//! first needs it; who reads the launcher's environment is the program.
+//! Distances to the ranks of other hosts, by the switches above their hosts, where the launcher names these. Only a schedule that
+//! asks near ranks first needs them. The program reads the launcher's environment.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::meet::Meeting;
 /// The ranks below each switch. A switch is named by those above it, as in `core.row3.rack7`.
 type BySwitch = BTreeMap<String, Vec<u32>>;
 
-/// Finds out which ranks are below which switch, and orders those of other hosts: the nearest first. Where no rank knows its switches the
+/// Finds the ranks below each switch, and sorts those of other hosts, the nearest first. If no rank knows its switches, the
 /// network stays unknown. All ranks keep a list of all: 4 bytes for each.
 ///
 /// # Errors
@@ -46,12 +46,12 @@ fn ordered(place: Place, all: &BySwitch, here: &str) -> Place {
         .flat_map(|(switch, ranks)| ranks.iter().map(|rank| (distance(here, switch), *rank)))
         .filter(|(_, rank)| is_outside(rank))
         .collect();
-    // Of those that are equally near each rank begins with another one.
+    // Equally near ranks follow in the order of a ring, so that each rank begins with another one.
     outward.sort_by_key(|(distance, rank)| (*distance, after(*rank)));
     place.with_outward(outward.into_iter().map(|(_, rank)| Rank(rank)).collect())
 }
 
-/// Switches that a message climbs from one to the other.
+/// The number of switches that a message climbs from one to the other.
 fn distance(here: &str, there: &str) -> usize {
     let levels = |path: &str| path.split('.').count();
     let shared = here.split('.').zip(there.split('.')).take_while(|(one, other)| one == other).count();
@@ -66,7 +66,7 @@ mod tests {
     use crate::rank::link::{End, Link};
     use crate::{Limits, Stop};
 
-    /// Whom each rank asks outside of its host, in order; hosts and their switches.
+    /// The ranks that each rank asks outside its host, in order; hosts and their switches.
     fn asked(hosts: &[u32], switches: &[Option<&str>]) -> Vec<Vec<u32>> {
         std::thread::scope(|scope| {
             let ranks: Vec<_> = in_process_on_hosts(hosts)

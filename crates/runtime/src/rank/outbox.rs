@@ -1,34 +1,34 @@
-//! What a rank sends to the first one beside the engine's messages: rows of output, failures, whatever its workers have to say
-//! that only the first rank can put where it belongs. In order, whole, and with a bound on what is under way.
+//! A rank's output to the first one beside the engine's messages: rows, failures, and all else that only the first rank can
+//! write. It arrives in order and whole, with a bound on the bytes in flight.
 //!
 //! ```text
 //!   workers ── push ──▶ Outbox ── up to WINDOW messages ──▶ first rank: its writing thread
 //!              (waits while much is queued)  ◀── 1 byte for each that was written ──
 //! ```
 //!
-//! It holds no state that grows with the number of ranks. What is under way from all ranks is 64 MiB at most, about, but one push of each rank.
+//! Its state does not grow with the number of ranks. About 64 MiB are in flight from all ranks, plus one push of each rank.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::bell::Bell;
 
-/// Bytes that wait on a rank before its workers are held back.
+/// Bytes that may wait on a rank before its workers are blocked.
 const QUEUE_BYTES: usize = 4 << 20;
-/// Bytes of one message, about, where few ranks send.
+/// Approximate bytes of a message, where few ranks send.
 const MESSAGE_BYTES: usize = 64 << 10;
-/// Bytes of one message at least, about: a message is never less than what was pushed at once.
+/// Approximate minimum of bytes in a message. A push is never split.
 const MESSAGE_BYTES_LEAST: usize = 4 << 10;
-/// Messages that are under way from one rank to the first one, where few ranks send.
+/// Messages in flight from one rank to the first one, where few ranks send.
 const WINDOW: usize = 4;
-/// Bytes that are under way from all ranks together, about: the first rank may have to keep them.
+/// Approximate bytes in flight from all ranks together: the first rank may have to keep them.
 const UNDER_WAY_BYTES: usize = 64 << 20;
-/// The first byte of such a message, with the stream's number; the engine's and those of meetings begin with smaller ones.
+/// The first byte of such a message, plus the stream's number. Messages of the engine and of meetings begin with smaller ones.
 const TAG: u8 = 0x80;
 /// The answer to one.
 pub(crate) const TAKEN: u8 = 0xff;
 
-/// Which of a program's streams, 0 to 126. What they mean is the program's.
+/// The number of a stream, 0 to 126. The program defines its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream(pub u8);
 
@@ -50,14 +50,14 @@ struct State {
     queue: VecDeque<Vec<u8>>,
     queued_bytes: usize,
     under_way: usize,
-    /// Nobody sends any more.
+    /// Nothing is sent any more.
     closed: bool,
-    /// Whether who pushes waits while much is queued. The thread that sends must not.
+    /// Whether a push blocks while much is queued. The sending thread must not block.
     is_bounded: bool,
 }
 
 impl Outbox {
-    /// For one of so many ranks.
+    /// An outbox for a session of `ranks` ranks.
     pub(crate) fn new(bell: Bell, ranks: u32) -> Self {
         let share = UNDER_WAY_BYTES / (ranks as usize).max(1);
         let message_bytes = share.clamp(MESSAGE_BYTES_LEAST, MESSAGE_BYTES);
@@ -65,8 +65,8 @@ impl Outbox {
         Self(Arc::new(Inner { state: Mutex::default(), room: Condvar::new(), bell, message_bytes, window }))
     }
 
-    /// Sends bytes on a stream; they arrive in the order of the pushes, joined or not, never cut. While a job runs it waits while much is
-    /// queued. What is pushed after the session failed goes nowhere.
+    /// Sends bytes on a stream. They arrive in the order of the pushes, joined or not, never split. During a job it blocks while
+    /// much is queued. After the session failed, pushes are discarded.
     pub fn push(&self, stream: Stream, bytes: &[u8]) {
         let tag = TAG | (stream.0 & 0x7f);
         let mut state = self.lock();
@@ -97,13 +97,13 @@ impl Outbox {
         }
     }
 
-    /// Whether whoever pushes waits while much is queued: so while a job runs, whose workers push, but not the thread that sends.
+    /// Sets whether a push blocks while much is queued: during a job, whose workers push, but not for the sending thread.
     pub(crate) fn set_bounded(&self, is_bounded: bool) {
         self.lock().is_bounded = is_bounded;
         self.0.room.notify_all();
     }
 
-    /// The next message to send, if one may be.
+    /// The next message to send, if the window allows one.
     pub(crate) fn next(&self) -> Option<Vec<u8>> {
         let mut state = self.lock();
         if state.under_way >= self.0.window {
@@ -116,7 +116,7 @@ impl Outbox {
         Some(message)
     }
 
-    /// The root has taken one. False: none was under way.
+    /// The root has taken a message. False: none was in flight.
     pub(crate) fn taken(&self) -> bool {
         let mut state = self.lock();
         let was = state.under_way;
@@ -130,7 +130,7 @@ impl Outbox {
         state.queue.is_empty() && state.under_way == 0
     }
 
-    /// Lets nobody wait any more.
+    /// Releases all waiting threads.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -143,7 +143,7 @@ impl Outbox {
     }
 }
 
-/// The stream that a message belongs to, and what it holds; none if it is the engine's.
+/// The stream and contents of a message. None: it belongs to the engine.
 pub(crate) fn open(message: &[u8]) -> Option<(Stream, &[u8])> {
     let (&tag, bytes) = message.split_first()?;
     (tag >= TAG && tag != TAKEN).then_some((Stream(tag & 0x7f), bytes))

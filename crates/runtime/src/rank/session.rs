@@ -1,6 +1,6 @@
-//! A session: the ranks of one run of a program from when they meet until they part. An operation asks it for all that concerns other ranks,
-//! so it is the same operation alone and on thousands of ranks; alone is a session of one. It starts no ranks and ends no process: the program
-//! does.
+//! A session: the ranks of one run of a program, from join to close. An operation uses it for everything that concerns other
+//! ranks, so the same code runs alone and on thousands of ranks; alone is a session of one rank. The session starts no ranks and
+//! ends no process; the program does.
 //!
 //! ```text
 //!   join ──▶ agree ──▶ run ──▶ reduce, broadcast ──▶ close
@@ -8,8 +8,8 @@
 //!   program? files?            between jobs           of all are with the first rank
 //! ```
 //!
-//! A wait ends when the message comes, when a rank reports that it cannot go on, or when no sign has come for some time after a request to end
-//! ([`Limits`]). A request to end on one rank becomes one on all.
+//! A wait ends when the message arrives, when a rank reports that it cannot go on, or when there is no sign of life for some
+//! time after a request to end ([`Limits`]). A request to end on one rank becomes a request on all.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -35,10 +35,10 @@ use crate::stop::Stop;
 
 /// The exit code of ranks that are ended because one of them failed.
 const ABORTED: i32 = 4;
-/// How long a rank that cannot go on waits until the first one ends all.
+/// How long a failed rank waits for the first one to end all ranks.
 const LAST_WORD: Duration = Duration::from_secs(10);
 
-/// Between two looks at the others while something is done, at first and later: a part of the time that it has taken.
+/// Intervals between two checks of the other ranks during long work, first and later: a fraction of the elapsed time.
 const LISTEN_FIRST: Duration = Duration::from_micros(50);
 const LISTEN_LATER: Duration = Duration::from_millis(2);
 const LISTEN_PART: u32 = 10;
@@ -46,18 +46,18 @@ const LISTEN_PART: u32 = 10;
 /// A rank's place in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// Which it is, from 0 on.
+    /// The number of the rank, from 0.
     pub rank: u32,
-    /// How many there are, 1 or more.
+    /// The number of ranks, 1 or more.
     pub ranks: u32,
-    /// A number that all ranks of the session have and no other session has.
+    /// A number shared by all ranks of this session and by no other session.
     pub job: u64,
-    /// Cores that this rank may take: those that it may run on, divided among the ranks that may run on the same ones.
+    /// Cores for this rank: those that it may run on, divided among the ranks that share them.
     pub cores: usize,
 }
 
 impl Seat {
-    /// That of a session of one.
+    /// The place in a session of one rank.
     #[must_use]
     pub fn alone() -> Self {
         Self { rank: 0, ranks: 1, job: number(), cores: available_cores() }
@@ -70,45 +70,45 @@ impl Seat {
     }
 }
 
-/// A number that no other session has.
+/// A number unique to this session.
 fn number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// What one job is given.
+/// The input of one job.
 #[derive(Debug)]
 pub struct Work<'o, T> {
     /// The first tasks of this rank; mostly only the first rank has any.
     pub seeds: Vec<T>,
-    /// How it is run. Its request to end early is that of the session.
+    /// The options of the run. The session's request to end replaces theirs.
     pub options: &'o Options<'o>,
 }
 
-/// What a job left on one rank.
+/// The outcome of a job on one rank.
 #[derive(Debug)]
 pub struct Ran<W, R> {
-    /// What its threads did.
+    /// The outcome of its threads.
     pub outcome: Outcome<W>,
-    /// Why it ended, on all ranks.
+    /// The reason of the end, the same on all ranks.
     pub reason: Reason,
-    /// What all ranks did together; on the first one alone.
+    /// The totals of all ranks. Only on the first one.
     pub sum: Option<R>,
-    /// What was exchanged with other ranks.
+    /// Traffic with other ranks.
     pub exchanged: Exchanged,
 }
 
-/// What a rank exchanged with others during a job.
+/// Traffic of a rank with others during a job.
 #[derive(Clone, Debug, Default)]
 pub struct Exchanged {
-    /// What the engine counted.
+    /// The engine's counts.
     pub counts: Counts,
     /// Time that its communicating thread spent on messages.
     pub communication: Duration,
-    /// To whom it sent how many messages and bytes, in the order of ranks.
+    /// Messages and bytes sent to each rank, in the order of ranks.
     pub traffic: Vec<(u32, u64, u64)>,
 }
 
-/// See the head of this file.
+/// A session. See the module documentation.
 pub struct Session<'e> {
     meeting: Meeting<'e>,
     seat: Seat,
@@ -132,11 +132,13 @@ impl<'e> Session<'e> {
         Self { meeting, seat: Seat::alone(), place, schedule: Config::default() }
     }
 
-    /// Meets the other ranks of a fabric, which must run the same program: `program` names it with its versions. All ranks then do the same
-    /// steps in the same order. `Err` within: they run different programs; then all ranks get the same answer and may leave.
+    /// Joins the other ranks of a fabric. All must run the same program: `program` is its name and versions.
+    ///
+    /// All ranks then take the same steps in the same order. An inner `Err` means that they run different programs. All ranks get
+    /// the same answer and may leave.
     ///
     /// # Errors
-    /// The fabric fails, or another rank does another step or sends something else.
+    /// The fabric fails, or another rank takes another step or sends another message.
     pub fn join(
         endpoint: &'e mut dyn Endpoint,
         program: &str,
@@ -154,14 +156,15 @@ impl<'e> Session<'e> {
         Ok(Ok(Self { meeting, seat, place, schedule: Config::default() }))
     }
 
-    /// The same with another schedule of jobs: all ranks have the same one.
+    /// Sets the schedule of jobs. It must be the same on all ranks.
     #[must_use]
     pub fn with_schedule(self, schedule: Config) -> Self {
         Self { schedule, ..self }
     }
 
-    /// The same, where a launcher may know the network: `switches` are those above this host, from the top, as in `core.row3.rack7`. Only the
-    /// schedule `proximity` asks who is near; all ranks call this, or none. It keeps 4 bytes for each rank.
+    /// Adds the network, if the launcher knows it. `switches` are those above this host, from the top, as in `core.row3.rack7`.
+    ///
+    /// Only the schedule `proximity` needs distances. All ranks call this, or none. It keeps 4 bytes for each rank.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
@@ -182,7 +185,7 @@ impl<'e> Session<'e> {
         self.seat.is_first()
     }
 
-    /// Whether it was begun as a session of one, without any fabric.
+    /// Whether it started as a session of one, without any fabric.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.meeting.link.is_alone()
@@ -194,20 +197,21 @@ impl<'e> Session<'e> {
         self.meeting.link.stop.clone()
     }
 
-    /// What sends output of this rank to the first one; there it leads nowhere.
+    /// The outbox that sends output of this rank to the first one. On the first rank it has no receiver.
     #[must_use]
     pub fn outbox(&self) -> Outbox {
         self.meeting.link.outbox.clone()
     }
 
-    /// Whether this rank runs tasks at all: the one that hands them out in a centralized job does not.
+    /// Whether this rank runs tasks at all. The master of a centralized job does not.
     #[must_use]
     pub fn runs_tasks(&self) -> bool {
         self.seat.ranks == 1 || Engine::<()>::new(self.schedule, &self.place).runs_tasks()
     }
 
-    /// Runs a part of the session during which the first rank takes what others send by their [`outbox`](Self::outbox): `receive` gets the
-    /// rank, the stream and the bytes, on a thread of its own. [`close`](Self::close) belongs to that part.
+    /// Runs a part of the session during which the first rank takes the output of others, sent by their [`outbox`](Self::outbox).
+    ///
+    /// `receive` gets the rank, the stream and the bytes, on its own thread. [`close`](Self::close) belongs to that part.
     pub fn receiving<T>(
         &mut self,
         receive: impl FnMut(u32, Stream, &[u8]) + Send,
@@ -233,24 +237,24 @@ impl<'e> Session<'e> {
         })
     }
 
-    /// Brings something of each rank together: the first one gets the whole. `merge` adds a part to what there is; its result
-    /// must not depend on the order, nor grow with the number of ranks.
+    /// Combines a value of each rank. The first rank gets the result. `merge` adds one part to another; its result must not depend
+    /// on the order, nor grow with the number of ranks.
     ///
     /// # Errors
-    /// As [`join`](Self::join); or the wait was given up.
+    /// Those of [`join`](Self::join); or the wait was given up.
     pub fn reduce<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
         self.meeting.reduce(own, merge)
     }
 
-    /// Sends a value of the first rank to all; the others give nothing.
+    /// Sends a value of the first rank to all. The other ranks pass none.
     ///
     /// # Errors
-    /// As [`reduce`](Self::reduce); or the first one gives nothing.
+    /// Those of [`reduce`](Self::reduce); or the first rank passes none.
     pub fn broadcast<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
         self.meeting.broadcast(said)
     }
 
-    /// Brings something of each rank together, and sends the whole to all.
+    /// Combines a value of each rank, and sends the result to all.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
@@ -259,7 +263,7 @@ impl<'e> Session<'e> {
         self.broadcast(whole)
     }
 
-    /// Compares facts, in the same order on all ranks. All ranks get the same answer; none: they agree.
+    /// Compares facts, in the same order on all ranks. All ranks get the same answer. None: they agree.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
@@ -267,8 +271,8 @@ impl<'e> Session<'e> {
         agree(&mut self.meeting, facts)
     }
 
-    /// Looks whether another rank asks to end or cannot go on, and sends what waits. Does not wait. Whoever works for long between two
-    /// meetings calls it now and then.
+    /// Checks whether another rank asks to end or cannot go on, and sends waiting messages. Does not block. Call it now and then
+    /// during long work between two meetings.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
@@ -276,11 +280,11 @@ impl<'e> Session<'e> {
         self.meeting.listen()
     }
 
-    /// Does something that takes long between two meetings, on a thread of its own: meanwhile this rank hears the others, and after a request to end it says
-    /// that it is at work, so that they wait for it.
+    /// Runs long work between two meetings on its own thread. Meanwhile this rank receives messages. After a request to end it
+    /// reports that it is at work, so that the others wait for it.
     ///
     /// # Errors
-    /// As [`reduce`](Self::reduce). The work was done all the same, with the request to end made.
+    /// Those of [`reduce`](Self::reduce). The work still completes, with the request to end made.
     ///
     /// # Panics
     /// A panic of the work is passed on.
@@ -303,15 +307,17 @@ impl<'e> Session<'e> {
         })
     }
 
-    /// Runs this rank's part of a job. Returns when the job is over on all ranks, or was stopped on one. Between two jobs all ranks meet
-    /// ([`all_reduce`](Self::all_reduce)): else a rank that is done could ask one for work that is not.
+    /// Runs this rank's part of a job.
     ///
-    /// `totals` gives what this rank did so far, and at the end, with what its threads kept, what it did altogether; `observe` also gets
-    /// the newest sum of all ranks, on the first one. Tasks must be able to become bytes ([`Job::pack`], [`Job::arrive`]); those that cannot
-    /// stay where they are, but for a rank that hands out tasks and runs none (a centralized schedule): there they are an error.
+    /// Returns when the job is over on all ranks, or was stopped on one. All ranks must meet between two jobs
+    /// ([`all_reduce`](Self::all_reduce)): otherwise a rank that is done could ask another one for work of a job that is over.
+    ///
+    /// `totals` returns the totals of this rank so far and, at the end, the final ones from the state of its threads. `observe` also
+    /// gets the newest sum of all ranks, on the first one. Tasks must be encodable ([`Job::pack`], [`Job::arrive`]). Other tasks
+    /// stay on their rank, except on a master that runs none (a centralized schedule): there they are an error.
     ///
     /// # Errors
-    /// The fabric or another rank fails, or the wait was given up. All threads have ended then.
+    /// The fabric or another rank fails, or the wait was given up. All threads have ended by then.
     ///
     /// # Panics
     /// As [`run`](crate::run).
@@ -350,13 +356,13 @@ impl<'e> Session<'e> {
         Ok(Ran { outcome, reason, sum, exchanged })
     }
 
-    /// Whether another rank has begun a job, for tests of the fabric: the message is lost.
+    /// Whether another rank has begun a job, for tests of the fabric. The message is lost.
     pub(crate) fn has_come_for_job(&mut self) -> Result<bool, RankError> {
         Ok(self.meeting.link.next_of_engine()?.is_some())
     }
 
-    /// Ends the session: all output of all ranks is written, and the results of all are brought together. The first rank gets them, and
-    /// nobody returns before it has them. Nothing is sent to this rank after that.
+    /// Ends the session: writes all output of all ranks and combines their results, which the first rank gets. No rank returns
+    /// before the first one has them. No messages are sent to this rank afterwards.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
@@ -377,8 +383,8 @@ impl<'e> Session<'e> {
         Ok(whole)
     }
 
-    /// This rank cannot go on. Another one than the first says so to it, and waits some seconds for it to end all ranks: it is to write
-    /// what it has. Then the caller ends them ([`Endpoint::abort`]).
+    /// Reports that this rank cannot go on. A rank other than the first notifies the first one, then waits some seconds for it to
+    /// write its results and end all ranks. Then the caller ends them ([`Endpoint::abort`]).
     pub fn fail(&mut self, why: &str) {
         let link = &mut self.meeting.link;
         if link.rank() == 0 || link.fail(why).is_err() {
@@ -392,7 +398,7 @@ impl<'e> Session<'e> {
     }
 }
 
-/// Cores that this rank may take: those of its own affinity mask, divided among the ranks that have the same ones.
+/// The cores for this rank: its affinity mask, divided among the ranks with the same one.
 fn cores_of_this_rank(meeting: &mut Meeting<'_>) -> Result<usize, RankError> {
     let cores = cores();
     let masks = meeting.among_neighbours(&cores)?;
@@ -401,20 +407,20 @@ fn cores_of_this_rank(meeting: &mut Meeting<'_>) -> Result<usize, RankError> {
     Ok((cores.len() / sharing).max(1))
 }
 
-/// What each rank kept, added up.
+/// The sum of the state of all workers.
 fn sum_of<W: Reduce + Default>(workers: Option<&[W]>) -> W {
     let mut sum = W::default();
     workers.into_iter().flatten().for_each(|worker| sum.merge(worker));
     sum
 }
 
-/// Runs a whole job on all ranks of a fabric and leaves it: the short way for a program of one's own.
+/// Runs a whole job on all ranks of a fabric and leaves the fabric: the short way for simple programs.
 ///
-/// `first` are the first tasks; those of rank 0 count. Tasks must be able to become bytes, as for [`Session::run`]. Rank 0 gets the sum of
-/// what all threads of all ranks gathered, the others nothing.
+/// `first` are the first tasks; only those of rank 0 count. Tasks must be encodable, as for [`Session::run`]. Rank 0 gets the sum
+/// of the state of all threads of all ranks, the others get none.
 ///
 /// # Errors
-/// The fabric or another rank fails; all ranks are ended then.
+/// The fabric or another rank fails. All ranks are ended then.
 ///
 /// # Panics
 /// As [`run`](crate::run).

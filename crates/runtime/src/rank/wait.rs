@@ -1,44 +1,44 @@
-//! Waiting for other ranks. A wait ends when the message comes, when a rank reports that it cannot go on, or when no sign has come for some time
-//! after a request to end. Long waits are reported. It does not know what is waited for.
+//! Waits for other ranks. A wait ends when the message arrives, when a rank reports that it cannot go on, or when there is no
+//! sign of life for some time after a request to end. Long waits are reported. The caller defines the event.
 
 use std::time::{Duration, Instant};
 
 use super::error::RankError;
 use super::link::Link;
 
-/// Between two looks on a fabric that does not report arrivals, at first and later.
+/// Intervals between two checks on a fabric that does not report arrivals, first and later.
 const POLL_FIRST: Duration = Duration::from_micros(100);
 const POLL_LATER: Duration = Duration::from_millis(5);
-/// A pause is such a part of the time that has passed: waiting costs few looks, and ends soon all the same.
+/// A pause is this fraction of the time that has passed: a wait costs few checks and still ends soon.
 const PAUSE_PART: u32 = 50;
 /// The longest pause on a fabric that reports arrivals: a signal does not ring.
 const PAUSE: Duration = Duration::from_millis(25);
-/// Other ranks than the first wait so many times as long before they give up: the first one is to write its report.
+/// Other ranks wait this many times as long before they give up, so that the first one can write its report.
 const OTHERS: u32 = 10;
 
 /// How long ranks wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Between two reports of a wait.
+    /// The interval between two reports of a wait.
     pub report: Duration,
-    /// Without a sign from the others after the session was asked to end: then the first rank gives up, and the others when they have waited ten times as long.
+    /// The longest silence after a request to end. Then the first rank gives up; the others wait ten times as long.
     pub give_up: Duration,
-    /// What the first rank does with a report: it gets the ranks that are waited for, 8 at most.
+    /// The first rank's callback for a report. It gets the awaited ranks, at most 8.
     pub waiting: fn(&[u32]),
 }
 
 impl Default for Limits {
-    /// Reports after 60 s, which nobody hears; gives up 10 s after the session was asked to end.
+    /// Reports after 60 s, to a callback that does nothing. Gives up 10 s after a request to end.
     fn default() -> Self {
         Self { report: Duration::from_secs(60), give_up: Duration::from_secs(10), waiting: |_| {} }
     }
 }
 
-/// Times that a rank says whom it waits for until the first one gives up.
+/// The number of times that a rank reports its missing ranks before the first one gives up.
 const WORDS: u32 = 8;
 
 impl Limits {
-    /// Between two words of one rank after the session was asked to end.
+    /// The interval between two such reports of a rank after a request to end.
     pub(crate) fn period(&self) -> Duration {
         self.give_up / WORDS
     }
@@ -48,13 +48,13 @@ impl Limits {
 #[derive(Debug)]
 pub(crate) struct Wait {
     limits: Limits,
-    /// When the last sign came that the others go on.
+    /// The time of the last sign of life.
     heard_at: Instant,
-    /// How many messages and signs of life had come then.
+    /// The number of messages and signs of life at that time.
     heard: (u64, u64),
-    /// When it was reported last.
+    /// The time of the last report.
     reported: Instant,
-    /// When a rank said last whom it waits for.
+    /// The time of this rank's last message about missing ranks.
     said: Instant,
     stopped: Option<Instant>,
 }
@@ -65,11 +65,11 @@ impl Wait {
         Self { limits, heard_at: now, heard: (u64::MAX, 0), reported: now, said: now, stopped: None }
     }
 
-    /// Looks whether to go on waiting for these ranks, and reports it from time to time. Whatever comes from other ranks begins the wait
-    /// anew.
+    /// Checks whether to go on waiting for these ranks, and reports the wait periodically. Every arrival from another rank restarts
+    /// the wait.
     ///
     /// # Errors
-    /// Not to go on.
+    /// The wait is over: a rank failed, or the limit was reached.
     pub(crate) fn check(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
         if let Some(failed) = link.failure() {
             return Err(failed);
@@ -110,7 +110,7 @@ impl Wait {
         }
     }
 
-    /// Sends to the parent which ranks this one waits for, unless that is the parent itself or the first rank: these know.
+    /// Reports to the parent which ranks this one waits for, unless that is the parent or the first rank.
     fn say(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
         let soon = self.limits.period().min(self.limits.report);
         let period = if link.stop.is_set() { soon } else { self.limits.report };
@@ -124,7 +124,7 @@ impl Wait {
         if missing.is_empty() { Ok(()) } else { link.say_waiting(&missing) }
     }
 
-    /// How long to wait until the next look.
+    /// The time until the next check.
     pub(crate) fn pause(&self, is_polled: bool) -> Duration {
         if !is_polled {
             return PAUSE;

@@ -1,5 +1,5 @@
-//! The first rank's writing thread: it writes what other ranks send, so that a slow disk or pipe holds up no message. The communicating
-//! thread hands messages over and never waits for them; who sent one may send the next when it was written.
+//! The first rank's writing thread. It writes the output of other ranks, so that a slow disk or pipe does not delay messages. The
+//! communicating thread hands messages over without waiting. A rank may send its next message when one was written.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
@@ -10,7 +10,7 @@ use crate::bell::Bell;
 /// A message of a stream: its rank, the stream, the bytes.
 type Piece = (u32, Stream, Vec<u8>);
 
-/// It panicked.
+/// The writing thread panicked.
 const ENDED: RankError = RankError::Stuck("the thread that writes what other ranks send has ended");
 
 /// The communicating thread's side.
@@ -44,7 +44,7 @@ impl Writer {
         self.pieces.send((from, stream, bytes.to_vec())).map_err(|_| ENDED)
     }
 
-    /// Who sent a message that was written, once for each.
+    /// The sender of a written message, once for each message.
     ///
     /// # Errors
     /// The writing thread has ended.
@@ -62,7 +62,7 @@ impl Writing {
     pub(crate) fn run(self, mut write: impl FnMut(u32, Stream, &[u8])) {
         for (from, stream, bytes) in self.pieces {
             write(from, stream, &bytes);
-            // Nobody waits for it if the session has failed.
+            // No thread waits for it if the session has failed.
             let _ = self.written.send(from);
             self.bell.ring();
         }

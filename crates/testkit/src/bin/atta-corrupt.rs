@@ -70,7 +70,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, String> {
 }
 
 fn fail(status: i32, message: &str) -> ! {
-    // Nobody is left to tell if this fails.
+    // A failure here cannot be reported.
     let _unheard = writeln!(std::io::stderr(), "atta-corrupt: {message}");
     exit(status);
 }

@@ -29,7 +29,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// How long every request waits; 2 ms unless told.
+    /// How long every request waits; 2 ms by default.
     #[must_use]
     pub const fn latency(mut self, latency: Duration) -> Self {
         self.options.latency = latency;
@@ -104,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// Directories do not tell the types of their entries.
+    /// Directories do not report the types of their entries.
     #[must_use]
     pub const fn unknown_types(mut self) -> Self {
         self.options.has_unknown_types = true;

@@ -25,7 +25,7 @@ pub enum Effect {
     Size(u64),
     /// A read gets as many bytes as it asks for: the file has no end.
     Endless,
-    /// One bit of what is read or written is another one, and nobody is told.
+    /// One bit of the data read or written is flipped, and no error is reported.
     Flip,
     /// What is written is said to be, and is not.
     Lose,
@@ -43,7 +43,7 @@ pub enum Effect {
     Directory,
     /// Before it is served, the entry is replaced by a symlink to `/etc/passwd`.
     Link,
-    /// A directory tells each name two times.
+    /// A directory lists each name twice.
     Twice,
     /// The process that asks is killed.
     Kill,
@@ -64,7 +64,7 @@ const EFFECTS: [(&str, Effect); 12] = [
     ("kill", Effect::Kill),
 ];
 
-/// The errors that a fault can be told by name; others go by number.
+/// The errors that a fault accepts by name; others are given by number.
 const ERRORS: [(&str, Errno); 33] = [
     ("EACCES", Errno::ACCESS),
     ("EAGAIN", Errno::AGAIN),

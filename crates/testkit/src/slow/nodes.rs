@@ -28,7 +28,7 @@ struct Node {
     /// Where it was found last: for rules.
     parent: u64,
     name: Vec<u8>,
-    /// How often the kernel was told of it.
+    /// Number of lookups of it that the kernel holds.
     lookups: u64,
 }
 

@@ -33,7 +33,7 @@ pub struct Options {
     pub seed: u64,
     /// What fails.
     pub faults: Vec<Fault>,
-    /// Directories do not tell the types of their entries (`DT_UNKNOWN`).
+    /// Directories do not report the types of their entries (`DT_UNKNOWN`).
     pub has_unknown_types: bool,
     /// Directories are read together with the attributes of their entries, which fills the kernel's caches: leave it
     /// off for a directory of 10^7.
@@ -169,7 +169,7 @@ impl Options {
             return Err("--threads is 1 to 4096".to_owned());
         }
         if self.has_unknown_types && self.has_readdirplus {
-            // The attributes would tell the type that the entry hides.
+            // The attributes would reveal the type that the entry hides.
             return Err("--unknown-types and --readdirplus exclude each other".to_owned());
         }
         Ok(())

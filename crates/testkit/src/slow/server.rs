@@ -79,7 +79,7 @@ impl Server {
         // The two dots come first.
         let mut end = self.tree.length(number) + 2;
         if let Err(error) = self.check(Operation::Readdir, inode) {
-            // A server that breaks off has told something before.
+            // A server that breaks off has reported an error before.
             end = told_before_error(self.tree.length(number));
             if offset >= end {
                 return Err(error);

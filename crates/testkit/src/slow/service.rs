@@ -186,7 +186,7 @@ pub(super) fn prepare(config: &mut KernelConfig, more: InitFlags) -> io::Result<
     config.add_capabilities(wanted).map_err(lacking)
 }
 
-/// How much of a directory is told before an error: half of it, ten entries at most, and the two dots.
+/// How much of a directory is listed before an error: half of it, ten entries at most, and the two dots.
 pub(super) fn told_before_error(entries: u64) -> u64 {
     2 + (entries / 2).min(10)
 }

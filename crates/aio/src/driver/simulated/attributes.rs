@@ -1,13 +1,13 @@
-//! What simulated files tell about themselves: mode, owner, times, extended attributes.
+//! Metadata of simulated files: mode, owner, times, extended attributes.
 
 use atta_entry::Errno;
 
 use super::files::{Files, Kind, Node, Time};
 use crate::{Op, Outcome, Place};
 
-/// Bytes of an attribute's name, and of its value.
+/// The maximum size of an attribute's name, and of its value.
 const ATTRIBUTE_MOST: [usize; 2] = [255, 1 << 16];
-/// Bytes that `stat` calls a block.
+/// The size of a block in `stat`.
 const BLOCK: u64 = 512;
 
 impl Files {
@@ -53,7 +53,7 @@ impl Files {
         }
     }
 
-    /// The node of a place whose attributes are to be used: not that of a descriptor opened with `O_PATH`.
+    /// The node of a place, for the use of its attributes: a descriptor opened with `O_PATH` is refused.
     fn usable(&self, place: &Place, flags: i32) -> Result<u64, Errno> {
         if place.is_file() {
             return Ok(self.descriptor(&place.dir)?.node);
@@ -106,7 +106,7 @@ impl Files {
         Ok(0)
     }
 
-    /// Names that a node has; a directory has one in itself, and one in each directory in it.
+    /// The number of links: a directory has one from its parent, its own, and one from each subdirectory.
     fn links(&self, number: u64) -> Result<u32, Errno> {
         let kept = self.kept(number)?;
         match &kept.now.kind {
@@ -163,7 +163,7 @@ impl Files {
         }
     }
 
-    /// Those of users are for files and directories alone.
+    /// User attributes exist only for files and directories.
     fn may_set(&self, node: u64, name: &[u8]) -> Result<(), Errno> {
         let is_link = matches!(self.node(node)?.kind, Kind::Link(_));
         if is_link && name.starts_with(b"user.") { Err(Errno(libc::EPERM)) } else { Ok(()) }
@@ -176,7 +176,7 @@ impl Files {
     }
 }
 
-/// Whether a name can be one of an attribute.
+/// Checks the name of an attribute.
 fn check(name: &[u8]) -> Result<(), Errno> {
     let spaces = [&b"user."[..], b"trusted.", b"security."];
     if name.is_empty() || name.len() > ATTRIBUTE_MOST[0] {
@@ -189,7 +189,7 @@ fn check(name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Copies a value to a buffer; an empty one asks how long it is.
+/// Copies a value to a buffer; an empty buffer asks for the size.
 fn give(value: &[u8], buffer: &mut [u8]) -> Outcome {
     if !buffer.is_empty() {
         buffer.get_mut(..value.len()).ok_or(Errno(libc::ERANGE))?.copy_from_slice(value);
@@ -197,7 +197,7 @@ fn give(value: &[u8], buffer: &mut [u8]) -> Outcome {
     Ok(value.len() as u64)
 }
 
-/// A time to be set; none: it stays.
+/// A time to set; `None`: unchanged.
 fn told(time: libc::timespec, now: Time) -> Result<Option<Time>, Errno> {
     match time.tv_nsec {
         libc::UTIME_OMIT => Ok(None),

@@ -1,5 +1,5 @@
-//! What each operation does to a simulated file system: which function of the files beside this one is meant. Opening is here
-//! too, since it is a bit of everything.
+//! Carries out operations on a simulated file system: selects the function of the modules beside this one. Opening is here,
+//! since it uses several of them.
 
 use atta_entry::Errno;
 
@@ -7,7 +7,7 @@ use super::files::{Files, Kind};
 use crate::{Op, Outcome, Place};
 
 impl Files {
-    /// Carries an operation out; it moves `most` bytes at most.
+    /// Carries out an operation; it moves at most `most` bytes.
     pub(super) fn carry(&mut self, op: &mut Op, most: usize) -> Outcome {
         match op {
             Op::Nop => Ok(0),

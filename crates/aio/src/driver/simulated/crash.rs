@@ -1,4 +1,4 @@
-//! What is durable, and what a loss of power leaves. Running operations are none of its business.
+//! Durable state, and the state after a loss of power. Running operations are not affected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use super::files::{Files, Kept, Kind, Node, ROOT};
 use super::random::Random;
 use crate::{Outcome, Sync};
 
-/// What a disk writes as a whole.
+/// The unit that a disk writes atomically.
 const BLOCK: usize = 4096;
 
 impl Files {
-    /// Makes a node durable: not its name, which is its directory's.
+    /// Makes a node durable, but not its name, which belongs to its directory.
     pub(super) fn sync(&mut self, node: u64, what: Sync) -> Outcome {
         if self.is_directory(node) {
             self.sync_names(node)?;
@@ -41,7 +41,7 @@ impl Files {
         Ok(())
     }
 
-    /// What is left after a loss of power.
+    /// The state after a loss of power.
     pub(super) fn crash(&self, random: &mut Random) -> Self {
         let mut nodes = BTreeMap::new();
         let mut left = vec![(ROOT, ROOT)];
@@ -52,7 +52,7 @@ impl Files {
             match &mut node.kind {
                 Kind::Directory { names, parent: above, .. } => {
                     *above = parent;
-                    // A directory that was moved, of which both places were made durable one by one, is left in one.
+                    // A directory that was moved, with both places made durable one by one, stays in one of them.
                     names.retain(|_, entry| seen.insert(entry.node) || !self.is_directory(entry.node));
                     left.extend(names.values().map(|entry| (entry.node, number)));
                 }
@@ -93,12 +93,12 @@ fn count_links(nodes: &mut BTreeMap<u64, Kept>) {
     }
 }
 
-/// The data of a file of which some blocks were written in time, and others not. Blocks that are the same now as they were
-/// when they were synced are whole.
+/// The data of a file after some blocks were written in time, and others not. Blocks that have not changed since the sync stay
+/// intact.
 fn torn(durable: &[u8], now: &Node, random: &mut Random) -> Vec<u8> {
     let Kind::File(now) = &now.kind else { return durable.to_vec() };
     if now == durable || random.hits(500) {
-        // Lost as a whole.
+        // All changes are lost.
         return durable.to_vec();
     }
     let length = if random.hits(500) { now.len() } else { durable.len() };

@@ -5,7 +5,7 @@ use atta_entry::Errno;
 use super::files::{Files, Kind};
 use crate::{At, Buffer, Fd, Op, Outcome};
 
-/// How many bytes an operation would move.
+/// The number of bytes that an operation would move.
 pub(super) fn bytes(op: &Op) -> usize {
     match op {
         Op::Read { buffer, .. } | Op::Write { buffer, .. } => buffer.len(),
@@ -15,7 +15,7 @@ pub(super) fn bytes(op: &Op) -> usize {
     }
 }
 
-/// An offset that the kernel would take.
+/// Checks an offset as the kernel does.
 fn checked(offset: u64) -> Result<u64, Errno> {
     if i64::try_from(offset).is_ok() { Ok(offset) } else { Err(Errno::INVAL) }
 }
@@ -82,7 +82,7 @@ impl Files {
         }
     }
 
-    /// The same, to be changed: that is noted in the times.
+    /// The same for writing: updates the times.
     fn data_mut(&mut self, node: u64) -> Result<&mut Vec<u8>, Errno> {
         let time = self.time();
         let node = self.node_mut(node)?;
@@ -137,7 +137,7 @@ impl Files {
         Ok(moved)
     }
 
-    /// Writes to a file as much as there is room for.
+    /// Writes as many bytes as there is room for.
     fn put(&mut self, node: u64, start: u64, bytes: &[u8]) -> Outcome {
         if bytes.is_empty() {
             return Ok(0);
@@ -146,7 +146,7 @@ impl Files {
             return Err(Errno(libc::EFBIG));
         }
         let length = self.data(node)?.len() as u64;
-        // A hole before it takes room as well.
+        // A hole before it takes room, too.
         let end_most = self.file_bytes_most.min(length + (self.room - self.used));
         let end = (start + bytes.len() as u64).min(end_most);
         if end <= start {
@@ -160,7 +160,7 @@ impl Files {
         Ok(bytes.len() as u64)
     }
 
-    /// Makes a file longer, by zeros.
+    /// Extends a file with zeros.
     fn grow(&mut self, node: u64, bytes: u64) -> Result<(), Errno> {
         let length = self.data(node)?.len() as u64;
         if bytes > self.file_bytes_most {
@@ -174,7 +174,7 @@ impl Files {
         Ok(())
     }
 
-    /// Gives a file a length.
+    /// Sets the length of a file.
     pub(super) fn resize(&mut self, node: u64, bytes: u64) -> Outcome {
         let length = self.data(node)?.len() as u64;
         if bytes > length {

@@ -1,5 +1,5 @@
-//! What a simulated file system consists of: nodes, names, descriptors, a clock. What operations do to it is in the files
-//! beside this one; when they do it, is the driver's.
+//! The state of a simulated file system: nodes, names, descriptors, a clock. The modules beside this one define the operations;
+//! the driver defines when they happen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
@@ -11,28 +11,28 @@ use crate::{Fd, Outcome};
 
 /// The number of the root directory.
 pub(super) const ROOT: u64 = 1;
-/// The first descriptor: far above the kernel's, so that a mix-up is an error there and here.
+/// The first descriptor: far above the kernel's, so that a mix-up of both is an error.
 const DESCRIPTOR_FIRST: RawFd = 1_000_000;
-/// Descriptors that may be open (`EMFILE`).
+/// The maximum number of open descriptors (`EMFILE`).
 const DESCRIPTORS_MOST: usize = 1 << 16;
-/// The clock starts here, in seconds since 1970.
+/// The start of the clock, in seconds since 1970.
 pub(super) const EPOCH: i64 = 1_000_000_000;
 
 /// Seconds since 1970, and nanoseconds.
 pub(super) type Time = (i64, u32);
 
-/// The bytes of a name that can be ordered and printed.
+/// The bytes of a name.
 pub(super) type Name = Vec<u8>;
 
 /// An entry of a directory.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) node: u64,
-    /// Its place in the order in which the directory is read: it never changes and is not used again.
+    /// The position in the reading order of the directory. It never changes and is not reused.
     pub(super) place: u64,
 }
 
-/// What a node is.
+/// The type of a node, with its content.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     File(Vec<u8>),
@@ -55,11 +55,11 @@ pub(super) struct Node {
     pub(super) attributes: BTreeMap<Name, Vec<u8>>,
 }
 
-/// A node and what keeps it.
+/// A node with its reference counts.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) now: Node,
-    /// What a loss of power would leave, if its name is left.
+    /// The node after a loss of power, if its name survives.
     pub(super) durable: Node,
     pub(super) links: u32,
     pub(super) durable_links: u32,
@@ -120,7 +120,7 @@ impl Files {
         files
     }
 
-    /// Makes a directory that is a file system of its own; it is durable.
+    /// Creates a directory that is a file system of its own; it is durable.
     pub(super) fn mount(&mut self, name: &[u8]) -> Result<(), Errno> {
         if name.is_empty() || name.contains(&b'/') || self.child(ROOT, name)?.is_some() {
             return Err(Errno(libc::EEXIST));
@@ -131,12 +131,12 @@ impl Files {
         self.sync_names(ROOT)
     }
 
-    /// The time as files get it.
+    /// The current time for files.
     pub(super) fn time(&self) -> Time {
         (EPOCH + self.now.as_secs() as i64, self.now.subsec_nanos())
     }
 
-    /// A new node without a name.
+    /// Adds a node without a name.
     pub(super) fn add(&mut self, kind: Kind, mode: u32, device: u32) -> u64 {
         let (number, time) = (self.next_node, self.time());
         self.next_node += 1;
@@ -178,7 +178,7 @@ impl Files {
         &self.nodes
     }
 
-    /// The same files with other nodes, and nothing open.
+    /// The same files with other nodes, and without open descriptors.
     pub(super) fn with_nodes(&self, nodes: BTreeMap<u64, Kept>, used: u64) -> Self {
         let (descriptors, free) = (BTreeMap::new(), BTreeSet::new());
         Self { nodes, used, descriptors, free, ..self.clone() }
@@ -192,7 +192,7 @@ impl Files {
         }
     }
 
-    /// What has a name in a directory.
+    /// The node of a name in a directory.
     pub(super) fn child(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, Errno> {
         Ok(self.names(directory)?.get(name).map(|entry| entry.node))
     }
@@ -201,10 +201,10 @@ impl Files {
         self.names(node).is_ok()
     }
 
-    /// Gives a node a name that nothing has.
+    /// Gives a node a free name.
     pub(super) fn add_name(&mut self, directory: u64, name: &[u8], node: u64) -> Result<(), Errno> {
         let time = self.time();
-        // Nothing is made in a directory that has been removed.
+        // Nothing can be created in a removed directory.
         if self.kept(directory)?.links == 0 {
             return Err(Errno::NOENT);
         }
@@ -222,7 +222,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes a name away. The node stays if it must.
+    /// Removes a name. The node is kept.
     pub(super) fn remove_name(&mut self, directory: u64, name: &[u8]) -> Result<u64, Errno> {
         let time = self.time();
         let holder = self.node_mut(directory)?;
@@ -235,7 +235,7 @@ impl Files {
         Ok(entry.node)
     }
 
-    /// Frees a node that nothing holds.
+    /// Frees a node without links and open descriptors.
     pub(super) fn forget(&mut self, node: u64) {
         let Some(kept) = self.nodes.get_mut(&node) else { return };
         if kept.links > 0 || kept.opens > 0 {
@@ -271,23 +271,23 @@ impl Files {
         Ok(0)
     }
 
-    /// How many are open.
+    /// The number of open descriptors.
     pub(super) fn descriptors(&self) -> usize {
         self.descriptors.len()
     }
 
-    /// An open file; one opened with `O_PATH` too.
+    /// An open file, which may be opened with `O_PATH`.
     pub(super) fn any_descriptor(&self, fd: &Fd) -> Result<&Descriptor, Errno> {
         self.descriptors.get(&fd.raw()).ok_or(Errno(libc::EBADF))
     }
 
-    /// An open file.
+    /// An open file, not opened with `O_PATH`.
     pub(super) fn descriptor(&self, fd: &Fd) -> Result<&Descriptor, Errno> {
         self.any_descriptor(fd)
             .and_then(|open| if open.is_path() { Err(Errno(libc::EBADF)) } else { Ok(open) })
     }
 
-    /// Moves an open file's position.
+    /// Sets the position of an open file.
     pub(super) fn set_position(&mut self, fd: &Fd, to: u64) {
         if let Some(open) = self.descriptors.get_mut(&fd.raw()) {
             open.position = to;
@@ -297,6 +297,6 @@ impl Files {
 
 /// An empty directory.
 pub(super) fn directory(parent: u64) -> Kind {
-    // The first two places are those of `.` and `..`.
+    // The first two positions are those of `.` and `..`.
     Kind::Directory { names: BTreeMap::new(), parent, next_place: 2 }
 }

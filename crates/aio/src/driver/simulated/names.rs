@@ -1,4 +1,4 @@
-//! Names of simulated files: made, moved, removed and listed. What is behind them is elsewhere.
+//! Names of simulated files: creates, moves, removes and lists them. Other modules handle their nodes.
 
 use atta_entry::Errno;
 
@@ -6,11 +6,11 @@ use super::files::{Files, Kind, ROOT, directory};
 use super::paths::Found;
 use crate::{Fd, Outcome, Place};
 
-/// Bytes of an entry before its name, in `linux_dirent64`.
+/// The size of an entry before its name, in `linux_dirent64`.
 const ENTRY_HEAD: usize = 19;
 
 impl Files {
-    /// Where a new name is to be.
+    /// The place of a new name.
     fn find_free(&self, place: &Place) -> Result<Found, Errno> {
         let found = self.find(place, false)?;
         if found.node.is_some() || !found.has_name() {
@@ -65,7 +65,7 @@ impl Files {
         self.add_name(found.directory, &found.name, node).map(|()| 0)
     }
 
-    /// Whether another file system begins there.
+    /// Whether a node is the root of a file system.
     fn is_mount(&self, directory: u64, node: u64) -> Result<bool, Errno> {
         Ok(node == ROOT || self.node(directory)?.device != self.node(node)?.device)
     }
@@ -140,7 +140,7 @@ impl Files {
         } else if self.is_mount(from.directory, node)? {
             return Err(Errno(libc::EBUSY));
         }
-        // The new name first: it may be refused.
+        // Add the new name first: it may be refused.
         self.add_name(to.directory, &to.name, node)?;
         self.remove_name(from.directory, &from.name)?;
         Ok(0)
@@ -176,7 +176,7 @@ impl Files {
         Ok(bytes as u64)
     }
 
-    /// `getdents64`: entries of `linux_dirent64`, each with a multiple of eight bytes.
+    /// `getdents64`: entries of `linux_dirent64`, each padded to a multiple of eight bytes.
     pub(super) fn read_directory(&mut self, fd: &Fd, buffer: &mut [u8]) -> Outcome {
         let open = self.descriptor(fd)?;
         let (node, position) = (open.node, open.position);

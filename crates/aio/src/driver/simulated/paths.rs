@@ -1,39 +1,39 @@
-//! How a path leads to a node of a simulated file system, as in `path_resolution(7)`. Nothing is changed here.
+//! Resolves a path to a node of a simulated file system, as in `path_resolution(7)`. It changes nothing.
 
 use atta_entry::Errno;
 
 use super::files::{Files, Kind, Name, ROOT};
 use crate::{Fd, Place};
 
-/// Symlinks that a path may lead through.
+/// The maximum number of symlinks in a path.
 const LINKS_MOST: usize = 40;
-/// Bytes of a path, with its NUL.
+/// The maximum size of a path, with its NUL.
 const PATH_MOST: usize = 4096;
-/// Bytes of a name.
+/// The maximum size of a name.
 const NAME_MOST: usize = 255;
 
-/// Where a path leads.
+/// The result of a path resolution.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The directory that has the name, or would.
+    /// The directory that has the name, or would have it.
     pub(super) directory: u64,
-    /// Its last name; none for the root, `.` and `..` for themselves.
+    /// The last name; empty for the root. It may be `.` or `..`.
     pub(super) name: Name,
-    /// What is there.
+    /// The node with this name.
     pub(super) node: Option<u64>,
-    /// The path says that it is a directory.
+    /// The path requires a directory.
     pub(super) is_directory_meant: bool,
 }
 
 impl Found {
-    /// Whether it ends with a name, not with a root, `.` or `..`.
+    /// Whether it ends with a name, and not with a root, `.` or `..`.
     pub(super) fn has_name(&self) -> bool {
         !matches!(&self.name[..], b"" | b"." | b"..")
     }
 }
 
 impl Files {
-    /// Where a relative path starts.
+    /// The node where a relative path starts.
     fn start(&self, fd: &Fd) -> Result<u64, Errno> {
         if fd.raw() == libc::AT_FDCWD {
             return Ok(ROOT);
@@ -42,7 +42,7 @@ impl Files {
         if self.is_directory(node) { Ok(node) } else { Err(Errno::NOTDIR) }
     }
 
-    /// Follows a path; through the last name, if it is a symlink and `follow`.
+    /// Resolves a path. If the last name is a symlink, `follow` resolves it, too.
     pub(super) fn find(&self, place: &Place, follow: bool) -> Result<Found, Errno> {
         let path = place.path.as_bytes();
         match path {
@@ -97,7 +97,7 @@ impl Files {
         Ok(Found { directory: here, name, node, is_directory_meant: true })
     }
 
-    /// The node of a place: that of the open file, or where the path leads.
+    /// The node of a place: that of the open file, or that of the path.
     pub(super) fn at(&self, place: &Place, flags: i32) -> Result<u64, Errno> {
         if place.is_file() {
             return match place.dir.raw() {
@@ -128,7 +128,7 @@ impl Files {
     }
 }
 
-/// Puts the names of a path on a stack, the first one on top.
+/// Pushes the names of a path on a stack, the first one on top.
 fn push(stack: &mut Vec<Name>, path: &[u8]) {
     let names = path.split(|byte| *byte == b'/').rev().filter(|name| !name.is_empty());
     stack.extend(names.map(<[u8]>::to_vec));

@@ -1,6 +1,6 @@
-//! Numbers that follow from a seed (splitmix64). Not for secrets.
+//! Random numbers from a seed (splitmix64). Not for secrets.
 
-/// A stream of numbers.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -16,12 +16,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True so many times of 1000.
+    /// Returns true in this many of 1000 cases.
     pub(super) fn hits(&mut self, per_mille: u32) -> bool {
         per_mille > 0 && self.below(1000) < u64::from(per_mille)
     }

@@ -1,4 +1,4 @@
-//! Which directories a thread holds open, and which of them are closed when there are too many.
+//! Tracks the directories that a thread holds open, and closes the oldest when there are too many.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,18 +7,18 @@ use atta_sys::Features;
 
 use crate::tree::directory::Directory;
 
-/// The directories whose descriptors one worker holds open: every directory that it has opened and not closed again.
+/// The directories that one worker has opened and not closed.
 #[derive(Debug)]
 pub(crate) struct Held {
     opened: Arc<Opened>,
     most: usize,
 }
 
-/// They, oldest first. Whoever finds no descriptor closes those of all workers.
+/// The open directories, oldest first. A thread that runs out of descriptors closes those of all workers.
 #[derive(Debug, Default)]
 struct Opened(Mutex<(VecDeque<Weak<Directory>>, Features)>);
 
-/// Those of all workers of this process, whose table of descriptors is one.
+/// The open directories of all workers, which share the process's descriptor table.
 static ALL: Mutex<Vec<Weak<Opened>>> = Mutex::new(Vec::new());
 
 /// Closes the directories that workers of this process hold open and do not use at the moment.
@@ -37,7 +37,7 @@ impl Held {
         Self { opened, most: most.max(4) }
     }
 
-    /// Notes that a directory holds a descriptor; closes the oldest ones if there are too many.
+    /// Records that a directory holds a descriptor. Closes the oldest ones if there are too many.
     pub(crate) fn keep(&mut self, directory: &Arc<Directory>, features: Features) {
         let mut are_too_many = false;
         {
@@ -65,7 +65,7 @@ impl Opened {
             let (queue, features) = &mut *opened;
             (queue.drain(..count.min(queue.len())).collect(), *features)
         };
-        // Not under the lock: to close one may take long, and the last holder of a directory may complete it.
+        // Not under the lock: closing may take long, and dropping the last reference to a directory may complete it.
         oldest.iter().filter_map(Weak::upgrade).for_each(|directory| directory.close(features));
     }
 }

@@ -1,9 +1,9 @@
 //! Follows symbolic links that stay below a root, one name at a time, with no help from the kernel's resolution.
 //!
-//! Every step opens one name with `O_PATH | O_NOFOLLOW` relative to the step before; a link is read and its names are
-//! walked in turn; `..` goes back one step (from the root again) and never above the root. So nothing outside the root can be reached,
-//! whatever is swapped meanwhile, on any kernel. (`openat2` with `RESOLVE_BENEATH` would do the same in one call since
-//! 5.6, but refuses absolute links that lead below the root, and would be a second mechanism.)
+//! Every step opens one name with `O_PATH | O_NOFOLLOW` relative to the step before; a link is read and its names are walked in turn; `..`
+//! goes back one step (from the root again) and never above the root. So nothing outside the root can be reached on any kernel, even if
+//! names are swapped meanwhile. (`openat2` with `RESOLVE_BENEATH` would do the same in one call since 5.6, but refuses absolute links that
+//! lead below the root, and would be a second mechanism.)
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -13,10 +13,10 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atta_sys as sys;
 
-/// Links in one resolution, as the kernel's own limit.
+/// Most links in one resolution; the kernel has the same limit.
 const LINKS_MAX: u32 = 40;
 
-/// What a link leads to.
+/// The target of a link.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) metadata: Metadata,
@@ -29,7 +29,7 @@ pub(crate) fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".")
 }
 
-/// Opens again a directory by its real place below the root; no link is followed.
+/// Opens a directory again by its real place below the root. No link is followed.
 pub(crate) fn reopen(root: impl AsFd, target: &[u8]) -> Result<OwnedFd, Errno> {
     let mut opened: Option<OwnedFd> = None;
     for name in names(target) {
@@ -48,7 +48,7 @@ pub(crate) fn reopen(root: impl AsFd, target: &[u8]) -> Result<OwnedFd, Errno> {
 /// Resolves `link` as it stands in the directory that is really at `place` (names below the root).
 ///
 /// # Errors
-/// `EXDEV` for a link that leads out of the root, `ELOOP` for more than 40 links, else what the kernel says.
+/// `EXDEV` for a link that leads out of the root, `ELOOP` for more than 40 links, else the kernel's error.
 pub(crate) fn resolve(
     root: BorrowedFd<'_>,
     root_path: Option<&[u8]>,
@@ -95,7 +95,7 @@ pub(crate) fn resolve(
     Ok(Found { metadata, target: steps.join(&b'/') })
 }
 
-/// What follows the root's path in an absolute target, if it lies below.
+/// The rest of an absolute target after the root's path, if it lies below the root.
 fn below<'a>(target: &'a [u8], root_path: Option<&[u8]>) -> Option<&'a [u8]> {
     let root = root_path?;
     let root = root.strip_suffix(b"/").unwrap_or(root);

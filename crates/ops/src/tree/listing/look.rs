@@ -1,7 +1,7 @@
-//! Looks at a batch of names: asks for their metadata, hands them to the caller's function, enters directories.
+//! Looks at a batch of names: gets their metadata, passes them to the caller's function, enters directories.
 //!
-//! Names are done in blocks: first `statx` of each, then the function for each. So two readings of the clock a block
-//! tell how the time splits, and what the function touches does not push the kernel's data out between two calls.
+//! Names are processed in blocks: first `statx` for each, then the function for each. So two clock readings per block are enough to split
+//! the time, and data that the function touches does not evict the kernel's data between two calls.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use atta_sys as sys;
 /// Names in a block.
 const BLOCK: usize = 32;
 
-/// What was found out about one name of a block.
+/// Facts about one name of a block.
 #[derive(Clone, Debug, Default)]
 struct Fact {
-    /// None: the name could not be looked at and has been reported.
+    /// None: `statx` of the name failed, and the failure has been reported.
     kind: Option<Kind>,
     metadata: Option<Metadata>,
-    /// Target of a link, where wanted.
+    /// Target of a link, if the options ask for it.
     link: Option<Vec<u8>>,
     /// Where a followed link to a directory really leads.
     target: Option<Vec<u8>>,
@@ -46,7 +46,7 @@ impl Fact {
     }
 }
 
-/// Room for one block, used again for each.
+/// Buffer for one block, reused for each.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     facts: Vec<Fact>,
@@ -74,7 +74,7 @@ pub(crate) fn is_excluded(rules: &Rules, current: &mut CurrentPath, name: &[u8],
 }
 
 impl<V: Handler> TreeJob<'_, V> {
-    /// Looks at all names of a batch. Gives the batch back for its memory.
+    /// Looks at all names of a batch. Returns the batch so that its memory is reused.
     pub(crate) fn look(
         &self,
         worker: &mut Worker<V>,
@@ -109,7 +109,7 @@ impl<V: Handler> TreeJob<'_, V> {
             let here = Here { directory, descriptor: &descriptor, slice: self.shown(slice) };
             self.show(worker, here, &block[..count], &mut facts, queue);
             if V::IS_SLOW && queue.is_wanted() && !rest.is_empty() {
-                // Whoever has nothing to do takes what is left.
+                // An idle thread takes the remaining names.
                 let task = Task::Look { slice: slice.batch(), names: rest.into_names() };
                 self.push(worker.index, task, queue);
                 break;
@@ -120,7 +120,7 @@ impl<V: Handler> TreeJob<'_, V> {
         names
     }
 
-    /// Asks for the metadata of a block. Whether the directory's descriptor may be stale.
+    /// Gets the metadata of a block. Returns whether the directory's descriptor may be stale.
     fn ask(
         &self,
         worker: &mut Worker<V>,
@@ -131,7 +131,7 @@ impl<V: Handler> TreeJob<'_, V> {
     ) -> bool {
         let (mut asked, mut is_stale, mut is_gone) = (0, false, false);
         for (&name, fact) in block.iter().zip(facts) {
-            // Names that need no answer count: where none does, the root's alone would say what a name takes.
+            // Names that need no `statx` count too. Otherwise, if none needs one, the root's time alone would set the average.
             asked += 1;
             let (follow, lite) = (self.options.follow, self.options.lite);
             if lite && name.kind != Kind::Unknown && !(follow && name.kind == Kind::Symlink) {
@@ -161,14 +161,14 @@ impl<V: Handler> TreeJob<'_, V> {
         }
         let spent = worker.watch.book(Phase::Stat, &self.counters[worker.index]);
         if let Some(each) = spent.checked_div(asked) {
-            // An average that follows: one slow answer must not cut all batches down to single names.
+            // A moving average: one slow call must not reduce all batches to single names.
             let before = self.stat_ns.load(Ordering::Relaxed);
             self.stat_ns.store((before * 7 + each) / 8, Ordering::Relaxed);
         }
         is_stale
     }
 
-    /// Reads a link, and follows it if wanted.
+    /// Reads and follows a link, as the options ask.
     fn ask_link(
         &self,
         worker: &mut Worker<V>,
@@ -198,7 +198,7 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// What a link leads to, if that is below the root and no directory above the link.
+    /// Resolves a link if it leads below the root and not to a directory above the link.
     fn follow(
         &self,
         worker: &mut Worker<V>,
@@ -219,7 +219,7 @@ impl<V: Handler> TreeJob<'_, V> {
         Ok(found)
     }
 
-    /// Hands a block to the caller's function, and leaves its directories to be entered.
+    /// Passes a block to the caller's function and adds tasks to enter its directories.
     fn show(
         &self,
         worker: &mut Worker<V>,
@@ -264,7 +264,7 @@ impl<V: Handler> TreeJob<'_, V> {
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
     }
 
-    /// Hands a root to the caller's function. Returns whether it is a directory to be entered.
+    /// Passes a root to the caller's function. Returns whether it is a directory to enter.
     pub(crate) fn show_root(
         &self,
         worker: &mut Worker<V>,
@@ -308,7 +308,7 @@ impl<V: Handler> TreeJob<'_, V> {
         self.fail(worker, operation, &path, &root.path, errno);
     }
 
-    /// The directory of a batch cannot be reached any more: each of its names failed.
+    /// Reports a failure for each name of a batch whose directory can no longer be reached.
     fn fail_all(&self, worker: &mut Worker<V>, directory: &Directory, names: &Names, errno: Errno) {
         for name in names.iter() {
             self.fail_name(worker, directory, Operation::Stat, name, errno);

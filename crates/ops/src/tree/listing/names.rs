@@ -1,4 +1,4 @@
-//! A batch of names of one directory, packed in one buffer: what a reader of the directory gives to whoever stats it.
+//! A batch of names of one directory, packed in one buffer. A reader of the directory passes it to a thread that calls `statx`.
 //!
 //! Each name is `kind: u8, inode: u64, bytes, NUL`. One allocation a batch, none a name.
 
@@ -8,7 +8,7 @@ use atta_entry::Kind;
 
 const HEAD_BYTES: usize = 9;
 
-/// Names of one directory with what the directory says of each.
+/// Names of one directory, with the kind and inode from the directory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
@@ -48,8 +48,8 @@ impl Names {
         Iter { rest: &self.bytes }
     }
 
-    /// Takes all but the first `batch` names out in batches of so many, the last ones first. It goes through the names
-    /// once, however small the batches are. What the iterator did not give stays.
+    /// Removes all but the first `batch` names in batches of that size, last names first. It scans the names once, however small the
+    /// batches are. Batches that the iterator did not return stay.
     pub(crate) fn cut(&mut self, batch: usize) -> impl Iterator<Item = Self> {
         let batch = batch.max(1);
         let mut at = 0;
@@ -68,7 +68,7 @@ impl Names {
         })
     }
 
-    /// The batch that these bytes are; none if they are not one.
+    /// Decodes a batch. None: the bytes are not one.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut iter = Iter { rest: bytes };
         let count = iter.by_ref().count();
@@ -77,12 +77,12 @@ impl Names {
 }
 
 impl Name<'_> {
-    /// What stands where no name is.
+    /// A placeholder.
     pub(crate) const NONE: Self = Self { name: c"", kind: Kind::Unknown, inode: 0 };
 }
 
 impl<'a> Iter<'a> {
-    /// Puts the next names into `block`; returns how many there were.
+    /// Puts the next names into `block`. Returns how many.
     pub(crate) fn fill(&mut self, block: &mut [Name<'a>]) -> usize {
         let mut count = 0;
         while count < block.len() {
@@ -98,7 +98,7 @@ impl<'a> Iter<'a> {
         self.rest.is_empty()
     }
 
-    /// A batch of those that it has not given yet.
+    /// A batch of the names that it has not returned yet.
     pub(crate) fn into_names(self) -> Names {
         Names { bytes: self.rest.to_vec(), count: self.count() }
     }

@@ -1,11 +1,11 @@
-//! The path of the directory that a thread is at.
+//! The path of the directory that a thread works on.
 
 use std::sync::Arc;
 
 use crate::tree::directory::Directory;
 
-/// The path of the directory at hand. The next one is mostly a child or a sibling of the last one: then only the end of
-/// the path changes, and a chain of 10^5 levels costs no more than its names.
+/// The path of the current directory. The next one is mostly a child or a sibling of the last one. Then only the end of the path changes,
+/// and a chain of 10^5 levels costs no more than its names.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentPath {
     bytes: Vec<u8>,
@@ -35,17 +35,17 @@ impl CurrentPath {
         self.bytes.extend_from_slice(directory.name().to_bytes());
     }
 
-    /// The path, beginning with the root as it was given.
+    /// The path, which begins with the root as given.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, to try names at its end; whoever changes it puts it back.
+    /// The path as a buffer, to try names at its end. The caller restores it after a change.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Bytes of it that are the root.
+    /// Length of the root in it.
     pub(crate) fn root_bytes(&self) -> usize {
         self.root_bytes
     }

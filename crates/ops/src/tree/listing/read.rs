@@ -1,4 +1,4 @@
-//! Reads directories: buffer by buffer, handing names out to idle threads where there are many.
+//! Reads directories buffer by buffer, and hands names to idle threads if there are many.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use atta_sys as sys;
 
 /// The buffer for `getdents64`. Larger ones no longer help; it holds some 8,000 short names.
 const BUFFER_BYTES: usize = 256 << 10;
-/// A batch of names for another thread should be this much work: enough to pay for handing it over.
+/// Target duration of a batch for another thread, enough to pay for handing it over.
 const BATCH_NS: u64 = 2_000_000;
 /// Names in a batch, at most: bounds what one batch holds in memory.
 const BATCH_NAMES_MAX: usize = 4096;
-/// With so many names at hand, a directory is one with many.
+/// A slow operation reads at least this many names into a slice, if there are that many.
 const NAMES_AT_HAND: usize = 4096;
 /// Names in a batch, at least, when threads are idle and asking is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
-/// Which names a run of names is, that begins or does not begin with the first, and is or is not followed by more.
+/// The extent of a run of names: whether it begins with the first one, and whether more follow.
 fn extent_of(is_start: bool, more: bool) -> Extent {
     match (is_start, more) {
         (true, false) => Extent::Whole,
@@ -61,7 +61,7 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// Reads a directory from where its descriptor stands, until it is done or so large that others may help.
+    /// Reads a directory from the position of its descriptor, until its end or until it is large enough to share.
     pub(crate) fn read_on(
         &self,
         worker: &mut Worker<V>,
@@ -87,7 +87,7 @@ impl<V: Handler> TreeJob<'_, V> {
             let mut names = std::mem::take(&mut worker.names);
             names.clear();
             more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
-            // An operation that is slow has few names in one slice.
+            // A slow operation gets all names of a small directory in one slice.
             while V::IS_SLOW && more && names.len() < NAMES_AT_HAND {
                 more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
             }
@@ -96,12 +96,12 @@ impl<V: Handler> TreeJob<'_, V> {
             let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
             let slice = AtHand::new(directory, extent_of(std::mem::take(&mut is_start), more));
             if more && V::STAGE > Stage::Slices {
-                // Whoever reads on holds the unit that the last slice will have.
+                // The next reader holds the unit that becomes the last slice's.
                 directory.life().add_slice();
             }
             if parts > 1 {
                 if more && self.reading.fetch_add(1, Ordering::Relaxed) < self.budget.reading {
-                    // Pushed before the names, so it is older than they: the next idle thread reads on.
+                    // Pushed before the names, so it is older: the next idle thread reads on.
                     let (directory, descriptor) = (Arc::clone(directory), Arc::clone(descriptor));
                     self.push(worker.index, Task::ReadOn { directory, descriptor }, queue);
                     more = false;
@@ -115,14 +115,14 @@ impl<V: Handler> TreeJob<'_, V> {
         worker.buffer = buffer;
     }
 
-    /// How many names make a batch at present.
+    /// The current number of names in a batch.
     fn batch_names(&self, count: usize, queue: &Queue<'_, Self>) -> usize {
         let by_time = BATCH_NS / self.stat_ns.load(Ordering::Relaxed).max(1);
         let batch = usize::try_from(by_time).unwrap_or(BATCH_NAMES_MAX).clamp(1, BATCH_NAMES_MAX);
         if queue.is_wanted() { batch.min(BATCH_NAMES_WANTED.max(count / 8)) } else { batch }
     }
 
-    /// Gives all names but one batch to whoever is idle.
+    /// Queues all names but one batch for idle threads.
     fn hand_out(
         &self,
         worker: &mut Worker<V>,
@@ -137,7 +137,7 @@ impl<V: Handler> TreeJob<'_, V> {
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
     }
 
-    /// Fills `names` with what one `getdents64` gives. Returns false at the end, or when it failed.
+    /// Fills `names` from one `getdents64`. Returns false at the end or on failure.
     fn fill(
         &self,
         worker: &mut Worker<V>,
@@ -175,7 +175,7 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// Adds a name to a batch, unless the rules leave it out or it is none.
+    /// Adds a name to a batch, unless it is invalid or the rules exclude it.
     fn take_name(
         &self,
         worker: &mut Worker<V>,
@@ -188,7 +188,7 @@ impl<V: Handler> TreeJob<'_, V> {
             // A damaged or hostile file system: such a name would lead elsewhere.
             return self.fail_at(worker, Operation::ReadDirectory, directory, None, Errno::IO);
         }
-        // Where the directory does not tell the kind, the rules are asked when it is known.
+        // If the directory does not report the kind, the rules are applied once it is known.
         if let (Some(rules), true) = (&self.options.rules, name.kind != Kind::Unknown)
             && is_excluded(rules, &mut worker.path, bytes, name.kind)
         {

@@ -1,5 +1,4 @@
-//! Which entries a walk leaves out: include and exclude rules in gitignore syntax. Pure; the matching is the `ignore`
-//! crate's.
+//! Include and exclude rules in gitignore syntax, which select the entries of a walk. Pure; the `ignore` crate does the matching.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,22 +10,21 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 /// One rule: a pattern in gitignore syntax, matched against the path below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// What matches is left out; a directory that is left out is not entered.
+    /// Leaves out entries that match. A directory that is left out is not entered.
     Exclude(String),
-    /// What matches stays, whatever an earlier rule says.
+    /// Keeps entries that match, whatever an earlier rule says.
     Include(String),
 }
 
-/// Rules in the order in which they were given: the last one that matches decides. What none matches stays, unless
-/// the first rule is an include: then files that none matches are left out (as GNU grep has it), and directories stay,
-/// because what is wanted may lie below.
+/// Rules in the order given; the last one that matches decides. An entry that no rule matches stays, unless the first rule is an include.
+/// Then files that no rule matches are left out (as in GNU grep), and directories stay, because included files may lie below.
 #[derive(Clone, Debug)]
 pub struct Rules {
     matcher: Gitignore,
     only_included: bool,
 }
 
-/// A pattern that cannot be understood.
+/// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRule {
     /// The pattern as it was given.
@@ -50,7 +48,7 @@ impl Rules {
     /// The first pattern that is not a valid glob.
     pub fn new(rules: &[Rule]) -> Result<Self, BadRule> {
         let mut builder = GitignoreBuilder::new("");
-        // git takes an unclosed class as plain text; as an option it is far likelier a slip.
+        // git takes an unclosed class as plain text; in an option it is far more likely a mistake.
         builder.allow_unclosed_class(false);
         for rule in rules {
             let (pattern, line) = match rule {
@@ -80,8 +78,8 @@ impl Rules {
         }
     }
 
-    /// Whether an entry, or a directory that it is in, is left out: a walk that begins at the root never shows it. The path is below
-    /// the root, in plain form; the root itself is never left out.
+    /// Whether an entry or a directory above it is left out, so that a walk from the root never shows it. The path is below the root, in
+    /// plain form. The root itself is never left out.
     #[must_use]
     pub fn hides(&self, path: &[u8], is_directory: bool) -> bool {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);

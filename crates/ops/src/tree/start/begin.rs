@@ -1,4 +1,4 @@
-//! Where a walk begins: takes starts from the caller's list, looks at roots and at listed names below them.
+//! Begins a walk: takes starts from the caller's list, looks at roots and at listed names below them.
 
 use atta_sys as sys;
 use std::ffi::{CStr, CString};
@@ -19,10 +19,10 @@ use crate::tree::slice::{AtHand, Extent};
 use crate::tree::start::{Differs, Seed, Start};
 use crate::tree::task::Task;
 
-/// Starts that are taken from the caller's list at a time: a long list never is in memory as a whole.
+/// Starts taken from the caller's list at a time, so that a long list is never in memory as a whole.
 const FEED_STARTS: usize = 256;
 
-/// An entry by its directory and name, and by the length of its root and its depth.
+/// An entry from its directory and name, the length of its root, and its depth.
 fn entry_of<'a>(
     (directory, name): (&'a [u8], &'a [u8]),
     (root_bytes, depth): (usize, u32),
@@ -35,7 +35,7 @@ fn entry_of<'a>(
 /// The directories from a root down to the one that holds a listed name. Each holds a unit of the one above, the last one that of a
 /// slice.
 fn listed_below(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
-    // The root's maker keeps the units that it has.
+    // The creator of the root keeps its units.
     root.life().add_slice();
     names.iter().fold(Arc::clone(root), |parent, name| {
         parent.life().add_child();
@@ -46,7 +46,7 @@ fn listed_below(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
 }
 
 impl<V: Handler> TreeJob<'_, V> {
-    /// Takes some more of what the caller wants walked.
+    /// Takes more starts from the caller's list.
     pub(crate) fn feed(&self, index: usize, queue: &mut Queue<'_, Self>) {
         let starts: Vec<_> = {
             let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// All that the caller wants walked, at once.
+    /// Takes all starts of the caller's list at once.
     pub(crate) fn all_starts(&self) -> Vec<Task> {
         let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
         starts.by_ref().map(|seed| self.start_task(seed)).collect()
@@ -70,7 +70,7 @@ impl<V: Handler> TreeJob<'_, V> {
         Task::Start { root: self.roots.intern(root), below, differs }
     }
 
-    /// Looks at a root: the entry itself, then what is below it.
+    /// Looks at a root: first the entry itself, then its contents.
     pub(crate) fn start(&self, worker: &mut Worker<V>, index: u32, queue: &mut Queue<'_, Self>) {
         let path = self.roots.get(index).path.clone();
         self.throttle(1);
@@ -83,7 +83,7 @@ impl<V: Handler> TreeJob<'_, V> {
         let enter = self.show_root(worker, &path, &metadata, queue);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
         if enter && self.options.max_depth != Some(0) {
-            // A root that is given twice is read twice: each reading needs a position of its own.
+            // A root that is given twice is read twice, and each reader needs a position of its own.
             match self.open_root_anew(index, self.options.follow) {
                 Ok(directory) => self.read(worker, &directory, queue),
                 Err(errno) => self.fail(worker, Operation::OpenDirectory, &path, &path, errno),
@@ -106,8 +106,8 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// The directory of a listed name, not opened, and the last name. None: that failed and is reported. The caller ends a slice of
-    /// the directory.
+    /// The directory of a listed name, not opened, and the last name. None: it failed, and the failure is reported. The caller ends a slice
+    /// of the directory.
     fn listed(&self, worker: &mut Worker<V>, index: u32, below: &[u8]) -> Option<(Arc<Directory>, CString)> {
         let path = self.roots.get(index).path.clone();
         let names: Option<Vec<CString>> = link::names(below).map(|name| CString::new(name).ok()).collect();
@@ -117,7 +117,7 @@ impl<V: Handler> TreeJob<'_, V> {
             self.fail(worker, Operation::Stat, &whole, &path, Errno::INVAL);
             return None;
         };
-        // The operator named the root: links in its path are the operator's.
+        // The operator named the root, so links in its path are followed.
         match self.open_root(index, true) {
             Ok(root) => {
                 let above: Vec<_> = above.iter().map(CString::as_c_str).collect();
@@ -130,7 +130,7 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// Looks at a root that a list of differences names, and at nothing below it unless the handler wants that.
+    /// Looks at a root that a list of differences names, and below it only if the handler does not prune it.
     pub(crate) fn start_differing(
         &self,
         worker: &mut Worker<V>,
@@ -154,7 +154,7 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// The same for a name below a root.
+    /// As `start_differing`, for a name below a root.
     pub(crate) fn start_differing_below(
         &self,
         worker: &mut Worker<V>,
@@ -187,7 +187,7 @@ impl<V: Handler> TreeJob<'_, V> {
         self.end_names(worker, &slice, queue);
     }
 
-    /// Hands a name of a list of differences to the handler. Whether it is a directory to be entered.
+    /// Passes a name of a list of differences to the handler. Returns whether it is a directory to enter.
     fn show_differing(
         &self,
         worker: &mut Worker<V>,
@@ -204,8 +204,8 @@ impl<V: Handler> TreeJob<'_, V> {
         entry.kind == Kind::Directory && !pruned
     }
 
-    /// The directory of a root for what is listed below it or comes from elsewhere, opened unless it is open. One that was closed
-    /// meanwhile must be the same again.
+    /// The directory of a root for listed names and for tasks from other ranks, opened unless it is open. A directory that was closed
+    /// meanwhile must still be the same one.
     pub(crate) fn open_root(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
         let root = self.roots.get(index);
         if let Some(directory) = root.directory() {
@@ -214,12 +214,12 @@ impl<V: Handler> TreeJob<'_, V> {
         self.open_root_twice(index, follow).map(|[_, kept]| kept)
     }
 
-    /// The directory of a root, to be read from its beginning.
+    /// A new directory object for a root, to be read from its beginning.
     fn open_root_anew(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
         self.open_root_twice(index, follow).map(|[read, _]| read)
     }
 
-    /// The directory of a root: to be read, and for all other tasks.
+    /// Two directory objects for a root: one to read, one for all other tasks.
     fn open_root_twice(&self, index: u32, follow: bool) -> Result<[Arc<Directory>; 2], Errno> {
         let root = self.roots.get(index);
         self.throttle(1);

@@ -9,13 +9,13 @@ use atta_sys::Place;
 /// A root, as the tasks see it.
 #[derive(Debug)]
 pub(crate) struct Root {
-    /// The path as it was given; empty for the working directory, if what is listed shall not begin with `./`.
+    /// The path as given; empty for the working directory, if listed paths are not to begin with `./`.
     pub(crate) path: Vec<u8>,
-    /// Where the kernel says it is: to tell absolute links that lead below it. Only asked for when following.
+    /// The kernel's path of it, to recognise absolute links that lead below it. Read only when links are followed.
     pub(crate) real_path: OnceLock<Option<Vec<u8>>>,
     /// Its directory, while tasks below it hold it.
     directory: Mutex<Weak<Directory>>,
-    /// Which directory it was when it was opened first.
+    /// Which directory it was when first opened.
     place: OnceLock<Place>,
 }
 
@@ -25,14 +25,14 @@ impl Root {
         lock(&self.directory).upgrade()
     }
 
-    /// Whether this is the directory that the root was when it was opened first.
+    /// Whether this is the directory that the root was when first opened.
     pub(crate) fn is_same(&self, place: Place) -> bool {
         let first = self.place.get_or_init(|| place);
         (first.device, first.inode) == (place.device, place.inode)
     }
 }
 
-/// All roots that were met so far, by index.
+/// All roots seen so far, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
     table: Mutex<Table>,
@@ -73,14 +73,14 @@ impl Roots {
         lock(&self.table).roots.get(index as usize).cloned()
     }
 
-    /// Notes the directory of a root, and keeps it open for a while: until so many others were noted.
+    /// Records the directory of a root and keeps it open until `most` others were recorded.
     pub(crate) fn keep(&self, root: &Root, directory: &Arc<Directory>, most: usize) {
         *lock(&root.directory) = Arc::downgrade(directory);
         let mut table = lock(&self.table);
         table.recent.push_back(Arc::clone(directory));
         let oldest = if table.recent.len() > most { table.recent.pop_front() } else { None };
         drop(table);
-        // Closing a directory may take long on a slow file system: not under the lock.
+        // Not under the lock: closing a directory may take long on a slow file system.
         drop(oldest);
     }
 }

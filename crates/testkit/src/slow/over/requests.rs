@@ -20,7 +20,7 @@ use super::super::operation::Operation;
 use super::super::service::prepare;
 use super::{Open, Over, answer};
 
-/// Names and attributes are valid for no time: whoever asks, asks here.
+/// Names and attributes are not cached: every query arrives here.
 const NEVER: Duration = Duration::ZERO;
 const FIRST: Generation = Generation(0);
 const LIST_MOST: usize = 64 << 10;
