@@ -1,7 +1,7 @@
-//! Lists what runs that have ended left in a directory under names of their own, and removes it if that is wanted. A name is one of
-//! theirs only if the record of a run proves it; any other is data, whatever it looks like.
+//! Lists the names that ended runs left in a directory, and removes them on request. A name belongs to a run only if the run's record
+//! proves it. Any other name is data, whatever its form.
 //!
-//! It prints nothing, and removes nothing of a run that may still be running.
+//! It prints nothing, and never removes anything of a run that may still be running.
 
 use atta_sys as sys;
 use std::sync::Arc;
@@ -19,60 +19,60 @@ use crate::jobs::tree::{Manner, Tally};
 use crate::jobs::{self, Other, State};
 use crate::tree;
 
-/// Directories of runs that are looked at.
+/// The most runs to examine.
 const DIRECTORIES_MAX: usize = 4096;
 
-/// How it is done.
+/// How to clean.
 #[derive(Debug, Default)]
 pub struct Options<'a> {
-    /// How the directory is walked: threads, memory, stop.
+    /// How to walk the directory: threads, memory, stop.
     pub walk: tree::Options<'a>,
-    /// Whether what is found is removed.
+    /// Whether to remove the names found.
     pub removes: bool,
 }
 
-/// What a run is taken for.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It runs: what it makes is left alone.
+    /// It is running; its names are left alone.
     Runs,
     /// It has ended.
     Ended,
-    /// The file system has no locks, and the run is none of this host since its last start: nobody knows.
+    /// Unknown: the file system has no locks, and the run did not start on this host since its last boot.
     Unknown,
 }
 
-/// A run that has a record there.
+/// A run that has a record in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Who it is.
+    /// The process that holds the record.
     pub holder: Holder,
-    /// Whether it still runs.
+    /// Whether it is still running.
     pub life: Life,
 }
 
-/// What was found, in the order in which it is to be shown.
+/// Result of a run, in output order.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The runs.
+    /// The runs found.
     pub runs: Vec<Run>,
-    /// Names that runs have left which have ended, the first thousand of them.
+    /// Names left by ended runs, at most the first thousand.
     pub leftovers: Vec<Leftover>,
-    /// All of them.
+    /// Number of all such names.
     pub names: u64,
     /// Entries at these names and below them.
     pub entries: u64,
-    /// Bytes on the disk that they have, or had.
+    /// Disk space in bytes that they use, or used.
     pub bytes: u64,
-    /// What could not be read or removed, the first thousand.
+    /// Entries that could not be read or removed, at most the first thousand.
     pub failures: Vec<Failure<'static>>,
-    /// All of it.
+    /// Number of all failures.
     pub failed: u64,
-    /// Whether it ended early because it was asked to.
+    /// Whether the run ended early on request.
     pub stopped: bool,
 }
 
-/// Looks for what ended runs have left in a directory, and below it. It ends early when `options.walk.stop` is set.
+/// Finds the names that ended runs left in a directory and below it. It ends early when `options.walk.stop` is set.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -96,14 +96,14 @@ pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> 
     outcome.failures.extend(swept.failures);
     outcome.failed += swept.failed;
     outcome.stopped = swept.stopped;
-    // The record goes last: without it nobody could tell what is left.
+    // Records go last: without them, leftovers cannot be recognized.
     if is_swept {
         ended.iter().for_each(|other| remove_record(other, &top, directory, &manner, &mut outcome));
     }
     Ok(outcome)
 }
 
-/// The runs that have their records in a directory.
+/// Returns the runs that have records in a directory.
 fn runs_in(top: &Arc<OwnedFd>) -> Result<Vec<Other>, Errno> {
     let mut runs = Vec::new();
     let entries = rustix::fs::Dir::read_from(top).map_err(|error| Errno(error.raw_os_error()))?;
@@ -128,7 +128,7 @@ fn runs_in(top: &Arc<OwnedFd>) -> Result<Vec<Other>, Errno> {
     Ok(runs)
 }
 
-/// Whether this user may act on what a record says: it is its own, or this is root, who may remove what others have anyway.
+/// Whether this user may act on a record: it is the user's own, or the user is root, who may remove any file anyway.
 fn is_trusted(other: &Other) -> bool {
     let own = rustix::process::geteuid();
     own.is_root() || other.record.uid == own.as_raw()

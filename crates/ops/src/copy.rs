@@ -1,4 +1,4 @@
-//! Copies file trees: everything that is there, with everything it has, on many threads.
+//! Copies file trees with their metadata, on many threads.
 //!
 //! ```no_run
 //! use atta_entry::Failure;
@@ -16,10 +16,10 @@
 //! println!("{:?}", outcome.map(|outcome| outcome.totals.files));
 //! ```
 //!
-//! What it promises: whoever looks at the target sees an old file, a new one, or none, never a part of one. Nothing outside of
-//! TARGET is touched, whatever somebody swaps meanwhile. A file that changed while it was read is no copy.
+//! Guarantees: a reader of the target sees the old file, the new file, or no file, never a partial one. The copy modifies nothing outside
+//! TARGET, even if another process replaces directories meanwhile. A file that changes while it is read is not copied.
 //!
-//! What it does not do: it prints nothing, and does not go on where another run was ended.
+//! Limits: the copy prints nothing, and does not resume an interrupted run.
 
 pub(crate) mod commit;
 mod ending;
@@ -75,113 +75,114 @@ use plan::roots::Target;
 use target::mirror::Shared;
 use times::{Clock, Syncs};
 
-/// When what was copied is made durable.
+/// When copied data is made durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before it gets its name: many at a time, by `syncfs`.
+    /// Before the rename to the final name: many files at a time, by `syncfs`.
     #[default]
     Batch,
-    /// Before it gets its name: each file by itself.
+    /// Before the rename to the final name: each file by itself.
     File,
-    /// When the kernel likes.
+    /// When the kernel writes it back.
     None,
 }
 
-/// How a copy is done.
+/// Options of a copy.
 #[derive(Debug, Default)]
 pub struct Options<'a> {
-    /// How the sources are walked; what it says of links and metadata is not used.
+    /// How the sources are walked. The copy ignores its options for links and metadata.
     pub walk: tree::Options<'a>,
-    /// When what was copied is made durable.
+    /// When copied data is made durable.
     pub fsync: Fsync,
-    /// Whether files get a digest while they are copied.
+    /// Whether a digest of each file is computed while it is copied.
     pub digest: bool,
-    /// Whether copies are read back and compared, when they are durable. Needs digests.
+    /// Whether copies are read back and compared once they are durable. Needs digests.
     pub verify: bool,
-    /// Bytes that one thread copies of a large file at a time, a power of two; none: by its size and the number of threads.
+    /// Bytes that one thread copies of a large file at a time, a power of two. None: chosen by file size and number of threads.
     pub chunk: Option<u64>,
-    /// A file with more bytes of holes is copied without a digest; none: [`HOLE_BYTES_MAX`](crate::digest::HOLE_BYTES_MAX).
+    /// A file with more bytes of holes is copied without a digest. None: [`HOLE_BYTES_MAX`](crate::digest::HOLE_BYTES_MAX).
     pub hole_bytes_max: Option<u64>,
-    /// What is kept beside the bytes.
+    /// The metadata to preserve.
     pub keep: Keep,
-    /// TARGET is the name of the copy of one SOURCE, also where it is a directory already, which the copy is merged into.
+    /// TARGET is the name of the copy of one SOURCE. If TARGET is an existing directory, the copy is merged into it.
     pub no_target_directory: bool,
-    /// Whether the copy does not start where another one is writing to TARGET, or where nobody knows.
+    /// Whether the copy refuses to start if another copy writes to TARGET, or if this cannot be determined.
     pub exclusive: bool,
-    /// What is done where something is there already.
+    /// What to do if the target entry already exists.
     pub existing: Existing,
-    /// Whether a file that is there is written into, where that can be, instead of a new one that replaces it.
+    /// Whether an existing file is written in place where possible, instead of being replaced by a new file.
     pub in_place: bool,
-    /// A cap on the bytes a second that are read and written, over all threads.
+    /// A limit on the bytes read and written per second, over all threads.
     pub bandwidth: Option<Arc<Rate>>,
-    /// Whether large files go past the page cache, where they can.
+    /// Whether large files bypass the page cache where possible.
     pub direct: bool,
-    /// Whether copies share the bytes of their sources; without a digest alone, which needs to see them.
+    /// Whether copies share the bytes of their sources. Works only without digests, which must read the bytes.
     pub reflink: Reflink,
-    /// How copies are striped on Lustre; none: as their directories say.
+    /// How copies are striped on Lustre. None: as their directories specify.
     pub stripes: Option<Stripes>,
 }
 
-/// Hears of what happens, on any thread.
+/// Receives events, on any thread.
 pub trait Watch: Sync {
-    /// An entry was not copied. Its path is the source's.
+    /// An entry was not copied. The path is the source's.
     fn failure(&self, failure: &Failure<'_>);
 
-    /// What a copy would do with an entry: reported by a [`DryRun`] alone, and not for directories that exist. The path is the
+    /// Reports what a copy would do with an entry. Only a [`DryRun`] calls it, and not for existing directories. The path is the
     /// source's.
     fn planned(&self, _planned: Planned, _path: &[u8]) {}
 
-    /// Something about other runs in the place where the copy makes things, before it begins; on rank 0 alone.
+    /// Reports other runs in the directory that the copy writes to, before the copy starts. Only rank 0 calls it.
     fn notice(&self, _notice: &Notice) {}
 }
 
-/// How a copy stands.
+/// Progress of a copy.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// What the walk of the sources has found.
     pub walk: tree::Progress,
     /// Files whose bytes were copied.
     pub files: u64,
-    /// Bytes that were copied.
+    /// Bytes copied.
     pub bytes: u64,
-    /// Bytes of large files that were to be copied, counted once more where one has to be copied again.
+    /// Bytes of large files to copy. A file that must be copied again is counted again.
     pub large_found: u64,
-    /// Of these, those that were copied, or will not be. On one of several ranks it may be more than what that one has found.
+    /// Of these, the bytes that were copied or will not be. On one of several ranks this can exceed what that rank has found.
     pub large_done: u64,
 }
 
-/// What a copy left.
+/// The result of a copy.
 #[derive(Debug)]
 pub struct Outcome {
     /// What was copied.
     pub totals: Totals,
-    /// Which files it was made of.
+    /// The copied files by size, and the slowest ones.
     pub report: Report,
-    /// What this rank did, and where its time went.
+    /// What this rank did, and how it spent its time.
     pub rank: RankReport,
-    /// Of what was copied, if all files got digests, and nothing failed or was left as it is.
+    /// The signature of the copied data. Present only if all files got digests, nothing failed and nothing was skipped.
     pub signature: Option<Signature>,
     /// What the walk of the sources did.
     pub threads: Vec<tree::ThreadReport>,
-    /// From start to end.
+    /// Time from start to end.
     pub elapsed: Duration,
-    /// Whether it ended early because it was asked to, or parked.
+    /// Whether the copy ended early because it was stopped or parked.
     pub stopped: bool,
-    /// Whether it ended early because there is no room in TARGET: nothing new was begun then.
+    /// Whether the copy ended early because TARGET has no space left. In that case no new file was started.
     pub parked: bool,
-    /// What is left under names of its own, if anything is; on rank 0 alone.
+    /// Temporary names that were left behind, if any. Only on rank 0.
     pub leftovers: Option<Leftovers>,
-    /// What was exchanged with other ranks.
+    /// Data exchanged with other ranks.
     pub exchanged: Exchanged,
 }
 
-/// Copies all `sources` to `target`, as `cp -a` does. Returns when all is done, and durable if that was asked for, or
-/// `options.walk.stop` was set.
+/// Copies all `sources` to `target`, as `cp -a` does.
 ///
-/// `observe` is called on the calling thread some 40 times a second.
+/// Returns when everything is copied (and durable, if requested), or when `options.walk.stop` was set.
+///
+/// Calls `observe` on the calling thread about 40 times a second.
 ///
 /// # Errors
-/// Nothing was copied: the arguments make no sense, or a source or the target is not there.
+/// Nothing was copied: the arguments are invalid, or a source or the target does not exist.
 pub fn run(
     sources: &[Vec<u8>],
     target: &[u8],
@@ -192,8 +193,10 @@ pub fn run(
     Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.run_alone(observe))
 }
 
-/// The same for what a list names: each start's root is one of `sources`, and directories above it are made as needed. There is no
-/// signature: it would be that of a whole.
+/// Copies the entries of a list.
+///
+/// The root of each start is one of `sources`. Missing directories above an entry are created. There is no signature, because a signature
+/// covers a whole tree.
 ///
 /// # Errors
 /// As [`run`].
@@ -208,8 +211,10 @@ pub fn run_listed(
     Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.listed(starts).run_alone(observe))
 }
 
-/// The same for what a list of differences names (`atta verify`): both sides of each name are looked at again, and what differs is repaired.
-/// A directory is meant with what is below it only if it was missing. Hard links are kept.
+/// Repairs the entries of a list of differences (`atta verify`).
+///
+/// Both sides of each name are examined again, and differences are repaired. A directory stands for everything below it only if it was
+/// missing. Hard links are preserved.
 ///
 /// # Errors
 /// As [`run`].
@@ -228,17 +233,17 @@ fn starts_of(sources: &[Vec<u8>]) -> impl Iterator<Item = Start> + Send {
     sources.iter().map(|source| Start::new(source.clone()))
 }
 
-/// A copy that is set up: it is known where everything goes, and nothing has been copied. What only looks is a [`DryRun`].
+/// A copy that is set up but not started: all paths are resolved, and nothing has been copied. For a dry run see [`DryRun`].
 pub struct Copy<'a> {
     copying: Copying<'a>,
-    /// Of the first rank alone.
+    /// Only on the first rank.
     starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
     target_is_name: bool,
     refused: Option<Refused>,
 }
 
 impl<'a> Copy<'a> {
-    /// Looks at SOURCE... and TARGET. On several ranks each does that before any goes on.
+    /// Examines SOURCE... and TARGET. On several ranks, every rank does this before any rank proceeds.
     ///
     /// # Errors
     /// As [`run`].
@@ -262,7 +267,7 @@ impl<'a> Copy<'a> {
         let begin = || plan::beside::begin(&place, sources, options, watch);
         let (job, refused) = match (seat.rank == 0).then(begin).transpose() {
             Ok(job) => (job.flatten(), None),
-            // The others do not know of it, and must hear of it first.
+            // The other ranks do not know of the refusal and must be notified first.
             Err(refused) if seat.ranks > 1 => (None, Some(refused)),
             Err(refused) => return Err(refused),
         };
@@ -311,31 +316,34 @@ impl<'a> Copy<'a> {
         Ok(Self { copying, starts, target_is_name, refused })
     }
 
-    /// Why the copy must not run although every rank sees the same; on the first of several ranks alone.
+    /// Why the copy must not run although every rank sees the same file system. Only on the first of several ranks.
     #[must_use]
     pub fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref()
     }
 
-    /// Whether TARGET is the name of the copy. The same arguments mean something else once it exists: to go on, a later copy takes
+    /// Whether TARGET is the name of the copy.
+    ///
+    /// Once TARGET exists, the same arguments have another meaning. A later copy that continues this one must set
     /// [`Options::no_target_directory`].
     #[must_use]
     pub fn target_is_name(&self) -> bool {
         self.target_is_name
     }
 
-    /// Copies what a list names instead: see [`run_listed`]. On several ranks that is said on each of them, and the list is that
-    /// of the first.
+    /// Copies the entries of a list instead: see [`run_listed`].
+    ///
+    /// On several ranks, every rank must call this. Only the first rank's list is used.
     #[must_use]
     pub fn listed(mut self, starts: impl Iterator<Item = Start> + Send + 'a) -> Self {
         self.copying.is_listed = true;
         Self { starts: Box::new(starts.map(Seed::from)), ..self }
     }
 
-    /// Repairs what a list of differences names instead, on one rank: see [`run_repair`].
+    /// Repairs the entries of a list of differences instead, on one rank: see [`run_repair`].
     ///
     /// # Errors
-    /// [`Options::existing`] is not [`Existing::Replace`]: a repair finds out by itself what may stay.
+    /// [`Options::existing`] is not [`Existing::Replace`]: a repair determines by itself which entries to keep.
     pub fn repairing(
         mut self,
         rows: impl Iterator<Item = (Start, Differs)> + Send + 'a,
@@ -349,13 +357,13 @@ impl<'a> Copy<'a> {
         Ok(Self { starts: Box::new(rows.map(Seed::from)), ..self })
     }
 
-    /// The inode of the directory that everything is put into: the same on all ranks, if they see the same file system.
+    /// The inode of the target directory. It is the same on all ranks if they see the same file system.
     #[must_use]
     pub fn target_inode(&self) -> u64 {
         self.copying.top_identity.1
     }
 
-    /// Runs it in a session of one: see [`run`](fn@run).
+    /// Runs the copy in a session of one rank: see [`run`](fn@run).
     pub fn run_alone(self, observe: impl FnMut(&Progress)) -> Outcome {
         let mut session = Session::alone(self.copying.options.walk.stop.clone());
         match self.run(&mut session, observe) {
@@ -364,10 +372,12 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Runs it as one of the ranks of a session, which copy what the first one was given. `options.walk.stop` is that of the session. Returns
-    /// what this rank has done when all ranks are done.
+    /// Runs the copy as one rank of a session.
     ///
-    /// On the first rank `observe` gets what all ranks have done, as far as it is known; on the others what they have done themselves.
+    /// All ranks copy the entries that the first rank was given. `options.walk.stop` must be that of the session. Returns when all ranks
+    /// are done, with what this rank did.
+    ///
+    /// On the first rank `observe` gets the known progress of all ranks; on the others only their own progress.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -393,7 +403,7 @@ impl std::fmt::Debug for Copy<'_> {
 }
 
 impl Progress {
-    /// Of a walk, and of what a copy counts beside it: see [`Copying::counted_so_far`].
+    /// Combines the progress of a walk with the counters of [`Copying::counted_so_far`].
     fn new(walk: &tree::Progress, [files, bytes, large_found, large_done]: Counted) -> Self {
         Self { walk: walk.clone(), files, bytes, large_found, large_done }
     }
@@ -406,7 +416,7 @@ impl Copying<'_> {
     }
 }
 
-/// A number for a thread of a rank that no other one of the session has.
+/// Returns a number for a thread that is unique within the session.
 fn number_of_thread(seat: Seat, index: usize) -> u64 {
     u64::from(seat.rank) << 32 | index as u64
 }

@@ -1,5 +1,5 @@
-//! The file descriptors of this process: how many there may be, what each part of a run may hold of them, and what is done when none
-//! is left. It opens nothing but `/proc/self/fd`, to count what is open.
+//! File descriptors of this process: how many are available, how many each part of a run may hold, and what happens when none is left. It
+//! opens only `/proc/self/fd`, to count open descriptors.
 //!
 //! ```text
 //!   limit (ulimit -n)
@@ -10,45 +10,45 @@
 //!       of TARGET and what is synced by itself
 //! ```
 //!
-//! The number of threads is the largest for which each of them can keep some directories open. Where a call finds no descriptor
-//! all the same (the host program, an MPI, other processes), directories that are open and not in use are closed, and the call is
-//! made again until there is one, or for about a second.
+//! The number of threads is the largest that lets each thread keep some directories open. A call may still find no descriptor, because of
+//! the host program, an MPI or other processes. Then open directories that are not in use are closed, and the call is repeated until it
+//! succeeds, or for about a second.
 
 use atta_sys::descriptors::open_now;
 pub use atta_sys::descriptors::{limit, raise_limit};
 
-/// The least limit with which the program starts: what a run takes, and ten that a shell or a batch system may have left open.
+/// The lowest limit with which the program starts: the needs of a run, and ten that a shell or a batch system may leave open.
 pub const LIMIT_LEAST: u64 = 64;
-/// What a run takes at least: a copy with one thread ([`Needs::COPY`]).
+/// The minimum for a run: a copy with one thread ([`Needs::COPY`]).
 pub const AVAILABLE_LEAST: u64 = 54;
-/// For the process as a whole: standard streams (3), list, errors, events, table or catalog (4), spill file and files of what is
-/// counted or sorted (5), TARGET, its lock, the directory of links (4), a launcher's pipes (4), `/proc` (1), spare (3).
+/// Descriptors of the process as a whole: standard streams (3), list, errors, events, table or catalog (4), spill file and files of counts
+/// or sorting (5), TARGET, its lock, the directory of links (4), a launcher's pipes (4), `/proc` (1), spare (3).
 const PROCESS: u64 = 24;
-/// Directories that one thread keeps open on one side, at least: fewer would be opened again for each entry.
+/// The fewest directories that one thread keeps open on one side; with fewer, each entry would open them again.
 const HELD_LEAST: u64 = 4;
-/// At most on the source's side: more save no time.
+/// The most on the source's side; more save no time.
 const HELD_MOST: u64 = 1024;
-/// At most on the target's side.
+/// The most on the target's side.
 const HELD_IN_TARGET_MOST: u64 = 64;
-/// Roots that are kept open although no task needs them, at most: names of a list mostly share few roots.
+/// The most roots kept open without a task that needs them: names of a list mostly share few roots.
 const ROOTS_MOST: u64 = 16;
-/// Copies that are read back together, at most.
+/// The most copies read back together.
 const GROUP_MOST: u64 = 16;
-/// File systems that are kept open to be synced, at most.
+/// The most file systems kept open to be synced.
 const STORES_MOST: u64 = 64;
-/// Files and directories that are synced one by one at the same time, at most.
+/// The most files and directories synced one by one at the same time.
 const SYNCING_MOST: u64 = 512;
-/// More descriptors than this are of no use.
+/// The largest limit that is used; more descriptors have no benefit.
 const LIMIT_USED: u64 = 1 << 16;
 
-/// What an operation opens.
+/// The descriptors that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// At most at one time for one task, the thread's watch on itself included.
+    /// The most at one time for one task, the thread's watch on itself included.
     task: u64,
-    /// Trees of which directories are kept open.
+    /// Number of trees whose directories are kept open.
     sides: u64,
-    /// For each large file that several threads are at.
+    /// Descriptors for each large file that several threads process.
     file: u64,
 }
 
@@ -57,49 +57,49 @@ impl Needs {
     pub const WALK: Self = Self { task: 8, sides: 1, file: 1 };
     /// Digests: a walk, and the file.
     pub const SUM: Self = Self { task: 9, sides: 1, file: 1 };
-    /// A copy: watch, three directories of each side (itself, its parent, one on the way), both files, the target's once more for
-    /// its close, a claim on a file with several names, a name without its contents, spare.
+    /// A copy: watch, three directories on each side (itself, its parent, one on the way), both files, the target file again for its close,
+    /// a claim on a file with several names, a name without its contents, spare.
     pub const COPY: Self = Self { task: 14, sides: 2, file: 2 };
-    /// A comparison: as a copy, but for what is made.
+    /// A comparison: as a copy, but without the descriptors for new files.
     pub const VERIFY: Self = Self { task: 12, sides: 2, file: 2 };
 
-    /// What a thread takes at least, with as much again for everything that is not a thread's.
+    /// The minimum for a thread, with its held directories counted twice: the second half is for the shared descriptors.
     fn of_thread(self) -> u64 {
         self.task + 2 * HELD_LEAST * self.sides
     }
 }
 
-/// What each part of a run may hold open.
+/// The most descriptors that each part of a run may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Threads, at most.
+    /// Maximum number of threads.
     pub threads: usize,
     /// Directories of the source that one thread keeps open.
     pub(crate) held: usize,
     /// Directories of the target that one thread keeps open.
     pub(crate) held_in_target: usize,
-    /// Large files that several threads are at.
+    /// Large files that several threads process.
     pub(crate) large: usize,
-    /// Directories whose reading goes on later.
+    /// Directories that will be read further later.
     pub(crate) reading: usize,
-    /// Roots that are kept open although no task needs them.
+    /// Roots kept open without a task that needs them.
     pub(crate) roots: usize,
     /// Copies that one thread reads back together.
     pub(crate) group: usize,
-    /// File systems of the target that are kept open to be synced.
+    /// File systems of the target kept open to be synced.
     pub(crate) stores: usize,
-    /// Files and directories that are synced one by one, at the same time.
+    /// Files and directories synced one by one at the same time.
     pub(crate) syncing: usize,
 }
 
 impl Budget {
-    /// For so many threads, at most, in this process as it is now.
+    /// Computes the budget for at most this many threads, from the current state of the process.
     #[must_use]
     pub fn of_process(needs: Needs, threads: usize) -> Self {
         Self::new(needs, available(), threads)
     }
 
-    /// The same, where so many descriptors are left for the run.
+    /// Computes the budget from the descriptors available to the run.
     fn new(needs: Needs, available: u64, threads: usize) -> Self {
         let room = available.min(LIMIT_USED).saturating_sub(PROCESS);
         let threads = (room / needs.of_thread()).clamp(1, threads.max(1) as u64);
@@ -121,7 +121,7 @@ impl Budget {
     }
 }
 
-/// How many of them are left beside those that are open now; the three standard streams do not count.
+/// Returns the number of descriptors left beside those open now. The three standard streams do not count.
 #[must_use]
 pub fn available() -> u64 {
     limit().saturating_sub(open_now().saturating_sub(3))
@@ -131,7 +131,7 @@ pub fn available() -> u64 {
 mod tests {
     use super::*;
 
-    /// What a run holds at most, by its budget.
+    /// The most descriptors that a run with this budget holds.
     fn most(needs: Needs, budget: &Budget) -> u64 {
         let held = budget.held + if needs.sides > 1 { budget.held_in_target } else { 0 };
         let each = needs.task + (held + budget.group) as u64;

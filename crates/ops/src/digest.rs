@@ -1,11 +1,11 @@
 //! Digests of files and of sets of files. No I/O.
 //!
-//! A file's digest is BLAKE3, what `b3sum` prints; `digest/pieces.rs` says how several threads compute it.
+//! A file's digest is BLAKE3, as `b3sum` prints it. `digest/pieces.rs` describes how several threads compute it.
 //!
-//! A set's signature ([`Signature`]) is a sum (LtHash: Bellare and Micciancio 1997; Lewi et al. 2019 for the parameters): each
-//! entry is expanded to 1,024 numbers of 16 bits, which are added number by number, modulo 2^16. So it depends neither on
-//! the order of the entries nor on who adds them, and an entry can be taken out again. Whoever finds two sets with one signature
-//! would have solved a lattice problem that is taken to be harder than 2^200 steps.
+//! A set's signature ([`Signature`]) is a sum (LtHash: Bellare and Micciancio 1997; Lewi et al. 2019 for the parameters). Each entry is
+//! expanded to 1,024 numbers of 16 bits, which are added number by number, modulo 2^16. The sum depends neither on the order of the entries
+//! nor on the thread that adds them, and an entry can be removed again. Two sets with one signature solve a lattice problem that is assumed
+//! to be harder than 2^200 steps.
 
 mod pieces;
 
@@ -17,12 +17,12 @@ use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 pub use blake3::Hash;
 pub use pieces::{PIECE_LEAST, Piece, PieceValue, merge};
 
-/// A file with more bytes of holes gets no digest, unless somebody says otherwise: hashing so many zeros takes a core some minutes, the
-/// first time; and a file of 2^63 bytes takes anybody no space, and would take a century.
+/// By default, a file with more bytes of holes gets no digest. Hashing this many zeros takes a core some minutes, the first time. A file of
+/// 2^63 bytes needs no disk space, but would take a century.
 pub const HOLE_BYTES_MAX: u64 = 1 << 40;
-/// Numbers of a signature.
+/// Number of lanes in a signature.
 const LANES: usize = 1024;
-/// What tells an entry of a signature from anything else that is hashed.
+/// Separates the entries of a signature from all other hashed data.
 const CONTEXT: &str = "atta 2026-11 entry of a data set's signature";
 static KEY: OnceLock<ContextKey> = OnceLock::new();
 
@@ -30,18 +30,18 @@ static KEY: OnceLock<ContextKey> = OnceLock::new();
 #[derive(Clone, PartialEq, Eq)]
 pub struct Signature(Box<[u16; LANES]>);
 
-/// An entry of a set, as its signature sees it.
+/// An entry of a set, with the fields that its signature covers.
 #[derive(Clone, Copy, Debug)]
 pub struct Element<'a> {
-    /// Its path below the root; empty for the root itself.
+    /// Path below the root; empty for the root itself.
     pub path: &'a [u8],
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
-    /// Bytes of a regular file; else 0.
+    /// Size of a regular file in bytes; otherwise 0.
     pub size: u64,
-    /// Of a regular file's bytes.
+    /// Digest of a regular file.
     pub digest: Option<&'a Hash>,
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     pub target: Option<&'a [u8]>,
 }
 
@@ -58,25 +58,25 @@ impl Signature {
         self.0.iter_mut().zip(expanded.iter()).for_each(|(lane, more)| *lane = lane.wrapping_add(*more));
     }
 
-    /// Takes an entry out that was added before.
+    /// Removes an entry that was added before.
     pub fn remove(&mut self, element: &Element<'_>) {
         let expanded = element.expand();
         self.0.iter_mut().zip(expanded.iter()).for_each(|(lane, less)| *lane = lane.wrapping_sub(*less));
     }
 
-    /// Adds all entries of another one.
+    /// Adds all entries of another signature.
     pub fn merge(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0.iter()).for_each(|(lane, more)| *lane = lane.wrapping_add(*more));
     }
 
-    /// What is shown and compared: the BLAKE3 of the numbers.
+    /// Returns the BLAKE3 of the numbers, for display and comparison.
     #[must_use]
     pub fn digest(&self) -> Hash {
         blake3::hash(&self.encoded())
     }
 }
 
-/// All numbers, 16 bits each, the lower byte first.
+/// All numbers, 16 bits each, little-endian.
 impl Code for Signature {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.iter().for_each(|lane| out.extend(lane.to_le_bytes()));
@@ -141,7 +141,7 @@ mod tests {
         assert!(Signature::decode_all(&[0; 2047]).is_none() && Signature::decode_all(&[0; 2050]).is_none());
         entries.iter().for_each(|entry| one.remove(entry));
         assert_eq!(one, Signature::default());
-        // Any single thing that is different shows, and so does an entry that is there twice.
+        // Every single change is visible, and so is an entry added twice.
         let changes = [
             Element { path: b"z", ..entries[0] },
             Element { kind: Kind::Symlink, ..entries[0] },

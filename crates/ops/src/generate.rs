@@ -46,37 +46,36 @@ pub use spec::{Contents, Spec, SpecError, Spread, XATTRS_MAX, XATTRS_SHARE};
 
 use make::{Make, MakeError, Task};
 
-/// How a tree is made. Nothing here changes what is made.
+/// Options for a run. They do not affect the tree.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How many threads.
+    /// Number of threads.
     pub threads: Threads,
-    /// A request to end early; heeded within some tens of milliseconds, and what was made until then stays.
+    /// A request to end early. It takes effect within some tens of milliseconds; everything made until then stays.
     pub stop: Stop,
 }
 
-/// How a run stands, as its observer sees it.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Since the start.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Entries that are complete, of [`Spec::entries`].
+    /// Entries that are complete, out of [`Spec::entries`].
     pub entries: u64,
-    /// Threads that are wanted at present.
+    /// Number of threads currently wanted.
     pub threads: usize,
-    /// How long ago the run was asked to end, if it was: a thread may be stuck in a system call.
+    /// Time since the run was asked to end, if it was: a thread may be stuck in a system call.
     pub stopping: Option<Duration>,
 }
 
-/// Makes the tree in `target`, which must not exist or be an empty directory (and no symbolic link to one).
+/// Makes the tree in `target`, which must not exist or must be an empty directory (no symbolic link to one).
 ///
-/// A `target` that exists keeps its mode; its modification time is set where that is permitted.
+/// An existing `target` keeps its mode. Its modification time is set where permitted.
 ///
-/// `observe` is called on the calling thread some 40 times a second; it may set `options.stop`.
+/// Calls `observe` on the calling thread some 40 times a second. `observe` may set `options.stop`.
 ///
 /// # Errors
-/// When there can be no such tree, when `target` has something in it, or when a system call fails. What was made until
-/// then stays.
+/// Fails if no such tree can exist, if `target` is not empty, or if a system call fails. Everything made until then stays.
 pub fn generate(
     target: &Path,
     spec: &Spec,
@@ -87,12 +86,12 @@ pub fn generate(
     spec.check()?;
     let (root, is_root_new) = open_target(target)?;
     let plan = Plan::new(spec)?;
-    // The pool's own: it is also set when something fails, which is not what the caller asked for.
+    // A stop of the pool. It is also set after a failure, which the caller did not request.
     let end = Stop::new();
     let make = Make::new(&plan, root, is_root_new, end.clone());
     let mut run = Run { make: &make, options, end, started, report: Report::default(), observe };
     let outcome = make.first().and_then(|task| run.phase(task)).and_then(|is_whole| {
-        // Hard links follow when every file is there.
+        // Hard links follow when all files exist.
         let has_links = is_whole && spec.hard_links > 0;
         if has_links { run.phase(Task::HardLinks(0..spec.hard_links)) } else { Ok(is_whole) }
     });
@@ -107,7 +106,7 @@ pub fn generate(
     }
 }
 
-/// One run, in phases of which each begins when the one before is over.
+/// One run, in phases. Each phase starts when the one before has ended.
 struct Run<'a, F> {
     make: &'a Make<'a>,
     options: &'a Options,
@@ -118,7 +117,7 @@ struct Run<'a, F> {
 }
 
 impl<F: FnMut(&Progress)> Run<'_, F> {
-    /// Does a task and all that it leads to; false if it was asked to end before.
+    /// Runs a task and all tasks that it adds. Returns false if the run was asked to end before.
     fn phase(&mut self, task: Task) -> Result<bool, MakeError> {
         let Self { make, options, end, started, report, observe } = self;
         if options.stop.is_set() {
@@ -140,7 +139,7 @@ impl<F: FnMut(&Progress)> Run<'_, F> {
     }
 }
 
-/// Makes or opens the target, and tells whether it was made.
+/// Makes or opens the target, and returns whether it was made.
 fn open_target(target: &Path) -> Result<(OwnedFd, bool), GenerateError> {
     let is_new = match mkdirat(CWD, target, Mode::RWXU) {
         Ok(()) => true,

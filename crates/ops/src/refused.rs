@@ -7,11 +7,11 @@ use atta_entry::{Errno, escape};
 /// Why an operation does not start.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What to do about it.
+    /// How to fix it.
     pub hint: Cow<'static, str>,
-    /// The arguments are wrong, whatever there is; else it is what there is.
+    /// Whether the arguments are invalid in any case; otherwise the state of the system is the cause.
     pub is_usage: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Records sorted by their keys, any number of them in bounded memory: what does not fit is sorted by itself and goes to a file without a
-//! name; all are merged in the end. What records mean is not known here.
+//! Sorts any number of records by key in bounded memory. Records that do not fit are sorted in runs and written to an unnamed file. All
+//! runs are merged at the end. The meaning of records is unknown here.
 //!
 //! ```text
 //!   push ─▶ in memory ──full: sort──▶ [ run | run | run ... ]  one file
@@ -14,12 +14,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that are read of a run at a time.
+/// Bytes of a run that are read at a time.
 const BUFFER: usize = 64 << 10;
-/// What a record takes beside its bytes: its place, and the lengths before it.
+/// Memory of a record beside its bytes: its place, and the lengths before it.
 const EXTRA: usize = size_of::<Place>() + 8;
 
-/// Takes records.
+/// Collects records.
 #[derive(Debug)]
 pub struct Sorter {
     memory: usize,
@@ -27,11 +27,11 @@ pub struct Sorter {
     bytes: Vec<u8>,
     places: Vec<Place>,
     file: Option<File>,
-    /// Where each run begins, and the last one ends.
+    /// Offsets at which the runs start, and the end of the last one.
     runs: Vec<u64>,
 }
 
-/// One record in memory: its key, and what belongs to it.
+/// One record in memory: its key and its value.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     start: usize,
@@ -39,11 +39,11 @@ struct Place {
     value: u32,
 }
 
-/// A key, and what belongs to it.
+/// A key and its value.
 pub type Record = (Vec<u8>, Vec<u8>);
 
 impl Sorter {
-    /// Keeps so many bytes in memory; makes its file in that directory.
+    /// Creates a sorter that keeps this many bytes in memory and makes its file in `directory`.
     #[must_use]
     pub fn new(memory: u64, directory: &Path) -> Self {
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
@@ -54,7 +54,7 @@ impl Sorter {
     /// Adds a record.
     ///
     /// # Errors
-    /// It does not fit, and the file cannot be written.
+    /// The record does not fit in memory, and the file cannot be written.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let length = |bytes: &[u8]| {
             u32::try_from(bytes.len()).map_err(|_| io::Error::other("a record of more than 4 GiB"))
@@ -71,7 +71,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// All records by their keys; those of one key in no order. It can be had again.
+    /// Returns all records by key; records of one key in no defined order. It can be called again.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -127,20 +127,20 @@ impl Place {
     }
 }
 
-/// Records in order.
+/// Sorted records.
 pub struct Sorted<'a> {
     sorter: &'a Sorter,
     runs: Vec<Run>,
-    /// The next one in memory.
+    /// Index of the next record in memory.
     next: usize,
-    /// The first of each run, and of memory.
+    /// The first record of each run, and of memory.
     heads: BinaryHeap<Reverse<Head>>,
 }
 
-/// A key, whose it is, and what belongs to it.
+/// A key, the index of its run, and its value.
 type Head = (Vec<u8>, usize, Vec<u8>);
 
-/// What is left of a run.
+/// The rest of a run.
 struct Run {
     at: u64,
     end: u64,
@@ -162,7 +162,7 @@ impl Run {
         Ok(Some((key, value)))
     }
 
-    /// The next so many bytes; none: the run ends here.
+    /// Returns the next `count` bytes. None: the run ends here.
     fn take(&mut self, file: &File, count: usize) -> io::Result<Option<Vec<u8>>> {
         let missing = count.saturating_sub(self.buffer.len() - self.used);
         if missing > 0 {
@@ -184,7 +184,7 @@ impl Run {
 }
 
 impl Sorted<'_> {
-    /// Puts the next record of a run among the heads; of memory, which comes after all runs.
+    /// Adds the next record of a run to the heads. The index after the last run stands for memory.
     fn refill(&mut self, run: usize) -> io::Result<()> {
         let record = match (self.runs.get_mut(run), &self.sorter.file) {
             (Some(run), Some(file)) => run.read(file)?,
@@ -219,8 +219,10 @@ impl Iterator for Sorted<'_> {
     }
 }
 
-/// A path as a key: everything below a directory comes right after it, and before any name that begins as its own does. Paths that differ in
-/// `.` and in slashes alone are one.
+/// Converts a path to a sort key.
+///
+/// Everything below a directory follows it directly, before any name that begins with the directory's name. Paths that differ only in `.`
+/// and in slashes have one key.
 #[must_use]
 pub fn key_of(path: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(path.len());
@@ -230,7 +232,7 @@ pub fn key_of(path: &[u8]) -> Vec<u8> {
     let start = key.len();
     for name in path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b".")) {
         if key.len() > start {
-            // No name has it, and no byte is less.
+            // No name contains this byte, and no byte is smaller.
             key.push(0);
         }
         key.extend_from_slice(name);
@@ -238,13 +240,13 @@ pub fn key_of(path: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Whether a path is another one or below it, by their keys.
+/// Whether a path is equal to another or below it, by their keys.
 #[must_use]
 pub fn is_below(key: &[u8], above: &[u8]) -> bool {
     match key.strip_prefix(above) {
         Some(rest) => {
             let is_root = above == [0];
-            // Of no names at all: what is relative is below.
+            // The empty path: all relative paths are below it.
             let is_here = above.is_empty() && !key.starts_with(&[0]);
             rest.is_empty() || is_root || is_here || (!above.is_empty() && rest.starts_with(&[0]))
         }

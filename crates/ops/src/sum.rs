@@ -1,4 +1,4 @@
-//! Digests of all files of trees, and one signature of the whole, on many threads.
+//! Digests of all files in trees, and one signature of each whole set, computed on many threads.
 //!
 //! ```no_run
 //! use atta_entry::{Entry, Failure};
@@ -28,10 +28,10 @@
 //! println!("{:?}", outcome.signature.map(|signature| signature.digest()));
 //! ```
 //!
-//! What it promises: a digest is that of bytes that were all there at one time. A file that changed while it was read is read again, and
-//! is a failure if it changed again. Regular files alone are opened, and no link is followed.
+//! Guarantees: a digest covers bytes that were all present at one time. A file that changes while it is read is read again. It fails if it
+//! changes again. Only regular files are opened. No link is followed.
 //!
-//! What it does not do: it writes nothing, and does not remember digests from run to run.
+//! Limits: it writes nothing and keeps no digests between runs.
 
 pub mod check;
 mod handler;
@@ -54,19 +54,19 @@ use crate::digest::{Element, Hash, Signature};
 use crate::tree::{self, Start};
 use handler::Summing;
 
-/// How trees are summed up.
+/// How to digest trees.
 #[derive(Debug)]
 pub struct Options<'a> {
-    /// How they are walked; what it says of links to follow and of targets is not used, and metadata is needed.
+    /// How to walk the trees. The settings for links to follow and for targets are ignored. Metadata is required.
     pub walk: tree::Options<'a>,
-    /// Bytes that one thread hashes of a large file at a time, a power of two and at least 1,024; none: by its size and the number of
-    /// threads.
+    /// Bytes of a large file that one thread hashes at a time: a power of two, at least 1,024. None: chosen from the file size and the
+    /// number of threads.
     pub chunk: Option<u64>,
-    /// A file with more bytes of holes fails; none: [`HOLE_BYTES_MAX`](crate::digest::HOLE_BYTES_MAX).
+    /// The most bytes of holes that a file may have; a file with more fails. None: [`HOLE_BYTES_MAX`](crate::digest::HOLE_BYTES_MAX).
     pub hole_bytes_max: Option<u64>,
-    /// Whether directories are entered; else only what starts name is summed up.
+    /// Whether to enter directories. If not, only the starts themselves are digested.
     pub enters: bool,
-    /// A file that is left out, by its device and inode: the one that is being written.
+    /// The device and inode of a file to leave out: the output file.
     pub output: Option<(u64, u64)>,
 }
 
@@ -76,58 +76,58 @@ impl Default for Options<'_> {
     }
 }
 
-/// Gets what is found, on any thread.
+/// Receives the results, on any thread.
 pub trait Watch: Sync {
-    /// What one thread gathers.
+    /// The state of one thread.
     type Worker: Send;
 
-    /// Makes the state of the thread with this index, 0 and up. Called on that thread.
+    /// Creates the state of the thread with this index, from 0. Called on that thread.
     fn worker(&self, index: usize) -> Self::Worker;
 
-    /// Gets an entry, each one once: a regular file with its digest, and with the metadata that it had when it was read.
+    /// Receives each entry once. A regular file comes with its digest and with its metadata at the time of the read.
     fn entry(&self, worker: &mut Self::Worker, entry: &Entry<'_>, digest: Option<&Hash>);
 
-    /// Gets an entry that could not be done.
+    /// Receives an entry that failed.
     fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>);
 
-    /// Called on each thread when all is over for it.
+    /// Called on each thread when it ends.
     fn finish(&self, _worker: &mut Self::Worker) {}
 }
 
-/// How it stands.
+/// Progress of a run.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// What the walk has found.
     pub walk: tree::Progress,
-    /// Files that have their digests.
+    /// Files whose digests are complete.
     pub files: u64,
     /// Bytes that were hashed, holes included.
     pub bytes: u64,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome<W> {
-    /// What was summed up.
+    /// Counts of the run.
     pub totals: Totals,
-    /// Of all of it, if nothing failed: what a copy of it has, too.
+    /// The signature of all entries, if none failed. A copy of them has the same one.
     pub signature: Option<Signature>,
     /// The state of each thread.
     pub workers: Vec<W>,
     /// What each thread did, in the same order.
     pub threads: Vec<tree::ThreadReport>,
-    /// From start to end.
+    /// Time from start to end.
     pub elapsed: Duration,
-    /// Whether it ended early because it was asked to.
+    /// Whether the run ended early on request.
     pub stopped: bool,
 }
 
-/// Sums up all that is below `starts`. Returns when all is done or `options.walk.stop` was set.
+/// Digests everything below `starts`. Returns when all is done or `options.walk.stop` is set.
 ///
-/// `observe` is called on the calling thread some 40 times a second.
+/// Calls `observe` on the calling thread some 40 times a second.
 ///
 /// # Panics
-/// A panic of the watcher ends it and is passed on.
+/// A panic of the watcher ends the run and is passed on.
 pub fn run<'a, W: Watch>(
     watch: &'a W,
     starts: impl IntoIterator<Item = Start, IntoIter: Send>,
@@ -159,16 +159,16 @@ pub fn run<'a, W: Watch>(
     }
 }
 
-/// Which file a descriptor refers to, if it is a regular one: for [`Options::output`].
+/// Returns the device and inode of a descriptor if it refers to a regular file: for [`Options::output`].
 pub fn regular_file_of(descriptor: impl AsFd) -> Option<(u64, u64)> {
     let found = sys::stat_descriptor(descriptor).ok()?;
     (found.kind() == Kind::File).then_some((found.device, found.inode))
 }
 
-/// The digest of what is read to its end, how many bytes that were, and the signature of a file that has them.
+/// Reads `reader` to its end. Returns the digest, the number of bytes, and the signature of a file with these bytes.
 ///
 /// # Errors
-/// What cannot be read.
+/// The reader fails.
 pub fn of_reader(mut reader: impl Read) -> std::io::Result<(Hash, u64, Signature)> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];

@@ -1,4 +1,4 @@
-//! Compares two file trees: what each entry has, which names there are, and the bytes of files if that is wanted; on many threads.
+//! Compares two file trees on many threads: names, metadata and, on request, file contents.
 //!
 //! ```no_run
 //! use atta_entry::{Difference, Failure};
@@ -20,10 +20,10 @@
 //! println!("{:?}", outcome.map(|outcome| outcome.totals.is_same()));
 //! ```
 //!
-//! What it promises: nothing is followed and nothing is written, whatever somebody swaps meanwhile. A difference counts only if
-//! both entries stood still while they were compared.
+//! Guarantees: no link is followed and nothing is written, even if other processes swap entries during the run. A difference counts only if
+//! both entries were unchanged during their comparison.
 //!
-//! What it does not do: it prints nothing, repairs nothing, and does not walk what one side alone has.
+//! Limits: it prints nothing, repairs nothing, and does not walk directories that exist on one side only.
 
 mod compare;
 mod counterpart;
@@ -57,62 +57,64 @@ use handler::{Comparing, Live, VerifyWorker};
 use large::LargeFiles;
 use links::Equal;
 
-/// The part of the walk's memory that equal files with several names may take.
+/// The share of the walk's memory for equal files with several names, as a divisor.
 const EQUAL_PART: u64 = 4;
 
-/// How trees are compared.
+/// How to compare trees.
 #[derive(Debug, Default)]
 pub struct Options<'a> {
-    /// How the source is walked; what it says of links and metadata is not used.
+    /// How to walk the source. The settings for links and metadata are ignored.
     pub walk: tree::Options<'a>,
-    /// What is compared of each entry.
+    /// The fields to compare.
     pub fields: Fields,
-    /// Times that are so near to each other are the same.
+    /// The largest difference between two times that count as equal.
     pub window: Duration,
-    /// Bytes that one thread compares of a large file at a time, a power of two; none: by its size and the number of threads.
+    /// Bytes of a large file that one thread compares at a time, a power of two. None: chosen from the file size and the number of threads.
     pub chunk: Option<u64>,
 }
 
-/// Hears of what happens, on any thread.
+/// Receives the results, on any thread.
 pub trait Watch: Sync {
     /// The two trees differ.
     fn difference(&self, difference: &Difference<'_>);
 
-    /// An entry could not be compared. Its path is that of the side on which something failed.
+    /// An entry could not be compared. Its path is on the side that failed.
     fn failure(&self, failure: &Failure<'_>);
 }
 
-/// How a comparison stands.
+/// Progress of a comparison.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// What the walk of the source has found.
     pub walk: tree::Progress,
-    /// Names at which the two sides differ.
+    /// Names that differ between the two sides.
     pub differences: u64,
-    /// Bytes that were compared.
+    /// Bytes compared.
     pub bytes: u64,
 }
 
-/// What a comparison left.
+/// Result of a comparison.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was compared and what was found.
+    /// Counts of entries compared and of differences.
     pub totals: Totals,
     /// What the walk of the source did.
     pub threads: Vec<tree::ThreadReport>,
-    /// From start to end.
+    /// Time from start to end.
     pub elapsed: Duration,
-    /// Whether it ended early because it was asked to.
+    /// Whether the run ended early on request.
     pub stopped: bool,
 }
 
-/// Compares `source` with `target`: two directories with all that is below them, or two entries that are none. Returns when all
-/// is done, or `options.walk.stop` was set.
+/// Compares `source` with `target`.
 ///
-/// `observe` is called on the calling thread some 40 times a second.
+/// Both must be directories, which are compared with everything below them, or neither. Returns when all is done or `options.walk.stop` is
+/// set.
+///
+/// Calls `observe` on the calling thread some 40 times a second.
 ///
 /// # Errors
-/// Nothing was compared: one of them is not there, or one alone is a directory.
+/// Nothing was compared: one of the two does not exist, or only one is a directory.
 pub fn run(
     source: &[u8],
     target: &[u8],
@@ -149,7 +151,7 @@ pub fn run(
 }
 
 impl Comparing<'_> {
-    /// Tells of names that are one file on one side alone, and adds everything up.
+    /// Reports names that are one file on one side only, and adds up the totals.
     fn conclude_links(&self, workers: &[VerifyWorker]) -> Totals {
         let mut totals = Totals::default();
         workers.iter().for_each(|worker| totals += &worker.totals);
@@ -160,7 +162,7 @@ impl Comparing<'_> {
     }
 }
 
-/// Looks at both roots; opens the target if both are directories.
+/// Checks both roots. Opens the target if both are directories.
 fn open(source: &[u8], target: &[u8], features: Features) -> Result<Option<Arc<Directory>>, Refused> {
     let hint = "both must be there; nothing was compared";
     let look = |name: &str, path: &[u8]| {

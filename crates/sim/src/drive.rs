@@ -2,6 +2,7 @@
 //!
 //! Every event of a rank ends in [`World::turn`]:
 //!
+//! ```text
 //!   load changed? ─▶ report load ─▶ read messages, timers ─▶ start threads ─▶ report load ─▶ set alarms
 //!                    └── carry out actions of the engine ──┘               └── carry out its actions
 //! ```

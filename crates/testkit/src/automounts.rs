@@ -1,5 +1,5 @@
-//! Directories that become mounts when somebody enters them (autofs), as home directories on clusters are. The daemon that
-//! mounts is a Python program of a page: answers go to the kernel through ioctls, which need unsafe code. Nothing expires.
+//! Directories that become mounts on first access (autofs), as home directories on clusters do. The daemon that mounts is a one-page Python
+//! program: answers go to the kernel through ioctls, which need unsafe code. Mounts do not expire.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::mounts::{detach_below, require_root};
 const DAEMON: &str = include_str!("automounter.py");
 const ENODEV: i32 = 19;
 
-/// An autofs with directories that are mounted when they are entered; dropping it unmounts all of them.
+/// An autofs whose directories are mounted on access. Dropping it unmounts all of them.
 #[derive(Debug)]
 pub struct Automounts {
     path: PathBuf,
@@ -18,11 +18,11 @@ pub struct Automounts {
 }
 
 impl Automounts {
-    /// Mounts it on an existing directory. Who enters one of `names` meets a tmpfs with a file `file` that holds the name;
-    /// for who enters `refused`, mounting fails (ENOENT).
+    /// Mounts the autofs on an existing directory. An access to one of `names` mounts a tmpfs with a file `file` that holds the name. An
+    /// access to `refused` fails (ENOENT).
     ///
     /// # Errors
-    /// `PermissionDenied` without root, `Unsupported` without Python or a kernel that has autofs, else what mounting said.
+    /// `PermissionDenied` without root; `Unsupported` without Python or a kernel with autofs; otherwise the error from mounting.
     pub fn on(path: &Path, names: &[&str]) -> io::Result<Self> {
         require_root()?;
         let daemon =
@@ -53,7 +53,7 @@ impl Drop for Automounts {
         if let Err(error) = detach_below(&self.path) {
             crate::skip::note(&format!("cannot unmount {}: {error}", self.path.display()));
         }
-        // It holds the root of its mount, which is gone for everybody else.
+        // The daemon holds the root of its mount, which no other process can reach.
         let _gone = self.daemon.kill();
         let _status = self.daemon.wait();
     }

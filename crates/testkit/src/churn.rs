@@ -1,6 +1,6 @@
-//! Threads that change a tree while something else walks or copies it: a directory that becomes a symlink to the
-//! outside and back, names that come and go. They stop and tidy up on drop. They run as fast as they can: a test
-//! bounds its own time and asks for a number of rounds.
+//! Threads that change a tree while another program walks or copies it: a directory that alternates with a symlink to the outside, and
+//! names that come and go. They stop and restore the tree on drop. They run at full speed: a test limits its own time and asks for a number
+//! of rounds.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::fs::{mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat};
 
-/// A running change; dropping it stops it and puts back what was there before.
+/// A running change. Dropping it stops the thread and restores the tree.
 #[derive(Debug)]
 pub struct Churn {
     state: Arc<State>,
@@ -28,14 +28,15 @@ struct State {
 }
 
 impl Churn {
-    /// Keeps exchanging the directory with a symlink to `outside`. The partner in the exchange lies beside the
-    /// directory and is called after it with `.swap` at the end: whoever lists the parent meets both names.
+    /// Repeatedly exchanges the directory with a symlink to `outside`.
+    ///
+    /// The symlink is next to the directory, under the directory's name with `.swap` appended. A listing of the parent shows both names.
     ///
     /// # Errors
-    /// When the symlink cannot be made, or the file system cannot exchange two names.
+    /// Fails if the symlink cannot be made, or the file system cannot exchange two names.
     pub fn swap_directory_with_symlink(directory: &Path, outside: &Path) -> io::Result<Self> {
         let swap = Swap::new(directory, outside)?;
-        // Tried once there and back, so that a file system that cannot do it shows now and not in a thread.
+        // Tried once in both directions, so that an unsupported exchange fails here and not in a thread.
         for _ in 0..2 {
             swap.exchange()?;
         }
@@ -50,11 +51,12 @@ impl Churn {
         })
     }
 
-    /// Keeps making eight files and eight directories (with a file in each) in `directory` and removing them. Their
-    /// names start with `vanish-`.
+    /// Repeatedly makes eight files and eight directories (with a file in each) in `directory`, and removes them.
+    ///
+    /// Their names start with `vanish-`.
     ///
     /// # Errors
-    /// When the directory cannot be opened.
+    /// Fails if the directory cannot be opened.
     pub fn vanish(directory: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = openat(CWD, directory, flags, Mode::empty())?;
@@ -78,13 +80,13 @@ impl Churn {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// How many times it changed the tree there and back so far.
+    /// Number of rounds so far. A round changes the tree and restores it.
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.state.rounds.load(Ordering::Acquire)
     }
 
-    /// Waits until it made `rounds` more rounds; false if it stopped with an error before that.
+    /// Waits for `rounds` more rounds. Returns false if an error ended the change before.
     #[must_use]
     pub fn wait(&self, rounds: u64) -> bool {
         let goal = self.rounds() + rounds;
@@ -97,10 +99,10 @@ impl Churn {
         true
     }
 
-    /// Stops it, puts back what was there before, and returns the rounds.
+    /// Stops the change, restores the tree, and returns the number of rounds.
     ///
     /// # Errors
-    /// The error that ended it early.
+    /// The error that ended the change early.
     pub fn finish(mut self) -> io::Result<u64> {
         self.stop()?;
         Ok(self.rounds())
@@ -124,7 +126,7 @@ impl Drop for Churn {
     }
 }
 
-/// The exchange; dropping it removes the symlink, under whichever of the two names it lies.
+/// The exchange. Dropping it removes the symlink, under either of the two names.
 struct Swap {
     parent: OwnedFd,
     directory: OsString,
@@ -179,7 +181,7 @@ fn come(directory: &OwnedFd, round: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The oldest go first, so that a reader that is half way through the directory loses names on both sides.
+/// Removes the oldest first, so that a reader in the middle of the directory loses names on both sides.
 fn go(directory: &OwnedFd, round: u64) -> io::Result<()> {
     for number in 0..VANISHING {
         unlinkat(directory, vanishing('f', round, number), AtFlags::empty())?;
@@ -211,7 +213,7 @@ mod tests {
         let churn = Churn::swap_directory_with_symlink(&directory, &outside).unwrap();
         let start = std::time::Instant::now();
         let mut seen = [0_u32; 2];
-        // A busy machine may not run the other thread for a while; that is no failure.
+        // A busy machine may not run the other thread for a while. That is not a failure.
         while seen.iter().any(|&times| times < 10) {
             let is_link = rustix::fs::readlinkat(CWD, &directory, Vec::new()).is_ok();
             seen[usize::from(is_link)] += 1;

@@ -14,34 +14,34 @@ use crate::oracle;
 use crate::random::Random;
 use crate::slow::glob;
 
-/// Which files.
+/// The files to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Files {
-    /// So many, chosen by the seed.
+    /// This many files, chosen by the seed.
     Some(u64),
-    /// All that match: by name, or by path below the root if there is a slash in it.
+    /// All matching files: by name, or by path below the root if the pattern contains a slash.
     Matching(String),
 }
 
-/// What happens to each of them.
+/// The change to each file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// So many bits, each at another place, are turned.
+    /// Flips this many bits, each at a different position.
     Bits(u64),
-    /// An aligned block of so many bytes, or what the file has of it, becomes another one in every byte.
+    /// Changes every byte of an aligned block of this size, or of the part within the file.
     Block(u64),
 }
 
-/// What was changed in one file.
+/// A change in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The file, below the root.
+    /// The path below the root.
     pub path: Vec<u8>,
-    /// The first byte that is another one.
+    /// The first changed byte.
     pub offset: u64,
-    /// Bytes from there on that are.
+    /// Number of changed bytes.
     pub bytes: u64,
-    /// Which bit of a single byte; none: all of each.
+    /// The flipped bit of a single byte. None: whole bytes changed.
     pub bit: Option<u8>,
 }
 
@@ -56,10 +56,10 @@ impl fmt::Display for Change {
     }
 }
 
-/// Changes files below `root`, and says what. Empty files have nothing to change; a file with several names is one.
+/// Changes files below `root`, and returns the changes. Empty files are ignored. A file with several names counts once.
 ///
 /// # Errors
-/// When the tree cannot be listed or a file not be written; `InvalidInput` where there are too few files or bits.
+/// Fails if the tree cannot be listed or a file cannot be written. `InvalidInput` if there are too few files or bits.
 pub fn corrupt(root: &Path, seed: u64, files: &Files, damage: Damage) -> io::Result<Vec<Change>> {
     let mut random = Random::new(seed);
     let mut changes = Vec::new();
@@ -140,7 +140,7 @@ fn change(root: &Path, path: &[u8], random: &mut Random, damage: Damage) -> io::
     Ok(changes)
 }
 
-/// Turns the bits of a mask.
+/// Flips the bits of a mask.
 fn flip(file: &rustix::fd::OwnedFd, offset: u64, mask: &[u8]) -> io::Result<()> {
     let mut bytes = vec![0; mask.len()];
     if pread(file, &mut bytes[..], offset)? < mask.len() {
@@ -170,7 +170,7 @@ mod tests {
         scratch
     }
 
-    /// Bits that are set, and what stays: size and times.
+    /// Number of set bits, and the unchanged data: size and times.
     fn look(scratch: &Scratch, name: &str) -> (u32, usize, rustix::fs::Stat) {
         let stat = rustix::fs::stat(scratch.join(name)).unwrap();
         let bytes = std::fs::read(scratch.join(name)).unwrap();
@@ -194,7 +194,7 @@ mod tests {
                 std::fs::read(scratch.path().join(std::ffi::OsStr::from_bytes(&change.path))).unwrap();
             assert_ne!(bytes[change.offset as usize] & 1 << change.bit.unwrap(), 0, "{change}");
         }
-        // The same again puts all back.
+        // A second run restores the files.
         assert_eq!(corrupt(scratch.path(), 3, &Files::Some(2), Damage::Bits(5)).unwrap(), changes);
         assert!(NAMES.iter().all(|name| look(&scratch, name).0 == 0));
         assert_ne!(corrupt(scratch.path(), 4, &Files::Some(2), Damage::Bits(5)).unwrap(), changes);

@@ -1,5 +1,5 @@
-//! A disk that dies when a test wants it to. Needs root, FUSE and a loop device, and says so as `mounts.rs` does. Breaks nothing by
-//! itself: what goes wrong the rules of [`slow`](crate::slow) say.
+//! A disk that fails on request. Needs root, FUSE and a loop device; reports a lack of these as `mounts.rs` does. The rules of
+//! [`slow`](crate::slow) define the failures.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use crate::mounts::{Mount, make_image, mount_image, require_root};
 use crate::scratch::Scratch;
 use crate::slow::SlowFs;
 
-/// A file system on a disk that breaks on request: a loop device whose file lies on a file system with faults. Where the kernel has no
-/// device mapper it is the nearest thing to a disk that dies. Dropping it unmounts all.
+/// A file system on a disk that fails on request. The disk is a loop device whose file is on a file system with faults. Without the
+/// kernel's device mapper, this is the closest model of a failing disk. Dropping it unmounts all.
 #[derive(Debug)]
 pub struct DyingDisk {
     // Dropped in this order.
@@ -22,11 +22,11 @@ pub struct DyingDisk {
 }
 
 impl DyingDisk {
-    /// An ext4 of so many megabytes on a disk that obeys these rules; to them the disk is a file called `disk`. It must be
-    /// mounted before anything fails: let rules be `armed`.
+    /// Creates an ext4 of this many megabytes on a disk with these rules. In rules, the disk is a file named `disk`. Rules should be
+    /// `armed`, since the mount must come before the first failure.
     ///
     /// # Errors
-    /// As [`loop_image`](crate::mounts::loop_image), and as [`Builder::mount`](crate::slow::Builder::mount).
+    /// Same as [`loop_image`](crate::mounts::loop_image) and [`Builder::mount`](crate::slow::Builder::mount).
     pub fn new(megabytes: u64, rules: &[&str]) -> io::Result<Self> {
         require_root()?;
         let scratch = Scratch::new("disk")?;
@@ -46,18 +46,18 @@ impl DyingDisk {
         self.scratch.join("mount")
     }
 
-    /// From here on its rules count.
+    /// Arms the rules.
     ///
     /// # Errors
-    /// When the process that serves the disk has ended.
+    /// Fails if the process that serves the disk has ended.
     pub fn break_now(&mut self) -> io::Result<()> {
         self.disk.arm()
     }
 
-    /// Takes the disk out, and mounts what is really on it.
+    /// Removes the disk, and mounts its real contents.
     ///
     /// # Errors
-    /// When it cannot be mounted any more.
+    /// Fails if the file system can no longer be mounted.
     pub fn revive(&mut self) -> io::Result<()> {
         drop(self.mount.take());
         mount_image(&self.scratch.join("below/disk"), &self.path())?;

@@ -1,6 +1,6 @@
-//! Several hosts on one machine, for tests of ranks on more than one: each has its own network, host name, processes,
-//! mounts and shared memory; a switch joins them. Needs root and Debian's iproute2 and util-linux. Not a model of a slow
-//! or failing network, and no host has a disk of its own: files are those of the machine, but for what a test mounts.
+//! Several emulated hosts on one machine, for tests of ranks on more than one host. Each has its own network, host name, processes, mounts
+//! and shared memory. A switch joins them. Needs root and Debian's iproute2 and util-linux. It does not model a slow or failing network.
+//! Hosts share the machine's files, except for what a test mounts.
 //!
 //! ```text
 //!   front: launchers run here, and reach the hosts through the agent
@@ -10,10 +10,9 @@
 //!     └── atta3 198.51.100.3
 //! ```
 //!
-//! Nothing has a name outside: namespaces are reached through the process that keeps them, so that any number of such
-//! values can be there at once, with the same addresses. A keeper ends when its input does: when the value is dropped, and
-//! as well when the test program ends in whatever way. With the keeper, the first process of its host, the kernel ends all
-//! others there, and the namespaces go with them.
+//! Namespaces have no names outside. They are reached through the process that keeps them, so any number of these values can exist at once,
+//! with the same addresses. A keeper ends with its input: when the value is dropped, or when the test program ends for any reason. The
+//! keeper is the first process of its host. When it ends, the kernel ends all other processes of the host and removes the namespaces.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -34,7 +33,7 @@ pub struct Hosts {
     _scratch: Scratch,
 }
 
-/// A process that lives in namespaces of its own, and they in it.
+/// A process that keeps its own namespaces alive.
 #[derive(Debug)]
 struct Keeper {
     process: Child,
@@ -42,11 +41,10 @@ struct Keeper {
 }
 
 impl Hosts {
-    /// Makes so many hosts, `atta1` and up.
+    /// Creates this many hosts, named from `atta1` up.
     ///
     /// # Errors
-    /// `PermissionDenied` without root or where namespaces cannot be made, `Unsupported` without the programs, else what
-    /// they said.
+    /// `PermissionDenied` without root or if namespaces cannot be made; `Unsupported` without the programs; otherwise their error.
     pub fn new(count: u8) -> io::Result<Self> {
         if !is_root() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "emulated hosts need root"));
@@ -57,7 +55,7 @@ impl Hosts {
         let lines = (1..).zip(&names).map(|(number, name)| format!("198.51.100.{number} {name}\n"));
         let front_line = "127.0.0.1 localhost\n198.51.100.254 atta0\n".to_owned();
         fs::write(&table, std::iter::once(front_line).chain(lines).collect::<String>())?;
-        // The front sees the machine's processes, so that the agent can be found there.
+        // The front sees the machine's processes, which the agent requires.
         let front = Keeper::start(&[], "atta0", &table)?;
         front.run("ip link add bridge type bridge && ip addr add 198.51.100.254/24 dev bridge && ip link set bridge up")?;
         let mut hosts = Vec::new();
@@ -73,37 +71,37 @@ impl Hosts {
         Ok(Self { hosts, front, agent, _scratch: scratch })
     }
 
-    /// How many there are.
+    /// Number of hosts.
     #[must_use]
     pub fn count(&self) -> usize {
         self.hosts.len()
     }
 
-    /// The name of a host, 0 and up.
+    /// Name of a host, by its index from 0.
     #[must_use]
     pub fn name(&self, host: usize) -> String {
         format!("atta{}", host + 1)
     }
 
-    /// A command on a host, 0 and up; the program and its arguments are to be added.
+    /// Returns a command on a host, by its index from 0. The caller adds the program and its arguments.
     #[must_use]
     pub fn on(&self, host: usize) -> Command {
         self.hosts[host].command()
     }
 
-    /// A command on the front, from which all hosts are reached.
+    /// Returns a command on the front, from which all hosts are reachable.
     #[must_use]
     pub fn on_front(&self) -> Command {
         self.front.command()
     }
 
-    /// What a launcher on the front may call in place of `ssh`: `agent [-OPTION]... HOST COMMAND...`.
+    /// The program that replaces `ssh` for a launcher on the front: `agent [-OPTION]... HOST COMMAND...`.
     #[must_use]
     pub fn agent(&self) -> &Path {
         &self.agent
     }
 
-    /// The address of the network that joins them, with its length.
+    /// The address of the network between them, with its prefix length.
     #[must_use]
     pub fn network(&self) -> &'static str {
         "198.51.100.0/24"
@@ -111,7 +109,7 @@ impl Hosts {
 }
 
 impl Keeper {
-    /// Starts one with network, host name and mounts of its own, and whatever else the options say.
+    /// Starts a keeper with its own network, host name and mounts, and with these options of `unshare`.
     fn start(options: &[&str], name: &str, table: &Path) -> io::Result<Self> {
         let begin = "hostname \"$0\" && mount --bind \"$1\" /etc/hosts && ip link set lo up && echo ready && exec cat";
         let mut command = Command::new("unshare");
@@ -128,7 +126,7 @@ impl Keeper {
         if line == "ready\n" { Ok(keeper) } else { Err(keeper.refusal()) }
     }
 
-    /// Why it could not begin.
+    /// Returns the error that prevented the start.
     fn refusal(mut self) -> io::Error {
         self.input = None;
         let mut told = String::new();
@@ -147,7 +145,7 @@ impl Keeper {
         io::Error::new(kind, format!("cannot make a host: {told}"))
     }
 
-    /// Where its namespaces are, as options of `nsenter`.
+    /// Returns its namespaces, as options of `nsenter`.
     fn places(&self) -> Vec<String> {
         let id = self.process.id();
         let place = |kind: &str, file: &str| format!("--{kind}=/proc/{id}/ns/{file}");
@@ -168,9 +166,9 @@ impl Keeper {
         run(self.command().args(["sh", "-c", script]))
     }
 
-    /// Puts a cable between this host and the bridge of the front.
+    /// Connects this host to the bridge of the front.
     fn connect(&self, number: u8, front: &Self) -> io::Result<()> {
-        // From outside: the front is named by its process, which a host does not see.
+        // Called from outside: the front is named by its process, which a host does not see.
         let port = format!("port{number}");
         let (net, peer) =
             (format!("--net=/proc/{}/ns/net", self.process.id()), front.process.id().to_string());
@@ -182,7 +180,7 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// Ends it, and with it its host.
+    /// Ends the keeper, and with it its host.
     fn drop(&mut self) {
         self.input = None;
         if let Err(error) = self.process.wait() {
@@ -193,7 +191,7 @@ impl Drop for Keeper {
 
 /// Writes the program that enters a host as `ssh` would.
 fn write_agent(path: &Path, names: &[String], hosts: &[Keeper]) -> io::Result<()> {
-    // Process numbers of hosts are small and alike, and launchers name what they leave in TMPDIR by them.
+    // Process numbers on hosts are small and similar, and launchers use them in the names of their files in TMPDIR.
     let place = path.parent().unwrap_or(path).join("tmp");
     for name in names {
         fs::create_dir_all(place.join(name))?;
@@ -243,7 +241,7 @@ mod tests {
     #[test]
     fn hosts_have_names_and_processes_of_their_own_and_reach_each_other() {
         let test = "hosts_have_names_and_processes_of_their_own_and_reach_each_other";
-        // Two at once, with the same addresses.
+        // Two sets at once, with the same addresses.
         let Some(hosts) = unless_available(test, Hosts::new(2)) else { return };
         let others = Hosts::new(1).unwrap();
         assert_eq!(told(hosts.on(1).arg("hostname")), "atta2");
@@ -257,7 +255,7 @@ mod tests {
         assert_eq!(told(hosts.on(0).args(["ls", "/dev/shm"])), "atta-test-of-hosts");
         assert_eq!(told(hosts.on(1).args(["ls", "/dev/shm"])), "");
         assert_eq!(told(others.on(0).args(["ls", "/dev/shm"])), "");
-        // One listens, the other one speaks.
+        // One host listens, the other one connects.
         let server = "import socket\ns = socket.create_server(('atta2', 0))\nprint(s.getsockname()[1], flush=True)\nprint(s.accept()[0].recv(9))";
         let mut listens = hosts.on(1).args(["python3", "-c", server]).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(listens.stdout.take().unwrap());
@@ -286,7 +284,7 @@ mod tests {
             std::panic::resume_unwind(Box::new("a failing test"));
         }));
         assert!(panicked.is_err());
-        // Ended by the kernel with the first process of its host; it waits for ever otherwise.
+        // The kernel ends it with the first process of its host; otherwise it would wait forever.
         assert!(!sleeps.wait().unwrap().success());
         assert!(!Path::new(&format!("/proc/{keeper}")).exists());
     }

@@ -1,6 +1,5 @@
-//! Real file systems of chosen size and kind for one test, unmounted on drop. Needs root, and says so with
-//! `PermissionDenied`; a missing program or file system shows as `Unsupported`. Enters no mount namespace: what is
-//! mounted here can be seen by every process.
+//! Real file systems of a given size and type for one test, unmounted on drop. Needs root and otherwise returns `PermissionDenied`. A
+//! missing program or file system returns `Unsupported`. It enters no mount namespace: every process can see these mounts.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -17,7 +16,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, 
 use crate::scratch::Scratch;
 use crate::skip;
 
-/// A mounted file system; dropping it unmounts.
+/// A mounted file system. Dropping it unmounts.
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
@@ -28,34 +27,34 @@ impl Mount {
     /// Mounts a tmpfs with room for `bytes` on an existing directory.
     ///
     /// # Errors
-    /// `PermissionDenied` without root, else what mounting said.
+    /// `PermissionDenied` without root; otherwise the error from mounting.
     pub fn tmpfs(path: &Path, bytes: u64) -> io::Result<Self> {
         let options = CString::new(format!("size={bytes},mode=0700"))?;
         Self::over("tmpfs", path, "tmpfs", &options)
     }
 
-    /// Mounts a tmpfs with room for so many entries, the directory itself among them.
+    /// Mounts a tmpfs with room for this many entries, including the directory itself.
     ///
     /// # Errors
-    /// As [`Mount::tmpfs`].
+    /// Same as [`Mount::tmpfs`].
     pub fn tmpfs_of_entries(path: &Path, entries: u64) -> io::Result<Self> {
         let options = CString::new(format!("size=64m,nr_inodes={entries},mode=0700"))?;
         Self::over("tmpfs", path, "tmpfs", &options)
     }
 
-    /// Gives a tmpfs room for so many bytes.
+    /// Resizes a tmpfs to this many bytes.
     ///
     /// # Errors
-    /// What mounting said.
+    /// The error from mounting.
     pub fn resize(&self, bytes: u64) -> io::Result<()> {
         let options = CString::new(format!("size={bytes}"))?;
         Ok(mount_remount(&self.path, MountFlags::NODEV | MountFlags::NOSUID, options.as_c_str())?)
     }
 
-    /// Shows the directory `source` at `path` as well.
+    /// Bind-mounts the directory `source` at `path`.
     ///
     /// # Errors
-    /// `PermissionDenied` without root, else what mounting said.
+    /// `PermissionDenied` without root; otherwise the error from mounting.
     pub fn bind(source: &Path, path: &Path) -> io::Result<Self> {
         require_root()?;
         mount_bind(source, path)?;
@@ -76,13 +75,13 @@ impl Mount {
         Self { path: path.to_path_buf(), is_mounted: true }
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves it mounted; somebody else unmounts it.
+    /// Leaves it mounted; another part unmounts it.
     pub(crate) fn leak(mut self) {
         self.is_mounted = false;
     }
@@ -91,7 +90,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if self.is_mounted {
-            // The directory's owner detaches what is left, and says so if it cannot.
+            // The directory's owner detaches the rest, and reports a failure.
             let _left = unmount_at(&self.path);
         }
     }

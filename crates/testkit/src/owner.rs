@@ -1,5 +1,5 @@
-//! The owner of a directory who wants to read what somebody else puts into it: sets a default ACL once some names have
-//! appeared there, and tries to open everything all the time. A thread that runs with the owner's rights alone.
+//! The owner of a directory who tries to read the files that another user puts into it. The owner sets a default ACL once some names exist,
+//! and keeps trying to open everything. Runs as a thread with only the owner's rights.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
 const DEFAULT_LIST: &str = "system.posix_acl_default";
 
-/// A running owner; [`HostileOwner::finish`] stops it.
+/// A running owner. [`HostileOwner::finish`] stops it.
 #[derive(Debug)]
 pub struct HostileOwner {
     state: Arc<State>,
@@ -27,16 +27,16 @@ pub struct HostileOwner {
 #[derive(Debug, Default)]
 struct State {
     is_ending: AtomicBool,
-    /// How many names were there when the list was set, plus one; 0: it was not set.
+    /// Number of names when the ACL was set, plus one. 0: it was not set.
     names: AtomicUsize,
 }
 
-/// What an owner achieved.
+/// Result of an owner's attempts.
 #[derive(Debug)]
 pub struct Achieved {
-    /// How many names the directory had when the default ACL was set; none: it was not set.
+    /// Number of names in the directory when the default ACL was set. None: it was not set.
     pub names: Option<usize>,
-    /// The names of what the owner could open for reading. Directories are not tried.
+    /// Names of the files that the owner could open for reading. Directories are not tried.
     pub opened: BTreeSet<OsString>,
 }
 
@@ -45,7 +45,7 @@ impl HostileOwner {
     /// is set when the directory has `names` names.
     ///
     /// # Errors
-    /// When the directory cannot be opened.
+    /// Fails if the directory cannot be opened.
     pub fn start(directory: &Path, uid: u32, list: Vec<u8>, names: usize) -> io::Result<Self> {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
@@ -61,13 +61,13 @@ impl HostileOwner {
         Ok(Self { state, thread })
     }
 
-    /// Stops it after one more look at the whole directory.
+    /// Stops the owner after a final pass over the whole directory.
     ///
     /// # Errors
     /// The error that ended it early.
     ///
     /// # Panics
-    /// When its thread panicked.
+    /// Panics if its thread panicked.
     pub fn finish(self) -> io::Result<Achieved> {
         self.state.is_ending.store(true, Ordering::Release);
         let opened = self.thread.join().expect("the owner's thread")?;
@@ -79,7 +79,7 @@ impl State {
     fn run(&self, directory: &OwnedFd, list: &[u8], wanted: usize) -> io::Result<BTreeSet<OsString>> {
         let mut opened = BTreeSet::new();
         loop {
-            // Asked first, so that all that is there when it is to end is looked at once more.
+            // Read first, so that a final pass covers everything present at the end.
             let is_ending = self.is_ending.load(Ordering::Acquire);
             let names = names_in(directory)?;
             if self.names.load(Ordering::Acquire) == 0 && names.len() >= wanted {
@@ -101,7 +101,7 @@ fn names_in(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
     names.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
 }
 
-/// Opens each name, and what is in each directory that lets it in.
+/// Opens each name, and the names in each accessible directory.
 fn open_each(directory: &OwnedFd, names: Vec<OsString>, opened: &mut BTreeSet<OsString>) {
     for name in names {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

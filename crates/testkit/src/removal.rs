@@ -1,9 +1,8 @@
 //! Removes a tree of any depth, with unreadable directories in it, through two descriptors and without recursion.
 //! Follows no link. Does not lift immutable flags and does not unmount: its caller does that first.
 //!
-//! A chain of 10^5 levels is longer than any path and than any table of descriptors. So a directory that is not empty
-//! is moved up to the top of the tree and waits there for its turn; nothing ever lies deeper than two levels below
-//! what is being emptied.
+//! A chain of 10^5 levels is longer than any path and any descriptor table allow. So a non-empty directory is moved to the top of the tree
+//! and emptied later. No entry is ever more than two levels below the directory being emptied.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -16,10 +15,10 @@ use rustix::fs::{chmodat, fchmod, fstat, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-/// Removes the directory at `path` and all that lies below it.
+/// Removes the directory at `path` and everything below it.
 ///
 /// # Errors
-/// The first refusal, after which part of the tree remains.
+/// The first error, after which part of the tree remains.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     let mut removal = Removal { top: open_directory(CWD, path)?, waiting: BTreeSet::new(), moved: 0 };
     loop {
@@ -42,13 +41,13 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 
 struct Removal {
     top: OwnedFd,
-    /// Names in the top directory of directories that were moved there.
+    /// Names in the top directory of the directories moved there.
     waiting: BTreeSet<CString>,
     moved: u64,
 }
 
 impl Removal {
-    /// Empties the top directory, or the one of this name in it, and says how many entries it took away.
+    /// Empties the top directory, or the one of this name in it, and returns the number of entries removed.
     fn empty(&mut self, name: Option<&CStr>) -> io::Result<u64> {
         let directory = open_directory(&self.top, name.unwrap_or(c"."))?;
         let mut removed = 0;
@@ -67,7 +66,7 @@ impl Removal {
 
     fn remove_entry(&mut self, directory: &OwnedFd, name: &CStr) -> io::Result<()> {
         match unlinkat(directory, name, AtFlags::empty()) {
-            // Linux says EISDIR; POSIX would have EPERM.
+            // Linux returns EISDIR; POSIX specifies EPERM.
             Err(Errno::ISDIR | Errno::PERM) => {}
             outcome => return Ok(outcome?),
         }
@@ -81,7 +80,7 @@ impl Removal {
         loop {
             let waiting = CString::new(format!(".removal-{}", self.moved)).map_err(|_nul| Errno::INVAL)?;
             self.moved += 1;
-            // Never onto an entry of the tree that happens to have this name.
+            // Never replaces an entry of the tree that has this name.
             let flags = RenameFlags::NOREPLACE;
             match renameat_with(directory, name, &self.top, &waiting, flags) {
                 Ok(()) => {
@@ -89,7 +88,7 @@ impl Removal {
                     return Ok(());
                 }
                 Err(Errno::EXIST) => {}
-                // To move a directory is to rewrite its "..": its owner needs the right to write into it.
+                // A move rewrites the directory's "..", so its owner needs write permission on it.
                 Err(Errno::ACCESS) => chmodat(directory, name, Mode::RWXU, AtFlags::empty())?,
                 Err(error) => return Err(error),
             }
@@ -97,7 +96,7 @@ impl Removal {
     }
 }
 
-/// Opens a directory for reading, and gives its owner every right on it: to read it, to enter it, to empty it.
+/// Opens a directory for reading, and gives its owner all rights on it.
 fn open_directory<Fd: AsFd, P: Arg + Copy>(at: Fd, name: P) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = match openat(&at, name, flags, Mode::empty()) {

@@ -1,4 +1,4 @@
-//! How what was made becomes durable and gets its final name: syncs, batches, second attempts, reading back.
+//! How created entries become durable and get their final names: syncs, batches, second attempts, read-back.
 
 pub(crate) mod again;
 pub(crate) mod durable;

@@ -1,10 +1,10 @@
-//! What is done when no task is left on any rank: names that had to wait, the job's own directory, the last attributes, the last
-//! sync. It copies nothing by itself.
+//! The end of a copy, when no task is left on any rank: names that had to wait, the job's private directory, the last attributes and the
+//! last sync. This module copies nothing itself.
 //!
 //! ```text
-//!   all ranks: links that waited, what waits to be durable; interrupted: directories get their names
-//!     ─▶ all, interrupted: what is not complete is removed ─▶ the first: roots get their names, the job's directory goes
-//!     ─▶ all: directories that come late, the deepest of all ranks first ─▶ all: the last sync ─▶ the first: totals
+//!   all ranks: links that waited, data that waits to be durable; interrupted: directories get their final names
+//!     ─▶ all, interrupted: incomplete data is removed ─▶ the first: roots get their final names, the job's directory is removed
+//!     ─▶ all: directories closed last, deepest of all ranks first ─▶ all: the last sync ─▶ the first: totals
 //! ```
 
 use std::sync::atomic::Ordering;
@@ -31,11 +31,11 @@ use crate::tree::operation::Handler;
 use crate::tree::slice::AtHand;
 use atta_sys::{self as sys, retry};
 
-/// A copy on one rank whose tasks are done.
+/// A copy on one rank after its last task.
 pub(super) struct Ending<'a> {
     copying: Copying<'a>,
     walked: tree::Outcome<CopyWorker>,
-    /// What is done from here on.
+    /// The worker for everything done from here on.
     worker: CopyWorker,
     clock: Clock,
     leftovers: Option<Leftovers>,
@@ -54,12 +54,12 @@ impl<'a> Ending<'a> {
         Self { copying, walked, worker, clock, leftovers: None }
     }
 
-    /// Does all of it together with the other ranks, up to [`end`](Self::end).
+    /// Runs the steps together with the other ranks, up to [`end`](Self::end).
     ///
     /// # Errors
-    /// The fabric fails.
+    /// The communication between ranks fails.
     pub(super) fn settle(&mut self, session: &mut Session<'_>) -> Result<(), RankError> {
-        // That all ranks have ended.
+        // Time spent waiting until all ranks have ended.
         self.clock.end(Phase::Others);
         session.beside(|| self.link_rest())?;
         self.meet(session, 0)?;
@@ -78,14 +78,14 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Returns when all ranks have come so far: the sum of what each has counted.
+    /// Waits until all ranks reach this point. Returns the sum of their counts.
     fn meet(&mut self, session: &mut Session<'_>, counted: u64) -> Result<u64, RankError> {
         let sum = session.all_reduce(counted, |sum, more| *sum = sum.saturating_add(more))?;
         self.clock.end(Phase::Others);
         Ok(sum)
     }
 
-    /// Makes the names that waited for others, and names what waits to be durable. What was not completed is removed.
+    /// Makes the deferred names and publishes data that waits to be durable. Incomplete data is removed.
     fn link_rest(&mut self) {
         let Self { copying, walked, worker, clock, .. } = self;
         let deferred = copying.links.take_deferred();
@@ -115,7 +115,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Whether no directory waits for the end but those that have to.
+    /// Whether only directories that have to wait for the end are still open.
     fn is_all_closed(&self) -> bool {
         let Self { copying, .. } = self;
         let may_wait =
@@ -124,7 +124,7 @@ impl<'a> Ending<'a> {
         is_interrupted || copying.seat.ranks > 1 || copying.shared.open.all().iter().all(may_wait)
     }
 
-    /// Gives the directories of an interrupted copy their names, with those files in them that are complete.
+    /// Renames the directories of an interrupted copy to their final names, with the complete files in them.
     fn name_unfinished(&mut self) {
         let Self { copying, worker, .. } = self;
         let is_durable = copying.options.fsync != Fsync::Batch || copying.sync().is_ok();
@@ -144,8 +144,8 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Removes what an interrupted copy has not completed, when every rank has named what is: files, and directories that nobody has
-    /// entered. How much of it is left.
+    /// Removes incomplete files and empty directories of an interrupted copy. Runs after every rank has published its complete ones.
+    /// Returns how many entries are left.
     fn sweep(&mut self) -> u64 {
         let Self { copying, walked, worker, .. } = self;
         if walked.stopped {
@@ -156,7 +156,7 @@ impl<'a> Ending<'a> {
         copying.left_over.load(Ordering::Relaxed)
     }
 
-    /// Waits for what is synced by itself, and does what follows on as many threads as have copied.
+    /// Waits for single syncs and handles their outcomes, on as many threads as have copied.
     fn finish_syncs(&mut self) {
         let Self { copying, walked, worker, .. } = self;
         let copying = &*copying;
@@ -168,7 +168,7 @@ impl<'a> Ending<'a> {
         });
     }
 
-    /// Reads back what was not yet, on as many threads as have copied.
+    /// Reads back the remaining copies, on as many threads as have copied.
     fn check_rest(&mut self) {
         let Self { copying, walked, worker, .. } = self;
         if !walked.stopped {
@@ -180,18 +180,17 @@ impl<'a> Ending<'a> {
                 copying.check_all(worker);
             });
         }
-        // It holds directories, which are to get what they are to have.
+        // The checks hold directories open, which still need their attributes.
         let left = copying.checks.forget();
         worker.totals.not_verified += left;
         walked.stopped |= left > 0;
     }
 
-    /// Removes what the job has made for itself, before the directory that it is in gets its times. `left`: so much of it has to stay,
-    /// on all ranks.
+    /// Removes the job's own files before their directory gets its times. `left`: how many entries have to stay, on all ranks.
     fn clean(&mut self, left: u64) {
         let Self { copying, walked, worker, .. } = self;
         match copying.forget_links(walked.workers.len()) {
-            // Else names were not met, or were there.
+            // Otherwise some names were not visited, or existed already.
             Ok(elsewhere) if !walked.stopped && copying.options.existing != Existing::Ignore => {
                 worker.totals.elsewhere += elsewhere;
             }
@@ -209,7 +208,7 @@ impl<'a> Ending<'a> {
             copying.expect_roots(worker);
         }
         for mirror in copying.roots.mirrors() {
-            // A directory that could not be read has its name all the same.
+            // A directory that could not be read gets its final name, too.
             copying.name_root(worker, mirror);
         }
         let is_left = left + copying.left_over.load(Ordering::Relaxed) > 0;
@@ -227,12 +226,12 @@ impl<'a> Ending<'a> {
         self.clock.end(Phase::Directories);
     }
 
-    /// How deep the deepest directory is that waits for its attributes.
+    /// Depth of the deepest directory that waits for its attributes.
     fn deepest(&mut self) -> Option<u32> {
         self.copying.shared.deepest_open()
     }
 
-    /// Gives attributes to the directories that are so deep or deeper.
+    /// Sets the attributes of the directories at this depth or deeper.
     fn close(&mut self, depth: u32) {
         for mirror in self.copying.shared.take_open(depth) {
             self.copying.close(&mut self.worker, &mirror);
@@ -240,7 +239,7 @@ impl<'a> Ending<'a> {
         self.clock.end(Phase::Directories);
     }
 
-    /// Makes all of it durable, and says what there is: of this rank.
+    /// Makes everything durable and returns the outcome of this rank.
     #[must_use]
     pub(super) fn end(mut self) -> Outcome {
         let Self { copying, worker, .. } = &mut self;
@@ -251,7 +250,7 @@ impl<'a> Ending<'a> {
             copying.fail(worker, &Location::Root(copying.target.clone()), FileError::new(Step::Sync, errno));
         }
         copying.finish(worker);
-        // Closing would not do: a child process of the program may have the descriptor, too.
+        // Closing is not enough: a child process may have inherited the descriptor.
         let _ = rustix::fs::flock(&self.copying.top, FlockOperation::Unlock);
         let parked = self.copying.room.is_gone();
         self.clock.end(Phase::Sync);
@@ -263,7 +262,7 @@ impl<'a> Ending<'a> {
             report += &worker.report;
             signature.merge(&worker.signature);
         }
-        // It would be that of a whole copy.
+        // The signature is valid only for a whole copy.
         let is_read = totals.skipped == 0 && totals.not_hashed == 0;
         let is_whole = totals.failed() == 0 && is_read && !walked.stopped && !copying.is_listed;
         let signature = (copying.options.digest && is_whole).then_some(signature);
@@ -273,7 +272,7 @@ impl<'a> Ending<'a> {
         Outcome { totals, report, rank, signature, threads, elapsed, stopped, parked, leftovers, exchanged }
     }
 
-    /// What this rank did, but for what its threads have counted for themselves.
+    /// The report of this rank, without the counts of its threads.
     fn report(&self) -> RankReport {
         let Self { copying, walked, clock, .. } = self;
         let waiting: Duration = walked.threads.iter().map(|thread| thread.worker.waiting).sum();
@@ -294,10 +293,10 @@ impl<'a> Ending<'a> {
 }
 
 impl Copying<'_> {
-    /// Removes what this job has not completed in a directory.
+    /// Removes this job's incomplete entries in a directory.
     fn sweep_directory(&self, worker: &mut CopyWorker, target: &Arc<Directory>) {
         let opened = target.descriptor(&mut worker.held, self.features);
-        // A directory that is not there has nothing in it.
+        // A missing directory has no entries.
         let Ok(opened) = opened else { return };
         let names = sys::names_of(&opened, usize::MAX).unwrap_or_default();
         for name in names.iter().filter(|name| self.shared.namer.gave(name.to_bytes())) {
@@ -312,7 +311,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Removes the job's own directory, or leaves it with the record if something is left that it proves: what that is.
+    /// Removes the job's directory. Keeps it with its record if entries are left that it identifies, and returns these.
     fn end_job(&self, is_left: bool) -> Result<Option<Leftovers>, Errno> {
         let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(job) = job.as_mut() else { return Ok(None) };
@@ -323,7 +322,7 @@ impl Copying<'_> {
         Ok(Some(left_by((&self.top, self.target.as_slice()), &self.shared.namer, job.record(), self.options)))
     }
 
-    /// Makes a name whose file somebody else was copying.
+    /// Makes a name whose file another thread or rank was copying.
     fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();
         let made = match self.repair {
@@ -332,7 +331,7 @@ impl Copying<'_> {
         };
         let made = match made {
             Ok(Some(made)) => made,
-            // Whoever was to copy it has failed.
+            // The thread or rank that claimed the copy has failed.
             Ok(None) => return self.fail(worker, &deferred.at, FileError::new(Step::Link, Errno::NOENT)),
             Err(error) => return self.fail(worker, &deferred.at, error),
         };
@@ -363,7 +362,7 @@ mod tests {
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::{Copy, Options, Seat};
 
-    /// More threads than there are would only hold work that others could have.
+    /// The time spent waiting for the bandwidth cap is reported: more threads would not help.
     #[test]
     fn whoever_chooses_the_number_of_threads_hears_of_the_cap_on_bytes() {
         let scratch = Scratch::new("cap").unwrap();

@@ -1,9 +1,9 @@
-//! The copy as what a walk does with entries: directories are made before they are entered, small files copied where they are
-//! found, everything else as `links.rs` and the files of `target/` and `commit/` say.
+//! The copy as a handler of a walk. Directories are made before they are entered, and small files are copied where they are found.
+//! `links.rs` and the files of `target/` and `commit/` do everything else.
 //!
 //! ```text
-//!   entry ─▶ directory: made under another name ─▶ entered ─▶ its files, by one or more threads ─▶ gets its name
-//!        ├─▶ file, link, special ─▶ under its own name where nobody sees it yet, else under another one
+//!   entry ─▶ directory: made under a temporary name ─▶ entered ─▶ its files, by one or more threads ─▶ gets its final name
+//!        ├─▶ file, link, special ─▶ under its final name in a directory not yet visible, else under a temporary one
 //!        └─▶ one of several names of a file ─▶ links.rs
 //!   nothing left below a directory ─▶ its attributes
 //! ```
@@ -58,7 +58,7 @@ use crate::tree::progress::Live;
 use crate::tree::slice::{AtHand, Part};
 use atta_sys::{self as sys, Features};
 
-/// A copy, as a walk's handler.
+/// A copy, as the handler of a walk.
 pub(crate) struct Copying<'a> {
     pub(crate) options: &'a Options<'a>,
     pub(crate) watch: &'a dyn Watch,
@@ -70,64 +70,64 @@ pub(crate) struct Copying<'a> {
     pub(crate) batch: Batch,
     pub(crate) checks: Checks,
     pub(crate) room: Room,
-    /// When it began, by the clock of files.
+    /// Start time, by the clock of the file system.
     pub(crate) began: Timestamp,
-    /// TARGET, or where it is made.
+    /// TARGET, or the directory that TARGET is made in.
     pub(crate) top: Arc<OwnedFd>,
-    /// Its path, for messages.
+    /// Path of TARGET, for messages.
     pub(crate) target: Vec<u8>,
-    /// The file systems that things are put into.
+    /// The file systems that entries are written to.
     pub(crate) stores: Stores,
-    /// What can be given to files there.
+    /// The rights that this process can give to files there.
     pub(crate) grants: Grants,
-    /// Who can move bytes that nobody needs to see.
+    /// Who can copy bytes that this process need not read: servers, the kernel, or nothing.
     pub(crate) within: Within,
-    /// Device and inode of TARGET, which is not to be copied into itself.
+    /// Device and inode of TARGET, which must not be copied into itself.
     pub(crate) top_identity: (u64, u64),
     pub(crate) features: Features,
-    /// What it may hold open.
+    /// Limits on open descriptors.
     pub(crate) budget: Budget,
     pub(crate) live: Live,
     pub(crate) syncs: Arc<Syncs>,
-    /// What is being synced by itself.
+    /// Files and directories that are being synced individually.
     pub(crate) syncing: Syncing<Pending>,
     pub(crate) unable: Unable,
-    /// What stripes copies, if they are to be.
+    /// Sets the layouts of copies, if striping was requested.
     pub(crate) layouts: Option<&'static dyn Layouts>,
-    /// What is copied comes from a list.
+    /// Whether the entries come from a list.
     pub(crate) is_listed: bool,
-    /// The list is one of differences, which are repaired.
+    /// Set if the list contains differences, which are repaired.
     pub(crate) repair: Option<Repair>,
-    /// How often it was asked what is in the way of a name.
+    /// How often a directory was searched for the other spelling of a taken name.
     pub(crate) namings: AtomicU64,
-    /// The private directory of the copy, on the first rank, if there can be one.
+    /// The private directory of the copy. Only on the first rank, if one can be made.
     pub(crate) job: Mutex<Option<Job>>,
-    /// Directories that keep their temporary names.
+    /// Number of directories that keep their temporary names.
     pub(crate) left_over: AtomicU64,
 }
 
-/// What one thread of a copy keeps.
+/// State of one thread of a copy.
 pub(crate) struct CopyWorker {
-    /// Of all ranks' threads.
+    /// Unique over the threads of all ranks.
     pub(crate) index: u64,
     pub(crate) held: Held,
     pub(crate) mover: Mover,
-    /// For names of extended attributes.
+    /// Buffer for names of extended attributes.
     pub(crate) room: Vec<u8>,
     pub(crate) totals: Totals,
-    /// Which files that were.
+    /// Sizes and slowest of the copied files.
     pub(crate) report: Report,
-    /// Of what was copied, where that is wanted.
+    /// Signature of the copied data, if digests are wanted.
     pub(crate) signature: Signature,
-    /// Parts of slices that have ended, and were not ended yet.
+    /// Finished parts of slices that are not yet reported as ended.
     pub(crate) ended: Vec<Part>,
     pub(crate) began: Instant,
-    /// How long its thread took tasks.
+    /// How long the thread accepted tasks.
     pub(crate) lived: Duration,
 }
 
 impl CopyWorker {
-    /// Holds so many descriptors open.
+    /// `held`: how many descriptors to keep open.
     pub(crate) fn new(index: u64, held: usize) -> Self {
         let (held, mover) = (Held::new(held), Mover::default());
         let (totals, signature) = (Totals::default(), Signature::default());
@@ -138,8 +138,9 @@ impl CopyWorker {
 }
 
 impl Copying<'_> {
-    /// Whether files are synced by themselves somewhere: where that was asked for, and where a sync of all is not known to reach
-    /// storage.
+    /// Whether some files are synced individually.
+    ///
+    /// This is so if the user requested it, or if a sync of the whole file system is not known to reach storage.
     pub(crate) fn syncs_each(&self) -> bool {
         let is_wanted = self.options.fsync == Fsync::File;
         let is_needed = self.stores.have_each() && self.options.fsync == Fsync::Batch;
@@ -165,7 +166,7 @@ impl Copying<'_> {
         self.tell(worker, &Failure { operation, root, path, errno, spelled, at });
     }
 
-    /// The path of the copy of what was found there.
+    /// The target path of a source entry.
     fn target_path(&self, at: &Location) -> Option<Vec<u8>> {
         match at {
             Location::Root(path) => self.roots.find(path).map(|root| root.parent.path_of(&root.name)),
@@ -179,7 +180,7 @@ impl Copying<'_> {
         self.watch.failure(failure);
     }
 
-    /// Location a name goes.
+    /// Opens the target directory that a name goes to.
     pub(crate) fn place<'a>(
         &self,
         worker: &mut CopyWorker,
@@ -195,7 +196,7 @@ impl Copying<'_> {
         Ok(Place { mirror, directory, name, slice: None })
     }
 
-    /// Does something with what is copied, by its name in the directory that it is in.
+    /// Calls `act` with a source entry, by its name in its directory.
     pub(crate) fn with_source<T>(
         &self,
         worker: &mut CopyWorker,
@@ -216,7 +217,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies one entry, but not what is below it.
+    /// Copies one entry, but not the entries below it.
     fn copy(
         &self,
         worker: &mut CopyWorker,
@@ -254,7 +255,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Makes a copy that has one name.
+    /// Makes a copy that has only one name.
     pub(crate) fn single(
         &self,
         worker: &mut CopyWorker,
@@ -268,7 +269,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Counts what was made, and gives it its name when that may be.
+    /// Counts a new entry, and gives it its final name when that is allowed.
     pub(crate) fn complete(
         &self,
         worker: &mut CopyWorker,
@@ -287,7 +288,7 @@ impl Copying<'_> {
         if let Some((file, version)) = made.unsynced.take() {
             let (at, mirror, name) = (at.clone(), Arc::clone(to.mirror), to.name.to_owned());
             let Made { temporary, bytes, elapsed, identity, .. } = made;
-            // A directory that is new does not get its name before its files are durable.
+            // A new directory gets its final name only after its files are durable.
             let part = if temporary.is_some() { to.part() } else { to.part_of_names() };
             let pending =
                 PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version, part };
@@ -310,7 +311,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Counts a file that is complete.
+    /// Counts a complete file.
     pub(crate) fn count_file(&self, worker: &mut CopyWorker, at: &Location, bytes: u64, elapsed: Duration) {
         worker.totals.files += 1;
         worker.totals.bytes = worker.totals.bytes.saturating_add(bytes);
@@ -318,21 +319,21 @@ impl Copying<'_> {
         self.live.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a file that was copied without a digest: it has too many holes.
+    /// Counts a file that was copied without a digest because it has too many holes.
     pub(crate) fn count_not_hashed(&self, worker: &mut CopyWorker) {
         worker.totals.not_hashed += 1;
-        // Without a digest there is nothing to compare it with.
+        // Without a digest there is nothing to compare the copy with.
         worker.totals.not_verified += u64::from(self.options.verify);
     }
 
-    /// Adds what is at a path below its root to the signature.
+    /// Adds an entry to the signature. `path` is relative to its root.
     pub(crate) fn sign(&self, worker: &mut CopyWorker, path: &[u8], kind: Kind, made: &Made) {
         let size = if kind == Kind::File { made.bytes } else { 0 };
         let (digest, target) = (made.digest.as_ref(), made.target.as_deref());
         worker.signature.add(&Element { path, kind, size, digest, target });
     }
 
-    /// Copies an entry, or leaves it to a task; reports what fails.
+    /// Copies an entry, or leaves it to a task. Reports failures.
     pub(crate) fn copy_entry(
         &self,
         worker: &mut CopyWorker,
@@ -360,7 +361,7 @@ impl Copying<'_> {
         let name = CString::new(entry.name).unwrap_or_default();
         let identity = entry.metadata.map(|metadata| (metadata.device, metadata.inode));
         if entry.kind == Kind::Directory && entry.depth > 0 && identity == Some(self.top_identity) {
-            // By a way that nobody saw beforehand, as a bind mount.
+            // Reached by a route that was not known beforehand, such as a bind mount.
             let at = here.map_or(Location::Root(entry.name.to_vec()), |here| {
                 Location::In(Arc::clone(here.directory), name.clone())
             });
@@ -388,7 +389,7 @@ impl Copying<'_> {
     }
 }
 
-/// What is to be read back of a copy that was just made, if that is wanted.
+/// The read-back check of a new copy, if read-back is wanted.
 fn check_of(at: &Location, to: &Place<'_>, made: &Made) -> Option<Check> {
     let (version, digest) = (made.version?, made.digest?);
     Some(Check {
@@ -398,7 +399,7 @@ fn check_of(at: &Location, to: &Place<'_>, made: &Made) -> Option<Check> {
         version,
         range: 0..made.bytes,
         expected: Expected::Whole(digest),
-        // Those that are in the same file system as TARGET: others have no links.
+        // Only on TARGET's own file system: copies on other file systems have no links.
         has_names: !to.mirror.is_mounted()
             && (made.is_link || made.file.is_some() && made.in_place.is_none()),
         atime: made.atime,
@@ -436,7 +437,7 @@ impl Handler for Copying<'_> {
 
     fn not_entered(&self, worker: &mut CopyWorker, parent: Option<Here<'_>>, directory: &Arc<Directory>) {
         let (Some(parent), Some(mirror)) = (parent, Mirror::of(directory)) else { return };
-        // It may be something else by now.
+        // The entry may have been replaced meanwhile.
         if let Ok(metadata) = sys::stat_at(parent.descriptor, directory.name(), false)
             && metadata.kind() == Kind::Directory
         {
@@ -470,7 +471,7 @@ impl Handler for Copying<'_> {
             return tasks.prune();
         }
         if self.repair.is_some() {
-            // Below a directory that was missing.
+            // The entry is below a directory that was missing.
             let differs = Differs { is_missing: true, ..Differs::default() };
             return self.repair(worker, here, entry, differs, tasks);
         }
@@ -521,7 +522,7 @@ impl Handler for Copying<'_> {
     }
 
     fn progress(&self) -> u64 {
-        // A MiB is worth a file.
+        // A MiB counts as much as a file.
         self.live.bytes.load(Ordering::Relaxed) >> 20
     }
 }

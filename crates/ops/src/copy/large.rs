@@ -1,6 +1,6 @@
-//! Files so large that several threads copy parts of them. Whoever plans one opens it on both sides and cuts it into chunks; any
-//! thread of any rank may take some; on the rank that planned it, the last one done looks whether the source is what it was, and
-//! completes the copy.
+//! Large files that several threads copy in parts. The thread that plans a file opens it on both sides and cuts it into chunks. Any
+//! thread of any rank may copy some of them. On the rank that planned the file, the thread that finishes the last chunk checks that the
+//! source is unchanged, and completes the copy.
 //!
 //! ```text
 //!   entry ─▶ plan: open, create, cut ─▶ chunks, halved until one is left ─▶ the last: unchanged? attributes, name
@@ -45,7 +45,7 @@ use task::{Came, Stretch, Task};
 /// Files that are being copied in chunks.
 pub(crate) type LargeFiles = UnderWay<Large>;
 
-/// One of them.
+/// A file that is being copied in chunks.
 #[derive(Debug)]
 pub(crate) struct Large {
     at: Location,
@@ -57,17 +57,17 @@ pub(crate) struct Large {
     before: Metadata,
     version: Version,
     identity: Identity,
-    /// Whether it gets a digest.
+    /// Whether the file gets a digest.
     is_hashed: bool,
     chunks: Chunks,
     began: std::time::Instant,
-    /// How many threads are at it.
+    /// How many threads are copying it.
     busy: AtomicUsize,
-    /// How many syncs had failed when it was begun.
+    /// Number of failed syncs at its start.
     since: u64,
-    /// Of the slice that it is in.
+    /// The part of the slice that the file belongs to.
     part: Mutex<Option<Part>>,
-    /// Whether it changed, or its copy may have been lost, when it was copied the first time.
+    /// Set if this is the second copy: the source changed during the first one, or the first copy may have been lost.
     is_again: bool,
 }
 
@@ -76,16 +76,16 @@ impl Large {
         self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For whoever completes it or gives it up.
+    /// Takes the part, when the file is completed or given up.
     fn take_part(&self) -> Option<Part> {
         self.lock_part().take()
     }
 }
 
-/// A copy that is there, under another name.
+/// A copy that exists under a temporary name.
 struct Begun {
     identity: Identity,
-    /// It shares the bytes of its source.
+    /// Whether it shares the bytes of its source.
     is_cloned: bool,
 }
 
@@ -93,7 +93,7 @@ impl Copying<'_> {
     /// Whether a file is copied in chunks.
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
         let is_alone = metadata.nlink == 1 || !self.options.keep.links;
-        // What is written into the place of another one, one thread writes.
+        // Only one thread writes into an existing file.
         is_alone && !self.options.in_place && self.cut().is_large(metadata.size)
     }
 
@@ -101,7 +101,7 @@ impl Copying<'_> {
         Cut::new(self.options.chunk, &self.options.walk, self.seat.ranks).at_rate(self.live.rate())
     }
 
-    /// Leaves a large file to whoever has nothing else to do.
+    /// Leaves a large file to the next idle thread.
     pub(crate) fn plan_later(&self, here: Option<Here<'_>>, name: &[u8], bytes: u64, tasks: &mut Tasks) {
         let name = CString::new(name).unwrap_or_default();
         self.live.large_found.fetch_add(bytes, Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Does a task of a large file.
+    /// Runs a task of a large file.
     pub(crate) fn large_task(
         &self,
         worker: &mut CopyWorker,
@@ -123,7 +123,7 @@ impl Copying<'_> {
         match Task::decode_all(task) {
             Some(Task::Plan { name, is_again, bytes }) => {
                 self.plan_or_tell(worker, here, &name, is_again, tasks);
-                // What is left of it has been counted by its chunks.
+                // From here on its chunks count the remaining bytes.
                 self.live.large_done.fetch_add(bytes, Ordering::Relaxed);
             }
             Some(Task::Stretch(stretch)) => self.stretch(worker, here, stretch, tasks),
@@ -143,7 +143,7 @@ impl Copying<'_> {
         let (at, here) = match here {
             Ok(None) => (Location::Root(name.as_bytes().to_vec()), None),
             Ok(Some(here)) => (Location::In(Arc::clone(here.directory), name.clone()), Some(here)),
-            // It is told by its name alone: its directory is out of reach.
+            // The directory cannot be reached, so the failure is reported by name only.
             Err(errno) => {
                 let at = Location::Root(name.as_bytes().to_vec());
                 return self.fail(worker, &at, FileError::new(Step::Open, errno));
@@ -154,7 +154,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Opens a file on both sides and cuts it.
+    /// Opens a file on both sides and cuts it into chunks.
     fn plan(
         &self,
         worker: &mut CopyWorker,
@@ -176,7 +176,7 @@ impl Copying<'_> {
         if self.is_left(worker, from, &to, &before)? {
             return Ok(());
         }
-        // Of a file whose size says nothing nobody knows where a chunk would end.
+        // If the stated size is not reliable, the end of a chunk is unknown.
         let is_stated = worker.mover.sizes.is_stated(&source, &before);
         let is_hashed = is_stated && self.is_hashed(&source, &before)?;
         let chunk = if is_stated { self.chunk_of(&source, &before, is_hashed)? } else { before.size };
@@ -189,7 +189,7 @@ impl Copying<'_> {
         let begun = self.begin(worker, &source, &file, &before);
         let Begun { identity, is_cloned } =
             begun.inspect_err(|_| remove(&to, &Made::temporary(temporary.clone())))?;
-        // What is there already is one chunk, of which nothing is left to do.
+        // A cloned file is one chunk that needs no further work.
         let chunks = Chunks::new(before.size, if is_cloned { before.size } else { chunk });
         let version = Version::new(&before, identity.1);
         let mut all = Stretch {
@@ -234,7 +234,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Bytes of a chunk of an open file. Holes that are not hashed are no work.
+    /// Chunk size of an open file, in bytes. Holes that are not hashed do not count as work.
     fn chunk_of(&self, source: &OwnedFd, before: &Metadata, is_hashed: bool) -> Result<u64, FileError> {
         let (cut, stop) = (self.cut(), &self.options.walk.stop);
         Ok(match is_hashed || !holes::exceed(source, before, HOLE_BYTES_MAX, stop)? {
@@ -243,7 +243,7 @@ impl Copying<'_> {
         })
     }
 
-    /// Copies a file that is not large any more, or not large enough for how fast it goes, or that is one too many.
+    /// Copies a file as a whole: one that is no longer large, is too small for its transfer rate, or exceeds the number of large files.
     fn copy_whole(
         &self,
         worker: &mut CopyWorker,
@@ -261,7 +261,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Makes a new file ready for its chunks, or all of it at once where it can share the bytes of its source.
+    /// Prepares a new file for its chunks, or clones it as a whole where it can share the bytes of its source.
     fn begin(
         &self,
         worker: &mut CopyWorker,
@@ -274,7 +274,7 @@ impl Copying<'_> {
         if !is_cloned && self.options.direct && !bypass_cache(source, file, before.size, has_holes) {
             worker.totals.not_direct += 1;
         }
-        // A default ACL of its directory may not let the owner write: other ranks open it by its name.
+        // A default ACL of the directory may deny write access to the owner, and other ranks open the file by its name.
         let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));
         if has_holes {
             let cut = retry(|| rustix::fs::ftruncate(file, before.size));
@@ -284,7 +284,7 @@ impl Copying<'_> {
         Ok(Begun { identity: identity_of(&found), is_cloned })
     }
 
-    /// A file's source, where its copy goes, and the name that it gets there.
+    /// A file's source, the mirror that its copy goes to, and its name there.
     fn both_sides<'h>(
         &self,
         here: Option<Here<'h>>,
@@ -303,7 +303,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies one chunk, and leaves the others to whoever is next.
+    /// Copies one chunk, and leaves the other chunks to other threads.
     fn stretch(
         &self,
         worker: &mut CopyWorker,
@@ -313,7 +313,7 @@ impl Copying<'_> {
     ) {
         let directory = here.ok().flatten().map(|here| here.directory);
         while let Some(rest) = stretch.split() {
-            // The newest is done first: the one that follows the chunk at hand.
+            // The newest task runs first: the chunk after the current one.
             push(directory, &Task::Stretch(rest), tasks);
         }
         let (file, chunk) = (stretch.file, stretch.first);
@@ -337,8 +337,9 @@ impl Copying<'_> {
         self.ended(worker, file, chunk, came, tasks);
     }
 
-    /// Copies a chunk of a file that another rank has planned. It is durable when that rank hears of it, whose own sync would
-    /// not reach it.
+    /// Copies a chunk of a file that another rank planned.
+    ///
+    /// The chunk is durable before that rank is notified, because that rank's sync would not cover it.
     fn chunk_for_another(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, stretch: &Stretch) -> Came {
         let (from, mirror, own) = self.both_sides(here, &stretch.name)?;
         let source = open(from)?;
@@ -353,7 +354,7 @@ impl Copying<'_> {
         if sys::stat_descriptor(&file).map_err(failed)?.inode != stretch.version.inode {
             return Err(failed(Errno::STALE));
         }
-        // Whoever planned it has counted it if it cannot.
+        // If the cache cannot be bypassed, the planning rank has counted that already.
         if self.options.direct {
             let _ = bypass_cache(&source, &file, stretch.version.size, stretch.version.has_holes);
         }
@@ -386,7 +387,7 @@ impl Copying<'_> {
         Ok(piece.and_then(|piece| piece.value()))
     }
 
-    /// A chunk of a file of this rank has ended; the last one completes the copy.
+    /// Records the end of a chunk of a file of this rank. The last chunk completes the copy.
     fn ended(&self, worker: &mut CopyWorker, file: u64, chunk: u64, came: Came, tasks: &mut Tasks) {
         let Some(large) = self.large.find(file) else { return };
         self.live.large_done.fetch_add(large.chunks.bytes_of(chunk), Ordering::Relaxed);
@@ -415,7 +416,7 @@ impl Copying<'_> {
         worker.ended.extend(large.take_part());
     }
 
-    /// All chunks are done: looks whether it is a copy, and publishes it.
+    /// Checks that the source is unchanged once all chunks are done, and publishes the copy.
     fn complete_large(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), FileError> {
         let to = self.place(worker, &large.mirror, &large.name)?;
         let complete = self.check_and_give(worker, large);
@@ -463,7 +464,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// What is to be read back: each chunk by itself, so that several threads do it.
+    /// The read-back checks, one per chunk, so that several threads can do them.
     fn checks_of(&self, large: &Large) -> Vec<Check> {
         if !self.options.verify {
             return Vec::new();
@@ -496,13 +497,13 @@ impl Copying<'_> {
         }
         let not_kept = &mut worker.totals.not_kept;
         give::give(&large.file, &large.before, &extended, self.manner(), not_kept)?;
-        // What is synced by itself is closed after that.
+        // A file that is synced individually is closed after the sync.
         if self.syncs_each_in(&large.mirror) { Ok(()) } else { ask_close(&large.file) }
     }
 }
 
 impl Copying<'_> {
-    /// Takes back what will not be completed.
+    /// Removes the copies that will not be completed.
     pub(crate) fn forget_large(&self, worker: &mut CopyWorker) {
         for large in self.large.take_all() {
             if let Ok(to) = self.place(worker, &large.mirror, &large.name) {

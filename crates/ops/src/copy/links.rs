@@ -1,13 +1,13 @@
-//! Names of one file, link or special file: the first one that is met is copied, the others become links of that copy.
+//! Hard links: the first name of a file, symbolic link or special file is copied; the other names become links of that copy.
 //!
-//! Which names belong together the target's file system knows, not this process: a directory of the job's own has a link of each
-//! such copy under the source's device and inode. So it takes no memory however many there are, any rank finds it, and it is
-//! still there when the job was killed. It is removed in the end.
+//! Which names belong together is kept in the target's file system, not in memory: a directory private to the job holds a link of each
+//! such copy under the source's device and inode. So memory use does not grow with their number, every rank finds the copies, and the
+//! directory survives if the job is killed. It is removed at the end.
 //!
 //! ```text
 //!   links/DEVICE-INODE     the copy, as soon as it is complete; in the job's private directory
-//!   links/DEVICE-INODE.c   somebody makes it; when it is complete: how many syncs had failed before, how many names
-//!                                     the source has, and its digest
+//!   links/DEVICE-INODE.c   a thread makes the copy; once complete: how many syncs had failed before, how many names the
+//!                                     source has, its kind, size and modification time, and its digest
 //! ```
 
 use std::collections::BTreeSet;
@@ -33,28 +33,28 @@ use crate::tree::location::Location;
 use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 
-/// Names of links that are in memory when they are removed.
+/// Names read at once while the links' directory is removed.
 const NAMES_AT_ONCE: usize = 4096;
-/// Their directory in the job's own.
+/// Name of the links' directory in the job's private directory.
 const LINKS: &CStr = c"links";
-/// What the name of a claim ends with.
+/// Suffix of a claim's name.
 const CLAIM: &[u8] = b".c";
 
-/// See the head of this file.
+/// The links' directory, and the names that wait: see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     directory: OnceLock<Result<OwnedFd, Errno>>,
     deferred: Mutex<Vec<Deferred>>,
 }
 
-/// A name whose file somebody else was copying.
+/// A name whose file another thread or rank is copying.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     pub(crate) at: Location,
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) metadata: Metadata,
     name: CString,
-    /// Of the slice that it is in.
+    /// The slice that the name is in.
     pub(crate) part: Option<Part>,
 }
 
@@ -64,51 +64,51 @@ impl Deferred {
         Self { at, mirror, metadata, name, part: to.part() }
     }
 
-    /// The name that it is to have.
+    /// The final name in the target.
     pub(crate) fn name(&self) -> CString {
         self.name.clone()
     }
 }
 
 impl Links {
-    /// Whether there may be several names of one file by now.
+    /// Whether files with several names may exist by now.
     pub(crate) fn are_used(&self) -> bool {
         self.directory.get().is_some()
     }
 
-    /// Lets a name wait.
+    /// Adds a name that has to wait.
     pub(crate) fn defer(&self, deferred: Deferred) {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
     }
 
-    /// What waited for others.
+    /// Takes the names that waited for others.
     pub(crate) fn take_deferred(&self) -> Vec<Deferred> {
         std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What came of a try to link.
+/// Result of an attempt to link.
 enum Linked {
     Made(Box<Made>),
     /// There is no copy yet.
     NotYet,
-    /// It cannot be linked there.
+    /// A link is not possible there.
     Never,
 }
 
-/// What whoever made a copy says of it to those who link it.
+/// What the maker of a copy records for the threads that link it.
 #[derive(Debug, PartialEq, Eq)]
 struct Known {
-    /// How many syncs had failed when it was begun, as far as that rank had seen.
+    /// How many syncs had failed when the copy was begun, as seen by the rank that made it.
     since: u64,
     /// How many names the source has.
     names: u64,
-    /// What it was, beside its number, which other hosts may give another file, and a later file the same.
+    /// Facts about the source. Its inode number is not enough: other hosts may give it to another file, and it may be reused later.
     source: [u64; SOURCE_FACTS],
     digest: Option<Hash>,
 }
 
-/// Kind, size and time of change, as seconds and nanoseconds.
+/// Kind, size and modification time, as seconds and nanoseconds.
 const SOURCE_FACTS: usize = 4;
 
 fn facts_of(metadata: &Metadata) -> [u64; SOURCE_FACTS] {
@@ -120,7 +120,7 @@ impl Known {
     const NUMBERS: usize = 2 + SOURCE_FACTS;
     const MOST: usize = 8 * Self::NUMBERS + 32;
 
-    /// Of what has that metadata, and is copied now.
+    /// For a source with this metadata that is copied now.
     fn new(metadata: &Metadata, since: u64, digest: Option<Hash>) -> Self {
         Self { since, names: metadata.nlink.into(), source: facts_of(metadata), digest }
     }
@@ -132,7 +132,7 @@ impl Known {
         bytes
     }
 
-    /// None: whoever makes the copy is not that far.
+    /// Returns `None` while the copy is not complete.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (numbers, digest) = bytes.split_at_checked(8 * Self::NUMBERS)?;
         let mut numbers = numbers.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
@@ -144,7 +144,7 @@ impl Known {
 }
 
 impl Copying<'_> {
-    /// Makes one of several names. None: it is somebody else's turn, and it is done later.
+    /// Makes one of several names. `None`: another thread or rank is copying the file, and the name is made later.
     pub(crate) fn linked(
         &self,
         worker: &mut CopyWorker,
@@ -155,7 +155,7 @@ impl Copying<'_> {
     ) -> Result<Option<Made>, FileError> {
         let known = match self.private() {
             Ok(known) if !to.mirror.is_mounted() => known,
-            // No link leads from one file system to another one.
+            // A hard link cannot cross file systems.
             _ => {
                 worker.totals.not_kept.hard_links += 1;
                 return self.single(worker, from, to, metadata).map(Some);
@@ -189,7 +189,7 @@ impl Copying<'_> {
         }
         if let Some(file) = self.mended(worker, from, to, metadata)? {
             keep_known(claim, &now)?;
-            // Names that cannot be linked to it are copied.
+            // Names that cannot be linked to it are copied instead.
             let _ = link_key(&file, known, &key);
             return Ok(None);
         }
@@ -197,18 +197,18 @@ impl Copying<'_> {
         if let Some((file, _)) =
             made.file.as_ref().filter(|_| self.seat.ranks > 1 && self.waits_in(to.mirror))
         {
-            // Another rank may give a link of it its name, and its sync would not be of these bytes.
+            // Another rank may rename a link of this file to its final name, and that rank's sync would not cover these bytes.
             if let Err(errno) = self.syncs.timed(|| retry(|| rustix::fs::fsync(file))) {
                 remove(to, &made);
                 return Err(FileError::new(Step::Sync, errno));
             }
         }
         if keep_known(claim, &Known { since: made.since, digest: made.digest, ..now }).is_err() {
-            // It is a good copy, and nobody will find it.
+            // The copy is good, but no other name will find it.
             worker.totals.not_kept.hard_links += 1;
             return Ok(Some(made));
         }
-        // By descriptor: the name may be another file's by now. And not if the source's name was.
+        // Link by descriptor: the name may lead to another file by now. Do not link if the source's name led to another file.
         let linked = match &made.file {
             Some((file, source)) if *source == (metadata.device, metadata.inode) => {
                 link_key(file, known, &key)
@@ -221,7 +221,7 @@ impl Copying<'_> {
         Ok(Some(made))
     }
 
-    /// Links a copy that is complete.
+    /// Makes a name a link of a complete copy.
     fn link(
         &self,
         worker: &mut CopyWorker,
@@ -236,7 +236,7 @@ impl Copying<'_> {
         if source != facts_of(metadata) {
             return Ok(Linked::Never);
         }
-        // That of the copy: what the source's name leads to may be something else by now.
+        // Read the copy's target: the source's name may lead to something else by now.
         let target = (metadata.kind() == Kind::Symlink)
             .then(|| read_link(Source { directory: known.as_fd(), name: key }));
         let target = match target.transpose() {
@@ -251,14 +251,14 @@ impl Copying<'_> {
         let bytes = copy.map_or(metadata.size, |copy| copy.size);
         let atime = copy.map(|copy| copy.atime);
         let version = copy.filter(|_| self.options.verify).map(|copy| Version::new(metadata, copy.inode));
-        // What a failed sync left in doubt is not to be seen with its directory.
+        // Data left in doubt by a failed sync must not become visible together with its directory.
         let is_sure = since == self.batch.failures();
         let is_direct = to.is_direct() && is_sure;
         let temporary = (!is_direct).then(|| self.shared.namer.of_file(worker.index));
         let name = temporary.as_deref().unwrap_or(to.name);
         match retry(|| rustix::fs::linkat(known, key, &to.directory, name, AtFlags::empty())) {
             Err(Errno::EXIST) if !is_there(known, key, &to.directory, name) => Ok(Linked::Never),
-            // It is there already where a directory lists a name twice, or where the answer to the first request was lost.
+            // The link exists already if a directory lists a name twice, or if the reply to the first request was lost.
             Ok(()) | Err(Errno::EXIST) => {
                 worker.totals.hard_links += 1;
                 let copy = temporary.as_ref().and_then(|_| sys::stat_at(known, key, false).ok());
@@ -273,15 +273,15 @@ impl Copying<'_> {
         }
     }
 
-    /// The copy of a file that is linked, where more must be known of it than its source says: it is read back, or its source says that
-    /// it is empty, which it may not be.
+    /// Metadata of a linked copy, if the source's metadata is not enough. This is so if the copy is read back, or if the source reports a
+    /// size of zero, which may be wrong.
     fn linked_copy(&self, known: &OwnedFd, key: &CStr, metadata: &Metadata) -> Option<Metadata> {
         let is_wanted = metadata.kind() == Kind::File && (self.options.verify || metadata.size == 0);
         if is_wanted { sys::stat_at(known, key, false).ok() } else { None }
     }
 
-    /// Keeps a file that was there as the copy of what has these metadata, so that other names become links of it. Not if the name leads
-    /// to another file by now, or another copy is kept already.
+    /// Keeps an existing file as the copy of a source with this metadata. Other names then become links of it. Returns false if the name
+    /// leads to another file by now, or if another copy is kept already.
     pub(crate) fn keep_linked(
         &self,
         known: &OwnedFd,
@@ -303,18 +303,18 @@ impl Copying<'_> {
         Ok(false)
     }
 
-    /// What is known of a copy that is complete. None: it is not.
+    /// Reads the record of a complete copy. `None`: the copy is not complete.
     fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<Option<Known>, FileError> {
         let found = read_claim(known, key).map_err(|errno| FileError::new(Step::Link, errno))?;
         Ok(found.map(|found| Known {
-            // Whoever made it on another rank has synced it by itself.
+            // With several ranks, the maker has synced the copy with its own `fsync`.
             since: if self.seat.ranks > 1 { self.batch.failures() } else { found.since },
             digest: found.digest.filter(|_| self.options.digest),
             ..found
         }))
     }
 
-    /// Says that this thread copies a file; none: another one does.
+    /// Claims a file for this thread. `None`: another thread or rank has claimed it.
     fn claim(&self, known: &OwnedFd, metadata: &Metadata) -> Result<Option<OwnedFd>, FileError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = claim_of(&key(metadata));
@@ -325,7 +325,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Links what had to wait; whoever was to copy it may have failed.
+    /// Links a name that had to wait. Copies the file if its maker has failed.
     pub(crate) fn link_deferred(
         &self,
         worker: &mut CopyWorker,
@@ -344,7 +344,7 @@ impl Copying<'_> {
         self.with_source(worker, at, |worker, from| self.single(worker, from, &to, metadata))
     }
 
-    /// A directory that nobody else can do anything in.
+    /// The links' directory. Other users cannot access it.
     pub(crate) fn private(&self) -> Result<&OwnedFd, Errno> {
         self.links.directory.get_or_init(|| self.links_directory()).as_ref().map_err(|errno| *errno)
     }
@@ -357,7 +357,7 @@ impl Copying<'_> {
                 Ok(()) | Err(Errno::EXIST) => open_private(own, LINKS, own_uid, self.features)?,
                 Err(errno) => return Err(errno),
             };
-            // Another rank was quicker; or the answer to the first request was lost.
+            // Another rank has made it first, or the reply to the first request was lost.
             if made.is_err() && self.seat.ranks == 1 && !sys::names_of(&opened, 1)?.is_empty() {
                 return Err(Errno::EXIST);
             }
@@ -365,7 +365,7 @@ impl Copying<'_> {
         })
     }
 
-    /// Lends the job's private directory.
+    /// Calls `act` with the job's private directory.
     fn with_own_directory<T>(&self, act: impl FnOnce(&OwnedFd) -> Result<T, Errno>) -> Result<T, Errno> {
         if self.seat.rank > 0 {
             let own_uid = self.stores.own_uid(self.top_identity.0);
@@ -375,8 +375,8 @@ impl Copying<'_> {
         act(job.as_ref().and_then(jobs::Job::directory).ok_or(Errno::ACCES)?)
     }
 
-    /// Removes the links' directory, whichever rank made it, on so many threads. How many names of copied files were not among what
-    /// was copied.
+    /// Removes the links' directory, whichever rank made it, on this many threads. Returns how many names of copied files were outside
+    /// the copy.
     pub(crate) fn forget_links(&self, threads: usize) -> Result<u64, Errno> {
         let others = || {
             let opened = || self.with_own_directory(|own| sys::open_directory_at(own, LINKS)).ok();
@@ -398,28 +398,28 @@ impl Copying<'_> {
             let gone = forget_all(known, &keys.into_iter().collect::<Vec<_>>(), threads)?;
             elsewhere += gone.elsewhere;
             if gone.removed == 0 {
-                // Names that are listed and not there: whoever removes the directory is told.
+                // Names are listed but do not exist: removing the directory reports the error.
                 break;
             }
         }
         let removed = |own: &OwnedFd| retry(|| rustix::fs::unlinkat(own, LINKS, AtFlags::REMOVEDIR));
         match self.with_own_directory(removed) {
-            // The answer to the first request was lost.
+            // The reply to the first request was lost.
             Ok(()) | Err(Errno::NOENT) => Ok(elsewhere),
             Err(errno) => Err(errno),
         }
     }
 }
 
-/// What came of removing a part of the links' directory.
+/// Result of removing a part of the links' directory.
 #[derive(Default)]
 struct Gone {
     removed: u64,
-    /// How many names sources have that their copies have not.
+    /// How many names the sources have that their copies lack.
     elsewhere: u64,
 }
 
-/// Removes copies with these keys and their claims from the links' directory.
+/// Removes the copies with these keys, and their claims, from the links' directory.
 fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Gone, Errno> {
     let (removed, elsewhere, failed) = (AtomicU64::new(0), AtomicU64::new(0), OnceLock::new());
     let forget = |key: &CString| {
@@ -454,14 +454,14 @@ fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Gone, Errno> {
             Err(errno) => return Err(errno),
         }
     }
-    // One name of the copy was the one here.
+    // One of the copy's links was the one in the links' directory.
     let missing = |(claimed, copy): (Known, Metadata)| (claimed.names + 1).saturating_sub(copy.nlink.into());
     gone.elsewhere = claimed.zip(copy).map_or(0, missing);
     Ok(gone)
 }
 
-/// Lets others find a file that is open by its key. One that has the key is taken only if it is this file: the answer to the first
-/// request was lost.
+/// Links an open file into the links' directory under its key. An existing link under that key is accepted only if it is this file: then
+/// the reply to the first request was lost.
 fn link_key(file: &OwnedFd, known: &OwnedFd, key: &CStr) -> Result<(), Errno> {
     match sys::link_of(file, known, key) {
         Err(Errno::EXIST) => {
@@ -472,15 +472,15 @@ fn link_key(file: &OwnedFd, known: &OwnedFd, key: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Writes what others are to know of a copy before they can find it.
+/// Writes the record of a copy before others can find the copy.
 fn keep_known(claim: OwnedFd, known: &Known) -> Result<(), FileError> {
     let written = retry(|| rustix::io::pwrite(&claim, &known.to_bytes(), 0));
-    // Over NFS what was written is there for others when it is closed.
+    // NFS makes the data visible to other clients on close.
     drop(claim);
     written.map(drop).map_err(|errno| FileError::new(Step::Link, errno))
 }
 
-/// What is known of the copy with this key. None: it is not complete.
+/// Reads the record of the copy with this key. `None`: the copy is not complete.
 fn read_claim(known: &OwnedFd, key: &CStr) -> Result<Option<Known>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let claim = match retry(|| rustix::fs::openat(known, claim_of(key), flags, Mode::empty())) {
@@ -505,13 +505,13 @@ fn key(metadata: &Metadata) -> CString {
     CString::new(format!("{:x}-{:x}", metadata.device, metadata.inode)).unwrap_or_default()
 }
 
-/// The key of a copy, by its own name or by that of its claim.
+/// The key of a copy, from the name of the copy or of its claim.
 fn key_of(name: &CStr) -> CString {
     let bytes = name.to_bytes();
     CString::new(bytes.strip_suffix(CLAIM).unwrap_or(bytes)).unwrap_or_default()
 }
 
-/// The name of what is said of it.
+/// The name of the claim for a key.
 fn claim_of(key: &CStr) -> CString {
     CString::new([key.to_bytes(), CLAIM].concat()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! For unit tests of the copy's parts: a watch to which no failure may be told.
+//! For unit tests of the copy's parts: a watch that panics on any failure.
 
 use atta_entry::Failure;
 

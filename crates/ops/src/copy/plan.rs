@@ -1,5 +1,5 @@
-//! What is to be copied, and where: arguments and lists of entries, a rehearsal without writing, a repair from a list of differences, and
-//! other copies into the same place.
+//! What to copy, and where: arguments, lists of entries, dry runs, repairs from a list of differences, and other copies to the same
+//! target.
 
 pub(crate) mod beside;
 pub(crate) mod listed;

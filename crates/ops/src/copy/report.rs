@@ -1,37 +1,38 @@
-//! Which files a copy was made of: how many of which size, and which took longest. No I/O.
+//! Statistics of the copied files: counts by size class, and the slowest files. No I/O.
 
 use std::time::Duration;
 
-/// Files of one class of sizes.
+/// Files of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeClass {
-    /// They have fewer bytes than that; none: there is no limit.
+    /// Exclusive upper limit in bytes; none: no limit.
     pub below: Option<u64>,
-    /// How many were copied.
+    /// Number of copied files.
     pub files: u64,
-    /// Bytes of them together.
+    /// Their total size in bytes.
     pub bytes: u64,
 }
 
 atta_entry::record!(SizeClass { below, files, bytes });
 
-/// A file that took long.
+/// A slow file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowFile {
-    /// From the first look at it until it had all but its name; of one that several threads copied, until the last of them was done.
+    /// Time from the first look at the file until it was complete except for its name. For a file in chunks: until the last chunk was
+    /// done.
     pub elapsed: Duration,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its path on the source's side.
+    /// Path in the source.
     pub path: Vec<u8>,
 }
 
 atta_entry::record!(SlowFile { elapsed, bytes, path });
 
-/// What was copied, by size and by time: of one thread, or of all.
+/// Copied files by size and by time, of one thread or of all threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// By size, the smallest first.
+    /// Size classes, the smallest first.
     pub sizes: [SizeClass; CLASSES],
     /// The slowest files, the slowest first.
     pub slowest: Vec<SlowFile>,
@@ -41,9 +42,9 @@ atta_entry::record!(Report { sizes, slowest });
 
 /// Number of classes.
 const CLASSES: usize = 8;
-/// Location they end: empty files, then up to 4 KiB, 64 KiB, 1 MiB, 16 MiB, 256 MiB, 4 GiB, and the rest.
+/// Upper limits of the classes: empty files, then up to 4 KiB, 64 KiB, 1 MiB, 16 MiB, 256 MiB, 4 GiB, and the rest.
 const ENDS: [u64; CLASSES - 1] = [1, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 4 << 30];
-/// Slow files that are kept.
+/// Number of slow files to keep.
 const SLOWEST: usize = 10;
 
 impl Default for Report {
@@ -54,7 +55,7 @@ impl Default for Report {
 }
 
 impl Report {
-    /// Notes a file. Its path is asked for only if it is among the slowest.
+    /// Records a file. Calls `path` only if the file is among the slowest.
     pub(crate) fn note(&mut self, bytes: u64, elapsed: Duration, path: impl FnOnce() -> Vec<u8>) {
         let class = &mut self.sizes[ENDS.partition_point(|end| *end <= bytes)];
         class.files += 1;

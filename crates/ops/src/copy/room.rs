@@ -1,9 +1,9 @@
-//! Notices that the target has no room left: then nothing new is begun, since all that is left would fail, too. One large file that
-//! does not fit is no such sign: small ones may.
+//! Detects that the target has no space left. The copy then starts nothing new, because everything else would fail, too. One large file
+//! that does not fit is no proof: small files may still fit.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// So many failures for want of room, and no file between them that found some.
+/// Number of failures for lack of space, without a successful file between them, after which the target counts as full.
 pub(crate) const MISSES_MOST: u32 = 128;
 
 /// See the head of this file.
@@ -14,7 +14,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Something found none. Whether there is none for anything.
+    /// Records a failure for lack of space. Returns whether the target is full.
     pub(crate) fn miss(&self) -> bool {
         if self.misses.fetch_add(1, Ordering::Relaxed) + 1 >= MISSES_MOST {
             self.is_gone.store(true, Ordering::Relaxed);
@@ -22,14 +22,14 @@ impl Room {
         self.is_gone()
     }
 
-    /// A file found some.
+    /// Records a file that found space.
     pub(crate) fn find(&self) {
         if self.misses.load(Ordering::Relaxed) > 0 {
             self.misses.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether there is none for anything.
+    /// Whether the target is full.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Relaxed)
     }

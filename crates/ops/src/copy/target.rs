@@ -1,4 +1,4 @@
-//! What is made in the target: directories, files, special files, and what is done about existing entries. Nothing here syncs.
+//! What the copy creates in the target: directories, files and special files, and how existing entries are treated.
 
 pub(crate) mod clone;
 pub(crate) mod directories;

@@ -1,5 +1,5 @@
-//! Location the time of a copy went: on one rank, phase by phase, and over its threads. It reads the clock when a phase ends and around
-//! each sync, never for a file; what a phase does is not known here.
+//! Where the time of a copy went: on one rank by phase, and over its threads. The clock is read at the end of a phase and around each
+//! sync, never per file. This module does not know what a phase does.
 //!
 //! ```text
 //!   began ─ copying ─▶ links ─▶ batch ─▶ verify ─▶ directories ─▶ sync ─▶ end
@@ -9,31 +9,31 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a rank does one after the other.
+/// The phases of a rank, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Finding and copying: until no rank has a task left. What is read back meanwhile counts here.
+    /// Finding and copying, until no rank has a task left. Includes read-back during this time.
     Copying,
     /// Names that waited for a file that another thread or rank was copying.
     Links,
-    /// What waited to be durable when the last task was done: its sync, and its names.
+    /// Files that were not yet durable when the last task was done: the sync and the renames.
     Batch,
-    /// Reading back what had not been read back by then.
+    /// Read-back of the remaining copies.
     Verify,
     /// Attributes of the directories that were left for the end.
     Directories,
     /// The last sync.
     Sync,
-    /// Waiting for the other ranks between all these.
+    /// Waiting for the other ranks between these phases.
     Others,
 }
 
 impl Phase {
-    /// All of them, in their order.
+    /// All phases, in order.
     pub const ALL: [Self; 7] =
         [Self::Copying, Self::Links, Self::Batch, Self::Verify, Self::Directories, Self::Sync, Self::Others];
 
-    /// One word for it.
+    /// The name of the phase, one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,40 +48,40 @@ impl Phase {
     }
 }
 
-/// What one rank did, and where its time went.
+/// What one rank did, and how it spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankReport {
-    /// Which rank it is.
+    /// Number of the rank.
     pub rank: u32,
-    /// Files that it completed.
+    /// Files that the rank completed.
     pub files: u64,
-    /// Bytes that it copied: of files that another rank completed, too, and of those that came to nothing.
+    /// Bytes that the rank copied, including those of files that another rank completed and of failed copies.
     pub bytes: u64,
-    /// How long each phase took, in the order of [`Phase::ALL`].
+    /// Duration of each phase, in the order of [`Phase::ALL`].
     pub phases: [Duration; Phase::ALL.len()],
-    /// Time of its threads with a task, summed, while there were tasks.
+    /// Total time that its threads spent on tasks, while there were tasks.
     pub busy: Duration,
-    /// Of that, the time in which they read directories and asked for metadata.
+    /// Of that, the time spent reading directories and metadata.
     pub finding: Duration,
-    /// Time of its threads without a task, summed.
+    /// Total time that its threads spent without a task.
     pub waiting: Duration,
-    /// Calls that made something durable: of a file, of a chunk, or of all there is.
+    /// Number of sync calls: of a file, of a chunk, or of a whole file system.
     pub syncs: u64,
-    /// How long they took, summed over threads.
+    /// Duration of the syncs, summed over threads.
     pub syncing: Duration,
 }
 
 atta_entry::record!(RankReport { rank, files, bytes, phases, busy, finding, waiting, syncs, syncing });
 
 impl RankReport {
-    /// From start to end.
+    /// Time from start to end.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.phases.iter().sum()
     }
 }
 
-/// Tells phases apart: whatever passes belongs to one of them.
+/// Assigns the elapsed time to phases. Every moment belongs to one phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     at: Instant,
@@ -89,18 +89,18 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The first phase begins.
+    /// Starts the first phase.
     pub(crate) fn start() -> Self {
         Self { at: Instant::now(), phases: Default::default() }
     }
 
-    /// What has passed since the last phase ended was this one.
+    /// Ends a phase: assigns the time since the end of the previous phase to it.
     pub(crate) fn end(&mut self, phase: Phase) {
         let now = Instant::now();
         self.phases[phase as usize] += now.duration_since(std::mem::replace(&mut self.at, now));
     }
 
-    /// A phase took so long; what has passed since then belongs to the next one.
+    /// Ends a phase that took `took`. The time since then belongs to the next phase.
     pub(crate) fn end_after(&mut self, phase: Phase, took: Duration) {
         let took = took.min(self.at.elapsed());
         self.phases[phase as usize] += took;
@@ -112,7 +112,7 @@ impl Clock {
     }
 }
 
-/// What syncs took, on all threads.
+/// Number and duration of syncs, over all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Syncs {
     count: AtomicU64,
@@ -120,7 +120,7 @@ pub(crate) struct Syncs {
 }
 
 impl Syncs {
-    /// Makes a call that makes something durable.
+    /// Runs a sync call and measures it.
     pub(crate) fn timed<T>(&self, sync: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let came = sync();
@@ -130,7 +130,7 @@ impl Syncs {
         came
     }
 
-    /// How many there were, and how long they took.
+    /// Returns the number of syncs and their total duration.
     pub(crate) fn read(&self) -> (u64, Duration) {
         let nanoseconds = self.nanoseconds.load(Ordering::Relaxed);
         (self.count.load(Ordering::Relaxed), Duration::from_nanos(nanoseconds))

@@ -1,4 +1,4 @@
-//! What a copy counts, with the words for it. No I/O.
+//! Counters of a copy, with their labels. No I/O.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,11 @@
-//! The BLAKE3 of a file from pieces that anybody hashes in any order. No I/O.
+//! The BLAKE3 of a file, computed from pieces that any thread hashes in any order. No I/O.
 //!
-//! BLAKE3 has a tree inside: pieces that begin at multiples of a power of two, and have that length but for the last, are hashed
-//! by themselves ([`Piece`]) and merged to the same digest ([`merge`]).
+//! BLAKE3 is a tree hash. Pieces that start at multiples of a power of two, and have that length except for the last one, are hashed
+//! separately ([`Piece`]) and merged into the same digest ([`merge`]).
 //!
-//! Zeros of a hole need not be read, but they must be hashed: each 1,024 bytes are hashed with their number in the file, so that zeros at
-//! one place do not come to what zeros at another place come to (BLAKE3 2020, section 2.1: the counter *t*). At the same place
-//! they do, whatever file it is: a block of zeros is hashed once in a process and remembered. So the second sparse file
-//! costs what its data does.
+//! Zeros of a hole need not be read, but they must be hashed. BLAKE3 hashes each 1,024 bytes with their number in the file, so zeros at
+//! different offsets have different values (BLAKE3 2020, section 2.1: the counter *t*). At the same offset they have the same value in
+//! every file. So a process hashes each block of zeros once and stores its value. A second sparse file costs only the time for its data.
 //!
 //! ```text
 //!   a piece    [ block | block ][ block ][ the block at hand ...
@@ -20,38 +19,37 @@ use atta_entry::Code;
 use blake3::Hash;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-/// The smallest piece that can be hashed by itself: the leaf of the tree.
+/// The smallest piece that can be hashed separately: the leaf of the tree.
 pub const PIECE_LEAST: u64 = blake3::CHUNK_LEN as u64;
 
-/// Bytes of a block, a power of two: what is remembered of zeros is 32 bytes for each.
+/// Bytes of a block, a power of two. A stored block of zeros takes 32 bytes.
 const BLOCK: u64 = 16 << 20;
-/// Blocks of zeros that are remembered: the first 4 TiB of all files, in some 20 MiB of memory.
+/// The most stored blocks of zeros: the first 4 TiB of all files, in some 20 MiB of memory.
 const BLOCKS_MOST: usize = 1 << 18;
 
 /// Hashes one piece of a file.
 #[derive(Clone, Debug)]
 pub struct Piece {
     start: u64,
-    /// Subtrees that are complete, the largest first.
+    /// Complete subtrees, the largest first.
     left: Vec<ChainingValue>,
-    /// Of the block at hand, which is empty only if the piece is.
+    /// Hasher of the current block. It is empty only if the piece is.
     open: blake3::Hasher,
     open_start: u64,
 }
 
-/// What a piece comes to.
+/// The value of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceValue(ChainingValue);
 
 impl Piece {
-    /// Begins the piece that starts at so many bytes: a multiple of the pieces' length, which is a power of two and at least
-    /// [`PIECE_LEAST`].
+    /// Starts the piece at this offset: a multiple of the piece length, which is a power of two and at least [`PIECE_LEAST`].
     #[must_use]
     pub fn at(offset: u64) -> Self {
         Self { start: offset, left: Vec::new(), open: hasher_at(offset), open_start: offset }
     }
 
-    /// Takes further bytes.
+    /// Adds bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
@@ -61,13 +59,13 @@ impl Piece {
         }
     }
 
-    /// Takes so many zeros.
+    /// Adds this many zeros.
     pub fn zeros(&mut self, count: u64) {
         self.zeros_while(count, || true);
     }
 
-    /// Takes so many zeros, as long as `goes_on`, which is asked some hundred times a second and more. Whether it took all of them:
-    /// else it is of no use any more.
+    /// Adds this many zeros while `goes_on` returns true. It is called at least some hundred times a second. Returns whether all zeros were
+    /// added; if not, the piece is unusable.
     pub fn zeros_while(&mut self, mut count: u64, goes_on: impl Fn() -> bool) -> bool {
         static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
         while count > 0 {
@@ -75,7 +73,7 @@ impl Piece {
                 return false;
             }
             let room = self.room();
-            // The last block stays at hand: it may be all there is, and then it is hashed in another way.
+            // The last block stays open: it may be the whole piece, which is hashed in another way.
             let taken = if room == BLOCK && count > BLOCK {
                 self.end_block(zeros_at(self.open_start));
                 BLOCK
@@ -89,7 +87,7 @@ impl Piece {
         true
     }
 
-    /// What it comes to, as one of several. None: it has no bytes, and a file of several pieces has none such.
+    /// Returns the value as one of several pieces. None: it has no bytes, and no file of several pieces has an empty one.
     #[must_use]
     pub fn value(&self) -> Option<PieceValue> {
         (self.open.count() > 0).then(|| {
@@ -98,7 +96,7 @@ impl Piece {
         })
     }
 
-    /// The digest of a file that is this piece alone, which begins at 0.
+    /// Returns the digest of a file that consists of this piece only, at offset 0.
     #[must_use]
     pub fn digest(&self) -> Hash {
         let Some((first, left)) = self.left.split_first() else { return self.open.finalize() };
@@ -107,7 +105,7 @@ impl Piece {
         merge_subtrees_root(first, &right, Mode::Hash)
     }
 
-    /// Bytes that the block at hand still takes, some at least: more are on their way.
+    /// Returns how many bytes the current block still takes, at least one. The caller has more bytes to add.
     fn room(&mut self) -> u64 {
         if self.open.count() == BLOCK {
             self.end_block(self.open.finalize_non_root());
@@ -115,7 +113,7 @@ impl Piece {
         BLOCK - self.open.count()
     }
 
-    /// Ends the block at hand. More bytes follow, so that no subtree that is complete is the whole.
+    /// Ends the current block. More bytes follow, so no complete subtree is the root.
     fn end_block(&mut self, value: ChainingValue) {
         self.left.push(value);
         self.open_start += BLOCK;
@@ -141,8 +139,9 @@ impl Code for PieceValue {
     }
 }
 
-/// The digest of a file that has these pieces, in order: two at least; all of one length but the last, which is not longer. A
-/// file of one piece is hashed as a whole.
+/// Returns the digest of a file with these pieces, in order.
+///
+/// There must be at least two, all of one length except for the last, which is not longer. A file of one piece is hashed as a whole.
 ///
 /// # Panics
 /// There are fewer than two.
@@ -154,7 +153,7 @@ pub fn merge(pieces: &[PieceValue]) -> Hash {
 }
 
 fn subtree(pieces: &[PieceValue]) -> ChainingValue {
-    // As deep as the logarithm of their number.
+    // The recursion is as deep as the logarithm of the number of pieces.
     match pieces {
         [one] => one.0,
         _ => {
@@ -164,7 +163,7 @@ fn subtree(pieces: &[PieceValue]) -> ChainingValue {
     }
 }
 
-/// So many of them are in the left subtree: the largest power of two that leaves one.
+/// Number of pieces in the left subtree: the largest power of two that leaves one for the right.
 fn left_of(pieces: usize) -> usize {
     pieces.next_power_of_two() / 2
 }
@@ -179,7 +178,7 @@ fn hasher_at(offset: u64) -> blake3::Hasher {
     hasher
 }
 
-/// What a block of zeros that starts there comes to.
+/// Returns the value of a block of zeros at this offset.
 fn zeros_at(offset: u64) -> ChainingValue {
     static KNOWN: OnceLock<Mutex<HashMap<u64, ChainingValue>>> = OnceLock::new();
     let known = || -> MutexGuard<'_, HashMap<u64, ChainingValue>> {
@@ -189,7 +188,7 @@ fn zeros_at(offset: u64) -> ChainingValue {
     let found = known().get(&block).copied();
     found.unwrap_or_else(|| {
         let mut zeros = Piece::at(offset);
-        // Not more than a block, so that this is not called again.
+        // At most one block, so this function is not called again.
         zeros.zeros(BLOCK);
         let value = zeros.open.finalize_non_root();
         if usize::try_from(block).is_ok_and(|block| block < BLOCKS_MOST) {

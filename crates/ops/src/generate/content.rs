@@ -1,14 +1,14 @@
-//! What files hold: fills an open file with random bytes or zeros. Knows no names and no trees.
+//! Contents of files: fills an open file with random bytes or zeros. It does not know names or trees.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, pwrite, retry_on_intr};
 
 use super::spec::Contents;
 
-/// Bytes written at once: enough that the call itself costs little, and it stays in the second-level cache.
+/// Bytes per write: large enough to make the call's cost small, and small enough for the second-level cache.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Where the bytes of all files of a tree come from.
+/// The source of the bytes of all files in a tree.
 #[derive(Debug)]
 pub(crate) struct Source {
     key: [u8; 32],
@@ -20,15 +20,15 @@ impl Source {
         Self { key: blake3::derive_key("atta generate 1 contents of files", &seed.to_le_bytes()), contents }
     }
 
-    /// Fills `buffer` with the bytes of a file from `offset` on: the extended output of BLAKE3, keyed by the seed, over
-    /// the file's number. It can be asked for from any place, and does not compress.
+    /// Fills `buffer` with the bytes of a file from `offset` on: the extended output of BLAKE3, keyed by the seed, over the file's number.
+    /// Any offset is possible, and the bytes do not compress.
     fn fill(&self, file: u64, offset: u64, buffer: &mut [u8]) {
         let mut reader = blake3::Hasher::new_keyed(&self.key).update(&file.to_le_bytes()).finalize_xof();
         reader.set_position(offset);
         reader.fill(buffer);
     }
 
-    /// Writes the bytes of a file from `offset` to `end`. Gives up early, without an error, when `is_stopping`.
+    /// Writes the bytes of a file from `offset` to `end`. Returns early, without an error, when `is_stopping`.
     pub(crate) fn write(
         &self,
         to: BorrowedFd<'_>,
@@ -37,7 +37,7 @@ impl Source {
         buffer: &mut Vec<u8>,
         is_stopping: impl Fn() -> bool,
     ) -> Result<(), Errno> {
-        // Made on first use: a tree of empty or sparse files needs none. Zeros stay zeros.
+        // Allocated on first use: a tree of empty or sparse files needs none. Zeros stay zeros.
         buffer.resize(BUFFER_BYTES, 0);
         while offset < end && !is_stopping() {
             let length = (end - offset).min(BUFFER_BYTES as u64) as usize;

@@ -1,4 +1,4 @@
-//! What a run of `generate` leaves: counts, or the reason why it could not go on. Data only.
+//! Result of a `generate` run: counts, or the reason for its failure. Data only.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,28 +9,28 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::spec::SpecError;
 
-/// What was made.
+/// Counts of the entries made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Files, hard links not counted.
     pub files: u64,
     /// Directories below the target.
     pub directories: u64,
-    /// Further names of files.
+    /// Additional names of files.
     pub hard_links: u64,
     /// Symbolic links.
     pub symlinks: u64,
     /// Extended attributes.
     pub xattrs: u64,
-    /// Extended attributes that the file system does not take.
+    /// Extended attributes that the file system does not support.
     pub xattrs_unsupported: u64,
     /// Apparent size of all files in bytes, each counted once.
     pub size_bytes: u64,
-    /// From the first check to the last entry.
+    /// Time from the first check to the last entry.
     pub elapsed: Duration,
-    /// The most threads that worked.
+    /// The largest number of threads that worked.
     pub threads_max: usize,
-    /// Whether it ended early because it was asked to.
+    /// Whether the run ended early on request.
     pub stopped: bool,
 }
 
@@ -47,23 +47,23 @@ impl Report {
     }
 }
 
-/// Why a tree was not made. What was made until then stays.
+/// Why a tree was not made. Everything made until then stays.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GenerateError {
-    /// There can be no such tree; nothing was done.
+    /// No such tree can exist; nothing was done.
     Spec(SpecError),
-    /// The target is a directory with something in it; nothing was done.
+    /// The target is a directory that is not empty; nothing was done.
     NotEmpty(PathBuf),
     /// A system call failed.
     Failed {
-        /// What, where and why.
+        /// Operation, path and error.
         failure: Box<Failure<'static>>,
-        /// What was made until then.
+        /// Entries made before the failure.
         made: Box<Report>,
     },
 }
 
-/// `TARGET is not empty`, or as [`Failure`] has it, with paths escaped.
+/// `TARGET is not empty`, or the text of [`Failure`], with paths escaped.
 impl fmt::Display for GenerateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

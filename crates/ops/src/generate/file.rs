@@ -1,5 +1,5 @@
-//! Makes one file of a planned tree: created private, filled, given its attributes, its mode, and last its time. Large
-//! ones are written in pieces by any thread.
+//! Makes one file of a planned tree. The file is created private and filled. Then it gets its attributes, its mode, and last its time. Any
+//! thread may write a piece of a large file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::names::Node;
 use super::open::Directory;
 use super::spec::Contents;
 
-/// A file above this size is written as pieces of at most this size, some 50 ms of work each.
+/// Files above this size are written as pieces of at most this size, some 50 ms of work each.
 const PIECE_BYTES: u64 = 64 << 20;
 
 const NEW: OFlags =
@@ -27,12 +27,12 @@ pub(crate) struct OpenFile {
     fd: OwnedFd,
     index: u64,
     size_bytes: u64,
-    /// Bytes that are not there yet. Whoever writes the last ones finishes the file.
+    /// Bytes not yet written. The thread that writes the last ones finishes the file.
     bytes_left: AtomicU64,
 }
 
 impl Make<'_> {
-    /// Makes a file, or begins a large one and gives the task that writes it.
+    /// Makes a file, or starts a large one and returns the task that writes it.
     pub(crate) fn file(
         &self,
         worker: &mut Worker,
@@ -61,7 +61,7 @@ impl Make<'_> {
         Ok(None)
     }
 
-    /// Writes a piece of a large file; what is more than a piece is halved.
+    /// Writes a piece of a large file. A range larger than a piece is halved.
     pub(crate) fn piece(
         &self,
         worker: &mut Worker,
@@ -71,7 +71,7 @@ impl Make<'_> {
     ) -> Result<(), MakeError> {
         let Range { start, mut end } = range;
         while end - start > PIECE_BYTES {
-            // At a multiple of the piece: blocks of the file system are not shared.
+            // At a multiple of the piece size, so that pieces share no blocks of the file system.
             let middle = start + (end - start).div_ceil(PIECE_BYTES) / 2 * PIECE_BYTES;
             queue.push(Task::Piece(Arc::clone(file), middle..end));
             end = middle;

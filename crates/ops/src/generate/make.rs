@@ -1,5 +1,5 @@
-//! Makes a planned tree, as tasks for the pool: a directory gets its subdirectories, symbolic links and files, then its
-//! mode and time; hard links follow when all files are there.
+//! Makes a planned tree, as tasks for the pool. A directory gets its subdirectories, symbolic links and files, then its mode and time. Hard
+//! links follow when all files exist.
 //!
 //! ```text
 //!   Fill(target) ─▶ Subdirectories ─▶ Subdirectories ...   halved until one is left, which is then filled
@@ -7,9 +7,8 @@
 //!                     └▶ Piece ─▶ Piece                    of a file too large for one task
 //! ```
 //!
-//! A directory's time changes only with its own entries, so it is final once these are there, whatever is still being
-//! made further down; a hard link that is added later sets it again. Everything is relative to directory descriptors;
-//! no path is ever built but for a message.
+//! Only a directory's own entries change its time. So it is final once these exist, even while deeper entries are being made. A later hard
+//! link sets it again. All calls are relative to directory descriptors. Paths are built only for messages.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,14 +30,14 @@ use super::open::{Directory, Opener, Place};
 use super::plan::Plan;
 use super::symlink;
 
-/// Files made by one task, at most: some milliseconds of work.
+/// The most files that one task makes: some milliseconds of work.
 const FILES_MAX: u64 = 256;
-/// Hard links made by one task, at most.
+/// The most hard links that one task makes.
 const LINKS_MAX: u64 = 64;
-/// Nobody but the owner sees a directory before it is complete.
+/// Mode of a directory until it is complete: access for the owner only.
 const PRIVATE: Mode = Mode::RWXU;
 
-/// A system call that failed, and upon what.
+/// A failed system call and its entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MakeError {
     pub(crate) operation: Operation,
@@ -47,7 +46,7 @@ pub(crate) struct MakeError {
 }
 
 impl MakeError {
-    /// Turns an error number into this error.
+    /// Returns a function that converts an error number to this error.
     pub(crate) fn at(operation: &'static str, node: Node) -> impl Fn(Errno) -> Self {
         move |errno| Self {
             operation: Operation::Custom(operation),
@@ -67,22 +66,22 @@ pub(crate) enum Task {
     HardLinks(Range<u64>),
 }
 
-/// What a thread keeps between tasks.
+/// State of one thread, kept between tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
     pub(crate) made: Report,
     pub(crate) buffer: Vec<u8>,
 }
 
-/// The making of one tree.
+/// State of a run that makes one tree.
 #[derive(Debug)]
 pub(crate) struct Make<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) source: Source,
     opener: Opener<'a>,
-    /// The target was made by this run, and so gets a mode.
+    /// Whether this run made the target, which then gets a mode.
     is_root_new: bool,
-    /// Ends the run; also when something failed.
+    /// Ends the run; also set after a failure.
     end: Stop,
     error: Mutex<Option<MakeError>>,
     entries: AtomicU64,
@@ -101,12 +100,12 @@ impl<'a> Make<'a> {
         }
     }
 
-    /// The task that leads to everything but hard links.
+    /// Returns the task that leads to everything but hard links.
     pub(crate) fn first(&self) -> Result<Task, MakeError> {
         Ok(Task::Fill(self.opener.root()?))
     }
 
-    /// The first thing that went wrong.
+    /// Returns the first error.
     pub(crate) fn error(&self) -> Option<MakeError> {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,7 +114,7 @@ impl<'a> Make<'a> {
         self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes what lies directly in a directory, and pushes what is left to do.
+    /// Makes the entries directly in a directory, and adds tasks for the rest.
     fn fill(
         &self,
         worker: &mut Worker,
@@ -138,7 +137,7 @@ impl<'a> Make<'a> {
                 return Ok(());
             }
         }
-        // The newest task runs first: files are done while their directory is at hand.
+        // The newest task runs first, so files are made while their directory is open.
         if !children.is_empty() {
             queue.push(Task::Subdirectories(self.opener.place(at), children));
         }
@@ -175,7 +174,7 @@ impl<'a> Make<'a> {
             end = middle;
         }
         let directory = self.opener.child(&parent, range.start)?;
-        // Closed before its subdirectories are pushed: a deep chain keeps few open.
+        // Closed before its subdirectories are added: a deep chain keeps few descriptors open.
         drop(parent);
         self.fill(worker, &directory, queue)
     }
@@ -201,7 +200,7 @@ impl<'a> Make<'a> {
             made += 1;
             file += 1;
             if let Some(piece) = large {
-                // The rest waits, so that no more than one large file is open for a thread.
+                // The rest waits, so that each thread has at most one large file open.
                 if file < end {
                     queue.push(Task::Files(Arc::clone(at), file..end));
                 }
@@ -215,7 +214,7 @@ impl<'a> Make<'a> {
         Ok(())
     }
 
-    /// Gives a directory that has all its entries its mode and time.
+    /// Sets the mode and time of a directory whose entries are complete.
     fn finish_directory(&self, worker: &mut Worker, at: &Directory) -> Result<(), MakeError> {
         let node = Node::Directory(at.index);
         if at.index > 0 || self.is_root_new {
@@ -232,7 +231,7 @@ impl<'a> Make<'a> {
     fn set_directory_time(&self, index: u32, fd: &OwnedFd) -> Result<(), MakeError> {
         let node = Node::Directory(index);
         match futimens(fd, &timestamps(self.plan.mtime(node))) {
-            // A target that was there already may be another user's.
+            // An existing target may belong to another user.
             Err(Errno::PERM) if index == 0 && !self.is_root_new => Ok(()),
             outcome => outcome.map_err(MakeError::at("set times", node)),
         }
@@ -269,7 +268,7 @@ impl<'a> Make<'a> {
         let target = self.opener.descend(directory)?;
         let (old, new) = (self.plan.names.of(file), self.plan.names.of(node));
         linkat(source, old, &target, new, AtFlags::empty()).map_err(MakeError::at("make hard link", node))?;
-        // Others may add to the same directory now; each sets the time after its own link, so the last one does.
+        // Other threads may add to the same directory now. Each sets the time after its own link, so the last one sets it finally.
         self.set_directory_time(directory, &target)
     }
 }
@@ -301,8 +300,8 @@ impl Job for Make<'_> {
     }
 }
 
-/// Sets the time of the last change and leaves that of the last access: as it lies after the other, reading the tree
-/// does not have to write it ("relatime").
+/// Sets the modification time and leaves the access time. The access time is the later one, so reading the tree does not have to write it
+/// ("relatime").
 pub(crate) fn timestamps(mtime: Timestamp) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },

@@ -1,13 +1,13 @@
-//! Names of what is in a generated tree: a letter and a number, or something that breaks programs which split on
-//! newlines, take names for text or for options, or print them raw. Pure.
+//! Names in a generated tree: a letter and a number, or a hostile name. Hostile names break programs that split on newlines, take names for
+//! text or options, or print them raw. Pure.
 
 use super::random::{Purpose, Stream};
 use super::spec::Spec;
 
-/// The longest name that Linux takes, in bytes.
+/// Length limit of names on Linux, in bytes.
 const NAME_MAX: usize = 255;
 
-/// Something in the tree, by its number among its kind.
+/// A node of the tree, by its number among nodes of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     /// A directory; 0 is the target.
@@ -16,12 +16,12 @@ pub enum Node {
     File(u64),
     /// A symbolic link.
     Symlink(u64),
-    /// A further name of a file.
+    /// An additional name of a file.
     HardLink(u64),
 }
 
-/// What surrounds the letter and number of a hostile name. Nothing here holds a digit after one of the letters `d`, `f`,
-/// `h`, `s`, nor begins with a digit after the tag: so the tag can be read back, and no two names are the same.
+/// Text around the letter and number of a hostile name. No text contains a digit after one of the letters `d`, `f`, `h`, `s`, or starts
+/// with a digit after the tag. So the tag can be parsed, and all names are different.
 const SURROUNDINGS: &[(&[u8], &[u8])] = &[
     (b"", b"\n"),
     (b"\n", b"\nline"),
@@ -53,7 +53,7 @@ const SURROUNDINGS: &[(&[u8], &[u8])] = &[
     (b"\xf0\x9f\x93\x81", b":stream"),
 ];
 
-/// Names of one tree.
+/// The names of one tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     seed: u64,
@@ -65,7 +65,7 @@ impl Names {
         Self { seed: spec.seed, hostile: spec.hostile_names }
     }
 
-    /// The name of something, 1 to 255 bytes, no two alike in the whole tree; the target has none.
+    /// Returns the name of a node, 1 to 255 bytes, unique in the whole tree. The target has none.
     pub(crate) fn of(self, node: Node) -> Vec<u8> {
         let (letter, index, purpose) = match node {
             Node::Directory(index) => ('d', u64::from(index), Purpose::DirectoryName),

@@ -1,5 +1,5 @@
-//! Directories of a tree that is being made, as descriptors: opened from the one above, or from the target down, and
-//! counted, so that a broad tree does not use up what a process may have open. Makes nothing.
+//! Directory descriptors of a tree that is being made. A directory is opened from its parent or from the target down. Open ones are
+//! counted, so that a broad tree stays within the process's limit. Makes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,20 +12,20 @@ use super::make::MakeError;
 use super::names::Node;
 use super::plan::Plan;
 
-/// Directories that tasks keep open for the ones below, before these are opened from the target down instead. Most
-/// processes may have 1,024 files open; 64 threads use three each on top. Tests come by both ways with few directories.
+/// The most directories that tasks keep open for their subdirectories; further ones are opened from the target down. Most processes may
+/// have 1,024 files open; 64 threads use three each in addition. Tests reach both cases with few directories.
 const OPEN_MAX: usize = if cfg!(test) { 4 } else { 256 };
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const PASSAGE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A directory in which something is being made.
+/// An open directory whose entries are being made.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) index: u32,
     pub(crate) fd: OwnedFd,
-    /// Files that are not there yet. Whoever makes the last one gives the directory its time.
+    /// Files that are not complete. The thread that makes the last one sets the directory's time.
     pub(crate) files_left: AtomicU64,
     open: Arc<AtomicUsize>,
 }
@@ -36,12 +36,12 @@ impl Drop for Directory {
     }
 }
 
-/// How a waiting task gets at a directory.
+/// How a waiting task reaches a directory.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// It is open.
     Open(Arc<Directory>),
-    /// It is to be opened by its number, from the target down.
+    /// It must be opened by its number, from the target down.
     Closed,
 }
 
@@ -58,12 +58,12 @@ impl<'a> Opener<'a> {
         Self { plan, root, open: Arc::default() }
     }
 
-    /// The target.
+    /// Opens the target.
     pub(crate) fn root(&self) -> Result<Arc<Directory>, MakeError> {
         Ok(self.counted(0, self.descend(0)?))
     }
 
-    /// A subdirectory of a directory.
+    /// Opens a subdirectory of a directory.
     pub(crate) fn child(&self, parent: &Place, index: u32) -> Result<Arc<Directory>, MakeError> {
         let fd = match parent {
             Place::Open(parent) => self.enter(parent.fd.as_fd(), index, DIRECTORY)?,
@@ -72,7 +72,7 @@ impl<'a> Opener<'a> {
         Ok(self.counted(index, fd))
     }
 
-    /// How the tasks for its subdirectories get at a directory.
+    /// Returns how tasks for the subdirectories reach this directory.
     pub(crate) fn place(&self, directory: &Arc<Directory>) -> Place {
         if self.open.load(Ordering::Relaxed) < OPEN_MAX {
             Place::Open(Arc::clone(directory))
@@ -81,7 +81,7 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Opens a directory by its number. Takes a step for each level.
+    /// Opens a directory by its number, with one step for each level.
     pub(crate) fn descend(&self, index: u32) -> Result<OwnedFd, MakeError> {
         let lineage = self.plan.skeleton.lineage(index);
         let mut here: Option<OwnedFd> = None;

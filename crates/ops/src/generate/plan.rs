@@ -1,5 +1,5 @@
-//! A whole tree as functions of an index: where a file or link lies, its name, size, mode and time. Pure: each answer
-//! takes the same short time, in any order and on any thread, and no list of files is kept.
+//! A whole tree as functions of an index: location, name, size, mode and time of each file or link. Pure: each answer takes the same short
+//! time, in any order and on any thread. No list of files is kept.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use super::random::{Permutation, Purpose, Stream};
 use super::skeleton::Skeleton;
 use super::spec::{Spec, SpecError, Spread, XATTRS_SHARE};
 
-/// Modes of files; each is as likely as it is listed often.
+/// Modes of files. Repeated modes are proportionally more likely.
 const FILE_MODES: [u32; 8] = [0o644, 0o644, 0o644, 0o600, 0o640, 0o664, 0o755, 0o444];
-/// Modes of directories. The owner keeps all rights, so that a tree can be read and removed without being root.
+/// Modes of directories. The owner keeps all rights, so that a tree can be read and removed without root.
 const DIRECTORY_MODES: [u32; 8] = [0o755, 0o755, 0o755, 0o755, 0o750, 0o700, 0o775, 0o711];
-/// Times lie between 2001-09-09 and 2025-06-15: never in the future, and of ten digits.
+/// Times are between 2001-09-09 and 2025-06-15: never in the future, and with ten digits.
 const TIME_FIRST: i64 = 1_000_000_000;
 const TIME_SECONDS: u64 = 750_000_000;
-/// Bytes of an attribute's value, at most.
+/// The most bytes of an attribute's value.
 const XATTR_BYTES_MAX: u64 = 64;
 
 /// A tree to make, as functions of indices.
@@ -36,7 +36,7 @@ impl Plan {
     /// Plans the tree. Takes some 25 bytes of memory for each directory, of which 8 stay, and nothing for files.
     ///
     /// # Errors
-    /// When there can be no such tree.
+    /// No such tree can exist.
     pub fn new(spec: &Spec) -> Result<Self, SpecError> {
         spec.check()?;
         let skeleton = Skeleton::new(spec);
@@ -52,7 +52,7 @@ impl Plan {
         })
     }
 
-    /// What was planned from.
+    /// The spec of this plan.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec
@@ -60,28 +60,27 @@ impl Plan {
 
     /// The size of a file in bytes.
     ///
-    /// Files take turns: a permutation gives each a rank, and the file of rank r has a quantile between r and r + 1, over
-    /// the number of files. So the sizes of a tree follow their distribution as closely as so many numbers can, and its
-    /// total hardly depends on the seed.
+    /// A permutation gives each file a rank. The file of rank r has a quantile between r and r + 1, over the number of files. So the sizes
+    /// follow their distribution as closely as this many numbers can, and their total hardly depends on the seed.
     #[must_use]
     pub fn size_bytes(&self, file: u64) -> u64 {
-        // At least the number of files: then rounding down does not lead into the rank below.
+        // At least the number of files, so that rounding down never reaches the rank below.
         let offset = self.stream(Purpose::SizeOffset).at(file).max(self.spec.files);
         let place = (u128::from(self.ranks.at(file)) << 64) + u128::from(offset);
         self.spec.sizes.at((place / u128::from(self.spec.files)) as u64)
     }
 
-    /// The files that lie in a directory.
+    /// The files in a directory.
     pub(crate) fn files_in(&self, directory: u32) -> Range<u64> {
         self.files.of(directory)
     }
 
-    /// The symbolic links that lie in a directory.
+    /// The symbolic links in a directory.
     pub(crate) fn symlinks_in(&self, directory: u32) -> Range<u64> {
         self.symlinks.of(directory)
     }
 
-    /// The directory in which something lies.
+    /// The directory of a node.
     pub(crate) fn directory_of(&self, node: Node) -> u32 {
         match node {
             Node::Directory(directory) => self.skeleton.parent(directory),
@@ -91,12 +90,12 @@ impl Plan {
         }
     }
 
-    /// The file that a hard link is another name of.
+    /// The file to which a hard link belongs.
     pub(crate) fn linked_file(&self, hard_link: u64) -> u64 {
         self.stream(Purpose::HardLinkFile).below(hard_link, self.spec.files)
     }
 
-    /// The path of something below the target, without a slash at the ends; empty for the target.
+    /// The path of a node below the target, without leading or trailing slashes; empty for the target.
     #[must_use]
     pub fn path(&self, node: Node) -> Vec<u8> {
         let directory =
@@ -113,7 +112,7 @@ impl Plan {
     /// The final permission bits of a file or directory.
     pub(crate) fn mode(&self, node: Node) -> u32 {
         match node {
-            // Of the target anybody may ask, and it is asked for by name: no surprises there.
+            // The target's mode is fixed: callers name the target directly and expect an ordinary mode.
             Node::Directory(0) => 0o755,
             Node::Directory(directory) => {
                 DIRECTORY_MODES[self.stream(Purpose::DirectoryMode).below(u64::from(directory), 8) as usize]
@@ -138,13 +137,13 @@ impl Plan {
         }
     }
 
-    /// How many attributes a file has.
+    /// Number of attributes of a file.
     pub(crate) fn xattrs(&self, file: u64) -> u32 {
         let has = self.spec.xattrs > 0 && self.stream(Purpose::HasXattrs).is_in(file, XATTRS_SHARE);
         if has { self.spec.xattrs } else { 0 }
     }
 
-    /// Name and value (1 to 64 bytes of any kind) of an attribute.
+    /// Name and value of an attribute. The value has 1 to 64 arbitrary bytes.
     pub(crate) fn xattr(&self, file: u64, number: u32) -> (String, Vec<u8>) {
         let stream = self.stream(Purpose::XattrValue);
         let first = (file << 6 | u64::from(number)) << 4;
@@ -159,15 +158,14 @@ impl Plan {
     }
 }
 
-/// How many things are shared out among directories: each gets those with numbers in a row.
+/// Distribution of items among directories: each directory gets consecutive numbers.
 ///
-/// Cut i, before the things of the i-th directory, lies in the i-th of equal parts: at its beginning where the spread is
-/// even, else at random. So cuts never change places, and both a directory's things and a thing's directory are found
-/// without a table.
+/// Cut i, before the items of the i-th directory, is in the i-th of equal parts: at its start if the spread is even, otherwise at random.
+/// So cuts stay in order. A directory's items and an item's directory are found without a table.
 #[derive(Clone, Copy, Debug)]
 struct Allotment {
     count: u64,
-    /// Directories that get something: all but the target, or the target where it is alone.
+    /// Directories that get items: all but the target, or the target if there is no other.
     holders: u32,
     first: u32,
     /// None where the spread is even.

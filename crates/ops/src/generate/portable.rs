@@ -1,7 +1,6 @@
-//! Logarithm, exponential and the normal distribution's quantile with the same bits on every machine. The standard
-//! library's call the C library, whose last bit differs between versions, and one bit can change the size of a file.
-//! Only `+ - * /` and `sqrt` are used, which IEEE 754 defines to the last bit. Good to about 1e-15 (the quantile: 1e-9
-//! relative); none of it is fast.
+//! Logarithm, exponential and normal quantile with the same bits on every machine. The standard library uses the C library, whose last bit
+//! differs between versions, and one bit can change the size of a file. This module uses only `+ - * /` and `sqrt`, which IEEE 754 defines
+//! to the last bit. The error is about 1e-15 (the quantile: 1e-9 relative). It is not fast.
 
 use std::f64::consts::{LN_2, SQRT_2};
 
@@ -68,7 +67,7 @@ pub(crate) fn normal_quantile(p: f64) -> f64 {
     }
 }
 
-/// The highest power comes first.
+/// Evaluates a polynomial; the highest power comes first.
 fn polynomial(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().fold(0.0, |sum, coefficient| sum * x + coefficient)
 }

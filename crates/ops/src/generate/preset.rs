@@ -1,4 +1,4 @@
-//! Trees with a name: plain ones for everyday tests, and the data sets of the papers. Numbers only.
+//! Named trees: plain ones for everyday tests, and the data sets of the papers. Numbers only.
 //!
 //! Sources: LaFon, Misra, Bringhurst, "On Distributed File Tree Walk of Parallel File Systems" (SC 2012), section V;
 //! Wang et al., "FCP: A Fast and Scalable Data Copy Tool" (2017), section V; the thesis on pct, tables 4.2 to 4.4.
@@ -64,7 +64,7 @@ impl Preset {
         Self::PctAws,
     ];
 
-    /// Its name, as in `--preset NAME`.
+    /// The name of the preset, as in `--preset NAME`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -92,8 +92,9 @@ impl Preset {
         Self::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// The tree, with its counts times `scale`. What is there at all stays at least one; sizes stay as they are, but
-    /// for a set of a single file, whose size is scaled. Seed 1.
+    /// Returns the tree, with its counts times `scale`.
+    ///
+    /// Counts above zero stay at least one. Sizes do not change, except for a set of a single file, whose size is scaled. Seed 1.
     ///
     /// # Errors
     /// [`SpecError::Scale`] when the scale is not above 0 or a count overflows.
@@ -117,7 +118,7 @@ impl Preset {
         Ok(spec)
     }
 
-    /// Files and directories.
+    /// Numbers of files and directories.
     const fn counts(self) -> (u64, u64) {
         match self {
             Self::SmallFiles => (40_000, 4_000),
@@ -143,8 +144,8 @@ impl Preset {
             Self::LargeFiles => Sizes::fixed(256 * MIB),
             Self::Deep | Self::Wide => Sizes::new(Shape::Uniform, 0, KIB, 1),
             Self::Flat => Sizes::new(Shape::Uniform, 0, 64, 1),
-            // The papers give the number of files and the total. From 4 KiB up, these limits make a lognormal
-            // distribution's mean the total divided by the number: 72.5, 166.7 and 63.6 MB.
+            // The papers give the number of files and the total. With a minimum of 4 KiB, these maxima make the mean of a lognormal
+            // distribution the total divided by the number: 72.5, 166.7 and 63.6 MB.
             Self::Lafon6m => Sizes::new(Shape::Lognormal, 4 * KIB, 7_516_886_046, 1),
             Self::Lafon12m => Sizes::new(Shape::Lognormal, 4 * KIB, 20_487_637_526, 1),
             Self::Lafon110m => Sizes::new(Shape::Lognormal, 4 * KIB, 6_419_154_669, 1),
@@ -175,7 +176,7 @@ const fn whole_mib(files: u32, min: u64, max: u64) -> Band {
     Band { files, min_bytes: min * MIB, max_bytes: max * MIB, step_bytes: MIB }
 }
 
-/// Table 4.2, in quarters of a MiB: only so do the sizes add up to the 904.1 GB that the text gives.
+/// Table 4.2, in quarters of a MiB. Only then do the sizes add up to the 904.1 GB that the text gives.
 const PCT_SMALL: [Band; 10] = [
     only(289_244, 256 * KIB),
     only(168_465, 512 * KIB),
@@ -189,7 +190,7 @@ const PCT_SMALL: [Band; 10] = [
     only(39_583, 2560 * KIB),
 ];
 
-/// Table 4.3. Within a band nothing is known but the law that the bands follow.
+/// Table 4.3. Within a band, only the law of the bands is known.
 const PCT_LARGE: [Band; 4] = [
     whole_mib(2_097, 1, 1_023),
     whole_mib(205, 1_024, 2_047),
@@ -197,7 +198,7 @@ const PCT_LARGE: [Band; 4] = [
     whole_mib(36, 3_072, 3_480),
 ];
 
-/// Table 4.4. The table has 7,067 files of 5 MB, which is a slip: 7,567 make the 75,000 that the text gives.
+/// Table 4.4. The table has 7,067 files of 5 MB, which is an error: 7,567 make the 75,000 that the text gives.
 const PCT_AWS: [Band; 5] = [
     only(29_116, MIB),
     only(16_974, 2 * MIB),
@@ -222,7 +223,7 @@ mod tests {
     use crate::generate::plan::Plan;
     use std::collections::BTreeMap;
 
-    /// Size and how many files have it.
+    /// Sizes with their number of files.
     fn counts(spec: &Spec) -> BTreeMap<u64, u64> {
         let plan = Plan::new(&Spec { directories: 0, ..spec.clone() }).unwrap();
         let mut counts = BTreeMap::new();
@@ -281,7 +282,7 @@ mod tests {
             let counts = counts(&Spec { files, sizes, ..Spec::default() });
             for band in bands {
                 let (drawn, printed) = (counts[&band.min_bytes] as f64, f64::from(band.files));
-                // The thesis sampled: three standard deviations of a count.
+                // The thesis used a sample: allow three standard deviations of a count.
                 assert!((drawn - printed).abs() < 3.0 * printed.sqrt(), "{drawn} {printed}");
             }
         }

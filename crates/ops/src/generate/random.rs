@@ -1,13 +1,13 @@
-//! Random numbers that can be asked for in any order: the number at an index depends on the seed, the stream and the
-//! index alone, so any thread can make any part of a tree. Not for secrets.
+//! Random numbers in any order: each number depends only on the seed, the stream and the index. So any thread can make any part of a tree.
+//! Not for secrets.
 
 /// The odd number nearest to 2^64 divided by the golden ratio, as in splitmix64 (Steele, Lea, Flood 2014).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Rounds of the permutation: four make a Feistel network a strong pseudo-random permutation (Luby, Rackoff 1988).
 const ROUNDS: u64 = 4;
 
-/// What numbers are drawn for. Each purpose has a stream of its own, so that a new purpose changes nothing of the others.
-/// The numbers are part of the promise that a seed gives the same tree: they are never used again for anything else.
+/// What numbers are drawn for. Each purpose has its own stream, so a new purpose does not change the others. The values are part of the
+/// promise that a seed gives the same tree. They are never reused.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub(crate) enum Purpose {
@@ -42,12 +42,12 @@ impl Stream {
         Self(mix(seed ^ mix((purpose as u64).wrapping_mul(STEP))))
     }
 
-    /// The number at this index.
+    /// Returns the number at this index.
     pub(crate) fn at(self, index: u64) -> u64 {
         mix(self.0.wrapping_add(index.wrapping_add(1).wrapping_mul(STEP)))
     }
 
-    /// A number below `bound`, which is not 0. Its bias is below `bound` / 2^64.
+    /// Returns a number below `bound`, which is not 0. Its bias is below `bound` / 2^64.
     pub(crate) fn below(self, index: u64, bound: u64) -> u64 {
         scale(self.at(index), bound)
     }
@@ -60,8 +60,8 @@ impl Stream {
 
 /// A permutation of the numbers below `count`, computed number by number.
 ///
-/// A Feistel network on the least even number of bits that holds `count`; what falls outside is permuted again until it
-/// falls inside ("cycle walking"), fewer than four times on average.
+/// A Feistel network on the smallest even number of bits that holds `count`. A result outside is permuted again until it is inside ("cycle
+/// walking"), fewer than four times on average.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permutation {
     stream: Stream,
@@ -75,7 +75,7 @@ impl Permutation {
         Self { stream, count, half_bits: bits.div_ceil(2).max(1) }
     }
 
-    /// Where `index`, which is below the count, goes.
+    /// Returns the image of `index`, which is below the count.
     pub(crate) fn at(&self, index: u64) -> u64 {
         debug_assert!(index < self.count);
         let mut at = self.once(index);
@@ -96,12 +96,12 @@ impl Permutation {
     }
 }
 
-/// A 64-bit fraction of `bound`, rounded down.
+/// Returns a 64-bit fraction of `bound`, rounded down.
 pub(crate) fn scale(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
 
-/// A 64-bit number as a fraction: 0 and up, below 1.
+/// Converts a 64-bit number to a fraction: at least 0 and below 1.
 pub(crate) fn fraction(random: u64) -> f64 {
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }

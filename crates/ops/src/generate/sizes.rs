@@ -1,13 +1,13 @@
-//! How large the files of a tree are: a distribution between two limits, as its quantile function. Pure; which file gets
-//! which quantile is decided by the plan.
+//! Sizes of the files in a tree: a distribution between two limits, as its quantile function. Pure; the plan assigns a quantile to each
+//! file.
 
 use super::portable::{exp, ln, normal_quantile};
 use super::random::{fraction, scale};
 use super::spec::SpecError;
 
-/// The largest file that Linux can have.
+/// The largest file on Linux.
 const SIZE_MAX: u64 = i64::MAX as u64;
-/// Both limits of `normal` and `lognormal` lie this many standard deviations from the middle.
+/// Distance of both limits of `normal` and `lognormal` from the middle, in standard deviations.
 const DEVIATIONS: f64 = 3.0;
 /// Share of the standard normal distribution below minus three.
 const BELOW_DEVIATIONS: f64 = 0.001_349_898_031_630_094_6;
@@ -15,9 +15,9 @@ const BELOW_DEVIATIONS: f64 = 0.001_349_898_031_630_094_6;
 /// The form of a size distribution. `docs/generate.md` has the exact definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Every file has the least size.
+    /// Every file has the minimum size.
     Fixed,
-    /// Every size is as likely as any other.
+    /// All sizes are equally likely.
     Uniform,
     /// A bell around the middle of both limits, which are three standard deviations away.
     Normal,
@@ -25,24 +25,24 @@ pub enum Shape {
     Zipf,
     /// The logarithm of the size is normal: a median at the geometric middle of both limits, and few large files.
     Lognormal,
-    /// So many files of each of some bands, and `Zipf` within a band.
+    /// A given number of files in each of several bands, with `Zipf` within a band.
     Bands(&'static [Band]),
 }
 
-/// Files of a range of sizes, for data sets of which such a table is known.
+/// Files in a range of sizes, for data sets with a known table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// How many files, in proportion to the other bands.
+    /// Number of files, in proportion to the other bands.
     pub files: u32,
-    /// The least size in bytes, at least 1.
+    /// The minimum size in bytes, at least 1.
     pub min_bytes: u64,
-    /// The largest size in bytes.
+    /// The maximum size in bytes.
     pub max_bytes: u64,
-    /// Sizes are the least one plus a multiple of this many bytes.
+    /// Sizes are the minimum plus a multiple of this many bytes.
     pub step_bytes: u64,
 }
 
-/// A distribution of file sizes, checked.
+/// A valid distribution of file sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     shape: Shape,
@@ -52,11 +52,11 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Sizes from `min_bytes` to `max_bytes`, both included, in steps of `step_bytes` counted from the least.
+    /// Creates sizes from `min_bytes` to `max_bytes`, both included, in steps of `step_bytes` counted from the minimum.
     ///
     /// # Errors
-    /// [`SpecError::Sizes`] when the limits are the wrong way round, above 2^63 - 1, or the step is 0; when `Zipf`
-    /// begins at 0 bytes; when the limits of `Fixed` differ, or those of `Bands` are not the bands' own.
+    /// [`SpecError::Sizes`] when the limits are in the wrong order or above 2^63 - 1, or the step is 0; when `Zipf` starts at 0 bytes; when
+    /// the limits of `Fixed` differ, or those of `Bands` are not the bands' own.
     pub fn new(shape: Shape, min_bytes: u64, max_bytes: u64, step_bytes: u64) -> Result<Self, SpecError> {
         let wrong = if min_bytes > max_bytes {
             Some("the least size is above the largest")
@@ -75,7 +75,7 @@ impl Sizes {
         wrong.map_or(Ok(Self { shape, min_bytes, max_bytes, step_bytes }), |why| Err(SpecError::Sizes(why)))
     }
 
-    /// Every file has this size.
+    /// Creates a distribution in which every file has this size.
     ///
     /// # Errors
     /// [`SpecError::Sizes`] when it is above 2^63 - 1.
@@ -83,7 +83,7 @@ impl Sizes {
         Self::new(Shape::Fixed, size_bytes, size_bytes, 1)
     }
 
-    /// The sizes that a table gives.
+    /// Creates the distribution of a table.
     ///
     /// # Errors
     /// [`SpecError::Sizes`] when the table is empty or a band is not a valid range for `Zipf`.
@@ -93,19 +93,19 @@ impl Sizes {
         Self::new(Shape::Bands(bands), min_bytes, max_bytes, 1)
     }
 
-    /// The least size in bytes.
+    /// The minimum size in bytes.
     #[must_use]
     pub const fn min_bytes(&self) -> u64 {
         self.min_bytes
     }
 
-    /// The largest size in bytes.
+    /// The maximum size in bytes.
     #[must_use]
     pub const fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// The size in bytes below which a share `quantile` / 2^64 of all files lies.
+    /// Returns the size in bytes below which a share `quantile` / 2^64 of all files is.
     #[must_use]
     pub fn at(&self, quantile: u64) -> u64 {
         let (min, max, step) = (self.min_bytes, self.max_bytes, self.step_bytes);
@@ -134,22 +134,22 @@ fn wrong_bands(bands: &[Band], min_bytes: u64, max_bytes: u64) -> Option<&'stati
     (files == 0 || bands.iter().any(is_wrong)).then_some("a band is empty or outside the limits")
 }
 
-/// A normal distribution around the middle of two limits, cut off at both.
+/// A normal distribution around the middle of two limits, truncated at both.
 fn normal(low: f64, high: f64, quantile: u64) -> f64 {
     let share = BELOW_DEVIATIONS + fraction(quantile) * (1.0 - 2.0 * BELOW_DEVIATIONS);
     let deviation = (high - low) / (2.0 * DEVIATIONS);
     (low + high) / 2.0 + deviation * normal_quantile(share)
 }
 
-/// The density 1 / x from `min` to below `max + step`, rounded down to a step. The probability of the k-th step of a
-/// range that begins at one step is `ln((k + 1) / k) / ln(K + 1)`, which is what the tool of the pct thesis drew.
+/// The density 1 / x from `min` to below `max + step`, rounded down to a step. The probability of the k-th step of a range that starts at
+/// one step is `ln((k + 1) / k) / ln(K + 1)`, as in the tool of the pct thesis.
 fn zipf(min: u64, max: u64, step: u64, quantile: u64) -> u64 {
     let low = min as f64;
     let high = max as f64 + step as f64;
     stepped(low * exp(fraction(quantile) * ln(high / low)), min, max, step)
 }
 
-/// The step at or below `x`, within the limits.
+/// Rounds `x` down to a step, within the limits.
 fn stepped(x: f64, min: u64, max: u64, step: u64) -> u64 {
     let above = (x as u64).clamp(min, max) - min;
     min + above / step * step
@@ -157,7 +157,7 @@ fn stepped(x: f64, min: u64, max: u64, step: u64) -> u64 {
 
 fn in_bands(bands: &[Band], quantile: u64) -> u64 {
     let total: u64 = bands.iter().map(|band| u64::from(band.files)).sum();
-    // The place in the table in units of 2^-64 files: whole files above, the place within one below.
+    // The position in the table in units of 2^-64 files: the high bits are whole files, the low bits the position within one.
     let mut place = u128::from(quantile) * u128::from(total);
     for band in bands {
         let width = u128::from(band.files) << 64;
@@ -215,7 +215,7 @@ mod tests {
         }
         let sizes = draw(Sizes::new(Shape::Normal, 0, 600_000, 1).unwrap());
         let inside = sizes.iter().filter(|size| (200_000..400_000).contains(*size)).count();
-        // 68.27 % within one deviation of 100,000, of the 99.73 % that are not cut off.
+        // 68.27 % within one deviation (100,000), out of the 99.73 % that are not truncated.
         assert!((68_400..68_520).contains(&inside), "{inside}");
     }
 

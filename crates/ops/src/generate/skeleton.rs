@@ -1,6 +1,6 @@
-//! The directories of a tree: which lies in which. Pure, from a seed and limits; eight bytes a directory when done.
+//! The directories of a tree and their parents. Pure, from a seed and limits; eight bytes per directory when done.
 //!
-//! Directories are numbered level by level from 0, the target, so that the children of one have numbers in a row:
+//! Directories are numbered level by level from 0, the target, so that the children of each have consecutive numbers:
 //!
 //! ```text
 //!           0                parents:      0 0 0 1 1 2 2
@@ -11,21 +11,21 @@
 use super::random::{Purpose, Stream};
 use super::spec::Spec;
 
-/// Which directory lies in which.
+/// The parents and children of all directories.
 #[derive(Debug)]
 pub(crate) struct Skeleton {
     parents: Vec<u32>,
-    /// Where the children of each begin; one more than there are directories, so that the next one is the end.
+    /// The first child of each directory. One more element than directories marks the end.
     first_child: Vec<u32>,
 }
 
 impl Skeleton {
-    /// For a checked spec: its directories fit within its limits.
+    /// Creates the skeleton of a checked spec, whose directories fit its limits.
     pub(crate) fn new(spec: &Spec) -> Self {
         number(&attach(spec))
     }
 
-    /// Directories, the target included.
+    /// Number of directories, the target included.
     pub(crate) fn len(&self) -> u32 {
         self.parents.len() as u32
     }
@@ -38,7 +38,7 @@ impl Skeleton {
         self.first_child[directory as usize]..self.first_child[directory as usize + 1]
     }
 
-    /// The directories from just below the target down to this one.
+    /// Returns the directories from just below the target down to this one.
     pub(crate) fn lineage(&self, directory: u32) -> Vec<u32> {
         let mut lineage = Vec::new();
         let mut at = directory;
@@ -51,9 +51,9 @@ impl Skeleton {
     }
 }
 
-/// Gives every directory a parent among the earlier ones that still have room: picked at random from a list from which
-/// full ones are taken out, so each takes the same time. As long as fewer directories than fit exist, the list is not
-/// empty: if every one above the last level were full, all that fit would exist.
+/// Gives every directory a parent among the earlier ones with room left. The parent is picked at random from a list. Full ones are removed
+/// from it, so each pick takes the same time. While fewer directories exist than fit, the list is not empty: if every directory above the
+/// last level were full, all that fit would exist.
 fn attach(spec: &Spec) -> Vec<u32> {
     let stream = Stream::new(spec.seed, Purpose::Parent);
     let count = spec.directories as usize + 1;
@@ -86,7 +86,7 @@ fn attach(spec: &Spec) -> Vec<u32> {
 /// Numbers directories level by level.
 fn number(attached: &[u32]) -> Skeleton {
     let count = attached.len();
-    // Where the children of each begin in `grouped`, by their first numbers.
+    // Start of the children of each directory in `grouped`, by their first numbers.
     let mut begins = vec![0_u32; count + 1];
     attached[1..].iter().for_each(|&parent| begins[parent as usize + 1] += 1);
     (0..count).for_each(|at| begins[at + 1] += begins[at]);

@@ -1,61 +1,61 @@
-//! What tree is wanted: every option of `generate`, with defaults and checks. Pure.
+//! The wanted tree: every option of `generate`, with defaults and checks. Pure.
 
 use std::fmt;
 
 use super::sizes::{Shape, Sizes};
 
-/// The most attributes on one file: with their names they fit in the 4 KiB that ext4 has for them.
+/// The most attributes on one file: with their names they fit in the 4 KiB that ext4 reserves for them.
 pub const XATTRS_MAX: u32 = 32;
 /// Share of the files that get attributes, if any do.
 pub const XATTRS_SHARE: f64 = 0.25;
 
-/// What the files hold.
+/// Contents of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Bytes that depend on the seed and the file, and do not compress.
     Random,
-    /// Zeros that are written.
+    /// Written zeros.
     Zeros,
-    /// One hole as large as the file: no data is written.
+    /// One hole of the file's size: no data is written.
     Sparse,
 }
 
-/// How files are shared out among directories.
+/// Distribution of files among directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// As many in each directory as in any other, give or take one.
+    /// The same number in each directory, give or take one.
     Even,
-    /// Between none and twice the average in each directory.
+    /// From none to twice the average in each directory.
     Random,
 }
 
 /// A tree to make. The same values give the same tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// What everything random depends on.
+    /// The seed of all random values.
     pub seed: u64,
     /// Number of files, hard links not counted.
     pub files: u64,
-    /// Number of directories below the target, the target not counted. Without any, files go into the target; with
-    /// some, only into them.
+    /// Number of directories below the target, the target not counted. If there are none, files go into the target. Otherwise they go only
+    /// into these directories.
     pub directories: u64,
-    /// How many levels below the target a directory may lie, at most.
+    /// The most levels of directories below the target.
     pub depth_max: u32,
-    /// How many subdirectories a directory may have, at most.
+    /// The most subdirectories of a directory.
     pub fan_out_max: u32,
     /// Sizes of the files.
     pub sizes: Sizes,
-    /// How files are shared out among directories.
+    /// Distribution of files among directories.
     pub spread: Spread,
-    /// What the files hold.
+    /// Contents of the files.
     pub contents: Contents,
-    /// Number of extra names for files that exist.
+    /// Number of additional names for existing files.
     pub hard_links: u64,
     /// Number of symbolic links.
     pub symlinks: u64,
     /// Number of `user.` attributes on every fourth file, up to [`XATTRS_MAX`].
     pub xattrs: u32,
-    /// Share (0 to 1) of all names that are hostile.
+    /// Share (0 to 1) of hostile names among all names.
     pub hostile_names: f64,
 }
 
@@ -81,16 +81,16 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// How many entries there are to make, the target not counted.
+    /// Number of entries to make, the target not counted.
     #[must_use]
     pub fn entries(&self) -> u64 {
         [self.directories, self.hard_links, self.symlinks].into_iter().fold(self.files, u64::saturating_add)
     }
 
-    /// Whether such a tree can be.
+    /// Checks whether such a tree can exist.
     ///
     /// # Errors
-    /// The first reason why it cannot.
+    /// The first reason why it cannot exist.
     pub fn check(&self) -> Result<(), SpecError> {
         let limits = [("files", self.files), ("hard links", self.hard_links), ("symlinks", self.symlinks)];
         if let Some(&(what, count)) = limits.iter().find(|(_, count)| *count > COUNT_MAX) {
@@ -119,10 +119,10 @@ impl Spec {
     }
 }
 
-/// Indices are multiplied in 128 bits and permuted in 62; no file system comes near.
+/// Indices are multiplied in 128 bits and permuted in 62; no file system reaches this count.
 const COUNT_MAX: u64 = 1 << 60;
 
-/// How many directories fit below one within both limits; no more than `enough` are counted.
+/// Returns how many directories fit below one within both limits, counted up to `enough`.
 fn room(depth_max: u32, fan_out_max: u32, enough: u64) -> u64 {
     let mut level = 1_u64;
     let mut room = 0_u64;
@@ -136,32 +136,32 @@ fn room(depth_max: u32, fan_out_max: u32, enough: u64) -> u64 {
     room
 }
 
-/// Why a tree cannot be.
+/// Why a tree cannot exist.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SpecError {
-    /// More of something than can be.
+    /// A count exceeds its limit.
     TooMany {
-        /// Of what.
+        /// The counted entries.
         what: &'static str,
-        /// How many are wanted.
+        /// The wanted number.
         count: u64,
-        /// How many there can be.
+        /// The largest possible number.
         most: u64,
     },
     /// The directories do not fit within the limits.
     NoRoom {
-        /// How many are wanted.
+        /// The wanted number.
         directories: u64,
-        /// How many fit.
+        /// The number that fits.
         room: u64,
-        /// Levels below the target, at most.
+        /// The most levels below the target.
         depth_max: u32,
-        /// Subdirectories of a directory, at most.
+        /// The most subdirectories of a directory.
         fan_out_max: u32,
     },
     /// Hard links are wanted, but no files.
     NothingToLink,
-    /// A range of sizes that cannot be, and why.
+    /// An invalid range of sizes, and the reason.
     Sizes(&'static str),
     /// A share that is not between 0 and 1.
     Share(f64),

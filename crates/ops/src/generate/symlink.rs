@@ -1,14 +1,13 @@
-//! Where the symbolic links of a tree lead: to files and directories in it, out of it, in a circle, and nowhere. Pure;
-//! nothing here depends on where the tree lies, so that two copies of it are the same.
+//! Targets of the symbolic links in a tree: files and directories in it, paths out of it, loops, and missing paths. Pure. Targets do not
+//! depend on the tree's location, so two copies are the same.
 
 use super::names::Node;
 use super::plan::Plan;
 use super::random::Purpose;
 
-/// The longest target that Linux takes, in bytes.
+/// The longest link target on Linux, in bytes.
 const TARGET_MAX: usize = 4095;
-/// Targets that are absolute: of them one exists everywhere, one is a directory, one is nowhere, one depends on the
-/// process that asks.
+/// Absolute targets: one exists everywhere, one is a directory, one does not exist, and one depends on the calling process.
 const ABSOLUTE: [&[u8]; 4] = [b"/dev/null", b"/", b"/nonexistent/atta", b"/proc/self/cwd"];
 
 /// The target of a link, 1 to 4,095 bytes.
@@ -29,9 +28,9 @@ pub(crate) fn target(plan: &Plan, symlink: u64) -> Vec<u8> {
             relative(plan, directory, Node::Directory(other))
         }
         4 => ABSOLUTE[stream.below(symlink, ABSOLUTE.len() as u64) as usize].to_vec(),
-        // One level more than there are down to here.
+        // One level more than the depth of this directory.
         5 => [up(plan, directory), b"../outside".to_vec()].concat(),
-        // Itself, or the directory in which it lies: circles of one step.
+        // Itself or its own directory: loops of one step.
         6 if stream.at(symlink).is_multiple_of(2) => plan.names.of(Node::Symlink(symlink)),
         6 => b".".to_vec(),
         _ => dangling(),
@@ -39,13 +38,13 @@ pub(crate) fn target(plan: &Plan, symlink: u64) -> Vec<u8> {
     if target.len() > TARGET_MAX { dangling() } else { target }
 }
 
-/// From a directory up to the target and down again.
+/// Returns the path from a directory up to the target and down to a node.
 fn relative(plan: &Plan, from: u32, to: Node) -> Vec<u8> {
     let path = [up(plan, from), plan.path(to)].concat();
     if path.is_empty() { b".".to_vec() } else { path }
 }
 
-/// `../` for each level from a directory up to the target.
+/// Returns `../` for each level from a directory up to the target.
 fn up(plan: &Plan, directory: u32) -> Vec<u8> {
     b"../".repeat(plan.skeleton.lineage(directory).len())
 }

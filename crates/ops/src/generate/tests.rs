@@ -26,8 +26,8 @@ fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// Everything that the promise covers, by path: kind, mode, time, size, target, content, attributes, and the first of
-/// all names of the same file.
+/// Everything the promise covers, by path: type, mode, time, size, target, content, attributes, and the first of all names of the same
+/// file.
 fn digest(root: &Path) -> String {
     let tree = oracle::list(root).unwrap();
     let mut firsts: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
@@ -63,7 +63,7 @@ fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
     names.map(value).collect()
 }
 
-/// A bit of everything.
+/// A tree with every type of entry.
 fn mixed() -> Spec {
     Spec {
         files: 700,

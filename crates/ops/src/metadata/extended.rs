@@ -1,5 +1,5 @@
-//! Extended attributes: names, values, and which of them matter. Read and given through a descriptor or by name; what else an
-//! entry has is not known here.
+//! Extended attributes: names, values, and which of them matter. They are read and set through a descriptor or by name. Other metadata is
+//! unknown here.
 
 use std::ffi::{CStr, CString};
 
@@ -13,11 +13,11 @@ use crate::file::error::{FileError, Step};
 use atta_sys::at::NameAt;
 use atta_sys::retry;
 
-/// Extended attributes: names and values, in the order in which the source lists them.
+/// Extended attributes: names and values, in the source's order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extended(Vec<(CString, Vec<u8>)>);
 
-/// What has extended attributes.
+/// An entry that may have extended attributes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Holder<'a> {
     /// An open file.
@@ -49,21 +49,21 @@ impl Holder<'_> {
     }
 }
 
-/// Whether an extended attribute is one that a copy takes along.
+/// Whether a copy keeps an extended attribute.
 pub(crate) fn is_copied(name: &CStr) -> bool {
     let name = name.to_bytes();
     let is_root = rustix::process::geteuid().is_root();
     !name.starts_with(b"lustre.") && (is_root || !name.starts_with(b"trusted."))
 }
 
-/// Room for the names of extended attributes, mostly enough.
+/// Initial buffer size for names of extended attributes, mostly enough.
 const NAMES_ROOM: usize = 256;
-/// More than the kernel gives of a list, or of a value.
+/// At least the kernel's limit for a list and for a value.
 const EXTENDED_MOST: usize = 64 << 10;
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
 impl Extended {
-    /// What an open file has.
+    /// Reads the attributes of an open file.
     pub(crate) fn read(
         file: impl AsFd,
         room: &mut Vec<u8>,
@@ -73,7 +73,7 @@ impl Extended {
         Self::read_from(Holder::Open(file.as_fd()), room, wanted, not_kept)
     }
 
-    /// What a file has, opened or not.
+    /// Reads the attributes of a file, open or not.
     pub(crate) fn read_from(
         holder: Holder<'_>,
         room: &mut Vec<u8>,
@@ -83,7 +83,7 @@ impl Extended {
         let (names, are_all) = match list(holder, room)? {
             Listed::None => return Ok(Self::default()),
             Listed::Names(length) => (&room[..length], true),
-            // What says who may do what is asked for by name: else the mode would say too much.
+            // Attributes for permissions are requested by name. Without them the mode would grant too much.
             Listed::TooLong => (RIGHTS, false),
         };
         not_kept.extended += u64::from(!are_all);
@@ -97,9 +97,9 @@ impl Extended {
             value.resize(EXTENDED_MOST, 0);
             match retry(|| holder.get(name, &mut value)) {
                 Ok(bytes) => found.push((name.to_owned(), value[..bytes].to_vec())),
-                // It went away meanwhile.
+                // It was removed meanwhile.
                 Err(Errno::NODATA) => {}
-                // It is listed and cannot be read.
+                // It is listed but cannot be read.
                 Err(Errno::PERM | Errno::ACCES | Errno::OPNOTSUPP) => not_kept.extended += u64::from(are_all),
                 Err(errno) => return Err(errno),
             }
@@ -107,7 +107,7 @@ impl Extended {
         Ok(Self(found))
     }
 
-    /// Names that are not there, or have another value, in a copy; in order. What the system maintains there is its own.
+    /// Returns the sorted names that a copy lacks or has with another value, and its extra ones. Extra names of the system do not count.
     pub(crate) fn differing(&self, copy: &Self) -> Vec<Vec<u8>> {
         let alone = |one: &Self, other: &Self| {
             let own = one.0.iter().filter(|pair| !other.0.contains(pair));
@@ -125,12 +125,12 @@ impl Extended {
         self.0.iter().find(|(name, _)| name.as_c_str() == ACCESS_LIST).map(|(_, value)| value.as_slice())
     }
 
-    /// Names and values.
+    /// All names and values.
     pub(crate) fn pairs(&self) -> &[(CString, Vec<u8>)] {
         &self.0
     }
 
-    /// Some of them.
+    /// Returns the selected attributes.
     pub(crate) fn select(&self, is_wanted: impl Fn(&(CString, Vec<u8>)) -> bool) -> Self {
         Self(self.0.iter().filter(|pair| is_wanted(pair)).cloned().collect())
     }
@@ -140,7 +140,7 @@ impl Extended {
         self.0.is_empty()
     }
 
-    /// Gives them to a copy. Whether its access list, should there be one, is the source's.
+    /// Sets the attributes on a copy. Returns whether the access list, if there is one, was set.
     pub(crate) fn give(
         &self,
         copy: Holder<'_>,
@@ -149,13 +149,13 @@ impl Extended {
     ) -> Result<bool, FileError> {
         let mut has_list = false;
         let given = self.0.iter().filter(|(name, _)| keep.gives(name));
-        // ACLs come last: they may let not even the owner write, which other attributes need.
+        // ACLs come last: they may deny writes even to the owner, which other attributes need.
         let (lists, others): (Vec<_>, Vec<_>) = given.partition(|(name, _)| keep::is_list(name.to_bytes()));
         for (name, value) in others.into_iter().chain(lists) {
             match retry(|| copy.set(name, value)) {
                 Ok(()) => has_list |= name.as_c_str() == ACCESS_LIST,
                 Err(errno) if CANNOT_HAVE.contains(&errno) => not_kept.extended += 1,
-                // Before Linux 6.13 and without /proc nothing leads to what this process has just made.
+                // Before Linux 6.13 and without /proc, no call reaches the entry just created.
                 Err(Errno::NOENT) if matches!(copy, Holder::Named(_)) => not_kept.extended += 1,
                 Err(errno) => return Err(FileError::new(Step::SetExtended, errno)),
             }
@@ -164,29 +164,29 @@ impl Extended {
     }
 }
 
-/// Whether an attribute is the list that says who may do what with a file.
+/// Whether an attribute is the POSIX access ACL.
 pub(crate) fn is_access_list(name: &CStr) -> bool {
     name == ACCESS_LIST
 }
 
-/// The file system cannot have such an attribute, has no room for it, or does not let this user set it.
+/// Errors if the file system does not support an attribute, has no room for it, or denies this user to set it.
 const CANNOT_HAVE: [Errno; 7] =
     [Errno::OPNOTSUPP, Errno::PERM, Errno::ACCES, Errno::INVAL, Errno::TOOBIG, Errno::NOSPC, Errno::RANGE];
-/// Attributes that say who may do what, as a list of names.
+/// Attributes that control permissions, as a list of names.
 const RIGHTS: &[u8] =
     b"system.posix_acl_access\0system.posix_acl_default\0system.nfs4_acl\0security.capability\0";
 
-/// What a list of names is.
+/// Result of listing names.
 enum Listed {
     /// There are none, or the file system has no such thing.
     None,
-    /// So many bytes of names.
+    /// This many bytes of names.
     Names(usize),
-    /// The kernel lists no more than 64 KiB, and then nothing at all.
+    /// The list exceeds 64 KiB: the kernel returns none of it.
     TooLong,
 }
 
-/// The list of names, in `room`.
+/// Reads the list of names into `room`.
 fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Listed, Errno> {
     if room.is_empty() {
         room.resize(NAMES_ROOM, 0);

@@ -1,5 +1,5 @@
-//! Compares what a record says with what is there: both are sorted by path, in bounded memory, and gone through side by side. It reads
-//! neither records nor trees.
+//! Compares a record with the entries found. Both are sorted by path, in bounded memory, and merged. This module reads neither records nor
+//! trees.
 //!
 //! ```text
 //!   record ─▶ Items, sorted ─┐
@@ -18,23 +18,23 @@ pub use super::item::Item;
 
 use crate::sorted::{Record, Sorted, Sorter, is_below, key_of};
 
-/// How much was compared.
+/// Counts of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Recorded paths that are as they were.
+    /// Recorded paths that are unchanged.
     pub same: u64,
-    /// Recorded paths that are not there.
+    /// Recorded paths that no longer exist.
     pub missing: u64,
-    /// Paths that are there and not recorded.
+    /// Paths that exist but are not recorded.
     pub extra: u64,
-    /// Recorded paths that are different.
+    /// Recorded paths that differ.
     pub different: u64,
-    /// Recorded paths of which nothing can be said: they, or a directory above them, could not be read.
+    /// Recorded paths of unknown state: the path, or a directory above it, could not be read.
     pub unknown: u64,
 }
 
 impl Compared {
-    /// Paths that are not as they were recorded.
+    /// Paths that do not match the record.
     #[must_use]
     pub fn differences(&self) -> u64 {
         self.missing + self.extra + self.different
@@ -51,40 +51,40 @@ impl Compared {
     }
 }
 
-/// What is recorded, or what is found: any number of paths.
+/// A set of items, recorded or found, of any size.
 #[derive(Debug)]
 pub struct Items(Sorter);
 
-/// What is known of a path, or that it failed.
+/// An item, or a path that failed.
 enum Found {
     Item(Item),
     Failed,
 }
 
 impl Items {
-    /// With so much memory; what does not fit goes to a file without a name in that directory.
+    /// Creates an empty set that uses this much memory. The rest goes to an unnamed file in `directory`.
     #[must_use]
     pub fn new(memory: u64, directory: &Path) -> Self {
         Self(Sorter::new(memory, directory))
     }
 
-    /// Takes what is known of a path.
+    /// Adds an item.
     ///
     /// # Errors
-    /// It does not fit, and the file cannot be written.
+    /// The items exceed the memory, and the file cannot be written.
     pub fn push(&mut self, item: &Item) -> io::Result<()> {
         self.0.push(&key_of(&item.path), &item.to_bytes())
     }
 
-    /// Takes a path that could not be read: nothing is known of it and of what is below it.
+    /// Adds a path that could not be read. The state of it and of everything below it is unknown.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Same as [`push`](Self::push).
     pub fn fail(&mut self, path: &[u8]) -> io::Result<()> {
         self.0.push(&key_of(path), &[])
     }
 
-    /// All paths, each once.
+    /// Returns all paths, each once.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -102,8 +102,10 @@ impl Items {
     }
 }
 
-/// Compares what is recorded with what is there, in the order of the paths. `is_extra`: whether an entry of a kind is told if it is not
-/// recorded. It ends when `tell` says so, or early when `stop` is set.
+/// Compares recorded items with found ones, in path order.
+///
+/// `is_extra` decides by kind whether to report an entry that is not recorded. The comparison ends when `tell` breaks, or early when `stop`
+/// is set.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -160,7 +162,7 @@ fn least(one: Option<&[u8]>, other: Option<&[u8]>) -> Option<Vec<u8>> {
     [one, other].into_iter().flatten().min().map(<[u8]>::to_vec)
 }
 
-/// Records of one key at a time.
+/// Groups records by key.
 struct Groups<'a> {
     sorted: Sorted<'a>,
     next: Option<Record>,
@@ -176,7 +178,7 @@ impl<'a> Groups<'a> {
         self.next.as_ref().map(|(key, _)| key.as_slice())
     }
 
-    /// All of this key.
+    /// Takes all records with this key.
     fn take(&mut self, key: &[u8]) -> io::Result<Vec<Found>> {
         let mut all = Vec::new();
         while let Some((_, value)) = self.next.take_if(|(next, _)| next == key) {
@@ -290,7 +292,7 @@ mod tests {
         let (compared, told) = compare(&expected, &found, &["a/b", "a/b/c"], 1 << 20);
         assert_eq!(told, [("a/b.c".to_owned(), Change::Missing)]);
         assert_eq!((compared.unknown, compared.same), (2, 1));
-        // The entry itself was found, what is below it was not.
+        // The entry itself was found; the entries below it were not.
         let found = [file("a/b", 1), file("a/d", 1)];
         let (compared, _) = compare(&expected, &found, &["a/b"], 1 << 20);
         assert_eq!((compared.unknown, compared.same, compared.missing), (1, 2, 1));

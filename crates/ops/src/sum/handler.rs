@@ -1,5 +1,5 @@
-//! Summing up as what a walk does with entries: small files are hashed where they are found, large ones as `large.rs` says,
-//! everything else is what the walk says of it.
+//! The walk's handler for digests. It hashes small files immediately. `large.rs` hashes large ones. Other entries are reported as the walk
+//! found them.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,7 +24,7 @@ use crate::tree::operation::{Handler, Here, Tasks};
 use crate::tree::progress::Live;
 use atta_sys as sys;
 
-/// Summing up, as a walk's handler.
+/// The walk's handler for digests.
 pub(crate) struct Summing<'a, W: Watch> {
     pub(super) options: &'a Options<'a>,
     pub(super) watch: &'a W,
@@ -34,7 +34,7 @@ pub(crate) struct Summing<'a, W: Watch> {
     pub(super) live: Live,
 }
 
-/// What one thread keeps.
+/// State of one thread.
 pub(crate) struct SumWorker<W> {
     pub(super) mover: Mover,
     pub(super) totals: Totals,
@@ -42,7 +42,7 @@ pub(crate) struct SumWorker<W> {
     pub(super) watch: W,
 }
 
-/// A regular file that was read.
+/// A regular file and its digest.
 pub(super) struct Read {
     pub(super) metadata: Metadata,
     pub(super) digest: Hash,
@@ -52,7 +52,7 @@ impl<'a, W: Watch> Summing<'a, W> {
     pub(super) fn new(options: &'a Options<'a>, watch: &'a W) -> Self {
         let cut = Cut::new(options.chunk, &options.walk, 1);
         let budget = Budget::of_process(Needs::SUM, options.walk.threads.max(options.walk.cores));
-        // Tasks have the rest.
+        // Tasks use the rest.
         let names = Names::new(options.walk.memory_bytes / 4);
         Self {
             options,
@@ -64,7 +64,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         }
     }
 
-    /// Hashes a file as a whole: its bytes as they were at one time.
+    /// Hashes a whole file. Its bytes are those of one point in time.
     pub(super) fn read(
         &self,
         worker: &mut SumWorker<W::Worker>,
@@ -83,7 +83,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         let source = open(from)?;
         let before = settled(&source)?;
         if before.kind() != Kind::File {
-            // It was one when it was listed.
+            // The listing reported a file.
             return Err(FileError::Changed);
         }
         let mut piece = Piece::at(0);
@@ -105,7 +105,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         Ok(Read { metadata: Metadata { size: bytes, ..before }, digest: piece.digest() })
     }
 
-    /// Refuses a file with more holes than are to be hashed.
+    /// Fails if the file has more bytes of holes than the limit.
     pub(super) fn refuse_holes(&self, source: impl AsFd, before: &Metadata) -> Result<(), FileError> {
         let most = self.options.hole_bytes_max.unwrap_or(HOLE_BYTES_MAX);
         match holes::exceed(source, before, most, &self.options.walk.stop)? {
@@ -114,13 +114,13 @@ impl<'a, W: Watch> Summing<'a, W> {
         }
     }
 
-    /// Counts a file that was read, and hands it on.
+    /// Counts and reports a file that was read.
     pub(super) fn add_file(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, read: &Read) {
         self.names.note(&read.metadata, &read.digest);
         self.count(worker, entry, &read.digest);
     }
 
-    /// Counts a file that was read under another name. Whether it was.
+    /// Counts a file that was read under another name. Returns whether it was.
     fn add_known(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>) -> bool {
         let known = entry.metadata.and_then(|metadata| self.names.find(metadata));
         let Some(digest) = known else { return false };
@@ -137,7 +137,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         self.add(worker, entry, Some(digest));
     }
 
-    /// Hands an entry on, and adds it to the signature.
+    /// Reports an entry, and adds it to the signature.
     fn add(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, digest: Option<&Hash>) {
         let path = entry.path();
         let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
@@ -161,7 +161,7 @@ impl<'a, W: Watch> Summing<'a, W> {
             Kind::File => {
                 let mut read = self.read(worker, from)?;
                 self.live.bytes.fetch_add(read.metadata.size, Ordering::Relaxed);
-                // A descriptor was not asked for the time of birth.
+                // A read from a descriptor leaves the birth time out; the listing has it.
                 let listed = entry.metadata.filter(|listed| identity(listed) == identity(&read.metadata));
                 read.metadata.btime = listed.and_then(|listed| listed.btime);
                 let entry = Entry { metadata: Some(&read.metadata), inode: read.metadata.inode, ..*entry };
@@ -216,7 +216,7 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.device, metadata.inode)
 }
 
-/// Location a name of a task or an entry is, and in which directory it is opened.
+/// Returns the location of a task's or an entry's name, and the directory from which to open it.
 pub(super) fn place<'a>(here: Option<Here<'a>>, name: &CStr) -> (Location, BorrowedFd<'a>) {
     match here {
         Some(here) => (Location::In(Arc::clone(here.directory), name.to_owned()), here.descriptor.as_fd()),
@@ -279,7 +279,7 @@ impl<W: Watch> Handler for Summing<'_, W> {
     }
 
     fn progress(&self) -> u64 {
-        // A MiB is worth a file.
+        // Weight: 1 MiB counts as one file.
         self.live.bytes.load(Ordering::Relaxed) >> 20
     }
 }

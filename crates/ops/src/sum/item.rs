@@ -1,31 +1,31 @@
-//! What is known of one path, as what it is compared with, and as bytes that are sorted. It compares two items and no more.
+//! The state of one path: comparison of two states, and their form as bytes for sorting.
 
 use std::io;
 
 use atta_entry::{Detail, Kind};
 
-/// What is known of one path.
+/// The state of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The whole path.
+    /// The full path.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
-    /// Bytes of a regular file, where they are known.
+    /// Size of a regular file in bytes, if known.
     pub size: Option<u64>,
-    /// Of a regular file's bytes.
+    /// Digest of a regular file, if known.
     pub digest: Option<[u8; 32]>,
-    /// Location a symbolic link leads.
+    /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
 }
 
-/// Which fields are there.
+/// Flags for the fields that are present.
 const SIZE: u8 = 1;
 const DIGEST: u8 = 2;
 const TARGET: u8 = 4;
 
 impl Item {
-    /// What is not as it was: the first thing that is not.
+    /// Returns the first difference between the two items.
     pub(super) fn difference(&self, there: &Self) -> Option<Detail> {
         if self.kind != there.kind {
             return Some(Detail::Type(self.kind, there.kind));
@@ -43,7 +43,7 @@ impl Item {
         }
     }
 
-    /// Never empty.
+    /// Encodes the item; never empty.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let has =
             [(self.size.is_some(), SIZE), (self.digest.is_some(), DIGEST), (self.target.is_some(), TARGET)];

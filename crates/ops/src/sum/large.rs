@@ -1,5 +1,5 @@
-//! Files so large that several threads hash parts of them. Whoever plans one opens it and cuts it; any thread may take a chunk; the last
-//! one done looks whether the file is what it was, and merges what the chunks came to. How is in `file/chunks.rs`.
+//! Large files, whose parts are hashed by several threads. One thread plans the file: it opens the file and cuts it into chunks. Any thread
+//! may take a chunk. The thread that ends the last chunk checks that the file is unchanged and merges the values. See `file/chunks.rs`.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,12 +26,12 @@ pub(crate) struct Large {
     source: OwnedFd,
     before: Metadata,
     chunks: Chunks,
-    /// Whether it changed when it was hashed the first time.
+    /// Whether this is the second attempt, after a change during the first.
     is_again: bool,
 }
 
 impl<W: Watch> Summing<'_, W> {
-    /// Does a task of a large file.
+    /// Runs a task of a large file.
     pub(super) fn large_task(
         &self,
         worker: &mut SumWorker<W::Worker>,
@@ -42,7 +42,7 @@ impl<W: Watch> Summing<'_, W> {
         match LargeTask::parse(task) {
             Some(LargeTask::Plan { name, is_again }) => {
                 let name = CString::new(name).unwrap_or_default();
-                // Told by its name alone where its directory is out of reach.
+                // If its directory is unreachable, the error names the file alone.
                 let (at, _) = place(here.ok().flatten(), &name);
                 let failed = |errno| FileError::new(Step::Open, errno);
                 let planned = here.map_err(failed);
@@ -56,7 +56,7 @@ impl<W: Watch> Summing<'_, W> {
         }
     }
 
-    /// Opens a file and cuts it.
+    /// Opens a file and cuts it into chunks.
     fn plan(
         &self,
         worker: &mut SumWorker<W::Worker>,
@@ -75,7 +75,7 @@ impl<W: Watch> Summing<'_, W> {
         let chunk = self.cut.chunk_of(before.size);
         let is_stated = worker.mover.sizes.is_stated(&source, &before);
         if before.size <= chunk || !is_stated || !self.large.has_room() {
-            // It is not large any more, or its size says nothing, or it is one too many.
+            // The file is small by now, its size is unreliable, or too many large files are open.
             let read = self.read(worker, from)?;
             self.live.bytes.fetch_add(read.metadata.size, Ordering::Relaxed);
             self.add_at(worker, &at, &read);
@@ -137,7 +137,7 @@ impl<W: Watch> Summing<'_, W> {
         Ok(())
     }
 
-    /// Hands a file on that is not at hand any more.
+    /// Reports a file by its location, after its entry is gone.
     fn add_at(&self, worker: &mut SumWorker<W::Worker>, at: &Location, read: &Read) {
         let mut path = Vec::new();
         let (root_bytes, name, depth) = match at {
@@ -162,7 +162,7 @@ impl<W: Watch> Summing<'_, W> {
 }
 
 impl Large {
-    /// All chunks are done: the digest, if it is the file's.
+    /// Called when all chunks are done. Returns the digest if the file is unchanged.
     fn read(&self) -> Result<Read, FileError> {
         if let Some(error) = self.chunks.error() {
             return Err(error);

@@ -1,5 +1,5 @@
-//! Files with several names: the digest that was found under one name is that of the others, as long as nothing has happened to the
-//! file. What does not fit in memory is read again. No I/O.
+//! Files with several names. A digest found under one name is valid for the others while the file is unchanged. Files that exceed the
+//! memory are read again. No I/O.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use atta_entry::{Metadata, Timestamp};
 
 use crate::digest::Hash;
 
-/// Bytes that a file takes in memory, about.
+/// Approximate memory per file, in bytes.
 const EACH: u64 = 256;
 
-/// See the head of this file.
+/// Digests of files with several names.
 #[derive(Debug)]
 pub(super) struct Names {
     known: Mutex<HashMap<(u64, u64), Known>>,
@@ -22,11 +22,11 @@ pub(super) struct Names {
 struct Known {
     state: State,
     digest: Hash,
-    /// Names that have not been met.
+    /// Names not yet found.
     left: u32,
 }
 
-/// What is another one when something has happened to a file.
+/// State that changes when a file changes.
 type State = (u64, Timestamp, Timestamp, u32);
 
 fn state(metadata: &Metadata) -> State {
@@ -34,13 +34,13 @@ fn state(metadata: &Metadata) -> State {
 }
 
 impl Names {
-    /// Remembers what fits in so many bytes.
+    /// Creates a store limited to this many bytes.
     pub(super) fn new(memory: u64) -> Self {
         let most = usize::try_from(memory / EACH).unwrap_or(usize::MAX);
         Self { known: Mutex::default(), most }
     }
 
-    /// The digest of a file that was read under another name, and is what it was then. It is forgotten with the last name.
+    /// Returns the digest of a file that was read under another name and is unchanged. The last name removes the digest.
     pub(super) fn find(&self, metadata: &Metadata) -> Option<Hash> {
         if metadata.nlink < 2 {
             return None;
@@ -60,7 +60,7 @@ impl Names {
         Some(digest)
     }
 
-    /// Notes what a file came to that was read under one of its names.
+    /// Stores the digest of a file that was read under one of its names.
     pub(super) fn note(&self, metadata: &Metadata, digest: &Hash) {
         let mut known = self.lock();
         if metadata.nlink < 2 || known.len() >= self.most {

@@ -1,4 +1,4 @@
-//! What summing up counts. No I/O.
+//! Counters of digests. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Totals {
         self.failures.values().sum()
     }
 
-    /// Entries that did not.
+    /// Entries that did not fail.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.files + self.directories + self.symlinks + self.specials

@@ -1,5 +1,5 @@
-//! The comparison of two entries that both sides have: what they are, what they have, and the bytes of files. A difference counts
-//! only if both stood still meanwhile; else they are compared once more. It reports nothing.
+//! Compares two entries that exist on both sides: type, metadata and file contents. A difference counts only if both entries stayed
+//! unchanged meanwhile. Otherwise they are compared once more. It reports nothing.
 
 use std::ffi::CStr;
 
@@ -18,11 +18,11 @@ use crate::metadata::not_kept::NotKept;
 use atta_sys as sys;
 use atta_sys::at::NameAt;
 
-/// How often entries that change are compared.
+/// How often to compare entries that change.
 const TRIES: u32 = 2;
 
 impl Comparing<'_> {
-    /// Compares two entries that were looked at already.
+    /// Compares two entries whose metadata was already read.
     pub(crate) fn compare(
         &self,
         worker: &mut VerifyWorker,
@@ -68,7 +68,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// Opens two files, and reads those whose size says nothing, to know it.
+    /// Opens two files. A file with an unreliable size is read to find its size.
     pub(crate) fn open_files(&self, worker: &mut VerifyWorker, pair: Pair<'_>) -> Result<Opened, PairError> {
         let mut opened = pair.open()?;
         let Opened { source, target, before, read } = &mut opened;
@@ -82,8 +82,8 @@ impl Comparing<'_> {
         Ok(opened)
     }
 
-    /// What two entries are, with sizes as reading shows them: only where those that they report differ, and one of them takes no space,
-    /// as what the kernel makes while it is read, and what is empty. What cannot be read is believed.
+    /// Replaces unreliable sizes by the number of bytes read. This happens only if the reported sizes differ and one file is empty or has
+    /// no blocks, as files that the kernel generates on read. If a file cannot be read, its reported size is used.
     fn with_sizes(&self, worker: &mut VerifyWorker, pair: Pair<'_>, both: &Both) -> Result<Both, PairError> {
         let is_asked = both.kinds() == (Kind::File, Kind::File) && self.options.fields.has(Field::Size);
         let takes_none = |metadata: &Metadata| metadata.size == 0 || metadata.blocks == 0;
@@ -98,7 +98,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// Compares what two entries of one kind have beside their bytes.
+    /// Compares everything but the bytes of two entries of one type.
     fn attributes(
         &self,
         worker: &mut VerifyWorker,
@@ -136,7 +136,7 @@ impl Comparing<'_> {
         Ok(found)
     }
 
-    /// What differs beside the bytes of two open files.
+    /// Compares everything but the bytes of two open files.
     pub(crate) fn attributes_of_open(
         &self,
         worker: &mut VerifyWorker,
@@ -152,7 +152,7 @@ impl Comparing<'_> {
         Ok(found)
     }
 
-    /// Compares two open files as a whole.
+    /// Compares two open files completely.
     pub(crate) fn compare_files(
         &self,
         worker: &mut VerifyWorker,
@@ -179,14 +179,13 @@ impl Comparing<'_> {
         Ok(found)
     }
 
-    /// Whether the bytes of two files are to be read: not if sizes tell already that they differ, nor if they are known to be equal
-    /// by other names.
+    /// Whether to read the bytes of two files. Not if the sizes differ, nor if the files are known as equal under other names.
     pub(crate) fn needs_bytes(&self, opened: &Opened, found: &[Detail]) -> bool {
         let is_told = found.iter().any(|detail| detail.field() == Field::Size);
         !is_told && !self.equal.has(&opened.before)
     }
 
-    /// Leaves out a time that is the source's, cut as the file system of the target cuts times. `at`: where the target is.
+    /// Drops a time difference if the target's file system merely truncated the time. `at`: the target entry.
     fn drop_cut_time(&self, found: &mut Vec<Detail>, both: &Both, at: Source<'_>) {
         let Both { source, target } = both;
         found.retain(|detail| {
@@ -196,7 +195,7 @@ impl Comparing<'_> {
     }
 }
 
-/// Compares extended attributes, of those that a copy takes along.
+/// Compares the extended attributes that a copy keeps.
 fn extended(
     worker: &mut VerifyWorker,
     kind: Kind,
@@ -208,7 +207,7 @@ fn extended(
         let mut unread = NotKept::default();
         let found = Extended::read_from(holder, &mut worker.room, wanted, &mut unread);
         let found = found.map_err(failed(side, operation))?;
-        // A value that may not be seen may be any.
+        // An unreadable value may be any value.
         if unread.extended > 0 { Err(failed(side, operation)(Errno::ACCES)) } else { Ok(found) }
     };
     let [one, other] = holders;
@@ -217,7 +216,7 @@ fn extended(
     Ok((!names.is_empty()).then_some(Detail::Xattrs(names)))
 }
 
-/// A device number of the C library as records have it.
+/// Converts a device number of the C library to the form used in records.
 pub(crate) fn device(number: u64) -> u64 {
     u64::from(rustix::fs::major(number)) << 32 | u64::from(rustix::fs::minor(number))
 }

@@ -1,10 +1,9 @@
-//! The target's side of a directory that is compared, and what is known of its names: attached to the source's directory, which
-//! tasks hold.
+//! The target's counterpart of a source directory, and a summary of its names. It is attached to the source's directory, which tasks hold.
 //!
-//! Names that the target alone has are found by sums: each name that both sides have adds to a count and to a sum of hashes. When
-//! all names of the source have been looked at, the target's are counted in the same way; equal sums mean equal sets, since the
-//! hash has a random key. Location that cannot be said (sums that differ, many names, names that left this process), each name of
-//! the target is looked up in the source: see `extra.rs`.
+//! Sums find the names that exist in the target only. Each name on both sides adds to a count and to a sum of hashes. When all names of the
+//! source are done, the names of the target are counted in the same way. Equal sums mean equal sets, since the hash has a random key. Where
+//! sums cannot decide (they differ, there are many names, or names left this process), each name of the target is looked up in the source:
+//! see `extra.rs`.
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
@@ -13,20 +12,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::tree::directory::Directory;
 
-/// See the head of this file.
+/// A directory of the target, and the sums of its names.
 #[derive(Debug)]
 pub(crate) struct Counterpart {
-    /// The directory on the target's side, opened as it is needed.
+    /// The target's directory, opened on demand.
     pub(crate) target: Arc<Directory>,
-    /// It cannot be opened, and that has been told.
+    /// The directory cannot be opened, and this was reported.
     is_lost: AtomicBool,
-    /// Names that both sides have.
+    /// Names on both sides.
     names: AtomicU64,
     hashes: AtomicU64,
     key: Arc<RandomState>,
 }
 
-/// Names of one directory, as far as they were seen: how many, and the sum of their hashes.
+/// Count of some names of one directory, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) names: u64,
@@ -44,14 +43,14 @@ impl Counterpart {
         })
     }
 
-    /// That of a source's directory. None: its root has none.
+    /// Returns the counterpart of a source directory. None: its root has none.
     pub(crate) fn of(directory: &Arc<Directory>) -> Option<Arc<Self>> {
         directory.attached_or_made(|above: &Arc<Self>, name| {
             Self::new(Arc::new(Directory::below(&above.target, name, None)), &above.key)
         })
     }
 
-    /// Notes that it cannot be opened. Whether nobody has noted it before.
+    /// Marks the directory as lost. Returns whether this is the first call.
     pub(crate) fn set_lost(&self) -> bool {
         !self.is_lost.swap(true, Ordering::Relaxed)
     }
@@ -60,18 +59,18 @@ impl Counterpart {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Counts a name that both sides have.
+    /// Counts a name that exists on both sides.
     pub(crate) fn add(&self, name: &CStr) {
         self.names.fetch_add(1, Ordering::Relaxed);
         self.hashes.fetch_add(self.key.hash_one(name), Ordering::Relaxed);
     }
 
-    /// The names that both sides have.
+    /// The sums of the names on both sides.
     pub(crate) fn tally(&self) -> Tally {
         Tally { names: self.names.load(Ordering::Acquire), hashes: self.hashes.load(Ordering::Acquire) }
     }
 
-    /// Counts a name of the target.
+    /// Adds a name of the target to a tally.
     pub(crate) fn add_to(&self, tally: &mut Tally, name: &CStr) {
         tally.names += 1;
         tally.hashes = tally.hashes.wrapping_add(self.key.hash_one(name));

@@ -1,6 +1,6 @@
-//! Names that the target alone has. Mostly sums tell that a directory has none (see `counterpart.rs`); else its names are read and
-//! each is looked up in the source, in batches that any thread may take: no more names are in memory than the walk's limit allows,
-//! however many there are.
+//! Names that exist in the target only. Sums usually show that a directory has none (see `counterpart.rs`). Otherwise its names are read
+//! and each is looked up in the source, in batches that any thread may take. Memory for names stays within the walk's limit, regardless of
+//! their number.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -22,13 +22,13 @@ use crate::tree::listing::names::{Name, Names};
 use crate::tree::operation::{Here, Tasks};
 use atta_sys as sys;
 
-/// The buffer for `getdents64`.
+/// Size of the buffer for `getdents64`.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Names that one thread looks up at a time: some milliseconds of work.
 const BATCH: usize = 1024;
 
 impl Comparing<'_> {
-    /// All names of a source's directory have been looked at: where the target may have more, its names become a task.
+    /// Called when all names of a source directory are done. If the target may have more names, adds a task for them.
     pub(crate) fn count_names(
         &self,
         worker: &mut VerifyWorker,
@@ -39,7 +39,7 @@ impl Comparing<'_> {
         let (known, mut tally) = (counterpart.tally(), Tally::default());
         let counted = self.each_name(worker, directory, counterpart, &mut |name| {
             counterpart.add_to(&mut tally, name.name);
-            // It need not be read to its end to tell that it has more.
+            // One more name than known is enough: the target has extra names.
             if tally.names > known.names { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if counted.is_err() || tally != known {
@@ -47,7 +47,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// Reads the names of a directory's target and deals them out.
+    /// Reads the names of the target's directory and cuts them into batches.
     pub(crate) fn look_up_names(&self, worker: &mut VerifyWorker, here: Here<'_>, tasks: &mut Tasks) {
         let Some(counterpart) = Counterpart::of(here.directory) else { return };
         if counterpart.is_lost() {
@@ -63,7 +63,7 @@ impl Comparing<'_> {
             ControlFlow::Continue(())
         });
         if let Err(error) = read {
-            // It is told once, of the directory itself.
+            // Reported once, for the directory itself.
             let Some(parent) = here.directory.parent().zip(counterpart.target.parent()) else {
                 return self.fail(worker, At { directories: None, name: here.directory.name() }, error);
             };
@@ -73,7 +73,7 @@ impl Comparing<'_> {
         self.look_up(worker, here, &batch);
     }
 
-    /// Looks names of the target up in the source.
+    /// Looks up names of the target in the source.
     pub(crate) fn look_up(&self, worker: &mut VerifyWorker, here: Here<'_>, names: &Names) {
         let Some(counterpart) = Counterpart::of(here.directory) else { return };
         for name in names.iter() {
@@ -95,13 +95,13 @@ impl Comparing<'_> {
         let found = opened.and_then(|target| sys::stat_at(&target, name.name, false));
         let kind = match found {
             Ok(found) => found.kind(),
-            // It is gone by now.
+            // Removed meanwhile.
             Err(Errno::NOENT) => return,
             Err(errno) => {
                 return self.fail(worker, at, failed(Side::Target, Operation::Stat)(errno));
             }
         };
-        // Location the directory does not tell the kind, the rules are asked only here.
+        // If the directory listing has no type, the rules are checked only here.
         if !self.is_excluded(worker, at, name.name, kind) {
             self.tell(worker, at, kind, Change::Extra);
         }
@@ -115,7 +115,7 @@ impl Comparing<'_> {
         is_excluded(rules, &mut worker.current, name.to_bytes(), kind)
     }
 
-    /// Gives each name of a directory's target that no rule leaves out, until there are no more or that is enough.
+    /// Calls `each` for every name in the target's directory that no rule excludes, until the end or a break.
     fn each_name(
         &self,
         worker: &mut VerifyWorker,
@@ -125,7 +125,7 @@ impl Comparing<'_> {
     ) -> Result<(), PairError> {
         let cannot = |operation| failed(Side::Target, operation);
         let opened = counterpart.target.descriptor(&mut worker.held, self.features);
-        // Its own position, to read from the beginning.
+        // A separate descriptor with its own position, to read from the start.
         let opened = opened.and_then(|target| sys::open_directory_at(&target, c"."));
         let opened = opened.map_err(cannot(Operation::OpenDirectory))?;
         let at = At { directories: Some((directory, &counterpart.target)), name: c"" };
@@ -139,7 +139,7 @@ impl Comparing<'_> {
     }
 }
 
-/// Gives each name of an open directory.
+/// Calls `each` for every name of an open directory.
 fn read_names(
     directory: &OwnedFd,
     buffer: &mut Vec<MaybeUninit<u8>>,
@@ -151,7 +151,7 @@ fn read_names(
         let entry = match entry {
             Ok(entry) => entry,
             Err(rustix::io::Errno::INTR) => continue,
-            // It was removed meanwhile: it has no more names.
+            // The directory was removed meanwhile: it has no more names.
             Err(rustix::io::Errno::NOENT) => return Ok(()),
             Err(error) => return Err(Errno(error.raw_os_error())),
         };
@@ -160,7 +160,7 @@ fn read_names(
             continue;
         }
         if name.to_bytes().contains(&b'/') || name.is_empty() {
-            // A damaged or hostile file system: such a name would lead elsewhere.
+            // A damaged or hostile file system: such a name could escape the directory.
             return Err(Errno::IO);
         }
         let kind = sys::kind_of(entry.file_type());

@@ -1,15 +1,15 @@
-//! Which fields are compared, and the comparison of those that need no further look at the entries. No I/O.
+//! The fields to compare, and the comparison of fields that the metadata holds. No I/O.
 
 use std::time::Duration;
 
 use atta_entry::{Detail, Field, Kind, Metadata, Timestamp};
 
-/// A set of fields. The type is compared in any case.
+/// A set of fields. It always includes the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields(u16);
 
 impl Default for Fields {
-    /// What a copy keeps, as far as it can be seen without reading files: all but [`Field::Content`].
+    /// All fields that a copy keeps and that need no file reads: all but [`Field::Content`].
     fn default() -> Self {
         let all = Field::ALL.into_iter().filter(|field| *field != Field::Content);
         all.fold(Self::NONE, Self::with)
@@ -17,10 +17,10 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// None but the type.
+    /// The type only.
     pub const NONE: Self = Self(0);
 
-    /// These, and one more.
+    /// Adds a field.
     #[must_use]
     pub const fn with(self, field: Field) -> Self {
         Self(self.0 | 1 << field as u16)
@@ -39,7 +39,7 @@ impl FromIterator<Field> for Fields {
     }
 }
 
-/// What differs in the metadata of two entries of one kind.
+/// Returns the differences between the metadata of two entries of one type.
 pub(crate) fn differing(fields: Fields, window: Duration, one: &Metadata, other: &Metadata) -> Vec<Detail> {
     let kind = one.kind();
     let modes = (one.mode & 0o7777, other.mode & 0o7777);
@@ -50,9 +50,9 @@ pub(crate) fn differing(fields: Fields, window: Duration, one: &Metadata, other:
             found.push(detail);
         }
     };
-    // What a directory takes is the file system's affair, and a link's size is that of its target.
+    // The size of a directory depends on the file system, and the size of a link is that of its target.
     note(kind == Kind::File && one.size != other.size, Detail::Size(one.size, other.size));
-    // A link's mode means nothing.
+    // The mode of a link has no meaning.
     note(kind != Kind::Symlink && modes.0 != modes.1, Detail::Mode(modes.0, modes.1));
     note(owners.0 != owners.1, Detail::Owner(owners.0, owners.1));
     note(!is_near(one.mtime, other.mtime, window), Detail::Mtime(one.mtime, other.mtime));

@@ -1,5 +1,5 @@
-//! The comparison as what a walk of SOURCE does with entries: each is looked at in TARGET, too, and compared where it is found;
-//! large files and names that TARGET alone has become tasks.
+//! The walk's handler for comparisons. It looks up each entry of SOURCE in TARGET and compares it there. Large files, and names that exist
+//! in TARGET only, become tasks.
 //!
 //! ```text
 //!   entry ─▶ not in TARGET: missing; what is below it is not walked
@@ -41,44 +41,44 @@ use crate::tree::listing::path::CurrentPath;
 use crate::tree::operation::{Handler, Here, Stage, Tasks};
 use atta_sys::{self as sys, Features};
 
-/// A comparison, as a walk's handler.
+/// The walk's handler for comparisons.
 pub(crate) struct Comparing<'a> {
     pub(crate) options: &'a Options<'a>,
     pub(crate) watch: &'a dyn Watch,
-    /// SOURCE as it was given.
+    /// SOURCE as given.
     pub(crate) source: CString,
-    /// TARGET as it was given.
+    /// TARGET as given.
     pub(crate) target: CString,
-    /// TARGET, if both are directories.
+    /// TARGET opened, if both are directories.
     pub(crate) top: Option<Arc<Directory>>,
     pub(crate) features: Features,
-    /// Descriptors that each thread holds open.
+    /// Number of directory descriptors that each thread keeps open.
     pub(crate) held: usize,
-    /// Of the hashes of names.
+    /// Key of the name hashes.
     pub(crate) key: Arc<RandomState>,
     pub(crate) large: LargeFiles,
     pub(crate) equal: Equal,
-    /// Of the file systems of the target.
+    /// Time granularity of the target's file systems.
     pub(crate) granularity: Shown,
     pub(crate) live: Live,
 }
 
-/// What is counted while it runs, for who watches.
+/// Live counts, for the observer.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) differences: AtomicU64,
     pub(crate) bytes: AtomicU64,
 }
 
-/// What one thread of a comparison keeps.
+/// State of one thread.
 pub(crate) struct VerifyWorker {
     pub(crate) held: Held,
     pub(crate) blocks: Blocks,
-    /// For files whose size says nothing.
+    /// Reads files whose reported size is unreliable.
     pub(crate) mover: Mover,
-    /// For names of extended attributes.
+    /// Buffer for names of extended attributes.
     pub(crate) room: Vec<u8>,
-    /// For names of a directory.
+    /// Buffer for names of a directory.
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) current: CurrentPath,
     pub(crate) names: links::Names,
@@ -112,7 +112,7 @@ impl Comparing<'_> {
         self.live.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The target's directory of a source's one, opened. None: it cannot be, which is told once.
+    /// Opens the target's directory that belongs to a source directory. None: it cannot be opened, which is reported once.
     fn open(
         &self,
         worker: &mut VerifyWorker,
@@ -135,7 +135,7 @@ impl Comparing<'_> {
         }
     }
 
-    /// Compares an entry. Whether it is a directory on both sides.
+    /// Compares an entry. Returns whether it is a directory on both sides.
     fn visit(
         &self,
         worker: &mut VerifyWorker,
@@ -174,7 +174,7 @@ impl Comparing<'_> {
         both.kinds() == (Kind::Directory, Kind::Directory)
     }
 
-    /// The roots themselves.
+    /// The location of the two roots.
     fn roots<'n>(&'n self, name: &'n CStr) -> (At<'n>, Pair<'n>) {
         let source = Source { directory: CWD, name };
         let target = Source { directory: CWD, name: &self.target };
@@ -263,7 +263,7 @@ impl Handler for Comparing<'_> {
                 let name = CString::new(name).unwrap_or_default();
                 self.plan_in(worker, here, &name, is_again, tasks);
             }
-            // What it needs is open.
+            // The files it needs are already open.
             (Some(Task::Large(LargeTask::Chunk { file, index })), here) => {
                 self.chunk(worker, file, index, here.ok().flatten(), tasks);
             }
@@ -273,7 +273,7 @@ impl Handler for Comparing<'_> {
                     self.look_up(worker, here, &names);
                 }
             }
-            // Of a directory that is out of reach the path is not known.
+            // The path of an unreachable directory is unknown.
             (Some(Task::Names | Task::LookUp(_)), Err(errno)) => {
                 let at = At { directories: None, name: &self.source };
                 let operation = Operation::Custom("look up names of TARGET in a directory below");
@@ -290,7 +290,7 @@ impl Handler for Comparing<'_> {
     fn finish(&self, _worker: &mut VerifyWorker) {}
 
     fn progress(&self) -> u64 {
-        // A MiB is worth a file.
+        // Weight: 1 MiB counts as one file.
         self.live.bytes.load(Ordering::Relaxed) >> 20
     }
 }

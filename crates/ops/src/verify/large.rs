@@ -1,9 +1,9 @@
-//! Files so large that several threads compare parts of them. Whoever plans one opens it on both sides, compares what else they
-//! have, and cuts it into chunks; any thread may take one; chunks behind a difference that is known are not read. The last one
-//! done looks whether both are what they were.
+//! Large files, whose parts are compared by several threads. One thread plans the file: it opens the file on both sides, compares the
+//! metadata, and cuts the file into chunks. Any thread may take a chunk. Chunks beyond a known difference are not read. The thread that
+//! ends the last chunk checks that both files are unchanged.
 //!
 //! ```text
-//!   entry ─▶ plan: look, open, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? told
+//!   entry ─▶ plan: look, open, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? report
 //!                  ▲                                                │ changed, for the first time
 //!                  └────────────────────────────────────────────────┘
 //! ```
@@ -21,24 +21,24 @@ use crate::file::error::{PairError, failed};
 use crate::tree::directory::Directory;
 use crate::tree::operation::{Here, Tasks};
 
-/// What stands for no difference: no file has so many bytes.
+/// Stands for no difference: no file has this many bytes.
 const NONE: u64 = u64::MAX;
 
 /// Files that are being compared in chunks.
 pub(crate) type LargeFiles = UnderWay<Large>;
 
-/// One of them.
+/// A file that is being compared in chunks.
 #[derive(Debug)]
 pub(crate) struct Large {
     directories: Option<(Arc<Directory>, Arc<Directory>)>,
     name: CString,
     opened: Opened,
-    /// What differs beside the bytes.
+    /// Differences other than the bytes.
     found: Vec<Detail>,
     chunks: Chunks<PairError>,
-    /// The first difference that is known so far.
+    /// The offset of the first difference found so far.
     first: AtomicU64,
-    /// Whether it changed when it was compared the first time.
+    /// Whether this is the second attempt, after a change during the first.
     is_again: bool,
 }
 
@@ -60,7 +60,7 @@ impl Comparing<'_> {
         Cut::new(self.options.chunk, &self.options.walk, 1)
     }
 
-    /// Looks at a large file on both sides; cuts it, unless there is something to say of it already.
+    /// Checks a large file on both sides. Cuts it into chunks unless the result is already known.
     pub(crate) fn plan(
         &self,
         worker: &mut VerifyWorker,
@@ -135,7 +135,7 @@ impl Comparing<'_> {
     ) {
         let Some(large) = self.large.find(file) else { return };
         let is_last = large.chunks.run(|| self.compare_chunk(worker, &large, index));
-        // Once it is stopped nobody knows what is in the rest, so nothing is to be said.
+        // After a stop the rest of the file is unknown, so there is nothing to report.
         if !is_last || self.options.walk.stop.is_set() {
             return;
         }
@@ -166,7 +166,7 @@ impl Comparing<'_> {
         Ok(())
     }
 
-    /// All chunks are done: what came of it.
+    /// Called when all chunks are done. Returns the result.
     fn complete(&self, worker: &mut VerifyWorker, large: &Large) -> Result<Verdict, PairError> {
         if let Some(error) = large.chunks.error() {
             return Err(error);
@@ -182,7 +182,7 @@ impl Comparing<'_> {
         Ok(Verdict::Compared(found))
     }
 
-    /// Tells of a large file whose directory is out of reach: by its name alone.
+    /// Reports a large file whose directory is unreachable, by its name only.
     pub(crate) fn lose(&self, worker: &mut VerifyWorker, name: &CStr, errno: Errno) {
         let at = At { directories: None, name };
         let error = failed(Side::Source, Operation::Custom("open"))(errno);

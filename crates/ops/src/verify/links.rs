@@ -1,12 +1,10 @@
-//! Which names are one file: the same sets of names must be one on both sides. No I/O.
+//! Hard links: names that are one file on one side must be one file on the other. No I/O.
 //!
-//! Each thread notes the names of files that have several on either side, with the files that they are of. When all is compared,
-//! the notes are put together and sorted: a set of names that is one file on one side must be one on the other. Of a set that is
-//! not, the names are told that are not of the same file as most of the others. That takes 48 bytes and the path for each such
-//! name.
+//! Each thread notes the names of files that have several names on either side, with both files. At the end the notes are merged and
+//! sorted. A set of names that is one file on one side must be one file on the other. Otherwise, the names that belong to another file than
+//! most of the set are reported. This takes 48 bytes and the path for each such name.
 //!
-//! Besides, pairs of files whose bytes are equal are remembered, as far as there is room, so that they are not read again by each
-//! of their names.
+//! In addition, pairs of files with equal bytes are stored, within a memory limit, so that they are not read again under their other names.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +16,7 @@ use super::pair::Both;
 /// Device and inode.
 type File = (u64, u64);
 
-/// Names that one thread met.
+/// Names that one thread found.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     notes: Vec<Note>,
@@ -29,12 +27,12 @@ pub(crate) struct Names {
 struct Note {
     source: File,
     target: File,
-    /// Location its path is.
+    /// Range of its path in `paths`.
     start: usize,
     end: usize,
 }
 
-/// A name, as all threads' notes are put together.
+/// A name from the merged notes.
 #[derive(Clone, Copy, Debug)]
 struct Name<'a> {
     source: File,
@@ -43,7 +41,7 @@ struct Name<'a> {
 }
 
 impl Names {
-    /// Notes a name, by its path below the roots.
+    /// Adds a name, by its path below the roots.
     pub(crate) fn note(&mut self, both: &Both, path: &[u8]) {
         let [source, target] = both.identities();
         let start = self.paths.len();
@@ -57,7 +55,7 @@ impl Names {
     }
 }
 
-/// Names whose links differ, with what differs, in order of their paths.
+/// Returns the names whose hard links differ, with the differences, in path order.
 pub(crate) fn differing<'a>(threads: impl Iterator<Item = &'a Names>) -> BTreeMap<&'a [u8], Vec<Detail>> {
     let mut names: Vec<Name<'a>> = threads.flat_map(Names::all).collect();
     let mut found = BTreeMap::new();
@@ -72,7 +70,7 @@ pub(crate) fn differing<'a>(threads: impl Iterator<Item = &'a Names>) -> BTreeMa
     found
 }
 
-/// Tells which names of a set that is one file on one side are not of the same file as most of it on the other side.
+/// Reports the names of a set (one file on one side) that belong to another file than most of the set on the other side.
 fn tell<'a>(
     set: &[Name<'a>],
     side: Side,
@@ -87,14 +85,14 @@ fn tell<'a>(
         return;
     }
     let most = counts.values().max().copied();
-    // Of equally many, those of the first path.
+    // In a tie, the file of the first path wins.
     let Some(first) = set.iter().find(|name| counts.get(&elsewhere(name)).copied() == most) else { return };
     for name in set.iter().filter(|name| elsewhere(name) != elsewhere(first)) {
         found.entry(name.path).or_default().push(Detail::Links(side, first.path.to_vec()));
     }
 }
 
-/// A file as it was at some time.
+/// The identity and change time of a file.
 type State = (File, Timestamp);
 
 /// Pairs of files with several names whose bytes are equal.
@@ -104,17 +102,17 @@ pub(crate) struct Equal {
     most: usize,
 }
 
-/// What one pair takes in the table, about: 64 bytes, the table's spare room, and its control bytes.
+/// Approximate memory of a pair in the table: 64 bytes, spare capacity, and control bytes.
 const PAIR_BYTES: u64 = 128;
 
 impl Equal {
-    /// Remembers pairs in so much memory.
+    /// Creates a store limited to this much memory.
     pub(crate) fn new(memory_bytes: u64) -> Self {
         let most = usize::try_from(memory_bytes / PAIR_BYTES).unwrap_or(usize::MAX);
         Self { pairs: Mutex::default(), most }
     }
 
-    /// Notes that two files have the same bytes.
+    /// Stores that two files have the same bytes.
     pub(crate) fn add(&self, both: &Both) {
         if has_names(both) {
             let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +122,7 @@ impl Equal {
         }
     }
 
-    /// Whether that is known.
+    /// Whether the two files are known to be equal.
     pub(crate) fn has(&self, both: &Both) -> bool {
         has_names(both) && self.pairs.lock().unwrap_or_else(PoisonError::into_inner).contains(&states(both))
     }
@@ -135,7 +133,7 @@ fn states(both: &Both) -> [State; 2] {
     [(source, both.source.ctime), (target, both.target.ctime)]
 }
 
-/// Whether either side has several names for the file.
+/// Whether the file has several names on either side.
 pub(crate) fn has_names(both: &Both) -> bool {
     both.source.nlink > 1 || both.target.nlink > 1
 }
@@ -150,7 +148,7 @@ mod tests {
         Both { source: file(source), target: file(target) }
     }
 
-    /// Names by the numbers of their files on both sides, noted by two threads.
+    /// Names with the numbers of their files on both sides, noted by two threads.
     fn found(names: &[(&str, u64, u64)]) -> Vec<(String, Side, String)> {
         let mut threads = [Names::default(), Names::default()];
         for (number, (name, source, target)) in names.iter().rev().enumerate() {
@@ -184,7 +182,7 @@ mod tests {
         );
         assert_eq!(found(&[("a", 1, 10), ("b", 1, 11)]), [told("b", Side::Source, "a")]);
         assert_eq!(found(&[("a", 1, 10), ("b", 2, 10)]), [told("b", Side::Target, "a")]);
-        // One name went from one set to another.
+        // One name moved from one set to another.
         assert_eq!(
             found(&[("a", 1, 10), ("b", 1, 10), ("c", 1, 20), ("d", 2, 20), ("e", 2, 20)]),
             [told("c", Side::Source, "a"), told("c", Side::Target, "d")]

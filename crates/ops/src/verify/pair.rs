@@ -1,5 +1,5 @@
-//! Two entries of one name: where they are, what they were when they were looked at or opened, and whether they still are. It
-//! compares nothing; see `compare.rs`.
+//! Two entries with one name: their locations, their metadata when read or opened, and the check that they are unchanged. It compares
+//! nothing; see `compare.rs`.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -19,46 +19,46 @@ use crate::tree::listing::look::join;
 use crate::tree::location::below;
 use atta_sys as sys;
 
-/// What a file that is gone, or is another kind of entry, says when it is opened.
+/// Errors from opening a file that was removed or replaced by an entry of another type.
 const GONE: [Errno; 3] = [Errno::NOENT, Errno::LOOP, Errno::NXIO];
 
-/// Location an entry is, for messages: its directories on both sides and its name, or that it is the roots.
+/// The location of an entry, for messages: its directories on both sides and its name. Without directories, it is the roots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {
     pub(crate) directories: Option<(&'a Arc<Directory>, &'a Arc<Directory>)>,
     pub(crate) name: &'a CStr,
 }
 
-/// The same for system calls.
+/// The location of two entries, for system calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair<'a> {
     pub(crate) source: Source<'a>,
     pub(crate) target: Source<'a>,
 }
 
-/// What both sides said when they were asked.
+/// The metadata of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Both {
     pub(crate) source: Metadata,
     pub(crate) target: Metadata,
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The target does not have it.
+    /// The entry does not exist in the target.
     Missing,
-    /// These fields differ.
+    /// The fields that differ, if any.
     Compared(Vec<Detail>),
 }
 
-/// Two files, open.
+/// Two open files.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) source: OwnedFd,
     pub(crate) target: OwnedFd,
     pub(crate) before: Both,
-    /// The same, with sizes as reading shows them where those before say nothing.
+    /// The same metadata, with unreliable sizes replaced by the number of bytes read.
     pub(crate) read: Both,
 }
 
@@ -72,7 +72,7 @@ impl At<'_> {
         below(&path, root_bytes).to_vec()
     }
 
-    /// The root and the whole path on one side.
+    /// Returns the root and the full path on one side.
     pub(crate) fn told(self, side: Side, target: &CStr) -> (Vec<u8>, Vec<u8>) {
         let directory = match (self.directories, side) {
             (None, Side::Source) => return [self.name; 2].map(|path| path.to_bytes().to_vec()).into(),
@@ -88,7 +88,7 @@ impl At<'_> {
 }
 
 impl Pair<'_> {
-    /// Asks for the metadata of both. None: the target does not have it.
+    /// Reads the metadata of both. None: the entry does not exist in the target.
     pub(crate) fn look(self) -> Result<Option<Both>, PairError> {
         let Source { directory, name } = self.source;
         let source = sys::stat_at(directory, name, false);
@@ -101,7 +101,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Opens both as files, once they have been still for a moment.
+    /// Opens both files, and waits until they have been unchanged for a moment.
     pub(crate) fn open(self) -> Result<Opened, PairError> {
         let opened = |side, from| match open(from) {
             Err(crate::file::error::FileError::Failed(_, errno)) if GONE.contains(&errno) => {
@@ -114,7 +114,7 @@ impl Pair<'_> {
             source: settled(&source).map_err(|error| on(Side::Source, error))?,
             target: settled(&target).map_err(|error| on(Side::Target, error))?,
         };
-        // Who changes all the time has changed since the clock's last tick, too: that would not show afterwards.
+        // A file that changes constantly has also changed since the clock's last tick. A later check would miss that.
         if before.kinds() != (Kind::File, Kind::File) || is_fresh(&before.source) || is_fresh(&before.target)
         {
             return Err(PairError::Changed);
@@ -128,7 +128,7 @@ impl Both {
         (self.source.kind(), self.target.kind())
     }
 
-    /// Whether nothing has happened to either.
+    /// Whether both are unchanged.
     pub(crate) fn stood_still(&self, after: &Self) -> bool {
         let same = |one: &Metadata, other: &Metadata| {
             is_same(one, other) && (one.device, one.inode) == (other.device, other.inode)
@@ -136,19 +136,19 @@ impl Both {
         same(&self.source, &after.source) && same(&self.target, &after.target)
     }
 
-    /// Which files they are.
+    /// Device and inode of both.
     pub(crate) fn identities(&self) -> [(u64, u64); 2] {
         [&self.source, &self.target].map(|metadata| (metadata.device, metadata.inode))
     }
 
-    /// Bytes that both have.
+    /// Number of bytes that both have.
     pub(crate) fn common_bytes(&self) -> u64 {
         self.source.size.min(self.target.size)
     }
 }
 
 impl Opened {
-    /// Fails if something has happened to either since they were opened.
+    /// Fails if either file has changed since it was opened.
     pub(crate) fn check(&self) -> Result<(), PairError> {
         let after = Both {
             source: look(&self.source).map_err(|error| on(Side::Source, error))?,
@@ -163,12 +163,12 @@ impl Opened {
             source: self.source.as_fd(),
             target: self.target.as_fd(),
             sizes: [source.size, target.size],
-            // Sizes that say nothing have no holes either.
+            // Files with unreliable sizes have no holes either.
             have_holes: self.read == self.before && may_have_holes(source) && may_have_holes(target),
         }
     }
 
-    /// Whether there are so many holes on both sides that chunks of the usual size would be too many.
+    /// Whether both sides have so many holes that chunks of the usual size would be too many.
     pub(crate) fn are_sparse(&self, stop: &Stop) -> Result<bool, PairError> {
         let Both { source, target } = &self.read;
         let exceed = |side, file: &OwnedFd, metadata| {
@@ -185,7 +185,7 @@ impl Opened {
 }
 
 impl Both {
-    /// What to say of two files whose common bytes differ from some offset on, or nowhere.
+    /// Returns the difference between two files whose common bytes differ first at this offset, or are equal.
     pub(crate) fn content(&self, first: Option<u64>) -> Option<Detail> {
         let is_longer = self.source.size != self.target.size;
         first.or_else(|| is_longer.then(|| self.common_bytes())).map(Detail::Content)

@@ -1,14 +1,14 @@
-//! The tasks of a comparison, beside those of the walk: as bytes, for the walk keeps them as such. No I/O.
+//! Tasks of a comparison beside those of the walk, encoded as bytes because the walk stores them so. No I/O.
 
 use crate::file::chunks::LargeTask;
 
-/// A task, which becomes bytes.
+/// A task, which can be encoded as bytes.
 pub(crate) enum Task<'a> {
-    /// Does something for a large file.
+    /// A step of a large file.
     Large(LargeTask<'a>),
     /// Reads the names of the target's directory.
     Names,
-    /// Looks a batch of them up in the source.
+    /// Looks up a batch of these names in the source.
     LookUp(&'a [u8]),
 }
 

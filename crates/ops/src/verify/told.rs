@@ -1,4 +1,4 @@
-//! Tells what came of a comparison, and counts it. Whoever listens decides what becomes of it.
+//! Reports and counts the results of a comparison. The watcher decides how to use them.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use super::totals::Totals;
 use crate::file::error::PairError;
 
 impl Comparing<'_> {
-    /// Tells of a difference.
+    /// Reports a difference.
     pub(crate) fn tell(&self, worker: &mut VerifyWorker, at: At<'_>, kind: Kind, change: Change) {
         self.tell_path(&mut worker.totals, &at.below(), kind, change);
     }
@@ -21,7 +21,7 @@ impl Comparing<'_> {
         self.watch.difference(&Difference { path: path.into(), kind, change });
     }
 
-    /// Tells of an entry that could not be compared.
+    /// Reports an entry that could not be compared.
     pub(crate) fn fail(&self, worker: &mut VerifyWorker, at: At<'_>, error: PairError) {
         let (side, operation, errno) = match error {
             PairError::Failed(side, operation, errno) => (side, operation, errno),
@@ -42,7 +42,7 @@ impl Comparing<'_> {
         self.watch.failure(failure);
     }
 
-    /// Tells what came of a comparison.
+    /// Reports the result of a comparison.
     pub(crate) fn conclude(
         &self,
         worker: &mut VerifyWorker,

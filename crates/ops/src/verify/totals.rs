@@ -1,4 +1,4 @@
-//! What a comparison counts. No I/O.
+//! Counters of a comparison. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -38,13 +38,13 @@ impl Totals {
         self.failures.values().sum()
     }
 
-    /// Names at which the two sides differ.
+    /// Names that differ between the two sides.
     #[must_use]
     pub fn differences(&self) -> u64 {
         self.missing + self.extra + self.different
     }
 
-    /// Whether all was compared and nothing differs.
+    /// Whether all entries were compared and none differs.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.differences() == 0 && self.failed() == 0

@@ -1,5 +1,5 @@
-//! The process that serves a slow, synthetic file system until its standard input ends, it gets SIGTERM or SIGINT, or
-//! somebody unmounts it. Reads options, waits, unmounts; what it serves is in `atta_testkit::slow`.
+//! The process that serves a slow, synthetic file system. It ends when its standard input ends, on SIGTERM or SIGINT, or when the file
+//! system is unmounted. It reads options, waits and unmounts; see `atta_testkit::slow` for the file system.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use atta_testkit::slow::{Options, Service, USAGE};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Why it ends.
+/// The reason to end.
 enum End {
-    /// Its owner is done with it.
+    /// The owner asked for the end.
     Asked,
-    /// It is not mounted any more.
+    /// It was unmounted.
     Unmounted,
 }
 
@@ -35,7 +35,7 @@ fn main() {
         io::ErrorKind::InvalidInput => fail(2, &error.to_string()),
         _ => fail(4, &format!("cannot mount over FUSE: {error}")),
     });
-    // From here on the mount must go before the process does.
+    // From here on, the mount must be removed before the process ends.
     let ends = watch(&mut service).unwrap_or_else(|error| {
         let _also_failed = service.detach();
         fail(4, &format!("cannot watch for the end: {error}"));
@@ -65,7 +65,7 @@ fn keep_buffers_apart() {
     }
     if let Ok(program) = std::env::current_exe() {
         let mut again = Command::new(program);
-        // It serves as well without; so an error is not worth a word.
+        // The program also works without this, so the error is ignored.
         let _error = again.args(std::env::args_os().skip(1)).env(THRESHOLD, "131072").exec();
     }
 }
@@ -76,7 +76,7 @@ fn watch(service: &mut Service) -> io::Result<Receiver<End>> {
     let session = service.take_session();
     spawn(&ends, move || {
         if let Some(session) = session {
-            // An error of the session is an end as well: nothing is served any more.
+            // An error of the session is an end as well: no requests are served any more.
             let _outcome = session.join();
         }
         End::Unmounted

@@ -1,4 +1,4 @@
-//! How many requests were served, of which kinds, and how many at once. Counts; keeps no times: tests compare counts.
+//! Counts of requests, by type, and the peak number in flight. It keeps no times: tests compare counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,8 +17,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts a request from here until the guard is dropped, which must happen before its answer is sent: after that
-    /// the client may send the next, and would seem to have one more in flight than it has.
+    /// Counts a request until the guard is dropped, which must happen before its answer is sent. After the answer the client may send the
+    /// next request, and the count in flight would be one too high.
     pub(super) fn enter(&self, operation: Operation) -> InFlight<'_> {
         self.served[operation as usize].fetch_add(1, Ordering::Relaxed);
         let now = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
@@ -40,7 +40,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Requests served since mounting, those that failed among them.
+/// Requests served since mounting, including failed ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     served: [u64; KINDS],
@@ -49,7 +49,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// How many requests of one kind there were.
+    /// Number of requests of one type.
     #[must_use]
     pub const fn of(&self, operation: Operation) -> u64 {
         self.served[operation as usize]
@@ -67,7 +67,7 @@ impl fmt::Display for Served {
     }
 }
 
-/// Reads what its `Display` writes.
+/// Parses the output of its `Display`.
 impl FromStr for Served {
     type Err = String;
 

@@ -1,5 +1,4 @@
-//! One rule of what goes wrong, as it stands on a command line: `write:*.dat:ENOSPC:after=1048576`. Reads and writes rules; what
-//! comes of them is in `faults.rs`.
+//! One rule for faults, in its command-line form: `write:*.dat:ENOSPC:after=1048576`. Parses and prints rules; `faults.rs` applies them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,34 +7,34 @@ use rustix::io::Errno;
 
 use super::operation::Operation;
 
-/// What a rule does to a request.
+/// The effect of a rule on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It fails with this error number and does nothing.
+    /// The request fails with this error number and has no effect.
     Error(i32),
-    /// It is served, and then answered with this error number: the first answer was lost, and the request was sent again.
+    /// The request is served, but answered with this error number: as if the first answer was lost and the request sent again.
     Done(i32),
-    /// It waits so many milliseconds, then goes on to the next rule.
+    /// The request waits this many milliseconds, then continues with the next rule.
     Delay(u64),
-    /// It waits until so many requests wait, then goes on to the next rule; it fails (ETIMEDOUT) if they do not come.
+    /// The request waits until this many requests wait, then continues with the next rule. It fails (ETIMEDOUT) if too few arrive.
     Together(u64),
-    /// A read or a write is of so many bytes at most.
+    /// A read or a write transfers at most this many bytes.
     Short(u32),
-    /// Its size is said to be so many bytes, whatever it has.
+    /// The reported size is this many bytes, regardless of the real one.
     Size(u64),
-    /// A read gets as many bytes as it asks for: the file has no end.
+    /// A read returns all bytes requested: the file has no end.
     Endless,
     /// One bit of the data read or written is flipped, and no error is reported.
     Flip,
-    /// What is written is said to be, and is not.
+    /// A write succeeds, but its data is discarded.
     Lose,
-    /// Before it is served, a byte is put at the end of the file.
+    /// Before the request is served, a byte is appended to the file.
     Grow,
     /// Before it is served, the second half of the file is cut off.
     Cut,
-    /// Before it is served, the first byte of the file becomes another one, and the time of change is set back.
+    /// Before the request is served, the first byte of the file changes, and the modification time is restored.
     Rewrite,
-    /// Before it is served, the entry loses its name.
+    /// Before the request is served, the entry's name is removed.
     Vanish,
     /// Before it is served, the entry is replaced by a FIFO.
     Fifo,
@@ -45,7 +44,7 @@ pub enum Effect {
     Link,
     /// A directory lists each name twice.
     Twice,
-    /// The process that asks is killed.
+    /// The process that sent the request is killed.
     Kill,
 }
 
@@ -101,25 +100,25 @@ const ERRORS: [(&str, Errno); 33] = [
     ("EXDEV", Errno::XDEV),
 ];
 
-/// One rule: operations on entries whose names match have this effect, under these conditions.
+/// One rule: operations on matching names have this effect, under these conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What it is about; nothing: every operation.
+    /// The operations it applies to; empty: every operation.
     pub operations: Vec<Operation>,
     /// A name, in which `*` stands for any number of characters and `?` for one; or, if there is a slash in it, a path below the
     /// root. The root is called `.`.
     pub pattern: String,
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
-    /// How many requests that it fits are left alone first.
+    /// Number of matching requests to skip first.
     pub skip: u64,
-    /// How many requests after those have the effect; none: all.
+    /// Number of later requests that have the effect. None: all.
     pub times: Option<u64>,
-    /// It counts only once so many bytes have been written to the file system; a write that would pass that is cut there.
+    /// The rule applies only once this many bytes have been written to the file system. A write that would exceed this is cut there.
     pub after: u64,
-    /// It counts only once whoever mounted has said so.
+    /// The rule applies only once the owner of the mount has armed it.
     pub is_armed: bool,
-    /// Of 100 requests so many have the effect, chosen by the seed.
+    /// The percentage of requests that have the effect, chosen by the seed.
     pub percent: u64,
 }
 
@@ -206,7 +205,7 @@ impl FromStr for Fault {
     }
 }
 
-/// As [`Fault::from_str`] reads it.
+/// The form that [`Fault::from_str`] parses.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operations: Vec<_> = self.operations.iter().map(|operation| operation.name()).collect();

@@ -1,4 +1,4 @@
-//! All rules of a mount, and how often each was met: what is to happen to a request. It serves nothing itself.
+//! All rules of a mount, with their use counts. It decides the effect on each request and serves nothing itself.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,16 +13,16 @@ use crate::random::mix;
 /// How long requests wait for each other.
 const TOGETHER: Duration = Duration::from_secs(10);
 
-/// The rules, in the order in which they are asked: the first one that fits counts.
+/// The rules, in the order of their evaluation: the first match applies.
 #[derive(Debug)]
 pub(super) struct Faults {
     seed: u64,
     rules: Vec<(Fault, AtomicU64)>,
-    /// Bytes that were written in all.
+    /// Total bytes written.
     written: AtomicU64,
-    /// Whether rules count that wait for a word.
+    /// Whether `armed` rules apply.
     is_armed: Arc<AtomicBool>,
-    /// How many requests have come that wait for each other, by the number of the rule.
+    /// Number of requests that wait for each other, by the number of the rule.
     gathered: Mutex<HashMap<u64, u64>>,
     more: Condvar,
 }
@@ -34,12 +34,12 @@ impl Faults {
         Self { seed, rules, written: AtomicU64::new(0), is_armed: Arc::clone(is_armed), gathered, more }
     }
 
-    /// Whether nothing ever goes wrong: then nobody needs to know the path of anything.
+    /// Whether there are no rules. Then no paths are needed.
     pub(super) const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Counts bytes that were written.
+    /// Counts bytes written.
     pub(super) fn add_written(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -60,7 +60,7 @@ impl Faults {
                 continue;
             }
             if rule.after > written && is_write {
-                // A disk that runs full takes what there is room for.
+                // A full disk accepts a write up to its remaining space.
                 return u32::try_from(rule.after - written).ok().map(Effect::Short);
             }
             let count = met.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Faults {
         None
     }
 
-    /// Waits until so many requests have met a rule. Whether they have.
+    /// Waits until this many requests have met a rule. Returns whether they have.
     fn gather(&self, rule: u64, wanted: u64) -> bool {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         *gathered.entry(rule).or_default() += 1;
@@ -95,7 +95,7 @@ impl Faults {
         !outcome.timed_out()
     }
 
-    /// Turns one bit of some bytes, chosen by the seed and by where they are in their file.
+    /// Flips one bit of some bytes, chosen by the seed and by their offset in the file.
     pub(super) fn flip(&self, bytes: &mut [u8], offset: u64) {
         if let Some(last) = bytes.len().checked_sub(1) {
             let draw = mix(self.seed ^ mix(offset));

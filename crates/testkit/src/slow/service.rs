@@ -74,30 +74,30 @@ impl Service {
         self.session.take()
     }
 
-    /// What makes the rules count that wait for a word.
+    /// The flag that makes `armed` rules apply.
     #[must_use]
     pub fn word(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_armed)
     }
 
-    /// What was served so far.
+    /// Requests served so far.
     #[must_use]
     pub fn served(&self) -> Served {
         self.counts.served()
     }
 
-    /// Loses what was not synced, if that was asked for. To be called when nothing is served any more.
+    /// Discards unsynced data, if that is enabled. Call it only when no requests are served any more.
     ///
     /// # Errors
-    /// What losing it said.
+    /// The error from discarding it.
     pub fn lose_unsynced(&self) -> io::Result<()> {
         self.unsynced.as_deref().map_or(Ok(()), Unsynced::lose)
     }
 
-    /// Unmounts although files may be open; who holds them gets errors once this process ends.
+    /// Unmounts even if files are open. Their users get errors once this process ends.
     ///
     /// # Errors
-    /// When neither the system call nor `fusermount3` could do it.
+    /// Fails if neither the system call nor `fusermount3` succeeds.
     pub fn detach(&self) -> io::Result<()> {
         detach(&self.mountpoint)
     }
@@ -109,7 +109,7 @@ fn mount<F: Filesystem>(server: F, mountpoint: &Path, options: &Options) -> io::
 
 fn detach(mountpoint: &Path) -> io::Result<()> {
     match unmount(mountpoint, UnmountFlags::DETACH) {
-        // EINVAL: somebody else unmounted it a moment ago.
+        // EINVAL: another process unmounted it just before.
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
         Err(rustix::io::Errno::PERM) => {
             let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).status()?;
@@ -127,7 +127,7 @@ fn config(options: &Options) -> Config {
     let name = "atta-slow-fs".to_owned();
     config.mount_options = vec![MountOption::FSName(name.clone()), MountOption::Subtype(name)];
     config.mount_options.extend(match &options.over {
-        // The kernel asks nobody whether a user may; it looks at modes, as it does elsewhere.
+        // The kernel checks permissions itself, by the modes, as on other file systems.
         Some(_) => {
             [MountOption::RW, MountOption::DefaultPermissions, MountOption::Dev, MountOption::Suid].to_vec()
         }
@@ -138,12 +138,12 @@ fn config(options: &Options) -> Config {
         config.acl = SessionACL::All;
     }
     config.n_threads = Some(options.threads);
-    // An answer that is written past fuser must go out where the request came in.
+    // An answer written past fuser must use the descriptor of its request.
     config.clone_fd = !options.has_unknown_types;
     config
 }
 
-/// What every request passes before it is served: it is counted, it waits, and a rule may say what happens to it.
+/// Every request passes the gate before it is served. The gate counts it, delays it, and applies the rules.
 #[derive(Debug)]
 pub(super) struct Gate {
     latency: Duration,
@@ -152,7 +152,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Counts a request and lets it wait.
+    /// Counts a request and applies the latency.
     pub(super) fn enter(&self, operation: Operation) {
         let _in_flight = self.counts.enter(operation);
         if !self.latency.is_zero() {
@@ -160,7 +160,7 @@ impl Gate {
         }
     }
 
-    /// What happens to a request on the entry at this path below the root. `bytes` are those that a write is of.
+    /// Applies the rules to a request on the entry at this path below the root. `bytes` is the size of a write.
     pub(super) fn meet(
         &self,
         operation: Operation,
@@ -175,18 +175,18 @@ impl Gate {
     }
 }
 
-/// What both file systems want of the kernel.
+/// Kernel settings that both file systems need.
 pub(super) fn prepare(config: &mut KernelConfig, more: InitFlags) -> io::Result<()> {
     let refused = |nearest| io::Error::other(format!("the kernel's limit is {nearest}"));
     config.set_max_background(BACKGROUND).map_err(refused)?;
     config.set_congestion_threshold(BACKGROUND).map_err(refused)?;
-    // Without this the kernel lets one request into a directory at a time.
+    // Without this, the kernel sends one request per directory at a time.
     let wanted = InitFlags::FUSE_PARALLEL_DIROPS | more;
     let lacking = |flags| io::Error::other(format!("the kernel lacks {flags:?}"));
     config.add_capabilities(wanted).map_err(lacking)
 }
 
-/// How much of a directory is listed before an error: half of it, ten entries at most, and the two dots.
+/// Number of entries listed before an error: half of the directory, at most ten, and the two dots.
 pub(super) fn told_before_error(entries: u64) -> u64 {
     2 + (entries / 2).min(10)
 }

@@ -1,13 +1,13 @@
-//! Writes once more what a failed sync has left in doubt. Which of the files that it was of are lost nobody says, and a second sync
-//! would say that all is well: so each file that was begun before it is emptied, where nobody sees it as yet, written again from its
-//! source, and synced by itself. What then fails is removed and told.
+//! Rewrites files that a failed sync has left in doubt. The kernel does not report which files are lost, and a second sync would succeed.
+//! So each file begun before the failure is truncated while it is not visible yet, written again from its source, and synced with its own
+//! `fsync`. If that fails, the file is removed and the failure reported.
 //!
-//! It is emptied since a file system need not write to disk what is written over bytes that it has failed to write: ext4 forgets
-//! that their blocks count as zeros until they are written.
+//! The file is truncated because a file system need not write data to disk that overwrites bytes it failed to write: ext4 forgets that
+//! their blocks count as zeros until they are written.
 //!
 //! ```text
-//!   a batch ─▶ syncfs fails ─▶ each file of it, and each in a new directory of it: unchanged since? ─▶ written, synced ─▶ named
-//!                                                  └─ no, or its own sync fails ─▶ removed, told
+//!   a batch ─▶ syncfs fails ─▶ each file of it, and each in a new directory of it: unchanged since? ─▶ written, synced ─▶ renamed
+//!                                                  └─ no, or its own sync fails ─▶ removed, reported
 //! ```
 //!
 //! It does not sync file systems: see `publish.rs`.
@@ -37,11 +37,11 @@ use atta_sys::at;
 use atta_sys::{self as sys, Features, retry};
 
 impl Copying<'_> {
-    /// Makes sure that something is on stable storage although a sync of it failed. Returns which names of it are not to be read
-    /// back: they are lost, and told, or other files than before.
+    /// Makes data durable although a sync of it failed. Returns the names that must not be read back: they are lost and reported, or are
+    /// other files than before.
     ///
     /// # Errors
-    /// All of it is lost.
+    /// All of the data is lost.
     pub(crate) fn write_again(
         &self,
         worker: &mut CopyWorker,
@@ -59,14 +59,14 @@ impl Copying<'_> {
             (None, Location::Itself(source)) => {
                 self.directory_again(worker, source, &ready.mirror, &target)?
             }
-            // Nothing was put into it.
+            // Nothing was written into it.
             (None, _) => Vec::new(),
         };
         retry(|| rustix::fs::fsync(&target)).map_err(|errno| FileError::new(Step::Sync, errno))?;
         Ok(lost)
     }
 
-    /// Each file that is in a directory that this job has made, and has its name there.
+    /// Rewrites each file with its final name in a directory that this job has made.
     fn directory_again(
         &self,
         worker: &mut CopyWorker,
@@ -96,7 +96,7 @@ impl Copying<'_> {
         Ok(lost)
     }
 
-    /// Whether a name is of something that is in a batch of its own, and not a name of the source.
+    /// Whether a name belongs to an entry in a batch of its own, and is not a name of the source.
     fn waits_for_itself(&self, worker: &mut CopyWorker, source: &Arc<Directory>, name: &CStr) -> bool {
         name.to_bytes().starts_with(PREFIX)
             && source
@@ -104,8 +104,8 @@ impl Copying<'_> {
                 .is_ok_and(|source| sys::stat_at(&source, name, false) == Err(Errno::NOENT))
     }
 
-    /// One name; what is no file has no bytes, and is where its directory is. Whether it is another file than before. `version`: what
-    /// its source was, if that is known.
+    /// Rewrites one name. Entries other than regular files have no bytes of their own and are synced with their directory. Returns
+    /// whether the name is another file than before. `version`: the version of its source, if known.
     pub(crate) fn file_again(
         &self,
         worker: &mut CopyWorker,
@@ -126,7 +126,7 @@ impl Copying<'_> {
         if !is_it {
             return Err(FileError::Changed);
         }
-        // Another name of it may be seen already.
+        // Another name of the file may be visible already.
         let is_another = found.nlink > 1;
         let file = match is_another {
             true => self.replace(worker, to)?,
@@ -140,11 +140,11 @@ impl Copying<'_> {
         if is_same(&before, &look(&source)?) { Ok(is_another) } else { Err(FileError::Changed) }
     }
 
-    /// A new file in the place of a name that nobody sees.
+    /// Creates a new file under a name that is not visible yet.
     fn replace(&self, worker: &mut CopyWorker, to: &Place<'_>) -> Result<OwnedFd, FileError> {
         let failed = |errno| FileError::new(Step::Create, errno);
         match retry(|| rustix::fs::unlinkat(&to.directory, to.name, AtFlags::empty())) {
-            // The answer to the first request was lost.
+            // The reply to the first request was lost.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -169,13 +169,13 @@ impl Copying<'_> {
             let cut = retry(|| rustix::fs::ftruncate(file, came));
             cut.map_err(|errno| FileError::new(Step::Write, errno))?;
         }
-        // Writing takes rights and capabilities away, and sets the time.
+        // Writing clears set-id bits and capabilities, and sets the modification time.
         let extended = self.extended(worker, source)?;
         give::give(file, metadata, &extended, self.manner(), &mut worker.totals.not_kept).map(drop)
     }
 
-    /// Whether a source is still what its copy was made of, by what is left to tell. It was read only when it had been left alone
-    /// for some ticks of the clock.
+    /// Whether a source is unchanged since its copy, as far as its metadata show. The source was read only after it had been unchanged
+    /// for some clock ticks.
     fn is_what_was_copied(&self, source: &Metadata, copy: &Metadata) -> bool {
         let is_the_same = match self.options.keep.times {
             true => is_alike(source, copy, self.stores.granularity(copy.device)),
@@ -185,7 +185,7 @@ impl Copying<'_> {
     }
 }
 
-/// A copy to be written once more, whatever mode it has been given, without any of the bytes that it has.
+/// Opens a copy and truncates it to rewrite it, whatever its mode.
 fn empty(
     directory: &OwnedFd,
     name: &CStr,
@@ -208,7 +208,7 @@ fn empty(
     if opened.inode != found.inode {
         return Err(failed(Errno::STALE));
     }
-    // Else the next one would tell of what was written the first time.
+    // Otherwise the next `fsync` would report errors of the first write.
     let _ = retry(|| rustix::fs::fsync(&file));
     retry(|| rustix::fs::ftruncate(&file, 0)).map_err(failed)?;
     Ok(file)

@@ -1,9 +1,9 @@
-//! How what was copied becomes durable: which rule holds for a directory, and what follows when a file or a directory was synced by
-//! itself. Files that are synced together are in `publish.rs`; the threads that sync are in `syncing.rs`.
+//! How copies become durable: the sync rule of a directory, and the steps after a file or directory was synced on its own. For files that
+//! are synced together see `publish.rs`; for the threads that sync see `syncing.rs`.
 //!
 //! ```text
-//!   complete ─▶ Batch: publish.rs ─▶ one syncfs for many ─▶ names
-//!           └─▶ Each: syncing.rs ─▶ fsync ─▶ its name; in a new directory the last one lets the directory have its own
+//!   complete ─▶ Batch: publish.rs ─▶ one syncfs for many ─▶ renamed
+//!           └─▶ Each: syncing.rs ─▶ fsync ─▶ renamed; after the last file of a new directory the directory is renamed
 //!   a directory has all its names and attributes ─▶ Each: fsync
 //! ```
 
@@ -28,25 +28,25 @@ use crate::tree::location::Location;
 use crate::tree::slice::Part;
 use atta_sys::file_systems::Durability;
 
-/// When what is put into a directory is made durable.
+/// When entries of a directory are made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyncRule {
-    /// By nobody here.
+    /// Not synced by this copy.
     Never,
-    /// Together with others, by a sync of its file system.
+    /// Together with others, by one sync of the file system.
     Batch,
-    /// By itself.
+    /// Each on its own, by `fsync`.
     Each,
 }
 
-/// So many outcomes a thread looks at between two of its tasks: others copy meanwhile.
+/// Most outcomes that a thread handles between two of its tasks, while others copy.
 const OUTCOMES_MOST: usize = 16;
 
-/// What is being synced.
+/// A file or directory that is being synced.
 #[derive(Debug)]
 pub(crate) enum Pending {
     File(Box<PendingFile>),
-    /// Location it is, for messages.
+    /// Its location, for messages.
     Directory(Location),
 }
 
@@ -56,21 +56,21 @@ pub(crate) struct PendingFile {
     pub(crate) at: Location,
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) name: CString,
-    /// The name that it has, if that is not its own.
+    /// Its present name, if that is not the final one.
     pub(crate) temporary: Option<CString>,
     pub(crate) bytes: u64,
     pub(crate) elapsed: Duration,
     pub(crate) checks: Vec<Check>,
-    /// Which file it is, if it has another name than its own.
+    /// Identity of the file, if it does not have its final name.
     pub(crate) identity: Option<Identity>,
-    /// What its source was.
+    /// Version of its source.
     pub(crate) version: Version,
-    /// Of the slice that it is in.
+    /// The slice that the file is in.
     pub(crate) part: Option<Part>,
 }
 
 impl Copying<'_> {
-    /// When what is put into a directory is made durable.
+    /// When entries of a directory are made durable.
     pub(crate) fn sync_rule(&self, mirror: &Mirror) -> SyncRule {
         let durability = mirror.durability().unwrap_or_else(|| self.stores.top_durability());
         match (self.options.fsync, durability) {
@@ -80,22 +80,22 @@ impl Copying<'_> {
         }
     }
 
-    /// Whether nothing gets its name in a directory before a sync of many.
+    /// Whether entries of a directory get their final names only after a sync of the whole batch.
     pub(crate) fn waits_in(&self, mirror: &Mirror) -> bool {
         self.sync_rule(mirror) == SyncRule::Batch
     }
 
-    /// Whether each file in a directory is synced by itself.
+    /// Whether each file in a directory is synced on its own.
     pub(crate) fn syncs_each_in(&self, mirror: &Mirror) -> bool {
         self.sync_rule(mirror) == SyncRule::Each
     }
 
-    /// Lets a complete file be synced, and get its name then, while this thread goes on.
+    /// Queues a complete file to be synced and then renamed, while this thread goes on.
     pub(crate) fn sync_file(&self, worker: &mut CopyWorker, file: OwnedFd, pending: PendingFile) {
         self.sync_later(worker, Opened::File(file), Pending::File(Box::new(pending)));
     }
 
-    /// Lets a directory be synced that has all its names.
+    /// Queues a directory that has all its names to be synced.
     pub(crate) fn sync_directory(&self, worker: &mut CopyWorker, at: &Arc<Directory>, opened: Arc<OwnedFd>) {
         if self.options.fsync != Fsync::None {
             let pending = Pending::Directory(Location::Itself(Arc::clone(at)));
@@ -111,7 +111,7 @@ impl Copying<'_> {
         self.syncing.add(opened, pending);
     }
 
-    /// Does what follows for some of what was synced.
+    /// Handles some outcomes of finished syncs.
     pub(crate) fn finish_some(&self, worker: &mut CopyWorker) {
         for _ in 0..OUTCOMES_MOST {
             let Some(synced) = self.syncing.take() else { return };
@@ -119,7 +119,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Does what follows for all that was and is being synced, and for the directories that are complete then.
+    /// Waits for all queued syncs and handles their outcomes. Closes the directories that are complete then.
     pub(crate) fn finish_all(&self, worker: &mut CopyWorker) {
         while let Some(synced) = self.syncing.wait() {
             self.finish_synced(worker, synced);
@@ -144,7 +144,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Counts a file that is durable, and gives it its name. One that is not is written again, or removed and reported.
+    /// Counts a durable file and renames it to its final name. A file whose sync failed is written again, or removed and reported.
     fn finish_file(
         &self,
         worker: &mut CopyWorker,
@@ -179,7 +179,7 @@ impl Copying<'_> {
         if is_named { self.checks.add(checks) } else { self.forget_checks(worker, checks) }
     }
 
-    /// Writes a file again whose sync failed: a second sync would report that all is well when it is not.
+    /// Rewrites a file whose sync failed: a second sync would report success although data is lost.
     fn write_file_again(&self, worker: &mut CopyWorker, pending: &PendingFile) -> Result<(), FileError> {
         let directory = self.place(worker, &pending.mirror, &pending.name)?.directory;
         let name = pending.temporary.as_deref().unwrap_or(&pending.name);

@@ -1,8 +1,9 @@
-//! Gives what is complete its own name: at once, or when it is durable. Then the old content of a name, if there was one, is gone.
+//! Renames complete files and directories to their final names: at once, or once they are durable. The rename replaces the old content of
+//! a name.
 //!
-//! With `--fsync batch` nothing is visible before it is on stable storage: what is complete waits in a batch until one `syncfs`
-//! has made all of it durable, where `syncfs` is known to do that. Elsewhere each file is synced by itself before it comes here
-//! (`durable.rs`). A file system in memory has no stable storage and is not asked.
+//! With `--fsync batch` nothing is visible before it is on stable storage: complete entries wait in a batch until one `syncfs` has made
+//! all of them durable, where `syncfs` is known to do that. Elsewhere each file is synced on its own before it is published
+//! (`durable.rs`). A file system in memory has no stable storage and is not synced.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -30,24 +31,24 @@ const BATCH_BYTES: u64 = 512 << 20;
 /// Files and directories in a batch.
 const BATCH_ITEMS: usize = 16 << 10;
 
-/// Something that is complete and waits for its name.
+/// A complete file or directory that waits for its final name.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    /// Location it is from: for messages, and what holds the directory open for attributes.
+    /// Its source: for messages, and to hold the directory open for its attributes.
     pub(crate) origin: Location,
     pub(crate) mirror: Arc<Mirror>,
-    /// None: the directory itself is to have its name.
+    /// Temporary and final name of a file. `None`: the directory itself is to be renamed.
     pub(crate) names: Option<(CString, CString)>,
     pub(crate) bytes: u64,
-    /// How many syncs had failed when the first byte of it was written.
+    /// How many syncs had failed when its first byte was written.
     pub(crate) since: u64,
-    /// Which file it is, if that is known.
+    /// Identity of the file, if known.
     pub(crate) identity: Option<Identity>,
-    /// Of the slice that it is in, which has not ended before it has its name.
+    /// The slice that it is in. The slice does not end before the rename.
     pub(crate) part: Option<Part>,
 }
 
-/// What is not to be read back any more.
+/// Directories and names that are not to be read back any more.
 #[derive(Debug, Default)]
 struct Lost {
     directories: HashSet<*const Mirror>,
@@ -66,7 +67,7 @@ impl Lost {
         self.names.extend(names.into_iter().map(|name| (Arc::as_ptr(mirror), name)));
     }
 
-    /// Takes the checks of what is lost.
+    /// Removes and returns the checks of lost directories and names.
     fn take_from(&self, checks: &mut Vec<Check>) -> Vec<Check> {
         if self.directories.is_empty() && self.names.is_empty() {
             return Vec::new();
@@ -87,26 +88,26 @@ impl Ready {
     }
 }
 
-/// What waits until it is durable.
+/// Entries that wait until they are durable.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     waiting: Mutex<Waiting>,
-    /// Held by who syncs.
+    /// Held by the thread that syncs.
     turn: Mutex<()>,
-    /// Syncs that failed. An error is told once, to whoever asks first, so what was begun before is in doubt for good.
+    /// Syncs that failed. The kernel reports an error once, to the first caller, so everything begun before stays in doubt.
     failures: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     ready: Vec<Ready>,
-    /// What is to be read back when it is durable and has its name.
+    /// Checks to run once the entries are durable and renamed.
     checks: Vec<Check>,
     bytes: u64,
 }
 
 impl Batch {
-    /// Adds something; gives all of them if there are enough.
+    /// Adds an entry. Returns the whole batch once it is full.
     fn add(&self, ready: Option<Ready>, bytes: u64, checks: Vec<Check>) -> Option<Waiting> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.bytes = waiting.bytes.saturating_add(bytes);
@@ -122,7 +123,7 @@ impl Batch {
         self.failures.load(Ordering::Acquire)
     }
 
-    /// Lets checks wait for the next sync, but for those of what is lost, which it gives back.
+    /// Puts checks back to wait for the next sync. Returns those of lost entries.
     fn put_back(&self, checks: Vec<Check>, lost: &Lost) -> Vec<Check> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.checks.extend(checks);
@@ -135,7 +136,7 @@ impl Batch {
 }
 
 impl Copying<'_> {
-    /// Gives something its name when that may be; then it is read back, as far as that is wanted.
+    /// Renames an entry to its final name as soon as the sync rule allows it. Then it is queued for reading back, if requested.
     pub(crate) fn publish(&self, worker: &mut CopyWorker, ready: Ready, checks: Vec<Check>) {
         if !self.waits_in(&ready.mirror) {
             if self.publish_now(worker, &ready) {
@@ -152,7 +153,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Counts bytes that are in a directory that will be published.
+    /// Counts bytes in a directory that will be published.
     pub(crate) fn add_bytes(&self, worker: &mut CopyWorker, mirror: &Mirror, bytes: u64, checks: Vec<Check>) {
         if !self.waits_in(mirror) {
             self.checks.add(checks);
@@ -161,13 +162,13 @@ impl Copying<'_> {
         }
     }
 
-    /// Publishes all that waits.
+    /// Publishes all waiting entries.
     pub(crate) fn publish_rest(&self, worker: &mut CopyWorker) {
         let rest = self.batch.take();
         if !(rest.ready.is_empty() && rest.checks.is_empty()) {
             self.publish_durable(worker, rest);
         }
-        // Nothing is written again any more.
+        // No file is written again from here on.
         self.checks.add(self.batch.take().checks);
     }
 
@@ -197,7 +198,7 @@ impl Copying<'_> {
         }
         self.forget_checks(worker, lost.take_from(&mut checks));
         if !is_synced || self.batch.failures() > 0 {
-            // What has not its name may yet be written again: it is not to be read meanwhile.
+            // A file in a directory without its final name may yet be written again: do not read it meanwhile.
             let is_hidden = |check: &mut Check| check.mirror.target.alias().is_some();
             let hidden: Vec<_> = checks.extract_if(.., is_hidden).collect();
             self.forget_checks(worker, self.batch.put_back(hidden, &lost));
@@ -205,7 +206,7 @@ impl Copying<'_> {
         self.checks.add(checks);
     }
 
-    /// Removes a file that will not get its name. Directories are left, under names that nobody looks for.
+    /// Removes a file that cannot be published. A directory stays under its temporary name.
     fn take_back(&self, worker: &mut CopyWorker, ready: &Ready) {
         if ready.names.is_none() {
             self.left_over.fetch_add(1, Ordering::Relaxed);
@@ -218,19 +219,19 @@ impl Copying<'_> {
         }
     }
 
-    /// Gives the directory of a root its name, if it is there and has it not.
+    /// Renames a root's directory to its final name, if it exists under a temporary one.
     pub(crate) fn name_root(&self, worker: &mut CopyWorker, mirror: Arc<Mirror>) {
         if mirror.target.alias().is_none() || mirror.is_foreign() {
             return;
         }
-        // One that nobody has entered so far. What cannot be opened cannot be renamed either.
+        // No thread has entered the directory so far. If it cannot be opened, it cannot be renamed either.
         if !mirror.is_new() && self.open_made(worker, &mirror).is_err() && mirror.is_foreign() {
             let at = Location::Root(self.target.clone());
             return self.fail(worker, &at, FileError::new(Step::OpenDirectory, Errno::STALE));
         }
         let ready = Ready::directory(Location::Root(self.target.clone()), mirror, None);
         let is_durable = !self.waits_in(&ready.mirror) || self.sync().is_ok();
-        // What a sync has failed for is not written again any more.
+        // Data whose sync failed is not written again any more.
         if is_durable && (!ready.mirror.is_new() || ready.since == self.batch.failures()) {
             let _ = self.rename(worker, &ready);
         } else {
@@ -239,7 +240,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Whether it has its name now.
+    /// Renames an entry now. Returns whether that succeeded.
     pub(crate) fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) -> bool {
         let renamed = self.rename(worker, ready);
         if let Err(error) = renamed {
@@ -268,26 +269,26 @@ impl Copying<'_> {
                     FileError::Failed(_, errno) if was_renamed(&to, ready.identity, errno) => Ok(()),
                     error => Err(error),
                 });
-                // To rename a name to another one of the same file does nothing: where a directory tells a name twice.
+                // `rename` does nothing if both names are links of the same file, as where a directory lists a name twice.
                 if renamed.is_err() || self.links.are_used() {
                     let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
                 }
                 renamed
             }
             None => {
-                // It may have been there before this job, or have got its name: then it has no other one.
+                // The directory existed before this job or has been renamed already: then it has no temporary name.
                 let opened = open(target)?;
                 let (Some(alias), Some(parent)) = (target.alias(), target.parent()) else { return Ok(()) };
                 let parent = open(parent)?;
-                // It replaces nothing but an empty directory.
+                // The rename replaces nothing but an empty directory.
                 let is_there = || sys::stat_at(&parent, alias, false).is_ok();
                 let rename = || retry(|| rustix::fs::renameat(&parent, alias, &parent, target.name()));
                 match until_found(is_there, rename) {
-                    // A directory that tells a name twice: whoever had it first has named it.
+                    // The directory lists a name twice, and the first task has renamed it.
                     Ok(()) | Err(Errno::NOENT) => target.end_alias(),
                     Err(errno) => return Err(failed(errno)),
                 }
-                // Somebody may have put another one in its place after it was opened.
+                // Another process may have replaced the directory after it was opened.
                 let own = sys::stat_descriptor(&opened).map_err(failed)?;
                 let named = sys::stat_at(&parent, target.name(), false).map_err(failed)?;
                 if (own.device, own.inode) != (named.device, named.inode) {
@@ -311,7 +312,7 @@ impl Copying<'_> {
             return replace();
         }
         let renamed = match until_found(is_there, || rename_new(directory, temporary, name)) {
-            // A file system that knows no flags, or a kernel.
+            // The file system or the kernel does not support rename flags.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 link_into_place(directory, temporary, name)
             }
@@ -320,23 +321,23 @@ impl Copying<'_> {
         match renamed {
             Ok(()) => Ok(()),
             Err(errno) if ignores => Err(failed(errno)),
-            // What has the very same name is replaced, and another spelling of it is not. File systems without hard links report
-            // different errors; where the error has another cause, the rename reports it too.
+            // An entry of exactly the same name is replaced; one of another spelling is not. File systems without hard links report
+            // different errors; if the error has another cause, the rename reports it too.
             Err(_) => {
                 refuse_taken(to, Step::Rename).and_then(|()| replace())?;
-                // To rename a name to another one of the same file does nothing: where a link was made and this name was not removed.
+                // `rename` does nothing if both names are links of the same file: a link was made, and this name was not removed.
                 let _ = rustix::fs::unlinkat(directory, temporary, rustix::fs::AtFlags::empty());
                 Ok(())
             }
         }
     }
 
-    /// The last sync, of all file systems. Nothing waits for it to be named.
+    /// Syncs all file systems for the last time. No rename waits for this sync.
     pub(crate) fn sync_last(&self) -> Result<(), Errno> {
         self.syncs.timed(|| self.stores.sync_all())
     }
 
-    /// Makes durable what has been written to the target. Once that has failed, what was begun before is not to be trusted.
+    /// Makes all data written to the target durable. After a failure, all data begun before is in doubt.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         let _turn = self.batch.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let synced = self.syncs.timed(|| self.stores.sync());
@@ -347,21 +348,21 @@ impl Copying<'_> {
     }
 }
 
-/// Whether a rename that failed was carried out: a server whose answer was lost finds, when the request is sent again, nothing under the
-/// old name, or something under the new one. Only the very file that was to be renamed counts.
+/// Whether a rename that failed was carried out. If the reply was lost and the request is sent again, a server finds nothing under the
+/// old name, or an entry under the new one. Only the same file counts.
 fn was_renamed(to: &Place<'_>, identity: Option<Identity>, errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::EXIST)
         && identity.is_some()
         && sys::stat_at(&to.directory, to.name, false).ok().as_ref().map(identity_of) == identity
 }
 
-/// Renames something, and replaces nothing.
+/// Renames an entry and replaces nothing.
 fn rename_new(directory: &OwnedFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
     let flags = rustix::fs::RenameFlags::NOREPLACE;
     retry(|| rustix::fs::renameat_with(directory, from, directory, to, flags))
 }
 
-/// Gives a file its name by a link, which never replaces anything.
+/// Renames a file by link and unlink, which never replaces anything.
 fn link_into_place(directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result<(), Errno> {
     let none = rustix::fs::AtFlags::empty();
     let identity =
@@ -369,7 +370,7 @@ fn link_into_place(directory: &OwnedFd, temporary: &CStr, name: &CStr) -> Result
     let is_there = || identity(temporary).is_some();
     match until_found(is_there, || retry(|| rustix::fs::linkat(directory, temporary, directory, name, none)))
     {
-        // It was made, and the answer was lost.
+        // The link was made, and the reply was lost.
         Err(Errno::EXIST) if identity(temporary).is_some() && identity(temporary) == identity(name) => {}
         linked => linked?,
     }
@@ -391,7 +392,7 @@ mod tests {
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::{Copy, Options, Seat};
 
-    // Row 19: another thread may have given a file the other spelling after this one has looked for it.
+    // Row 19: another thread may have created the other spelling after this one has looked for it.
     #[test]
     fn what_has_another_spelling_of_the_name_is_not_replaced() {
         let test = "what_has_another_spelling_of_the_name_is_not_replaced";
@@ -413,7 +414,7 @@ mod tests {
             fs::write(target.join("name"), "first").unwrap();
             for (name, outcome, found) in [
                 (c"NAME", Err(FileError::new(Step::Rename, Errno::EXIST)), "first"),
-                // The first one that the file system is asked for is refused.
+                // The file system refuses the first rename.
                 (c"free", Ok(()), "first"),
                 (c"name", Ok(()), "second"),
             ] {

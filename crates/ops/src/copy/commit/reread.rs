@@ -1,17 +1,18 @@
-//! Reads copies back and compares them with what was read from their sources: what a disk, a cable or a server has changed on the
-//! way. What differs is written once more, block by block, and read back again.
+//! Reads copies back and compares them with the data read from their sources. This detects data that a disk, a cable or a server has
+//! changed. Blocks that differ are written again and read back again.
 //!
 //! ```text
 //!   complete, durable ─▶ Check: a file, or a chunk of one ─▶ out of the cache, read back, the same digest? ─▶ verified
 //!                                                                 │ no
-//!                        compare with the source, write what differs, sync ─▶ the same now? ─ no ─▶ removed, and told
+//!                        compare with the source, write blocks that differ, sync ─▶ the same now? ─ no ─▶ removed, reported
 //! ```
 //!
-//! Each name of a file is looked at, since each has to go if the file is not as it must be; a file that was right under one name is
-//! not read once more. A copy that cannot be read back at all is told, and stays: nobody knows that anything is wrong with it. So
-//! does one whose source cannot be opened any more.
+//! Each name of a file is checked, since every name has to be removed if the file is wrong. A file found right under one name is not read
+//! again. A copy that cannot be read back at all is reported and stays: no fault in it is known. A copy whose source cannot be opened any
+//! more stays, too.
 //!
-//! It does not know how the bytes came there. A copy that the kernel does not let out of its cache, as in memory, is read from there.
+//! This module does not depend on how the data was copied. A copy that the kernel keeps in its cache, as on a file system in memory, is
+//! read from the cache.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
@@ -39,11 +40,11 @@ use crate::tree::location::Location;
 use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 
-/// So many may wait before those who copy do nothing else.
+/// Most checks that wait before the threads that copy do nothing but checks.
 const WAITING_MOST: usize = 4096;
-/// Small ones are asked of the disk together, of so many bytes, before the first of them is looked at.
+/// Bytes of small copies that are prefetched together before the first of them is checked.
 const GROUP_BYTES: u64 = 4 << 20;
-/// Of so many files with several names it is remembered that they were right; others are read once for each name.
+/// Most files with several names that are remembered as right; others are read once for each name.
 const RIGHT_MOST: usize = 1 << 20;
 
 /// A copy, or a part of one, that is to be read back.
@@ -52,39 +53,39 @@ pub(crate) struct Check {
     pub(crate) at: Location,
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) name: CString,
-    /// What the source was, and which file the copy is: somebody may put another one in its place.
+    /// Version of the source, and inode of the copy: another process may replace the copy.
     pub(crate) version: Version,
     pub(crate) range: Range<u64>,
     pub(crate) expected: Expected,
     /// The copy may have other names.
     pub(crate) has_names: bool,
-    /// The time of access that it was given: reading it back is no access.
+    /// The access time that the copy was given: reading it back must not change it.
     pub(crate) atime: Option<Timestamp>,
-    /// Of the slice that it is in: mending needs the rights that its directory has before it is closed.
+    /// The slice that it is in: a rewrite needs the mode that the directory has before it is closed.
     pub(crate) part: Option<Part>,
 }
 
-/// What it must come to.
+/// The digest that a copy must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     Whole(Hash),
     Piece(PieceValue),
 }
 
-/// What waits to be read back.
+/// Copies that wait to be read back.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     waiting: Mutex<VecDeque<Check>>,
     count: AtomicUsize,
-    /// Copies with several names that were right: their inodes, and the beginning of the digest.
+    /// Copies with several names that were right: inode, and the first bytes of the digest.
     right: Mutex<HashMap<u64, u64>>,
-    /// Held by who mends: another thread may have to mend the same copy.
+    /// Held by the thread that rewrites: another thread may have to rewrite the same copy.
     mending: Mutex<()>,
-    /// Copies of which something was told, by path, and whether they are gone: one word for all chunks.
+    /// Copies with a reported failure, by path, and whether they were removed: one report for all chunks.
     told: Mutex<HashMap<Vec<u8>, bool>>,
 }
 
-/// Why a copy was not found right, and whether it is known to be wrong.
+/// The error of a check, and whether the copy is known to be wrong.
 struct Wrong {
     error: FileError,
     is_known: bool,
@@ -99,7 +100,7 @@ impl Checks {
         }
     }
 
-    /// Takes some, so many at most; none: nothing waits.
+    /// Takes at most `most` checks. An empty result: none waits.
     fn next(&self, most: usize) -> Vec<Check> {
         let (mut group, mut bytes) = (Vec::new(), 0);
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -119,7 +120,7 @@ impl Checks {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what waits to be read back, and lets go of its directories; how much it was.
+    /// Discards the waiting checks and releases their directories. Returns how many there were.
     pub(crate) fn forget(&self) -> u64 {
         let forgotten = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
@@ -130,13 +131,13 @@ impl Checks {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a copy is gone by now.
+    /// Whether a copy was removed.
     fn is_gone(&self, check: &Check) -> bool {
         let told = self.told();
         !told.is_empty() && told.get(&check.at.root_and_path().1) == Some(&true)
     }
 
-    /// Notes that something is wrong with a copy; whether that is new.
+    /// Notes a failure of a copy. Returns whether it is to be reported.
     fn note(&self, check: &Check, is_gone: bool) -> bool {
         let mut told = self.told();
         let before = told.get(&check.at.root_and_path().1).copied();
@@ -154,7 +155,7 @@ impl Checks {
                 .is_some_and(|digest| right().get(&check.version.inode) == Some(&digest))
     }
 
-    /// Notes that a copy is right; whether that is new, as far as anybody knows.
+    /// Notes that a copy is right. Returns whether that is new, as far as is remembered.
     fn note_right(&self, check: &Check) -> bool {
         let Some(digest) = check.expected.beginning().filter(|_| check.has_names) else { return true };
         let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +164,7 @@ impl Checks {
 }
 
 impl Expected {
-    /// The beginning of a whole file's digest.
+    /// The first bytes of a whole file's digest.
     fn beginning(&self) -> Option<u64> {
         let Self::Whole(digest) = self else { return None };
         digest.as_bytes().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
@@ -171,19 +172,19 @@ impl Expected {
 }
 
 impl Copying<'_> {
-    /// Reads some copies back, between two tasks; more while too many wait.
+    /// Reads some copies back, between two tasks. Reads more while too many wait.
     pub(crate) fn check_some(&self, worker: &mut CopyWorker) {
         while self.check_group(worker) && self.checks.count.load(Ordering::Relaxed) >= WAITING_MOST {}
     }
 
-    /// Reads all back that waits, unless all is to end.
+    /// Reads back all waiting copies, unless the run is stopped.
     pub(crate) fn check_all(&self, worker: &mut CopyWorker) {
         while !self.options.walk.stop.is_set() && self.check_group(worker) {
             self.end_parts(worker);
         }
     }
 
-    /// Whether there was something.
+    /// Reads back one group. Returns whether any check waited.
     fn check_group(&self, worker: &mut CopyWorker) -> bool {
         let group = self.checks.next(self.budget.group);
         let mut open =
@@ -197,18 +198,18 @@ impl Copying<'_> {
         is_any
     }
 
-    /// Ends what waited for checks that are done, or will not be.
+    /// Ends the slices of checks that are done or dropped.
     pub(crate) fn forget_checks(&self, worker: &mut CopyWorker, checks: Vec<Check>) {
         worker.ended.extend(checks.into_iter().filter_map(|check| check.part));
     }
 
-    /// `opened`: none, if nothing is to be read.
+    /// Checks one copy. `opened`: `None` if it is not to be read.
     fn check(&self, worker: &mut CopyWorker, check: &Check, opened: Option<Result<OwnedFd, FileError>>) {
         let Some(opened) = opened.filter(|_| !self.checks.is_gone(check)) else { return };
         if self.checks.is_right(check) {
             return;
         }
-        // The others of its group may have been too many.
+        // The open files of its group may have exceeded the limit.
         let opened = opened.or_else(|_| self.open_afresh(worker, check));
         let unread = |error| Wrong { error, is_known: false };
         let verified = opened.map_err(unread).and_then(|file| {
@@ -217,10 +218,10 @@ impl Copying<'_> {
             verified
         });
         match verified {
-            // It was not read back; whoever asked it to end has the count.
+            // The run was stopped before the copy was read back; it is counted.
             Err(Wrong { error: FileError::Stopped, .. }) => worker.totals.not_verified += 1,
             Ok(()) => {
-                // Two threads may have met two of its names.
+                // Two threads may have checked two names of the file.
                 if self.checks.note_right(check) {
                     let verified = check.range.end - check.range.start;
                     let totals = &mut worker.totals;
@@ -228,7 +229,7 @@ impl Copying<'_> {
                 }
             }
             Err(Wrong { error, is_known }) => {
-                // Location there is nothing left to copy, a copy with a fault is better than none.
+                // If the source is gone, a copy with a fault is better than none.
                 let goes = is_known && self.with_source(worker, &check.at, |_, from| open(from)).is_ok();
                 if goes {
                     self.take_away(worker, check);
@@ -240,13 +241,13 @@ impl Copying<'_> {
         }
     }
 
-    /// A copy, out of the cache and on its way from the disk.
+    /// Opens a copy, drops it from the cache and starts reading it ahead.
     fn open_afresh(&self, worker: &mut CopyWorker, check: &Check) -> Result<OwnedFd, FileError> {
         let to = self.place(worker, &check.mirror, &check.name)?;
         let file = self.open_copy(&to, check, OFlags::RDONLY)?;
         self.leave_cache(&file, check)?;
         let Range { start, end } = check.range;
-        // What is longer comes by the kernel's own reading ahead.
+        // The kernel's read-ahead fetches the rest.
         let length = std::num::NonZero::new((end - start).min(GROUP_BYTES));
         let _ = rustix::fs::fadvise(&file, start, length, Advice::WillNeed);
         Ok(file)
@@ -259,14 +260,14 @@ impl Copying<'_> {
             Err(FileError::Stopped) => return Err(Wrong { error: FileError::Stopped, is_known: false }),
             Ok(false) | Err(_) => {}
         }
-        // What cannot be read may be right, and may be readable once it is written again.
+        // A copy that cannot be read may be right, and may be readable once it is written again.
         let mut is_known = read.is_ok();
         let _turn = self.checks.mending.lock().unwrap_or_else(PoisonError::into_inner);
         let mended = self.mend_copy(worker, file, check, &mut is_known);
         mended.map_err(|error| Wrong { error, is_known })
     }
 
-    /// Writes once more what is not as it must be. `is_known`: whether anything is known to be wrong.
+    /// Rewrites the blocks of a copy that are wrong. `is_known`: whether the copy is known to be wrong.
     fn mend_copy(
         &self,
         worker: &mut CopyWorker,
@@ -295,13 +296,13 @@ impl Copying<'_> {
         }
     }
 
-    /// The copy, if it is still the one that was made.
+    /// Opens the copy, if it is still the file that was made.
     fn open_copy(&self, to: &Place<'_>, check: &Check, how: OFlags) -> Result<OwnedFd, FileError> {
         let failed = |errno| FileError::new(Step::Verify, errno);
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = |flags| retry(|| rustix::fs::openat(&to.directory, &check.name, flags, Mode::empty()));
         let file = match open(flags | OFlags::NOATIME) {
-            // Only the owner of a file, and who may do what owners may, reads it without that showing.
+            // Only the owner, or a process with the owner's rights, may use `O_NOATIME`.
             Err(Errno::PERM) => open(flags),
             opened => opened,
         };
@@ -310,16 +311,16 @@ impl Copying<'_> {
         if found.inode == check.version.inode { Ok(file) } else { Err(failed(Errno::STALE)) }
     }
 
-    /// Lets the cache forget a copy, as far as it does.
+    /// Drops a copy from the cache, as far as the kernel allows.
     fn leave_cache(&self, file: &OwnedFd, check: &Check) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::Verify, errno);
         if self.options.fsync == Fsync::None && !self.stores.are_volatile() {
-            // Only what has been written can leave the cache.
+            // Only clean pages can leave the cache.
             self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
         }
         let Range { start, end } = check.range;
         let length = std::num::NonZero::new(end - start);
-        // It is advice: where it is not heeded, the cache is what is read.
+        // This is advice: if the kernel ignores it, the read comes from the cache.
         let _ = rustix::fs::fadvise(file, start, length, Advice::DontNeed);
         Ok(())
     }
@@ -343,7 +344,7 @@ impl Copying<'_> {
             })
     }
 
-    /// Writes what differs from the source, if that is what it was. `mode`: the copy's.
+    /// Writes the blocks that differ from the source, if the source is unchanged. `mode`: the mode of the copy.
     fn rewrite(
         &self,
         worker: &mut CopyWorker,
@@ -362,7 +363,8 @@ impl Copying<'_> {
         if !check.version.is_of(&look(&source)?) {
             return Err(FileError::Changed);
         }
-        // Writing takes rights and capabilities away, and sets the time. What is not kept was counted the first time.
+        // Writing clears set-id bits and capabilities, and sets the modification time. Attributes that are not kept were counted the
+        // first time.
         let not_kept = worker.totals.not_kept;
         let extended = self.extended(worker, &source)?;
         worker.totals.not_kept = not_kept;
@@ -375,7 +377,7 @@ impl Copying<'_> {
         self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)
     }
 
-    /// Removes a copy that is none: a later run would take it for one.
+    /// Removes a wrong copy: a later run would accept it.
     fn take_away(&self, worker: &mut CopyWorker, check: &Check) {
         if let Ok(to) = self.place(worker, &check.mirror, &check.name)
             && sys::stat_at(&to.directory, &check.name, false)
@@ -386,11 +388,11 @@ impl Copying<'_> {
     }
 }
 
-/// Sets the time of access back, where reading a copy has changed it all the same: this process does not own it, or a server keeps the
-/// time. Who may not set it either counts it as not kept.
+/// Restores the access time if reading the copy changed it although `O_NOATIME` was requested: this process does not own the file, or a
+/// server sets the time. If it cannot be set, it is counted as not kept.
 fn give_back_atime(worker: &mut CopyWorker, file: &OwnedFd, given: Option<Timestamp>) {
     let Some(given) = given else { return };
-    // What cannot be looked at any more is another one's to report.
+    // If `stat` fails, another step reports the failure.
     if sys::stat_descriptor(file).map_or(given, |found| found.atime) == given {
         return;
     }

@@ -1,6 +1,5 @@
-//! The file systems that things are put into: TARGET's, and those that are mounted below it, as they are met. What they are, and
-//! how all of them are made durable; whose what this process makes there is. It mounts nothing, and knows nothing of servers behind
-//! them.
+//! The file systems that the copy writes to: TARGET's, and those mounted below it as they are found. Records their durability, the owner
+//! of new files, and how all of them are synced. This module mounts nothing and knows nothing of the servers behind them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +14,10 @@ use crate::metadata::granularity::Granularity;
 use atta_sys::file_systems::{Durability, durability_of};
 use atta_sys::{self as sys, Features, retry};
 
-/// What a directory's file system is.
+/// Facts about a directory's file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
-    /// Another one than TARGET's.
+    /// It is not TARGET's file system.
     pub(crate) is_mounted: bool,
     pub(crate) durability: Durability,
 }
@@ -28,37 +27,37 @@ pub(crate) struct Noted {
 struct Store {
     device: u64,
     durability: Durability,
-    /// Some directory of it, if it keeps what it is given.
+    /// A directory on it, if it is persistent.
     directory: Option<Arc<OwnedFd>>,
-    /// The owner of what this process makes there: on a server not always this user.
+    /// The owner of files that this process makes there: on a server not always this user.
     own_uid: Option<u32>,
-    /// How exactly it keeps times.
+    /// Granularity of its timestamps.
     granularity: Granularity,
 }
 
-/// See the head of this file.
+/// The file systems that the copy writes to.
 #[derive(Debug)]
 pub(crate) struct Stores {
     /// TARGET's comes first.
     all: Mutex<Vec<Store>>,
     top: u64,
-    /// So many are kept open to be synced. Of those beyond each file is synced by itself.
+    /// Most file systems kept open to be synced. On any further one each file is synced on its own.
     most: usize,
     top_durability: Durability,
     shared: Arc<Shared>,
-    /// Who makes files to see whose they are: no thread.
+    /// Number in the names of probe files: not that of a thread.
     who: u64,
-    /// One of them keeps what it is given.
+    /// At least one of them is persistent.
     keeps: AtomicBool,
-    /// On one of them each file is synced by itself.
+    /// At least one of them needs a sync of each file.
     has_each: AtomicBool,
-    /// The kernel reports no errors of a sync of a whole file system.
+    /// The kernel does not report errors of a sync of a whole file system.
     is_silent: bool,
     features: Features,
 }
 
 impl Stores {
-    /// TARGET's alone.
+    /// Starts with TARGET's file system alone.
     pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, who: u64, features: Features) -> Self {
         let device = sys::stat_descriptor(top).map_or(0, |found| found.device);
         let (keeps, has_each) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -80,19 +79,19 @@ impl Stores {
         stores
     }
 
-    /// The same, with so many others that are kept open.
+    /// Sets how many file systems are kept open.
     pub(crate) fn with_most(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// How what is put into TARGET itself is made durable.
+    /// How entries of TARGET itself are made durable.
     pub(crate) fn top_durability(&self) -> Durability {
         self.top_durability
     }
 
-    /// Notes a directory that things are put into.
+    /// Notes the file system of a directory that is written to.
     pub(crate) fn note(&self, directory: &Arc<OwnedFd>) -> Noted {
-        // The next call reports why a directory cannot be looked at.
+        // The next call reports why `stat` of the directory fails.
         let Ok(found) = sys::stat_descriptor(directory) else {
             return Noted { is_mounted: false, durability: self.top_durability };
         };
@@ -102,7 +101,7 @@ impl Stores {
         Noted { is_mounted: true, durability: self.add(found.device, directory) }
     }
 
-    /// Notes one. Location two threads do, the first one counts; nothing that may take long is asked while others wait.
+    /// Adds a file system. If two threads add it, the first one counts. No slow call is made while the lock is held.
     fn add(&self, device: u64, directory: &Arc<OwnedFd>) -> Durability {
         let known =
             |all: &[Store]| all.iter().find(|store| store.device == device).map(|store| store.durability);
@@ -132,8 +131,8 @@ impl Stores {
         durability
     }
 
-    /// Whose what this process makes in a directory is, and how exactly its times are kept, by a file that nobody can replace before
-    /// it is looked at.
+    /// Returns the owner of new files in a directory, and the granularity of its timestamps. Creates a probe file for that, which stays
+    /// open, so that a replaced name does not matter.
     fn probe(&self, directory: &OwnedFd) -> (Option<u32>, Granularity) {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..NAMES_TRIED {
@@ -142,8 +141,8 @@ impl Stores {
             if matches!(file, Err(errno) if errno != rustix::io::Errno::EXIST) {
                 break;
             }
-            // What cannot be removed is found by its name. Location the answer to the first request was lost it is this process's, too, but
-            // it is not opened.
+            // A file that cannot be removed is found later by its name. If the reply to the first request was lost, the file is this
+            // process's too, but it is not opened.
             let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
             if let Ok(file) = file {
                 let own_uid = sys::stat_descriptor(&file).ok().map(|found| found.uid);
@@ -153,14 +152,14 @@ impl Stores {
         (None, Granularity::EXACT)
     }
 
-    /// How exactly the file system with this number keeps times.
+    /// Granularity of the timestamps of the file system with this device number.
     pub(crate) fn granularity(&self, device: u64) -> Granularity {
         let all = self.lock();
         let store = all.iter().find(|store| store.device == device);
         store.map_or(Granularity::EXACT, |store| store.granularity)
     }
 
-    /// The owner of what this process makes in the file system with this number; none: not known.
+    /// The owner of files that this process makes in the file system with this device number. `None`: not known.
     pub(crate) fn own_uid(&self, device: u64) -> Option<u32> {
         self.lock().iter().find(|store| store.device == device)?.own_uid
     }
@@ -169,22 +168,22 @@ impl Stores {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether none of them keeps anything when the machine goes down.
+    /// Whether none of them keeps data when the machine goes down.
     pub(crate) fn are_volatile(&self) -> bool {
         !self.keeps.load(Ordering::Acquire)
     }
 
-    /// Whether each file is synced by itself on one of them.
+    /// Whether at least one of them needs a sync of each file.
     pub(crate) fn have_each(&self) -> bool {
         self.has_each.load(Ordering::Acquire)
     }
 
-    /// Makes durable what was written to those where a sync of all does that.
+    /// Syncs the file systems where `syncfs` makes all data durable.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         self.sync_those(|store| store.durability == Durability::Whole)
     }
 
-    /// Syncs all of them once more. Location each file was synced by itself nothing is left to do, as far as is known.
+    /// Syncs all file systems once more. Where each file was synced on its own, nothing is known to be left to sync.
     pub(crate) fn sync_all(&self) -> Result<(), Errno> {
         self.sync_those(|_| true)
     }
@@ -196,19 +195,19 @@ impl Stores {
             .filter(|store| are_those(store))
             .filter_map(|store| store.directory.clone())
             .collect();
-        // Each is asked, whatever the others say.
+        // Sync each one, even if another one fails.
         let synced: Vec<_> = all.iter().map(|directory| retry(|| rustix::fs::syncfs(directory))).collect();
         synced.into_iter().collect()
     }
 }
 
-/// Whether the kernel's `syncfs` tells no errors of writing back: before Linux 5.8.
+/// Whether the kernel's `syncfs` does not report writeback errors: before Linux 5.8.
 fn syncfs_is_silent() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     is_before(&release, (5, 8))
 }
 
-/// Whether a release of the kernel, as it calls itself, is older than another one. One that says nothing is.
+/// Whether a kernel release is older than the wanted one. A release that cannot be parsed counts as older.
 fn is_before(release: &str, wanted: (u32, u32)) -> bool {
     let mut numbers = release.split(|digit: char| !digit.is_ascii_digit()).map(str::parse);
     match (numbers.next(), numbers.next()) {

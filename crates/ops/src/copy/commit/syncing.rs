@@ -1,11 +1,11 @@
-//! Makes files and directories durable one by one, many at a time, while others are copied: threads that only call `fsync`. The
-//! outcome of each waits for a thread that copies. It opens and names nothing; what follows from an outcome is in `durable.rs`.
+//! Syncs files and directories one by one, many at a time, while others are copied: these threads only call `fsync`. Each outcome is
+//! taken by a thread that copies. This module opens and renames nothing; for the handling of outcomes see `durable.rs`.
 //!
 //! ```text
 //!   a thread that copies: add ─▶ queue ─▶ a thread of this crew: fsync, close ─▶ done ─▶ a thread that copies: take
 //! ```
 //!
-//! What is queued is open, so the queue is bounded: whoever adds to a full one first takes what is done.
+//! Queued files are open, so the queue is bounded: a thread takes outcomes before it adds to a full queue.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,12 +19,12 @@ use crate::file::error::{FileError, Step};
 use crate::file::retries::close;
 use atta_sys::retry;
 
-/// Threads, at most: at 20 ms a sync they make 6,400 a second.
+/// Most threads: at 20 ms a sync they do 6,400 syncs a second.
 const THREADS_MOST: usize = 128;
-/// They only make system calls.
+/// The threads only make system calls.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What is to be made durable.
+/// A file or directory to be made durable.
 #[derive(Debug)]
 pub(crate) enum Opened {
     /// Closed afterwards.
@@ -32,14 +32,14 @@ pub(crate) enum Opened {
     Directory(Arc<OwnedFd>),
 }
 
-/// The outcome for one of them.
+/// The outcome of one sync.
 #[derive(Debug)]
 pub(crate) struct Synced<T> {
     pub(crate) what: T,
     pub(crate) outcome: Result<(), FileError>,
 }
 
-/// See the head of this file.
+/// The queue, and the threads that sync.
 #[derive(Debug)]
 pub(crate) struct Syncing<T: Send + 'static> {
     shared: Arc<Shared<T>>,
@@ -72,7 +72,7 @@ impl<T> State<T> {
 }
 
 impl<T: Send + 'static> Syncing<T> {
-    /// For at most so many entries at one time. Threads are started when they are needed.
+    /// Creates a queue of at most `most` entries. Threads are started when they are needed.
     pub(crate) fn new(most: usize, syncs: Arc<Syncs>) -> Self {
         let (queued, done) = (VecDeque::new(), VecDeque::new());
         let state = Mutex::new(State { queued, running: 0, done, idle: 0, is_over: false });
@@ -80,13 +80,13 @@ impl<T: Send + 'static> Syncing<T> {
         Self { shared, threads: Mutex::default(), most: most.max(1) }
     }
 
-    /// Whether something should be taken before more is added.
+    /// Whether an outcome should be taken before more is added.
     pub(crate) fn is_full(&self) -> bool {
         let state = self.shared.lock();
         state.queued.len() + state.running + state.done.len() >= self.most
     }
 
-    /// Adds something. Location no thread can be started it is made durable at once.
+    /// Adds an entry. If no thread can be started, the caller syncs one at once.
     pub(crate) fn add(&self, opened: Opened, what: T) {
         let is_short = {
             let mut state = self.shared.lock();
@@ -99,7 +99,7 @@ impl<T: Send + 'static> Syncing<T> {
         self.shared.work.notify_one();
     }
 
-    /// Starts one more thread, unless there are enough. Whether there is one at all.
+    /// Starts one more thread, unless there are enough. Returns whether any thread exists.
     fn start(&self) -> bool {
         let mut threads = lock(&self.threads);
         if threads.len() < self.most.min(THREADS_MOST) {
@@ -118,7 +118,7 @@ impl<T: Send + 'static> Syncing<T> {
         synced
     }
 
-    /// Takes an outcome when there is one; none: nothing is left.
+    /// Waits for an outcome and takes it. `None`: nothing is left.
     pub(crate) fn wait(&self) -> Option<Synced<T>> {
         let mut state = self.shared.lock();
         loop {
@@ -139,7 +139,7 @@ impl<T: Send + 'static> Drop for Syncing<T> {
         self.shared.lock().is_over = true;
         self.shared.work.notify_all();
         for thread in lock(&self.threads).drain(..) {
-            // It holds nothing that anybody waits for.
+            // No other thread waits for this one.
             let _ended = thread.join();
         }
     }
@@ -150,14 +150,14 @@ impl<T> Shared<T> {
         lock(&self.state)
     }
 
-    /// Wakes those who wait where nothing is left to wait for.
+    /// Wakes all waiting threads when nothing is left to wait for.
     fn wake_if_empty(&self, state: &State<T>) {
         if state.is_empty() {
             self.done.notify_all();
         }
     }
 
-    /// Makes one thing durable; whether there was one.
+    /// Syncs one queued entry. Returns whether there was one.
     fn do_one(&self) -> bool {
         let next = {
             let mut state = self.lock();
@@ -175,7 +175,7 @@ impl<T> Shared<T> {
         true
     }
 
-    /// What a thread does until all is over.
+    /// The loop of a thread until the queue is closed.
     fn serve(&self) {
         loop {
             while self.do_one() {}
@@ -192,17 +192,17 @@ impl<T> Shared<T> {
     }
 }
 
-/// Waits until something is on stable storage, and closes it if it is a file.
+/// Syncs a file or directory to stable storage, and closes it if it is a file.
 pub(crate) fn make_durable(opened: Opened) -> Result<(), FileError> {
     let failed = |errno| FileError::new(Step::Sync, errno);
     match opened {
         Opened::File(file) => {
             let synced = retry(|| rustix::fs::fsync(&file)).map_err(failed);
-            // A server may report only here that there was no room.
+            // A server may report only on close that it has no space left.
             synced.and(close(file))
         }
         Opened::Directory(directory) => match retry(|| rustix::fs::fsync(&directory)) {
-            // The file system has no such call for directories (fsync(2)).
+            // The file system does not support `fsync` of directories (fsync(2)).
             Ok(()) | Err(Errno::BADF | Errno::INVAL | Errno::ROFS | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 Ok(())
             }
@@ -259,7 +259,7 @@ mod tests {
         assert!(!syncing.is_full());
         syncing.add(null(), 2);
         assert!(syncing.is_full());
-        // No file can be synced there: EINVAL.
+        // `/dev/null` cannot be synced: EINVAL.
         let outcome = syncing.wait().unwrap().outcome;
         assert_eq!(outcome, Err(FileError::new(Step::Sync, Errno::INVAL)));
         assert!(!syncing.is_full());

@@ -1,6 +1,7 @@
-//! The tasks of large files, which are sent to other ranks: all that a rank needs that has not planned the file. No I/O.
+//! The tasks of large files, which are sent to other ranks. They hold everything that a rank needs to copy chunks of a file that another
+//! rank planned. No I/O.
 //!
-//! A name is that of a file in the task's directory, or a root's whole path.
+//! A name is that of a file in the task's directory, or the whole path of a root.
 
 use std::ffi::CString;
 
@@ -14,7 +15,7 @@ use crate::jobs::names::PREFIX;
 /// See the head of this file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// `bytes`: what it was counted with as something that is left to do.
+    /// `bytes`: the bytes that were counted as remaining work.
     Plan {
         name: CString,
         is_again: bool,
@@ -28,18 +29,18 @@ pub(crate) enum Task {
     },
 }
 
-/// What came of a chunk: its value, where digests are wanted.
+/// The result of a chunk: its value, if digests are wanted.
 pub(crate) type Came = Result<Option<PieceValue>, FileError>;
 
-/// Some chunks of one file, one behind the other, that nobody has copied.
+/// Consecutive chunks of one file that are not yet copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// The rank that planned the file, and the number that it has there.
+    /// The rank that planned the file, and the number of the file there.
     pub(crate) rank: u32,
     pub(crate) file: u64,
     pub(crate) first: u64,
     pub(crate) count: u64,
-    /// Bytes of each, but for the last of the file.
+    /// Bytes per chunk, except for the last chunk of the file.
     pub(crate) bytes: u64,
     /// Whether the file gets a digest.
     pub(crate) is_hashed: bool,
@@ -48,16 +49,16 @@ pub(crate) struct Stretch {
     pub(crate) temporary: CString,
 }
 
-/// Which file it is on both sides, and what the source was before anything was copied.
+/// Identifies the file on both sides, and the state of the source before the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) size: u64,
     mtime: (i64, u32),
     ctime: (i64, u32),
     mode: u32,
-    /// It has fewer blocks than bytes.
+    /// Whether the file has fewer blocks than bytes.
     pub(crate) has_holes: bool,
-    /// Of the copy.
+    /// Inode of the copy.
     pub(crate) inode: u64,
 }
 
@@ -74,9 +75,9 @@ impl Version {
         }
     }
 
-    /// Whether the source is what it was.
+    /// Whether the source is unchanged.
     pub(crate) fn is_of(&self, source: &Metadata) -> bool {
-        // Blocks may come and go while it is what it was.
+        // The number of blocks may change although the content does not.
         Self { has_holes: self.has_holes, ..Self::new(source, self.inode) } == *self
     }
 }
@@ -85,7 +86,7 @@ atta_entry::record!(Version { size, mtime, ctime, mode, has_holes, inode });
 atta_entry::record!(Stretch { rank, file, first, count, bytes, is_hashed, version, name, temporary });
 
 impl Stretch {
-    /// Splits all but the first half off, which is one at least; none if there is but one.
+    /// Splits off all but the first half, which keeps at least one chunk. None: there is only one chunk.
     pub(crate) fn split(&mut self) -> Option<Self> {
         let kept = self.count.div_ceil(2);
         let others = self.count - kept;
@@ -94,13 +95,13 @@ impl Stretch {
         (others > 0).then_some(rest)
     }
 
-    /// Whether its temporary name is one that this program makes: nothing else is taken from another rank.
+    /// Whether the temporary name is one that this program makes. Any other name from another rank is rejected.
     fn is_of_program(&self) -> bool {
         let temporary = self.temporary.as_bytes();
         temporary.starts_with(PREFIX) && !temporary.contains(&b'/')
     }
 
-    /// The bytes of the first.
+    /// Byte range of the first chunk.
     pub(crate) fn range(&self) -> std::ops::Range<u64> {
         let start = self.first.saturating_mul(self.bytes);
         start..start.saturating_add(self.bytes).min(self.version.size)

@@ -1,5 +1,5 @@
-//! What a copy does about other runs in the place where it makes things: it refuses to make what another one is making, reports who
-//! else is there, and removes what ended runs have left, or says how. See `jobs.rs` for how runs are known.
+//! Other runs in the same TARGET. A copy refuses to make what another run is making, reports other runs, and removes leftovers of ended
+//! runs or reports them. See `jobs.rs` for how runs are identified.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -20,48 +20,48 @@ use crate::refused::Refused;
 use atta_sys as sys;
 use atta_sys::file_systems::Durability;
 
-/// Something about other runs in the place where a copy makes things, or about what they have left. Nothing of it stops the copy.
+/// A notice about other runs in the same place or about their leftovers. A notice does not stop the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Another copy is writing to TARGET: files stay whole, and for the same path the last one wins. It says who, if it can be known.
+    /// Another copy is writing to TARGET: files stay whole, and for the same path the last one wins. Names the other copy, if known.
     Crowded(Option<Holder>),
-    /// The file system has no locks: nobody knows of other runs, and what this one leaves if it is killed is never removed by a later copy.
+    /// The file system has no locks: other runs cannot be detected. If this run is killed, no later copy removes its leftovers.
     NoLocks(Errno),
-    /// No record can be kept: what this run leaves if it is killed cannot be distinguished from data.
+    /// No record can be kept: if this run is killed, its leftovers cannot be distinguished from data.
     NoRecord(Errno),
-    /// What a run had left that has ended was removed.
+    /// The leftovers of a run that has ended were removed.
     Removed {
-        /// Whose it was.
+        /// The run that made them.
         holder: Holder,
-        /// Entries that were removed.
+        /// Number of removed entries.
         entries: u64,
-        /// Bytes on the disk that they had.
+        /// Their size on disk, in bytes.
         bytes: u64,
     },
-    /// Something of a run that has ended may be there, and was not removed.
+    /// Leftovers of a run that has ended may exist and were not removed.
     Left {
-        /// Whose it is.
+        /// The run that made them.
         holder: Holder,
-        /// The directory that it ran in.
+        /// The directory that the run wrote to.
         directory: Vec<u8>,
     },
 }
 
-/// What a copy that ended has left under names of its own.
+/// Leftovers of a copy that has ended, under temporary names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftovers {
-    /// The directory that it ran in.
+    /// The directory that the run wrote to.
     pub directory: Vec<u8>,
-    /// Entries that are left.
+    /// Number of entries that are left.
     pub entries: u64,
-    /// Bytes on the disk that they have.
+    /// Their size on disk, in bytes.
     pub bytes: u64,
     /// Some of them.
     pub some: Vec<Leftover>,
 }
 
-/// Location and what a copy makes.
+/// Where a copy writes, and what it makes.
 pub(crate) struct Place<'a> {
     pub(crate) target: &'a Target,
     pub(crate) roots: &'a Roots,
@@ -69,10 +69,10 @@ pub(crate) struct Place<'a> {
     pub(crate) stores: &'a Stores,
 }
 
-/// Makes the private directory of a copy, on its first rank. None: there cannot be one.
+/// Makes the private directory of a copy, on its first rank. `None`: it cannot be made.
 ///
 /// # Errors
-/// Another run makes the same new name, or is there and must not be.
+/// Another run makes the same new name, or is present and excluded by the options.
 pub(crate) fn begin(
     place: &Place<'_>,
     sources: &[Vec<u8>],
@@ -89,7 +89,7 @@ pub(crate) fn begin(
         namer,
         own_uid: stores.own_uid(identity.0),
         is_alone: is_wanted(&namer.home(), sources, roots),
-        // One sync of all makes it durable with what it proves.
+        // One sync of the file system makes the record durable together with the data that it identifies.
         is_durable: match (options.fsync, stores.top_durability()) {
             (Fsync::None, _) | (_, Durability::Volatile) | (Fsync::Batch, Durability::Whole) => false,
             (Fsync::Batch | Fsync::File, _) => true,
@@ -117,14 +117,14 @@ pub(crate) fn begin(
     Ok(Some(job))
 }
 
-/// The names that are made in TOP.
+/// The names that the copy makes in TOP.
 fn made_by(top: &OwnedFd, roots: &Roots) -> Vec<Makes> {
     let names = roots.names();
     let is_new = |name: &CString| sys::stat_at(top, name, false).is_err_and(|errno| errno == Errno::NOENT);
     names.into_iter().map(|name| Makes { is_new: is_new(&name), name }).collect()
 }
 
-/// Whether the copy itself is to have that name in TOP.
+/// Whether the copy itself makes an entry of that name in TOP.
 fn is_wanted(home: &CString, sources: &[Vec<u8>], roots: &Roots) -> bool {
     sources.iter().any(|source| match roots.find(source) {
         Some(root) if root.name.as_c_str() == c"." => {
@@ -135,7 +135,7 @@ fn is_wanted(home: &CString, sources: &[Vec<u8>], roots: &Roots) -> bool {
     })
 }
 
-/// Whether a run is to be taken for one that runs.
+/// Whether another run counts as running.
 fn runs(other: &Other) -> bool {
     match other.state {
         State::Runs => true,
@@ -154,7 +154,7 @@ fn meets(one: &Record, other: &Record) -> bool {
         || one.makes.iter().any(|makes| has(other, &makes.name))
 }
 
-/// Refuses what another run makes at the same time.
+/// Refuses a new name that another run is making, and any overlap under `--exclusive`.
 fn refuse(own: &Record, others: &[Other], is_locked: bool, is_exclusive: bool) -> Result<(), Refused> {
     for Other { record, .. } in others.iter().filter(|other| runs(other)) {
         let is_same = |one: &&Makes| record.makes.iter().any(|other| other.is_new && other.name == one.name);
@@ -193,7 +193,7 @@ fn report_crowd(other: Option<&Other>, is_locked: bool, watch: &dyn Watch) {
     }
 }
 
-/// Removes what a run has left that has ended, if it is one of this user, host and boot; else reports it.
+/// Removes the leftovers of an ended run of the same user, host and boot. Reports any others.
 fn settle(other: &Other, target: &Target, top: (u64, u64), options: &Options<'_>, watch: &dyn Watch) {
     if runs(other) {
         return;
@@ -218,7 +218,7 @@ fn settle(other: &Other, target: &Target, top: (u64, u64), options: &Options<'_>
     }
 }
 
-/// What this run itself has left below TOP.
+/// Lists this run's own leftovers below TOP.
 pub(crate) fn left_by(
     (top, path): (&Arc<OwnedFd>, &[u8]),
     namer: &Namer,
@@ -226,7 +226,7 @@ pub(crate) fn left_by(
     options: &Options<'_>,
 ) -> Leftovers {
     let walk = &options.walk;
-    // It was asked to stop already, and is to say what is left.
+    // This run's stop flag may be set already, and the leftovers are still to be listed.
     let walk = &crate::tree::Options {
         stop: atta_runtime::Stop::new(),
         threads: walk.threads,
@@ -248,7 +248,7 @@ impl Leftovers {
     }
 }
 
-/// The command that removes what ended runs have left in a directory.
+/// The command that removes the leftovers of ended runs in a directory.
 #[must_use]
 pub fn clean_command(directory: &[u8]) -> String {
     format!("atta clean --yes -- {}", shell_quote(directory))

@@ -1,6 +1,6 @@
-//! Copies what a list names: directories above a name may not be there yet, and the same directory may be met many times. So
-//! directories are made under their own names, and get what they are to have in the very end. Those that are there get it once more:
-//! what is put into them changes their times.
+//! Copies the entries that a list names. Directories above a name may not exist yet, and the same directory may occur many times. So
+//! directories are made under their final names and get their attributes at the very end. Existing directories get them again, because
+//! new entries change their times.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::tree::directory::Directory;
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
-    /// Makes a directory under its own name. Whether it was not there.
+    /// Makes a directory under its final name. Returns whether it is new.
     pub(crate) fn make_at_once(
         &self,
         above: &OwnedFd,
@@ -27,31 +27,31 @@ impl Copying<'_> {
         metadata: &Metadata,
         list: Option<&[u8]>,
     ) -> Result<bool, Errno> {
-        // Private until it gets its mode, if it gets one.
+        // The directory is private until it gets its mode, if it gets one.
         let keep = &self.options.keep;
         let bits = keep.mode_of(metadata, list, false).filter(|_| !keep.mode).unwrap_or_default();
         match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU)) {
             Ok(()) => {
                 let own = self.stores.own_uid(sys::stat_descriptor(above)?.device);
                 let made = match open_own(above, name, own, self.features) {
-                    // Another rank has put there what it had for it, and given it its owner: it was made here all the same.
+                    // Another rank has finished its entries in it and has set its owner: the directory was made here all the same.
                     Err(Errno::STALE) if self.seat.ranks > 1 => return Ok(true),
                     opened => opened?.0,
                 };
                 disinherit(&made)?;
                 match retry(|| rustix::fs::fchmod(&made, Mode::RWXU | Mode::from_raw_mode(bits))) {
-                    // A file system that takes no modes.
+                    // The file system does not support modes.
                     Ok(()) | Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(true),
                     Err(errno) => Err(errno),
                 }
             }
-            // Something else in its place is noticed when it is opened.
+            // If the name is not a directory, opening it reports that.
             Err(Errno::EXIST) => Ok(false),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Location a name in a source's directory goes; what is listed may have to make that place.
+    /// Returns the target place of a name in a source's directory. With a list, makes the directories above it if necessary.
     pub(crate) fn place_of<'a>(
         &self,
         worker: &mut CopyWorker,
@@ -73,8 +73,8 @@ impl Copying<'_> {
         .inspect(|to| to.mirror.expect_names())
     }
 
-    /// Says what the copies of a source's directory and of those above it are to have in the end: putting something in, or this
-    /// job's own things, changes their times.
+    /// Records the final attributes of the copies of a source's directory and of those above it: new entries, and this job's own files,
+    /// change their times.
     pub(crate) fn expect_above(
         &self,
         worker: &mut CopyWorker,
@@ -86,7 +86,7 @@ impl Copying<'_> {
                 Some(mirror) if !mirror.is_expecting() => {
                     mirror.will_have(self.attributes_of(worker, directory)?);
                 }
-                // Those above are known, too.
+                // The attributes of the directories above are recorded, too.
                 _ => return Ok(()),
             }
             next = directory.parent();
@@ -94,7 +94,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// What the copy of a directory, which is there, is to have.
+    /// The final attributes of the existing copy of a directory.
     fn attributes_of(
         &self,
         worker: &mut CopyWorker,
@@ -108,7 +108,7 @@ impl Copying<'_> {
         Ok(Attributes { metadata, extended, is_old: true })
     }
 
-    /// Makes the copies of a source's directory and of those above it, as far as they are not there.
+    /// Makes the missing copies of a source's directory and of those above it.
     fn make_above(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::MakeDirectory, errno);
         let mut chain = vec![directory];
@@ -149,7 +149,7 @@ mod tests {
 
     const TIMES: usize = 3000;
 
-    // Another rank that has something for the same directory may be done with it at once.
+    // Another rank with entries in the same directory may finish at once.
     #[test]
     fn a_directory_is_made_also_if_another_rank_gives_it_its_owner_at_once() {
         let test = "a_directory_is_made_also_if_another_rank_gives_it_its_owner_at_once";

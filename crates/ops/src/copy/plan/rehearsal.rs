@@ -1,5 +1,5 @@
-//! A plan that only looks: what a copy would make, found by looking at names on both sides. It opens directories and nothing else,
-//! and writes nothing; what a copy would meet when it opens files is not known here.
+//! A dry run: finds out what a copy would make by comparing names on both sides. It opens only directories and writes nothing. Errors
+//! that a copy would get when it opens files are not known here.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -32,34 +32,34 @@ use crate::tree::{self, Differs, Seed, Start};
 use crate::walk::{HardLinks, Seen};
 use atta_sys as sys;
 
-/// What would become of an entry.
+/// What a copy would do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// It would be made where nothing is.
+    /// The copy would create it; nothing exists there.
     New,
-    /// It would replace something, or be written into it.
+    /// It would replace an existing entry, or be merged into it.
     Replaced,
-    /// What is there would be left.
+    /// The existing entry would be left alone.
     Skipped,
-    /// What is there would keep its bytes, unless these differ, and get what else differs: of a list of differences.
+    /// The existing entry would keep its bytes, unless these differ, and get the attributes that differ: for a list of differences.
     Attributes,
 }
 
-/// A plan that only looks: it cannot copy. The plan that copies is [`Copy`](crate::copy::Copy).
+/// A dry run: it cannot copy. The plan that copies is [`Copy`](crate::copy::Copy).
 pub struct DryRun<'a> {
     rehearsal: Rehearsal<'a>,
     starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
 }
 
-/// What looks at the entries.
+/// The handler that looks at the entries.
 struct Rehearsal<'a> {
     options: &'a Options<'a>,
     watch: &'a dyn Watch,
     roots: Roots,
-    /// Of files, of symbolic links, of special files.
+    /// Hard links of files, of symbolic links, and of special files.
     links: [HardLinks; 3],
     top_identity: (u64, u64),
-    /// Of the file systems of the target.
+    /// Timestamp granularity of the target's file systems.
     granularity: Shown,
     held: usize,
 }
@@ -77,7 +77,7 @@ impl<'a> DryRun<'a> {
     ) -> Result<Self, Refused> {
         let walk = &options.walk;
         let target = Target::open(target, options.no_target_directory)?;
-        // It may be that copies cannot be striped there.
+        // Fails if copies cannot be striped there.
         stripe::layouts(options.stripes.as_ref(), &target.top)?;
         let shared = Shared::new(Namer::new(Seat::alone().job));
         let spill = |part| HardLinks::new(walk.memory_bytes / part, walk.spill_directory.clone());
@@ -93,23 +93,23 @@ impl<'a> DryRun<'a> {
         Ok(Self { rehearsal, starts: Box::new(starts_of(sources).map(Seed::from)) })
     }
 
-    /// Looks at what a list names instead: see [`run_listed`](crate::copy::run_listed).
+    /// Looks at the entries of a list instead: see [`run_listed`](crate::copy::run_listed).
     #[must_use]
     pub fn listed(self, starts: impl Iterator<Item = Start> + Send + 'a) -> Self {
         Self { starts: Box::new(starts.map(Seed::from)), ..self }
     }
 
-    /// Looks at what a list of differences names instead: see [`run_repair`](crate::copy::run_repair).
+    /// Looks at the entries of a list of differences instead: see [`run_repair`](crate::copy::run_repair).
     #[must_use]
     pub fn repairing(self, rows: impl Iterator<Item = (Start, Differs)> + Send + 'a) -> Self {
         Self { starts: Box::new(rows.map(Seed::from)), ..self }
     }
 
-    /// Counts what a copy would make, and reports each name to [`Watch::planned`]. Returns when all is looked at, or
-    /// `options.walk.stop` was set.
+    /// Counts what a copy would make, and reports each name to [`Watch::planned`]. Returns after the last entry, or once
+    /// `options.walk.stop` is set.
     ///
     /// # Errors
-    /// The memory for hard links is used up, and their temporary file fails.
+    /// The memory for hard links is used up, and writing their temporary file fails.
     pub fn run(self, mut observe: impl FnMut(&Progress)) -> Result<Outcome, Refused> {
         let Self { rehearsal, starts } = self;
         let mut clock = Clock::start();
@@ -147,7 +147,7 @@ impl std::fmt::Debug for DryRun<'_> {
     }
 }
 
-/// Counts the first name of each inode as a copy: until now all of its names were counted as links.
+/// Counts the first name of each inode as a copy: so far all of its names are counted as links.
 fn count_links(links: [HardLinks; 3], stop: &Stop, totals: &mut Totals) -> Result<(), Refused> {
     for (index, links) in links.into_iter().enumerate() {
         let settled = links.settle(stop).map_err(|error| Refused {
@@ -163,7 +163,7 @@ fn count_links(links: [HardLinks; 3], stop: &Stop, totals: &mut Totals) -> Resul
 }
 
 impl Rehearsal<'_> {
-    /// What is there under the name of a copy.
+    /// Finds the existing entry under the name of a copy.
     fn there(
         &self,
         worker: &mut CopyWorker,
@@ -185,7 +185,7 @@ impl Rehearsal<'_> {
         }
     }
 
-    /// What would become of an entry; none: it is a directory that is there.
+    /// Plans an entry. `None`: it is a directory that exists.
     fn plan(
         &self,
         worker: &mut CopyWorker,
@@ -248,7 +248,7 @@ impl Rehearsal<'_> {
         totals.bytes = totals.bytes.saturating_add(size);
     }
 
-    /// The directory that gets a copy, and its name there; none: it is below nothing that is copied.
+    /// The directory that gets a copy, and its name there. `None`: the entry is not below a copied root.
     fn place(
         &self,
         here: Option<Here<'_>>,
@@ -271,7 +271,7 @@ impl Rehearsal<'_> {
     }
 }
 
-/// Whether an update would leave what is there, as far as that is known without extended attributes.
+/// Whether an update would leave the existing entry alone, as far as is known without extended attributes.
 fn is_up_to_date(
     options: &Options<'_>,
     (from, metadata): (Source<'_>, &Metadata),

@@ -1,19 +1,20 @@
-//! What a list of differences names: both sides of each name are looked at again, and what differs is repaired, and nothing else.
+//! Repairs the entries that a list of differences names. Both sides of each name are looked at again; differences are repaired, and
+//! nothing else is changed.
 //!
 //! | TARGET has | what happens |
 //! | --- | --- |
 //! | nothing | the entry is copied, a directory with all that is below it |
-//! | a directory, as SOURCE | it gets what it is to have; its entries are left alone, unless the list says that it was missing |
+//! | a directory, as SOURCE | it gets its attributes; its entries are left alone, unless the list says that it was missing |
 //! | a file with the same bytes | it keeps them and gets what else differs |
 //! | anything else | it is replaced, as by any copy |
 //!
-//! Bytes count as the same where size and time of change are, unless the list says that they differ: then, and where times alone differ,
-//! they are compared. A file keeps its bytes only if that gives nobody rights that whoever wrote them did not have.
+//! Bytes count as equal if size and modification time are, unless the list says that they differ. In that case, and if only the times
+//! differ, the bytes are compared. A file keeps its bytes only if that gives no rights to data whose writer did not have them.
 //!
-//! One of several names of a file waits until all others are done: its file may be there under a name that the list does not have. SOURCE
-//! is walked once for such names (*partners*), until each is found.
+//! A hard link waits until all other entries are done: its file may exist under a name that the list does not have. SOURCE is walked once
+//! for such names (*partners*), until each is found.
 //!
-//! It does not decide what the list names, and removes nothing.
+//! This module does not choose the entries of the list, and removes nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -46,14 +47,14 @@ use atta_sys::{self as sys, retry};
 /// Device and inode.
 type File = (u64, u64);
 
-/// The bits that give rights of others.
+/// The set-id bits, which give the rights of the owner or group.
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 
 /// The state of a repair.
 #[derive(Debug, Default)]
 pub(crate) struct Repair {
-    /// Names of files with several wait no longer.
+    /// Hard links do not wait any longer.
     is_settling: AtomicBool,
 }
 
@@ -62,7 +63,7 @@ fn file_of(metadata: &Metadata) -> File {
 }
 
 impl Copying<'_> {
-    /// Whether one of several names of a file is to wait.
+    /// Whether a hard link has to wait.
     pub(crate) fn defers_names(&self) -> bool {
         self.repair.as_ref().is_some_and(|repair| !repair.is_settling.load(Ordering::Acquire))
     }
@@ -95,7 +96,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Whether nothing is left to be copied of a name below a root.
+    /// Repairs a name below a root. Returns whether nothing is left to copy.
     fn repair_below(
         &self,
         worker: &mut CopyWorker,
@@ -115,7 +116,7 @@ impl Copying<'_> {
             if !differs.is_missing {
                 let directory = Arc::new(Directory::below(here.directory, name, None));
                 self.expect_above(worker, &directory)?;
-                // Nothing is made in it for this row.
+                // No entry is made in it for this row.
                 self.close_source(worker, &directory);
                 worker.totals.repaired += 1;
             }
@@ -125,7 +126,7 @@ impl Copying<'_> {
         self.repair_file(worker, (at, from, &to), (&metadata, &found), differs)
     }
 
-    /// The same for a root itself.
+    /// Repairs a root itself. Returns whether nothing is left to copy.
     fn repair_root(
         &self,
         worker: &mut CopyWorker,
@@ -153,7 +154,7 @@ impl Copying<'_> {
         Ok(true)
     }
 
-    /// Repairs what is no directory on both sides. Whether nothing is left to be copied.
+    /// Repairs an entry that is not a directory on both sides. Returns whether nothing is left to copy.
     fn repair_file(
         &self,
         worker: &mut CopyWorker,
@@ -169,14 +170,14 @@ impl Copying<'_> {
             self.defer(at, to, metadata);
             return Ok(true);
         }
-        // A file of one name must be no other one's.
+        // A file with one name must not be shared with another name.
         if (found.nlink > 1 && !may_be_link) || metadata.size != found.size {
             return Ok(false);
         }
         self.keep_bytes(worker, from, to, differs)
     }
 
-    /// Gives a file that has the bytes of its source what else differs. Whether it has them, and may keep them.
+    /// Sets the differing attributes of a file with the bytes of its source. Returns whether the file keeps its bytes.
     fn keep_bytes(
         &self,
         worker: &mut CopyWorker,
@@ -187,10 +188,10 @@ impl Copying<'_> {
         let source = open(from)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let Ok(file) = retry(|| rustix::fs::openat(&to.directory, to.name, flags, Mode::empty())) else {
-            // What cannot be opened can be replaced.
+            // A file that cannot be opened can be replaced.
             return Ok(false);
         };
-        // Who changes all the time is copied as any such file is.
+        // A file that keeps changing is copied like any such file.
         let (Ok(before), Ok(found)) = (settled(&source), settled(&file)) else { return Ok(false) };
         if (before.kind(), found.kind()) != (Kind::File, Kind::File) || before.size != found.size {
             return Ok(false);
@@ -210,13 +211,13 @@ impl Copying<'_> {
         if is_mended {
             worker.totals.repaired += 1;
         } else {
-            // It will be counted of the copy.
+            // The copy will count it.
             worker.totals.not_kept = counted;
         }
         Ok(is_mended)
     }
 
-    /// Whether two files of one size have the same bytes; not if that cannot be found out.
+    /// Whether two files of the same size have equal bytes. False if this cannot be found out.
     fn has_equal_bytes(
         &self,
         (source, from): (&OwnedFd, &Metadata),
@@ -230,11 +231,11 @@ impl Copying<'_> {
             have_holes: has_holes(from) && has_holes(found),
         };
         let mut wanted = |_| !self.options.walk.stop.is_set();
-        // What a size of zero hides is copied anew.
+        // A file that reports a size of zero may have data and is copied anew.
         from.size > 0 && matches!(Blocks::default().compare(two, 0..from.size, &mut wanted), Ok(None))
     }
 
-    /// Has the roots get in the end what their sources have, where no row led there: this job makes things of its own in TARGET.
+    /// Records the final attributes of roots that no row led to: this job makes its own files in TARGET.
     pub(crate) fn expect_roots(&self, worker: &mut CopyWorker) {
         for path in self.roots.paths() {
             let Some(root) = self.roots.find(&path).filter(|root| !root.mirror.is_expecting()) else {
@@ -251,13 +252,13 @@ impl Copying<'_> {
         }
     }
 
-    /// Puts one of several names of a file off until its partners are looked for.
+    /// Defers a hard link until its partners are searched for.
     pub(crate) fn defer(&self, at: &Location, to: &Place<'_>, metadata: &Metadata) {
         self.links.defer(Deferred::new(at.clone(), to, *metadata));
     }
 
-    /// Looks for files of which the names that were put off are further names: a partner is a name of SOURCE that was not put off, whose
-    /// copy is the same file as far as kind, size, time, owner and mode say. From here on nothing is put off.
+    /// Searches for the files that deferred names are links of. A partner is a name of SOURCE that was not deferred and whose copy is the
+    /// same file, judged by kind, size, time, owner and mode. No name is deferred after this.
     pub(crate) fn find_partners(&self, worker: &mut CopyWorker, deferred: &[Deferred]) {
         let Some(repair) = &self.repair else { return };
         repair.is_settling.store(true, Ordering::Release);
@@ -286,7 +287,7 @@ impl Copying<'_> {
         });
     }
 
-    /// Makes a name that was put off.
+    /// Makes a deferred name.
     pub(crate) fn make_put_off(
         &self,
         worker: &mut CopyWorker,
@@ -304,16 +305,16 @@ impl Copying<'_> {
 struct Search<'a> {
     copying: &'a Copying<'a>,
     wanted: HashMap<File, Wanted>,
-    /// Files whose partners are not found.
+    /// Files without a known partner.
     left: AtomicUsize,
     stop: Stop,
 }
 
-/// A file of SOURCE with names that were put off.
+/// A file of SOURCE with deferred names.
 struct Wanted {
-    /// Its names that were put off.
+    /// Its deferred names.
     names: HashSet<Vec<u8>>,
-    /// What has these names in TARGET, and is to be replaced: files that are no partners.
+    /// The files with these names in TARGET, which are to be replaced: they are not partners.
     replaced: HashSet<File>,
     is_found: AtomicBool,
 }
@@ -335,12 +336,12 @@ impl<'a> Search<'a> {
             let to = copying.place(worker, &deferred.mirror, &name);
             one.replaced.extend(to.and_then(|to| there(&to)).ok().flatten().map(|found| file_of(&found)));
         }
-        // All names were put off: there is no other one.
+        // All names of the file were deferred: it has no other name.
         wanted.retain(|file, one| names.get(file).is_some_and(|names| *names > one.names.len() as u64));
         Self { copying, left: AtomicUsize::new(wanted.len()), wanted, stop: Stop::new() }
     }
 
-    /// Notes the copy of an entry as the file that its other names are to be links of, if it is such a copy.
+    /// Notes the copy of an entry as the file that deferred names become links of, if it is a partner.
     fn look(&self, worker: &mut CopyWorker, here: Here<'_>, entry: &Entry<'_>) -> Result<(), FileError> {
         let Some(metadata) = entry.metadata else { return Ok(()) };
         let Some(wanted) = self.wanted.get(&file_of(metadata)) else { return Ok(()) };
@@ -368,8 +369,8 @@ impl<'a> Search<'a> {
 }
 
 impl Copying<'_> {
-    /// Whether what is there is the copy of an entry with several names, as far as its metadata tell: nobody else can have made a file that
-    /// has its owner.
+    /// Whether an existing entry is the copy of a source with several names, judged by its metadata. An unprivileged user cannot make a
+    /// file with another owner.
     fn may_be_copy(&self, from: &Metadata, found: &Metadata) -> bool {
         let keep = &self.options.keep;
         let (owner, group) = keep.owners_of(from);
@@ -381,13 +382,13 @@ impl Copying<'_> {
         let is_of_kind = match (from.kind(), found.kind()) {
             (Kind::File, _) => is_alike(from, found, self.stores.granularity(found.device)),
             (Kind::Symlink, Kind::Symlink) => true,
-            // Their numbers would have to be compared, too.
+            // Device numbers would have to be compared, too.
             _ => false,
         };
         is_owned && is_of_kind
     }
 
-    /// Keeps a copy that is there as the one that other names of its source become links of. Whether that worked.
+    /// Keeps an existing copy as the one that other names of its source become links of. Returns whether that worked.
     fn keep_partner(&self, metadata: &Metadata, to: &Place<'_>, found: File) -> Result<bool, FileError> {
         match self.private() {
             Ok(known) if !to.mirror.is_mounted() => self.keep_linked(known, metadata, to, found),
@@ -412,14 +413,14 @@ impl Handler for Search<'_> {
     fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, _tasks: &mut Tasks) {
         let has_names = entry.kind != Kind::Directory && entry.metadata.is_some_and(|found| found.nlink > 1);
         if let (Some(here), true) = (here, has_names) {
-            // What cannot be looked at is no partner: then the name gets a file of its own, which is counted.
+            // An entry that cannot be looked at is not a partner: the name gets a file of its own, which is counted.
             let _ = self.look(worker, here, entry);
         }
     }
 
     fn task(&self, _: &mut CopyWorker, _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
 
-    /// As above: a partner that is not found is no failure.
+    /// A partner that is not found is not a failure.
     fn failure(&self, _: &mut CopyWorker, _: &Failure<'_>) {}
 
     fn finish(&self, _: &mut CopyWorker) {}

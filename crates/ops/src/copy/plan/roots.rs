@@ -1,5 +1,5 @@
-//! What SOURCE... and TARGET mean: where each root goes, as `cp -a SOURCE... TARGET` has it; and what is refused. Directories are
-//! told by what they are, never by their paths.
+//! What SOURCE... and TARGET mean: the target of each root, as for `cp -a SOURCE... TARGET`, and which combinations are refused.
+//! Directories are identified by device and inode, never by path.
 //!
 //! | | TARGET is a directory | there is nothing at TARGET | TARGET is something else |
 //! | --- | --- | --- | --- |
@@ -7,8 +7,8 @@
 //! | several | TARGET/NAME each | refused | refused |
 //! | one SOURCE, `-T` | TARGET, merged into | TARGET | as without |
 //!
-//! NAME is the last name of SOURCE; that of `SOURCE/.`, of `.` and of `/` is none: what is below goes to TARGET itself. A slash
-//! behind SOURCE means what it means to the kernel: a link is followed. A slash behind a TARGET that does not exist asks for a
+//! NAME is the last component of SOURCE. `SOURCE/.`, `.` and `/` have no NAME: their entries go to TARGET itself. A trailing slash of
+//! SOURCE means what it means to the kernel: a symbolic link is followed. A trailing slash of a TARGET that does not exist asks for a
 //! directory: only a directory is copied there.
 
 use std::collections::HashMap;
@@ -29,60 +29,60 @@ use atta_sys::{self as sys, Features, Place};
 pub(crate) struct Root {
     /// The directory that gets it.
     pub(crate) parent: Arc<Mirror>,
-    /// The name that it gets there; `.` for what is below it alone.
+    /// Its name there; `.` if only its entries are copied.
     pub(crate) name: CString,
-    /// Its own copy, should it be a directory.
+    /// Its own copy, if it is a directory.
     pub(crate) mirror: Arc<Mirror>,
 }
 
-/// All of them, by their paths as they were given.
+/// All roots, by their paths as given.
 #[derive(Debug)]
 pub(crate) struct Roots(HashMap<Vec<u8>, Arc<Root>>);
 
 impl Roots {
-    /// The directories that they become.
+    /// The directories that the roots become.
     pub(crate) fn mirrors(&self) -> Vec<Arc<Mirror>> {
         self.0.values().map(|root| Arc::clone(&root.mirror)).collect()
     }
 
-    /// The names that they get in TOP.
+    /// The names of the roots in TOP.
     pub(crate) fn names(&self) -> Vec<CString> {
         self.0.values().map(|root| root.name.clone()).collect()
     }
 
-    /// Whether it is the copy of a root, or the directory that this is in.
+    /// Whether a directory is the copy of a root, or the parent of one.
     pub(crate) fn has(&self, mirror: &Arc<Mirror>) -> bool {
         let is_it = |other: &Arc<Mirror>| Arc::ptr_eq(mirror, other);
         self.0.values().any(|root| is_it(&root.mirror) || is_it(&root.parent))
     }
 
-    /// Their paths.
+    /// The paths of the roots.
     pub(crate) fn paths(&self) -> Vec<Vec<u8>> {
         self.0.keys().cloned().collect()
     }
 
-    /// Which root has this path.
+    /// Finds the root with this path.
     pub(crate) fn find(&self, path: &[u8]) -> Option<&Arc<Root>> {
         self.0.get(path)
     }
 }
 
-/// TARGET, opened: the directory that things are put into, and the name that a single one gets there.
+/// TARGET, opened: the directory that is written to, and the name of a single SOURCE there.
 pub(crate) struct Target {
     pub(crate) top: Arc<OwnedFd>,
     pub(crate) path: Vec<u8>,
-    /// TARGET's own name, which one SOURCE gets; `.`: what is below it goes to TARGET itself. None: each has its own.
+    /// TARGET's own name, which one SOURCE gets. `.`: its entries go to TARGET itself. `None`: each SOURCE has its own name.
     name: Option<CString>,
-    /// TARGET does not exist, and has a slash at its end: it is to be a directory.
+    /// TARGET does not exist and ends in a slash: it is to be a directory.
     wants_directory: bool,
 }
 
 impl Target {
-    /// Looks at TARGET. `is_name`: TARGET is the name of the copy even if it is a directory (`-T`).
+    /// Opens TARGET. `is_name`: TARGET is the name of the copy even if it is a directory (`-T`).
     pub(crate) fn open(path: &[u8], is_name: bool) -> Result<Self, Refused> {
         let hint = "TARGET must be a directory, or a new name in one";
         let opened = |path: &[u8]| sys::open_directory_path(path, true).map(Arc::new);
-        // With a slash at its end, or `.` or `..`, it is a directory and nothing else.
+        // A path that ends in a slash, `.` or `..` can only be a directory.
         if !is_name || split(path).1.is_none() {
             let name = is_name.then(|| c".".to_owned());
             match opened(path) {
@@ -112,19 +112,19 @@ impl Target {
         self.name.is_some()
     }
 
-    /// Whether things are put into TARGET.
+    /// Whether the copy is put into TARGET under its own name.
     pub(crate) fn is_into(&self) -> bool {
         self.name.is_none()
     }
 
-    /// Whether another copy is putting things into the directory that TARGET is, as far as the file system tells. Each has a lock of
-    /// it from here until it ends.
+    /// Whether another process holds the lock of TARGET's directory, as far as the file system reports. Otherwise this copy takes the
+    /// lock and holds it until it ends.
     pub(crate) fn is_taken(&self) -> bool {
         let lock = || rustix::fs::flock(&self.top, FlockOperation::NonBlockingLockExclusive);
         self.name.is_none() && lock() == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
-    /// Says where each source goes.
+    /// Finds the target of each SOURCE.
     pub(crate) fn roots(
         &self,
         sources: &[Vec<u8>],
@@ -176,7 +176,7 @@ impl Target {
         Ok(Root { parent: Arc::clone(top), name, mirror })
     }
 
-    /// Refuses what would copy a thing to itself, or into itself without end.
+    /// Refuses a copy of an entry onto itself, or of a directory into itself.
     fn refuse(
         &self,
         source: &[u8],
@@ -226,7 +226,7 @@ impl Target {
     }
 }
 
-/// Refuses a SOURCE that would become what an entry of `SOURCE/.` becomes.
+/// Refuses a SOURCE with the same target as an entry of `SOURCE/.`.
 fn refuse_meeting(roots: &HashMap<Vec<u8>, Arc<Root>>) -> Result<(), Refused> {
     for all in roots.iter().filter(|(_, root)| root.name.as_c_str() == c".").map(|(path, _)| path) {
         for (source, root) in roots.iter().filter(|(source, _)| *source != all) {
@@ -241,7 +241,7 @@ fn refuse_meeting(roots: &HashMap<Vec<u8>, Arc<Root>>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether a directory is this one or below it. None: that cannot be found out.
+/// Whether a directory has this identity or is below one that has it. `None`: this cannot be found out.
 fn above(directory: &OwnedFd, features: Features, identity: (u64, u64)) -> Option<bool> {
     let is_it = |place: Place| (place.device, place.inode) == identity;
     let mut here = rustix::io::dup(directory.as_fd()).ok()?;
@@ -259,13 +259,13 @@ fn above(directory: &OwnedFd, features: Features, identity: (u64, u64)) -> Optio
     }
 }
 
-/// A path without slashes at its end, but for the root.
+/// A path without trailing slashes, except for the root.
 fn trimmed(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
     &path[..end]
 }
 
-/// A path's directory, and its last name if it has one.
+/// The parent directory of a path, and its last component if it has one.
 fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
         Some(0) => (&path[..1], &path[1..]),

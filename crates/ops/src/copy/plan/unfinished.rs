@@ -1,5 +1,5 @@
-//! Names in a source that another run gave to what it has not completed: they are no data, and are left out and counted. A name is
-//! one only if the record of its run is found, in its directory or in one above it; any other name is copied, whatever it looks like.
+//! Temporary names of other runs in a source. They are incomplete data, and are left out and counted. A name counts as temporary only if
+//! the record of its run is found, in its directory or in one above it; any other name is copied, whatever it looks like.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::tree::listing::held::Held;
 use crate::tree::operation::Here;
 use atta_sys::{self as sys, Features};
 
-/// Directories above a name in which its record is looked for.
+/// Most directories above a name that are searched for its record.
 const ABOVE_MOST: usize = 256;
 
-/// Whether a name is that of something that another run has not completed, or of the private directory of one.
+/// Whether a name is another run's temporary name or private directory.
 pub(crate) fn is_unfinished(here: Here<'_>, name: &[u8], held: &mut Held, features: Features) -> bool {
     if !name.starts_with(PREFIX) {
         return false;
@@ -31,7 +31,7 @@ pub(crate) fn is_unfinished(here: Here<'_>, name: &[u8], held: &mut Held, featur
     }
 }
 
-/// The names that a run gave: its record is in this directory, or above it.
+/// Finds the namer of a run by its record, in this directory or above it.
 fn find(
     directory: &Arc<Directory>,
     parsed: Parsed<'_>,
@@ -51,7 +51,7 @@ fn find(
     above_root(&*last?, parsed, ABOVE_MOST - count, features)
 }
 
-/// The same above the root of a walk.
+/// Continues the search above the root of a walk.
 fn above_root(root: &OwnedFd, parsed: Parsed<'_>, most: usize, features: Features) -> Option<Namer> {
     let climb = |from: &OwnedFd| -> Result<Option<OwnedFd>, Errno> {
         let above = sys::open_path_at(from, c"..")?;

@@ -1,5 +1,5 @@
-//! Copies that share the bytes of their source until one of them is changed (`FICLONE`), where nobody needs to see the bytes and the
-//! file system can: within one btrfs, one XFS, one bcachefs. Holes are shared like bytes.
+//! Copies that share the bytes of their source until one of them is changed (`FICLONE`). Used where no digest is wanted and the file
+//! system supports it: within one btrfs, one XFS, one bcachefs. Holes are shared like bytes.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -14,12 +14,12 @@ use atta_sys::retry;
 /// Whether copies share the bytes of their sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reflink {
-    /// Location they can, and no digest is wanted.
+    /// Clone where possible, if no digest is wanted.
     #[default]
     Auto,
-    /// A file that cannot is not copied.
+    /// Clone every file. A file that cannot be cloned is not copied.
     Always,
-    /// Never.
+    /// Never clone.
     Never,
 }
 
@@ -28,7 +28,7 @@ pub enum Reflink {
 pub(crate) struct Unable(Mutex<HashSet<u64>>);
 
 impl Copying<'_> {
-    /// Makes a file share the bytes of its source. False: they are to be moved.
+    /// Clones the bytes of the source into a file. False: the bytes must be copied.
     pub(crate) fn clone_bytes(
         &self,
         worker: &mut CopyWorker,
@@ -46,14 +46,14 @@ impl Copying<'_> {
         }
         match retry(|| rustix::fs::ioctl_ficlone(&copy, &source)) {
             Ok(()) => {
-                // Nobody has read it.
+                // No bytes were read.
                 worker.mover.check_end(source.as_fd(), metadata.size)?;
                 worker.totals.cloned += 1;
                 Ok(true)
             }
             Err(errno) if self.options.reflink == Reflink::Always => Err(FileError::new(Step::Clone, errno)),
             Err(errno) => {
-                // No file of that device can. Everything else may be this one's affair.
+                // These errors apply to all files of the device. Other errors may concern only this file.
                 if matches!(errno, Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::NOSYS) {
                     self.unable.add(metadata.device);
                 }

@@ -1,5 +1,5 @@
-//! Directories of the target: made under other names, looked at when they are entered, named when their files are there, and given
-//! what they are to have in the end. When each of that is due `mirror.rs` and `commit/publish.rs` know.
+//! Directories of the target: made under temporary names, checked when they are entered, renamed when their files exist, and given their
+//! attributes at the end. `mirror.rs` and `commit/publish.rs` decide when each step is due.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::tree::slice::AtHand;
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
-    /// Makes a directory, under another name, unless it is there; counts it.
+    /// Makes a directory under a temporary name, unless it exists. Counts it.
     pub(crate) fn make_directory(
         &self,
         worker: &mut CopyWorker,
@@ -52,7 +52,7 @@ impl Copying<'_> {
         metadata: &Metadata,
     ) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::MakeDirectory, errno);
-        // In a directory of this job's own, too: the source's may tell a name twice.
+        // Also in a new directory of this job: the source may list a name twice.
         match sys::open_directory_at(&to.directory, to.name) {
             Ok(opened) if self.is_own_home(to, &opened) => return Err(failed(Errno::EXIST)),
             Ok(_) if to.mirror.is_new() => return refuse_taken(to, Step::MakeDirectory),
@@ -61,7 +61,7 @@ impl Copying<'_> {
             Err(errno) => return Err(failed(errno)),
         }
         if self.is_listed {
-            // Of no use where the mode comes along.
+            // Not needed if the mode is preserved.
             let extended = match self.options.keep.mode {
                 true => Extended::default(),
                 false => self.extended_of_name(worker, from, metadata)?,
@@ -77,8 +77,10 @@ impl Copying<'_> {
         }
     }
 
-    /// Takes a directory that is there under the name of a new one, which nobody else could know: the answer to the first request to make
-    /// it was lost, or the source's directory lists its name twice.
+    /// Accepts an existing directory under the temporary name of a new one.
+    ///
+    /// No other process can know that name. Either the reply to the first request to make it was lost, or the source lists its name
+    /// twice.
     fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
         let opened = sys::open_directory_at(&to.directory, alias)?;
         let found = sys::stat_descriptor(&opened)?;
@@ -90,13 +92,13 @@ impl Copying<'_> {
         if sys::names_of(&opened, 1)?.is_empty() {
             return Ok(());
         }
-        // Of a SOURCE itself no directory was listed.
+        // For a SOURCE itself no directory was listed.
         let names = sys::names_of(from.directory, usize::MAX).unwrap_or_default();
         let times = names.iter().filter(|name| name.as_c_str() == from.name).count();
         if times > 1 { Ok(()) } else { Err(Errno::EXIST) }
     }
 
-    /// Whether a directory that is there is that of this copy and of others beside it.
+    /// Whether an existing directory is the private directory of this copy and of concurrent copies.
     fn is_own_home(&self, to: &Place<'_>, opened: &OwnedFd) -> bool {
         let namer = &self.shared.namer;
         to.name.to_bytes().starts_with(PREFIX)
@@ -104,14 +106,14 @@ impl Copying<'_> {
             && sys::stat_at(opened, &namer.tag(), false).is_ok()
     }
 
-    /// Refuses a directory of which the copy would be within it, by a mount that no path tells of: there would be no end.
+    /// Refuses a directory that contains its own copy by a mount that no path shows: the copy would never end.
     pub(crate) fn refuse_endless(
         &self,
         worker: &mut CopyWorker,
         from: Source<'_>,
         to: &Place<'_>,
     ) -> Result<(), FileError> {
-        // Else what is mounted is not entered.
+        // With `one_file_system`, mounts are not entered.
         if self.options.walk.one_file_system || !sys::may_be_mount(from.directory, from.name) {
             return Ok(());
         }
@@ -135,7 +137,7 @@ impl Copying<'_> {
         if is_endless { Err(failed(Errno::LOOP)) } else { Ok(()) }
     }
 
-    /// Notes what an opened directory is to have, and whether this job made its copy.
+    /// Records the attributes that an opened directory is to get, and whether this job made its copy.
     pub(crate) fn enter(&self, worker: &mut CopyWorker, here: Here<'_>) -> Result<(), FileError> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| FileError::new(Step::OpenDirectory, errno);
@@ -143,7 +145,7 @@ impl Copying<'_> {
         if mirror.target.alias().is_some() {
             mirror.set_new(self.batch.failures());
             if self.waits_in(&mirror) && self.batch.failures() > 0 {
-                // It may have been made before a sync that failed.
+                // The directory may have been made before a sync that failed.
                 retry(|| rustix::fs::fsync(&opened)).map_err(|errno| FileError::new(Step::Sync, errno))?;
             }
         }
@@ -158,8 +160,10 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Opens the copy of a directory. One that this job has just made loses what it has inherited, before anything is put into it;
-    /// if it is not the one that was made, or keeps something, nothing will be put into it.
+    /// Opens the copy of a directory.
+    ///
+    /// If this job has just made it, inherited attributes are removed before any entry is put into it. If it is not the directory that
+    /// was made, or if it keeps inherited attributes, no entry is put into it.
     pub(crate) fn open_made(
         &self,
         worker: &mut CopyWorker,
@@ -186,9 +190,10 @@ impl Copying<'_> {
         Ok(opened)
     }
 
-    /// Refuses a directory that belongs to somebody else, or that is not where this job made one: where others may make names, they may
-    /// put a directory of theirs in the place of a new one, and nothing is mounted on a directory that is new. Whether it is known
-    /// for sure that it belongs to whom this process makes things for.
+    /// Refuses a directory that this job did not make: it has another owner, or is on another file system than its parent.
+    ///
+    /// Where other users may create names, they may replace a new directory by one of theirs; and nothing is mounted on a new directory.
+    /// Returns whether it is certain that the directory belongs to the user that this process creates files as.
     fn refuse_foreign(
         &self,
         worker: &mut CopyWorker,
@@ -206,7 +211,7 @@ impl Copying<'_> {
         if is_there && own.is_none_or(|own| own == found.uid) { Ok(own.is_some()) } else { Err(Errno::STALE) }
     }
 
-    /// Gives the directory of a slice its name.
+    /// Gives the directory of a slice its final name.
     pub(crate) fn name_directory(&self, worker: &mut CopyWorker, slice: &AtHand<'_>) {
         let Some(mirror) = Mirror::of(slice.directory()) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
@@ -215,8 +220,10 @@ impl Copying<'_> {
         }
     }
 
-    /// A source's directory is closed: its copy gets what it is to have. One that a list may name again waits for the end, as do roots, and
-    /// all after a stop: what is left of those has not got its name.
+    /// Sets the attributes of a copy after its source directory was closed.
+    ///
+    /// Directories that a list may name again wait for the end. So do roots and, after a stop, all directories: those that remain then do
+    /// not have their final names.
     pub(crate) fn close_source(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
         let Some(mirror) = directory.attached::<Arc<Mirror>>() else { return };
         let is_listed_again = self.is_listed && mirror.waits_for_end();
@@ -226,14 +233,14 @@ impl Copying<'_> {
         }
     }
 
-    /// Ends the parts that have ended on this thread, with all that follows.
+    /// Ends the parts that have finished on this thread, with all that follows from that.
     pub(crate) fn end_parts(&self, worker: &mut CopyWorker) {
         while let Some(part) = worker.ended.pop() {
             life::end_part(self, worker, &part, &mut Tasks::default());
         }
     }
 
-    /// Gives a directory its attributes, and lets it be synced if it is synced by itself.
+    /// Gives a directory its attributes, and queues its sync if it is synced individually.
     pub(crate) fn close(&self, worker: &mut CopyWorker, mirror: &Mirror) {
         let target = &mirror.target;
         match self.close_anew(worker, target, mirror.attributes()) {
@@ -243,8 +250,9 @@ impl Copying<'_> {
         }
     }
 
-    /// Gives a directory its attributes. Where the server does not know any more what the descriptor refers to (ESTALE), the directory is
-    /// opened again by its names: GlusterFS then makes it on a brick where it was missing.
+    /// Gives a directory its attributes. Retries on ESTALE, which means that the server no longer knows the descriptor.
+    ///
+    /// The retry opens the directory by its names again: GlusterFS then makes it on a brick where it was missing.
     fn close_anew(
         &self,
         worker: &mut CopyWorker,
@@ -259,13 +267,13 @@ impl Copying<'_> {
                 Err(FileError::Failed(_, Errno::STALE)) if tries < STALE_MOST => tries += 1,
                 outcome => return outcome.map(|()| opened),
             }
-            // It is counted by the try that succeeds.
+            // The successful attempt counts it.
             worker.totals.not_kept = not_kept;
             target.close_lineage(self.features);
         }
     }
 
-    /// Gives a directory what it has not of its source, and takes away what its source has not.
+    /// Gives a directory what it lacks of its source's attributes, and removes those that its source lacks.
     fn close_one(
         &self,
         worker: &mut CopyWorker,

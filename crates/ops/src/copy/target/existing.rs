@@ -1,5 +1,5 @@
-//! What is there already under the name of a copy: left as it is, mended, or written into. Without options it is replaced, and
-//! nothing here has a part in it.
+//! Entries that already exist under the name of a copy: kept, repaired, or written in place. Without options they are replaced, and this
+//! file is not involved.
 
 use std::ffi::{CStr, CString};
 
@@ -22,24 +22,25 @@ use crate::metadata::granularity::Granularity;
 use crate::metadata::keep::gives_rights;
 use atta_sys::{self as sys, retry};
 
-/// What is done where something is there under the name of a copy. Directories are merged whatever it is.
+/// What to do with an existing entry under the name of a copy. Directories are always merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// It is replaced.
+    /// Replace it.
     #[default]
     Replace,
-    /// A file with the size and the time of change of its source keeps its bytes, and gets what else it is to have, unless that would
-    /// give rights to bytes that somebody else may have written. A link or a special file that is what its copy would be is left.
-    /// Everything else is replaced.
+    /// Keep a file that has the size and modification time of its source, and set its other attributes.
+    ///
+    /// A file is not kept if that would give rights to bytes that another user may have written. A link or a special file that equals its
+    /// source is kept. Everything else is replaced.
     Update,
-    /// It is left as it is.
+    /// Keep it unchanged.
     Ignore,
 }
 
 const OPENED: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Copying<'_> {
-    /// Whether there is nothing to be made, since what is there does; then it is counted.
+    /// Whether the existing entry is kept, so that nothing is made. If so, counts it.
     pub(crate) fn is_left(
         &self,
         worker: &mut CopyWorker,
@@ -57,7 +58,7 @@ impl Copying<'_> {
                 worker.totals.skipped += u64::from(is_there);
                 Ok(is_there)
             }
-            // The other names of such a file must know.
+            // Files with several names are handled with their links.
             Existing::Update if metadata.nlink > 1 && self.options.keep.links => Ok(false),
             Existing::Update if metadata.kind() == Kind::File => {
                 Ok(self.mended(worker, from, to, metadata)?.is_some())
@@ -66,7 +67,7 @@ impl Copying<'_> {
         }
     }
 
-    /// A file that has the bytes of its source already, as far as size and time tell; it has the rest, too, now. Counts it.
+    /// Returns a file that already has the bytes of its source, judged by size and time, after setting its other attributes. Counts it.
     pub(crate) fn mended(
         &self,
         worker: &mut CopyWorker,
@@ -77,7 +78,7 @@ impl Copying<'_> {
         let is_asked = self.options.existing == Existing::Update && !to.mirror.is_new();
         let is_alike =
             |from: &Metadata, there: &Metadata| is_alike(from, there, self.stores.granularity(there.device));
-        // One that says that it is empty may have bytes: only reading it shows.
+        // A file with a stated size of 0 may have bytes. Only reading it shows this.
         let may_be = |there: Metadata| match metadata.size {
             0 => is_alike(metadata, &Metadata { size: 0, ..there }),
             _ => is_alike(metadata, &there),
@@ -88,11 +89,11 @@ impl Copying<'_> {
         let source = open(from)?;
         let flags = OFlags::RDONLY | OPENED;
         let Ok(file) = retry(|| rustix::fs::openat(&to.directory, to.name, flags, Mode::empty())) else {
-            // What cannot be opened can be replaced.
+            // A file that cannot be opened can be replaced.
             return Ok(None);
         };
         let (before, there) = (look(&source)?, look(&file)?);
-        // A file of its own must be no other one's.
+        // A source with one name needs a copy with one name.
         let is_own = there.nlink == 1 || before.nlink > 1 && self.options.keep.links;
         if !self.has_the_bytes(worker, (&source, &before), (&file, &there))? || !is_own {
             return Ok(None);
@@ -100,7 +101,7 @@ impl Copying<'_> {
         let counted = worker.totals.not_kept;
         let is_mended = self.mend(worker, to, (&source, &before), (&file, &there), false)?;
         if !is_mended {
-            // It will be counted of the copy.
+            // The new copy will be counted instead.
             worker.totals.not_kept = counted;
             return Ok(None);
         }
@@ -108,7 +109,7 @@ impl Copying<'_> {
         Ok(Some(file))
     }
 
-    /// Whether a file may be taken for a copy: by size and time, and by its bytes where the size of the source says nothing.
+    /// Whether an existing file counts as a copy: by size and time, and by its bytes if the source's stated size is not reliable.
     fn has_the_bytes(
         &self,
         worker: &mut CopyWorker,
@@ -123,7 +124,8 @@ impl Copying<'_> {
         Ok(is_as_old && worker.mover.is_same_to_end(source.as_fd(), file.as_fd())?)
     }
 
-    /// Gives a file that was there what it has not of its source. Whether it may have that: else it is to be copied anew.
+    /// Gives an existing file the attributes that it lacks. False: it must be copied anew, since it must not get them.
+    ///
     /// `needs_times`: its times differ.
     pub(crate) fn mend(
         &self,
@@ -142,7 +144,7 @@ impl Copying<'_> {
             return Ok(false);
         }
         if (changes.are_beside_owner() || needs_times) && !self.is_mine(there) {
-            // Whoever may not change it may replace it.
+            // A user who may not change the file may still replace it.
             return Ok(false);
         }
         let mode = changes.whole_mode();
@@ -162,13 +164,13 @@ impl Copying<'_> {
         Ok(true)
     }
 
-    /// What an existing entry is to have; times aside.
+    /// The attributes an existing entry is to have, except times.
     fn wanted<'w>(&'w self, from: &'w Metadata, extended: &'w Extended) -> Wanted<'w> {
         let keep = &self.options.keep;
         Wanted { from, extended, keep, is_old: true, own_mode: None, needs_times: false }
     }
 
-    /// What extended attributes an existing file or directory has.
+    /// Reads the extended attributes of an existing file or directory.
     pub(crate) fn extended_there(
         &self,
         worker: &mut CopyWorker,
@@ -179,14 +181,16 @@ impl Copying<'_> {
         read.map_err(|errno| FileError::new(Step::SetExtended, errno))
     }
 
-    /// Whether a file belongs to whom this process makes files for, or to anybody where that is root.
+    /// Whether a file belongs to the user that this process creates files as. Any file does if that user is root.
     fn is_mine(&self, there: &Metadata) -> bool {
         let own = self.stores.own_uid(there.device);
         own == Some(there.uid) || own == Some(0) && rustix::process::geteuid().is_root()
     }
 
-    /// Whether changes would give rights: another owner, set-id bits, attributes that files are trusted by. Whoever owned a file, or
-    /// has it open, may have written its bytes. What this process or this file system cannot give is no change, and is counted.
+    /// Whether changes would give rights: another owner, set-id bits, or attributes that make a file trusted.
+    ///
+    /// A previous owner, or a process that has the file open, may have written its bytes. Rights that this process or file system cannot
+    /// give are dropped from the changes and counted.
     fn gives_rights(
         &self,
         worker: &mut CopyWorker,
@@ -212,7 +216,7 @@ impl Copying<'_> {
             }
             changes.is_refused = true;
         }
-        // A change of the group takes capabilities away.
+        // A change of the group removes capabilities.
         let lost = |name: &CStr| name == c"security.capability" && changes.group.is_some();
         for (name, value) in changes.given().filter(|(name, _)| gives_rights(name)) {
             let is_new = changes.set.pairs().iter().any(|(new, _)| new == name);
@@ -228,7 +232,7 @@ impl Copying<'_> {
         Ok(false)
     }
 
-    /// Whether a link or a special file that is there is what a copy would be; then it is counted.
+    /// Whether an existing link or special file equals its source. If so, counts it.
     fn is_named_left(
         &self,
         worker: &mut CopyWorker,
@@ -241,8 +245,10 @@ impl Copying<'_> {
         Ok(is_own && self.is_copy_of(worker, (from, metadata), to, copy)?)
     }
 
-    /// Whether a link or a special file of several names that is there is what a copy would be. Then it is counted, and has a name in
-    /// the links' directory, where it was compared: what is there may be another one by now.
+    /// Whether an existing link or special file with several names equals its source.
+    ///
+    /// If so, counts it. It then has a name in the links' directory, where it was compared: the original name may refer to another file
+    /// by now.
     pub(crate) fn is_named_left_as(
         &self,
         worker: &mut CopyWorker,
@@ -283,7 +289,7 @@ impl Copying<'_> {
         let counted = worker.totals.not_kept;
         let extended = self.extended_of_name(worker, from, metadata)?;
         let others = self.extended_of_name(worker, copy, &there)?;
-        // A link's mode means nothing.
+        // The mode of a symbolic link has no meaning.
         let mode = if metadata.kind() == Kind::Symlink { there.mode } else { metadata.mode };
         let metadata = Metadata { mode, ..*metadata };
         let mut changes = Changes::between(self.wanted(&metadata, &extended), &there, &others);
@@ -296,7 +302,7 @@ impl Copying<'_> {
         Ok(is_copy)
     }
 
-    /// Whether a name is one of a copy already, which another name was found to be.
+    /// Whether a name already refers to a copy that was found under another name.
     pub(crate) fn is_linked(&self, known: &OwnedFd, key: &CStr, to: &Place<'_>) -> Result<bool, FileError> {
         if self.options.existing != Existing::Update || to.mirror.is_new() {
             return Ok(false);
@@ -306,9 +312,10 @@ impl Copying<'_> {
         Ok(copy.is_ok_and(|copy| (copy.device, copy.inode) == (there.device, there.inode)))
     }
 
-    /// The file that is there, opened to be written into, and its mode. Nobody else can open it from here on until it gets its
-    /// mode. None: it is to be replaced, since it is none, or another name's too, or not this user's to write and to close, or since
-    /// somebody else may have it open and it is to get another owner, set-id bits or capabilities.
+    /// Opens an existing file for writing in place, and returns its mode. No other user can open it until it gets its mode.
+    ///
+    /// None: the file must be replaced. It is not a regular file, has other names, or cannot be opened or changed by this user; or it is
+    /// to get another owner, set-id bits or capabilities while another process may have it open.
     pub(crate) fn in_place(
         &self,
         worker: &mut CopyWorker,
@@ -316,7 +323,7 @@ impl Copying<'_> {
         to: &Place<'_>,
         metadata: &Metadata,
     ) -> Result<Option<(OwnedFd, u32)>, FileError> {
-        // Location what is there stays, it has turned up just now.
+        // With `Existing::Ignore`, the file has appeared only just now.
         if !self.options.in_place || to.mirror.is_new() || self.options.existing == Existing::Ignore {
             return Ok(None);
         }
@@ -324,7 +331,7 @@ impl Copying<'_> {
         let may_be = |there: &Metadata| {
             there.kind() == Kind::File && there.nlink == 1 && identity(there) != identity(metadata)
         };
-        // To open something else may do something to it.
+        // Opening another kind of file may have side effects.
         let Some(named) = there(to)?.filter(may_be) else { return Ok(None) };
         if !is_spelled_so(to, identity(&named))? {
             return Ok(None);
@@ -341,12 +348,12 @@ impl Copying<'_> {
             return Ok(None);
         }
         let keep = &self.options.keep;
-        // What the file's list lets its group do, if that is not to stay.
+        // The group permissions that the file's ACL grants, if the ACL is to be removed.
         let mode = if keep.lists { give::mode_without_list(&file, there.mode) } else { there.mode };
         if retry(|| rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)).is_err() {
             return Ok(None);
         }
-        // Location the source has a hole there must be nothing.
+        // Where the source has a hole, the copy must have no data.
         let has_holes = may_have_holes(metadata);
         let length = if has_holes { 0 } else { there.size.min(metadata.size) };
         if length < there.size {
@@ -356,8 +363,8 @@ impl Copying<'_> {
         Ok(Some((file, mode)))
     }
 
-    /// Whether a file that is to be written into has its final owner and gets no set-id bits and no capabilities: writing takes
-    /// those that it has away.
+    /// Whether a file to write in place has its final owner and gains no set-id bits and no capabilities. Writing removes those that it
+    /// has.
     fn keeps_rights(
         &self,
         worker: &mut CopyWorker,
@@ -378,7 +385,7 @@ impl Copying<'_> {
         Ok(!gives_rights && (has_owner || self.stores.own_uid(there.device) == Some(there.uid)))
     }
 
-    /// Gives a file that was written into what it is to have, and nothing beyond that. Whoever could open it before can again.
+    /// Gives a file that was written in place its attributes and no others. Users who could open it before can open it again.
     pub(crate) fn settle(
         &self,
         worker: &mut CopyWorker,
@@ -392,14 +399,14 @@ impl Copying<'_> {
         let wanted = Wanted { own_mode: Some(was & 0o777), needs_times, ..self.wanted(from, &extended) };
         let mut changes = Changes::between(wanted, &look(file)?, &others);
         if self.gives_rights(worker, to, &mut changes)? {
-            // It had none when it was opened.
+            // The file had no such right when it was opened.
             return Err(FileError::Changed);
         }
         changes.apply(file, &mut worker.totals.not_kept).map(drop)
     }
 }
 
-/// What has the name; none: nothing.
+/// The existing entry with this name; none: no entry.
 pub(crate) fn there(to: &Place<'_>) -> Result<Option<Metadata>, FileError> {
     match sys::stat_at(&to.directory, to.name, false) {
         Ok(there) => Ok(Some(there)),
@@ -408,13 +415,13 @@ pub(crate) fn there(to: &Place<'_>) -> Result<Option<Metadata>, FileError> {
     }
 }
 
-/// Whether the file that was found by a name has that name, and not one that is the same to a target that folds case.
+/// Whether the file found by a name has exactly that name, not one that only a case-folding target treats as equal.
 fn is_spelled_so(to: &Place<'_>, identity: (u64, u64)) -> Result<bool, FileError> {
     let swapped: Vec<u8> = to.name.to_bytes().iter().map(|byte| swap_case(*byte)).collect();
     if swapped == to.name.to_bytes() {
         return Ok(true);
     }
-    // It has one name, so only a directory that folds case finds it by another one.
+    // The file has one name, so only a directory that folds case finds it by another one.
     let folds = || {
         let swapped = CString::new(swapped).unwrap_or_default();
         sys::stat_at(&to.directory, &swapped, false)
@@ -428,14 +435,16 @@ fn swap_case(byte: u8) -> u8 {
     if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { byte }
 }
 
-/// Whether a file may be taken for a copy: size and time of change are its source's, the latter as exact as the file system of the
-/// copy keeps it.
+/// Whether a file counts as a copy: size and modification time equal the source's.
+///
+/// The times are compared at the granularity of the copy's file system.
 pub(crate) fn is_alike(source: &Metadata, copy: &Metadata, granularity: Granularity) -> bool {
     copy.kind() == Kind::File && source.size == copy.size && granularity.is_kept(source.mtime, copy.mtime)
 }
 
-/// Whether a link leads where another one does, and a special file is the other one's kind and device; with the same time of change,
-/// if that is kept.
+/// Whether two links have the same target, or two special files the same kind and device.
+///
+/// The modification times must match, too, if times are preserved.
 pub(crate) fn is_alike_named(
     (from, source): (Source<'_>, &Metadata),
     (to, copy): (Source<'_>, &Metadata),

@@ -1,5 +1,5 @@
-//! Copies one regular file as a whole: open, bytes, attributes, and proof that the source did not change meanwhile. Its name it
-//! gets here only if nobody sees it before all is well; else see `commit/publish.rs`.
+//! Copies one regular file as a whole: open, bytes, attributes, and proof that the source did not change meanwhile. The file gets its
+//! final name here only if its directory is not yet visible; otherwise see `commit/publish.rs`.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -32,23 +32,23 @@ use crate::metadata::give::{self, Manner};
 use crate::tree::slice::{AtHand, Part};
 use atta_sys::{self as sys, retry};
 
-/// A name on the target's side.
+/// A name in the target.
 #[derive(Clone, Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) mirror: &'a Arc<Mirror>,
     pub(crate) directory: Arc<OwnedFd>,
     pub(crate) name: &'a CStr,
-    /// The slice of the source's directory that it is of, if that is known.
+    /// The slice of the source directory that it belongs to, if known.
     pub(crate) slice: Option<&'a AtHand<'a>>,
 }
 
 impl<'a> Place<'a> {
-    /// The same, of this slice.
+    /// The same place, in this slice.
     pub(crate) fn within(self, slice: Option<&'a AtHand<'a>>) -> Self {
         Self { slice, ..self }
     }
 
-    /// Whether it gets its own name at once: nobody sees the directory yet, nor will before this slice has been looked at.
+    /// Whether the entry gets its final name at once: its directory stays invisible until this slice has been looked at.
     pub(crate) fn is_direct(&self) -> bool {
         self.slice.is_some_and(AtHand::is_whole)
             && self.mirror.is_new()
@@ -60,39 +60,39 @@ impl<'a> Place<'a> {
         self.slice.map(AtHand::part)
     }
 
-    /// One without which the names of its slice have not all been looked at.
+    /// A part that keeps the names of its slice from counting as all looked at.
     pub(crate) fn part_of_names(&self) -> Option<Part> {
         self.slice.map(AtHand::part_of_names)
     }
 }
 
-/// Something that is there as a whole.
+/// An entry that exists as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// The name that it has, if that is not its own.
+    /// Its temporary name, if it does not have its final name.
     pub(crate) temporary: Option<CString>,
     pub(crate) bytes: u64,
-    /// How long it took.
+    /// How long the copy took.
     pub(crate) elapsed: std::time::Duration,
     pub(crate) digest: Option<Hash>,
-    /// Location it leads, if it is a symbolic link.
+    /// Target of the link, if the entry is a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
-    /// The copy, open, and which file it is of: for whoever makes links of it, if it has several names; for whoever finds that it is
-    /// none, if it was written into.
+    /// The open copy, and device and inode of its source. For making links if it has several names, or for emptying a failed in-place
+    /// copy.
     pub(crate) file: Option<(OwnedFd, (u64, u64))>,
-    /// What its source was, if it is to be read back.
+    /// The version of its source, if the copy is to be read back.
     pub(crate) version: Option<Version>,
-    /// The copy, open, if it is to be synced by itself before it gets its name, and what its source was.
+    /// The open copy and the version of its source, if it is synced individually before it gets its final name.
     pub(crate) unsynced: Option<(OwnedFd, Version)>,
-    /// The time of access that it was given, if it is to be read back.
+    /// The access time it was given, if it is to be read back.
     pub(crate) atime: Option<Timestamp>,
-    /// It is another name of a copy that was made before.
+    /// Whether it is another name of a copy that was made before.
     pub(crate) is_link: bool,
-    /// Which file it is, if it has another name than its own: a lost reply to a rename is recognised by it.
+    /// Its identity, if it has a temporary name. It reveals a rename whose reply was lost.
     pub(crate) identity: Option<Identity>,
-    /// The mode of the file that was written into.
+    /// The previous mode of a file that was written in place.
     pub(crate) in_place: Option<u32>,
-    /// How many syncs had failed when it was begun; of a link of what was made before, none.
+    /// Number of failed syncs when the copy was started; for a link, when the linked copy was started.
     pub(crate) since: u64,
 }
 
@@ -102,10 +102,10 @@ impl Made {
     }
 }
 
-/// How many new names are tried where a server reports each of them as taken.
+/// How many new names to try if the server reports each of them as taken.
 pub(crate) const NAMES_TRIED: u32 = 4;
 impl Copying<'_> {
-    /// Makes a copy of a regular file, with all it has.
+    /// Copies a regular file with all its metadata.
     pub(crate) fn file(
         &self,
         worker: &mut CopyWorker,
@@ -114,13 +114,13 @@ impl Copying<'_> {
     ) -> Result<Made, FileError> {
         let began = std::time::Instant::now();
         let mut error = FileError::Changed;
-        // What is written into loses its mode for the time being.
+        // A file that is written in place temporarily loses its mode.
         let mut was = None;
         for _ in 0..TRIES {
             let source = open(from)?;
             let before = settled(&source)?;
             if before.kind() != Kind::File {
-                // It was one when it was listed.
+                // It was a regular file when it was listed.
                 continue;
             }
             error = match self.make(worker, source.as_fd(), &before, to, &mut was) {
@@ -187,7 +187,7 @@ impl Copying<'_> {
         closed.map(|()| made)
     }
 
-    /// A new file: under its own name, where nobody sees it yet, or under another one, which comes with it.
+    /// Makes a new file: under its final name if the directory is not yet visible, else under a temporary name, which is returned.
     fn create(
         &self,
         worker: &mut CopyWorker,
@@ -197,7 +197,7 @@ impl Copying<'_> {
         if to.is_direct() {
             match self.create_with(worker, to, to.name, layout) {
                 Ok(file) => return Ok((file, None)),
-                // A directory that tells a name twice; not names that are one to the target.
+                // Accepts a name that the source lists twice. Refuses two names that are one to the target.
                 Err(Errno::EXIST) => refuse_taken(to, Step::Create)?,
                 Err(errno) => return Err(FileError::new(Step::Create, errno)),
             }
@@ -205,7 +205,7 @@ impl Copying<'_> {
         self.create_temporary(worker, to, layout).map(|(file, name)| (file, Some(name)))
     }
 
-    /// A new file under a name that nobody looks for.
+    /// Makes a new file under a temporary name.
     pub(crate) fn create_temporary(
         &self,
         worker: &mut CopyWorker,
@@ -222,7 +222,7 @@ impl Copying<'_> {
             if last != Errno::EXIST {
                 break;
             }
-            // Nobody else knows the name: the answer to the first request was lost. What has it is not opened.
+            // No other process knows the name: the reply to the first request was lost. The existing file is not opened.
             let _ = rustix::fs::unlinkat(&to.directory, &name, AtFlags::empty());
         }
         Err(FileError::new(Step::Create, last))
@@ -239,10 +239,10 @@ impl Copying<'_> {
     ) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::Sync, errno);
         self.fill_bytes(worker, source, metadata, file, made)?;
-        // What has its name already cannot wait for a sync of many: nobody would tell if that failed.
+        // A file with its final name cannot wait for a sync of many files: a failure could not be reported.
         let syncs_in_place = made.in_place.is_some() && self.sync_rule(to.mirror) != SyncRule::Never;
         if syncs_in_place {
-            // Before it has its time, by which a later run would take it for a copy.
+            // The sync comes before the times are set: with its times, a later run would take the file for a copy.
             self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
         }
         match made.in_place {
@@ -253,7 +253,7 @@ impl Copying<'_> {
                 give::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
             }
         }
-        // Other names of it may be given before this one.
+        // Other names of the file may appear before this one.
         let syncs_at_once = metadata.nlink > 1 && self.syncs_each_in(to.mirror);
         if syncs_at_once || syncs_in_place {
             self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)?;
@@ -297,13 +297,13 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Whether a file gets a digest: if any does, and it has not too many holes.
+    /// Whether a file gets a digest: digests are wanted and it does not have too many holes.
     pub(crate) fn is_hashed(&self, source: impl AsFd, metadata: &Metadata) -> Result<bool, FileError> {
         let most = self.options.hole_bytes_max.unwrap_or(HOLE_BYTES_MAX);
         Ok(self.options.digest && !holes::exceed(source, metadata, most, &self.options.walk.stop)?)
     }
 
-    /// What extended attributes the source has.
+    /// Reads the extended attributes of the source.
     pub(crate) fn extended(&self, worker: &mut CopyWorker, source: impl AsFd) -> Result<Extended, FileError> {
         let CopyWorker { room, totals, .. } = worker;
         let wanted = |name: &CStr| self.options.keep.reads(name);
@@ -311,27 +311,28 @@ impl Copying<'_> {
         read.map_err(|errno| FileError::new(Step::ReadExtended, errno))
     }
 
-    /// How what this job makes gets what it is to have.
+    /// How entries of this job get their attributes.
     pub(crate) fn manner(&self) -> Manner<'_> {
         Manner { keep: &self.options.keep, is_old: false }
     }
 }
 
-/// Empties what was written into the place of an old file and is no copy: nobody is to take it for one by its size and time, and
-/// whoever writes it again must not write over what a sync has failed to write.
+/// Empties an in-place copy that failed.
+///
+/// A later run must not take it for a copy by its size and time. A second attempt must not write over pages that a sync failed to write.
 fn spoil(file: &OwnedFd) {
     let _ = retry(|| rustix::fs::ftruncate(file, 0));
     let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));
 }
 
-/// Takes back what was made.
+/// Removes a new entry, or empties it if it was written in place.
 pub(crate) fn remove(to: &Place<'_>, made: &Made) {
     if made.in_place.is_some() {
-        // What was there is gone already.
+        // The previous content is already gone.
         return made.file.iter().for_each(|(file, _)| spoil(file));
     }
     let name = made.temporary.as_deref().unwrap_or(to.name);
-    // What cannot be removed has a name that says whose it is, or is in a directory that nobody sees.
+    // A file that cannot be removed has a temporary name that shows its origin, or is in a directory that is not visible.
     let _ = rustix::fs::unlinkat(&to.directory, name, AtFlags::empty());
 }
 

@@ -1,6 +1,6 @@
-//! What this process can give to files on a file system: another owner, set-id bits, attributes that give rights. It is tried on a
-//! file made for that, once for each file system and kind of right. So what cannot be given makes no file differ from its source, and
-//! nothing is given to a file that somebody else has written.
+//! The rights that this process can give to files on a file system: another owner, set-id bits, attributes that grant rights. Each kind
+//! of right is tried once per file system, on a probe file. A right that cannot be given therefore does not make a file differ from its
+//! source. No right is given to a file that another process has written.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -15,23 +15,23 @@ use crate::copy::target::file::Place;
 use crate::file::error::{FileError, Step};
 use atta_sys::{self as sys, retry};
 
-/// Something that not everybody can give to a file.
+/// A right that not every process can give to a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Grant {
     Owner(Uid),
     Group(Gid),
     /// A mode, for a file of this group.
     Mode(u32, Option<Gid>),
-    /// An extended attribute; its value counts only the first time.
+    /// An extended attribute. Its value counts only the first time.
     Attribute(CString),
 }
 
-/// The result of each that was tried, by the number of the file system.
+/// The result of each tried right, by device number.
 #[derive(Debug, Default)]
 pub(crate) struct Grants(Mutex<HashMap<(u64, Grant), bool>>);
 
 impl Copying<'_> {
-    /// Whether this process can give something to a file of its own where a copy goes. `value`: of an attribute.
+    /// Whether this process can give a right to its own files where a copy goes. `value`: of an attribute.
     pub(crate) fn can_give(
         &self,
         worker: &CopyWorker,
@@ -45,7 +45,7 @@ impl Copying<'_> {
         if let Some(known) = self.grants.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(*known);
         }
-        // No other directory of TARGET's file system need change for that.
+        // The probe leaves the other directories of TARGET's file system unchanged.
         let directory = if device == self.top_identity.0 { &self.top } else { &to.directory };
         let probe = self.probe_file(worker.index, directory).map_err(failed)?;
         let is_given = is_given(&probe, &key.1, value);
@@ -53,7 +53,7 @@ impl Copying<'_> {
         Ok(is_given)
     }
 
-    /// A file without a name.
+    /// Makes a file and unlinks it at once.
     fn probe_file(&self, who: u64, directory: &OwnedFd) -> Result<OwnedFd, Errno> {
         let name = self.shared.namer.of_file(who);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -64,7 +64,7 @@ impl Copying<'_> {
     }
 }
 
-/// Tries it. A file system may say that it has done what it has not.
+/// Tries to give a right and reads it back: a file system may report success without effect.
 fn is_given(probe: &OwnedFd, grant: &Grant, value: &[u8]) -> bool {
     let given = match grant {
         Grant::Owner(owner) => retry(|| rustix::fs::fchown(probe, Some(*owner), None)),

@@ -1,12 +1,12 @@
-//! The target's side of a directory: where its entries are made, and what it is given when the last of them is there.
+//! The target side of a directory: where its entries are made, and which attributes it gets when all of them exist.
 //!
-//! A new directory is made under another name. Whoever looks at names of a slice that is the whole directory gives files their own
-//! names at once: nobody sees them before the directory has its name, which it gets when all names have been looked at. In any
-//! other directory each file is made under a temporary name first.
+//! A new directory is made under a temporary name. If a slice is the whole directory, its files get their final names at once: they are
+//! not visible until the directory gets its own final name, after all names have been looked at. In any other directory each file is made
+//! under a temporary name first.
 //!
-//! A directory to which something is left to do in the end, attributes to give or a sync of its own, is *open* (`open.rs`) until its
-//! source's directory is closed (`tree/life.rs`): then it gets its owner, attributes, mode and times. What is still open when no task
-//! is left comes last: see `ending.rs`.
+//! A directory with work left for the end (attributes to set, or a sync of its own) is *open* (`open.rs`) until its source directory is
+//! closed (`tree/life.rs`). Then it gets its owner, attributes, mode and times. Directories that are still open when no task is left come
+//! last: see `ending.rs`.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,36 +22,36 @@ use atta_sys::file_systems::Durability;
 /// See the head of this file.
 #[derive(Debug)]
 pub(crate) struct Mirror {
-    /// The directory on the target's side, opened as it is needed.
+    /// The directory in the target, opened on demand.
     pub(crate) target: Arc<Directory>,
-    /// It was made by this job: how many syncs had failed before.
+    /// Set if this job made the directory: number of failed syncs before that.
     since: OnceLock<u64>,
-    /// Somebody has put another one in its place: nothing is to be done there.
+    /// Another process has replaced the directory. The copy must not touch it.
     is_foreign: AtomicBool,
-    /// Names are made in it that are durable when it is synced by itself.
+    /// Names are made in it that become durable only by a sync of the directory itself.
     is_expected: AtomicBool,
     waits_for_end: AtomicBool,
-    /// What is made in it inherits nothing.
+    /// Entries made in it inherit nothing.
     is_sealed: AtomicBool,
-    /// The file system that it is on; not known before it is entered or something is put there.
+    /// Its file system. Unknown until the directory is entered or an entry is put there.
     pub(crate) store: OnceLock<Noted>,
-    /// Whether it takes names that differ in case alone for one.
+    /// Whether it treats names that differ only in case as one name.
     pub(crate) folds_case: OnceLock<bool>,
-    /// What it is to have; none: it is left as it is.
+    /// The attributes it gets at the end. None: it is left unchanged.
     attributes: OnceLock<Attributes>,
     shared: Arc<Shared>,
 }
 
-/// What all mirrors of a job share.
+/// State that all mirrors of a job share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) namer: Namer,
-    /// Directories to which something is left to do in the end.
+    /// Directories with work left for the end.
     pub(crate) open: Open<Mirror>,
 }
 
 impl Mirror {
-    /// Of a directory that keeps its name.
+    /// A mirror of a directory that keeps its name.
     pub(crate) fn new(target: Arc<Directory>, shared: &Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
             target,
@@ -67,14 +67,14 @@ impl Mirror {
         })
     }
 
-    /// Of a directory below, which may have another name as yet.
+    /// A mirror of a subdirectory, which may still have a temporary name.
     pub(crate) fn below(&self, name: &std::ffi::CStr) -> Arc<Self> {
         let alias = self.shared.namer.of_directory(name);
         let target = Directory::below(&self.target, name, None).with_alias(alias);
         Self::new(Arc::new(target), &self.shared)
     }
 
-    /// The mirror of a source's directory. None: its root has none.
+    /// The mirror of a source directory. None: its root has none.
     pub(crate) fn of(directory: &Arc<Directory>) -> Option<Arc<Self>> {
         directory.attached_or_made(|above: &Arc<Self>, name| above.below(name))
     }
@@ -89,23 +89,23 @@ impl Mirror {
         path
     }
 
-    /// The name that it has until it gets its own.
+    /// The temporary name of a subdirectory.
     pub(crate) fn alias(&self, name: &std::ffi::CStr) -> CString {
         self.shared.namer.of_directory(name)
     }
 
-    /// Says what the directory is to have in the end; the first word counts.
+    /// Sets the attributes that the directory gets at the end. Only the first call counts.
     pub(crate) fn will_have(self: &Arc<Self>, attributes: Attributes) {
         let _ = self.attributes.set(attributes);
         self.shared.open.add(self);
     }
 
-    /// What it is to have; none: it keeps what it has.
+    /// The attributes it gets at the end. None: it keeps what it has.
     pub(crate) fn attributes(&self) -> Option<&Attributes> {
         self.attributes.get()
     }
 
-    /// Says that names are made in it. Where directories are synced one by one, something is left to do in the end then.
+    /// Notes that names are made in it. If directories are synced one by one, this leaves work for the end.
     pub(crate) fn expect_names(self: &Arc<Self>) {
         if self.is_synced_by_itself()
             && self.attributes.get().is_none()
@@ -115,33 +115,33 @@ impl Mirror {
         }
     }
 
-    /// Says that it waits for the end of all: a list may name it again.
+    /// Defers it to the end of the copy: a list may name it again.
     pub(crate) fn wait_for_end(&self) {
         self.waits_for_end.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it waits for the end of all, or is to have a mode with which nobody but root could make what a list may yet name.
+    /// Whether it is deferred to the end of the copy, or gets a mode that would deny the owner access that a list may still need.
     pub(crate) fn waits_for_end(&self) -> bool {
         let mode = self.attributes.get().map_or(0o700, |attributes| attributes.metadata.mode);
         self.waits_for_end.load(Ordering::Relaxed) || mode & 0o700 != 0o700
     }
 
-    /// Its names and attributes are durable only when it is synced by itself.
+    /// Whether its names and attributes become durable only by a sync of the directory itself.
     pub(crate) fn is_synced_by_itself(&self) -> bool {
         self.durability() == Some(Durability::Each) && !self.is_foreign()
     }
 
-    /// This job made it, and nobody has put another one in its place: how many syncs had failed before.
+    /// Number of failed syncs before this job made it. None: not made by this job, or replaced by another process.
     pub(crate) fn own_since(&self) -> Option<u64> {
         self.since.get().copied().filter(|_| !self.is_foreign())
     }
 
-    /// Whether it is known what it is to have.
+    /// Whether its final attributes are known.
     pub(crate) fn is_expecting(&self) -> bool {
         self.attributes.get().is_some()
     }
 
-    /// Says that this job made it, so that nothing is there but what the job put there, when so many syncs had failed.
+    /// Notes that this job made it, so it contains only entries of this job. `failures`: number of failed syncs before.
     pub(crate) fn set_new(&self, failures: u64) {
         let _ = self.since.set(failures);
     }
@@ -150,12 +150,12 @@ impl Mirror {
         self.since.get().is_some()
     }
 
-    /// How many syncs had failed when it was made.
+    /// Number of failed syncs before it was made.
     pub(crate) fn since(&self) -> u64 {
         self.since.get().copied().unwrap_or_default()
     }
 
-    /// Says that it is not the directory that this job made.
+    /// Notes that it is not the directory that this job made.
     pub(crate) fn set_foreign(&self) {
         self.is_foreign.store(true, Ordering::Release);
     }
@@ -164,8 +164,9 @@ impl Mirror {
         self.is_foreign.load(Ordering::Acquire)
     }
 
-    /// Says that this process owns it and has removed its default ACL: until it gets its owner, when nothing more is made in it,
-    /// nobody else can set one.
+    /// Notes that this process owns it and has removed its default ACL.
+    ///
+    /// No other process can set one until the directory gets its final owner, and after that nothing more is made in it.
     pub(crate) fn seal(&self) {
         self.is_sealed.store(true, Ordering::Release);
     }
@@ -179,7 +180,7 @@ impl Mirror {
         self.store.get().is_some_and(|store| store.is_mounted)
     }
 
-    /// How what is put there is made durable, if that is known.
+    /// How entries in it are made durable, if known.
     pub(crate) fn durability(&self) -> Option<Durability> {
         self.store.get().map(|store| store.durability)
     }
@@ -190,12 +191,12 @@ impl Shared {
         Arc::new(Self { namer, open: Open::default() })
     }
 
-    /// How deep the deepest directory is to which something is left to do.
+    /// Depth of the deepest directory with work left.
     pub(crate) fn deepest_open(&self) -> Option<u32> {
         self.open.all().iter().map(|mirror| mirror.target.depth()).max()
     }
 
-    /// Takes those that are so deep or deeper. One without rights bars what is below it: so the deepest are to come first.
+    /// Takes the directories at this depth or deeper. The deepest must come first: a directory without rights blocks access below it.
     pub(crate) fn take_open(&self, depth: u32) -> Vec<Arc<Mirror>> {
         self.open.take_if(|mirror| mirror.target.depth() >= depth)
     }

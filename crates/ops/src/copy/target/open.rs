@@ -1,16 +1,16 @@
-//! What stays until something that is left to do with it is done: directories of TARGET. No I/O.
+//! A set of target directories with work left to do at the end. No I/O.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Tables with a lock of their own: threads rarely want the same.
+/// Number of tables. Each has its own lock, so threads rarely contend.
 const TABLES: usize = 16;
 
 /// See the head of this file.
 #[derive(Debug)]
 pub(crate) struct Open<T>([Mutex<HashMap<usize, Arc<T>>>; TABLES]);
 
-/// Where it is in memory: its number as long as it lives.
+/// The memory address: unique as long as the object lives.
 fn number<T>(what: &Arc<T>) -> usize {
     Arc::as_ptr(what).addr()
 }
@@ -22,22 +22,22 @@ impl<T> Default for Open<T> {
 }
 
 impl<T> Open<T> {
-    /// Adds something, unless it is there.
+    /// Adds an object, unless it is in the set.
     pub(crate) fn add(&self, what: &Arc<T>) {
         self.table(what).insert(number(what), Arc::clone(what));
     }
 
-    /// Takes something, for whoever does what is left. Whether it was there.
+    /// Removes an object so that the caller can do the remaining work. Returns whether it was in the set.
     pub(crate) fn take(&self, what: &Arc<T>) -> bool {
         self.table(what).remove(&number(what)).is_some()
     }
 
-    /// All of them.
+    /// Returns all objects.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.0.iter().flat_map(|table| lock(table).values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// Takes those for which this holds.
+    /// Removes and returns the objects that match.
     pub(crate) fn take_if(&self, wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let is_wanted = |_: &usize, what: &mut Arc<T>| wanted(what);
         let of_table = |table| lock(table).extract_if(is_wanted).map(|(_, what)| what).collect::<Vec<_>>();
@@ -45,7 +45,7 @@ impl<T> Open<T> {
     }
 
     fn table(&self, what: &Arc<T>) -> MutexGuard<'_, HashMap<usize, Arc<T>>> {
-        // The lowest bits of all addresses are the same.
+        // The lowest bits of all addresses are equal.
         lock(&self.0[(number(what) >> 7) % TABLES])
     }
 }

@@ -1,4 +1,4 @@
-//! Copies what is neither a file nor a directory: symbolic links as links, FIFOs, sockets and devices without opening them.
+//! Copies entries that are neither files nor directories. Symbolic links are copied as links. FIFOs, sockets and devices are not opened.
 
 use std::ffi::CStr;
 
@@ -22,17 +22,17 @@ use crate::metadata::not_kept::NotKept;
 use atta_sys::at::NameAt;
 use atta_sys::{self as sys, retry};
 
-/// What is to be made, and what it is to have.
+/// An entry to make, with its metadata.
 struct Model<'a> {
     metadata: &'a Metadata,
     extended: Extended,
-    /// Under which key others find it to link it.
+    /// The key under which other threads find it to link to it.
     key: Option<&'a CStr>,
     step: Step,
 }
 
 impl Copying<'_> {
-    /// Makes a link that says what the source's says, a FIFO, a socket or a device. `key`: it has several names.
+    /// Makes a symbolic link with the source's target, a FIFO, a socket or a device. `key`: set if the source has several names.
     pub(crate) fn named(
         &self,
         worker: &mut CopyWorker,
@@ -74,8 +74,10 @@ impl Copying<'_> {
         Ok(made)
     }
 
-    /// Makes something that cannot be opened, and so gets what it has by its name: under its own where nobody else can be, else in a
-    /// private directory, from where it is moved to another name beside its own.
+    /// Makes an entry that cannot be opened and so gets its metadata by name.
+    ///
+    /// It is made under its final name if no other process can access the directory. Otherwise it is made in a private directory and
+    /// moved to a temporary name beside its final one.
     fn under_a_name(
         &self,
         worker: &mut CopyWorker,
@@ -97,7 +99,7 @@ impl Copying<'_> {
         if to.is_direct() && to.mirror.is_sealed() {
             match complete(&to.directory, to.name, &mut worker.totals.not_kept) {
                 Ok(()) => return Ok(Made { since, ..Made::default() }),
-                // A directory that tells a name twice.
+                // The source may list a name twice.
                 Err(FileError::Failed(_, Errno::EXIST)) => refuse_taken(to, model.step)?,
                 Err(error) => return Err(error),
             }
@@ -112,7 +114,7 @@ impl Copying<'_> {
                     let _ = rustix::fs::unlinkat(private, &name, AtFlags::empty());
                 }
                 match made {
-                    // The answer to the first request was lost. What has the name is not used.
+                    // The reply to the first request was lost. The existing entry is not used.
                     Err(FileError::Failed(step, Errno::EXIST))
                         if step == model.step && tried < NAMES_TRIED =>
                     {
@@ -128,7 +130,7 @@ impl Copying<'_> {
             false => make_in(self.private().map_err(failed)?, &mut not_kept),
         };
         let name = match made {
-            // Nothing can be moved there from the job's own directory: another file system, or another project of the same one.
+            // The entry cannot be moved there from the job's own directory: another file system, or another project of the same one.
             Err(FileError::Failed(_, Errno::XDEV)) => {
                 not_kept = NotKept::default();
                 self.beside(worker.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??
@@ -140,7 +142,7 @@ impl Copying<'_> {
         Ok(Made { since, identity, ..Made::temporary(name) })
     }
 
-    /// Lends a directory that nobody else can do anything in, in the one where something is to be.
+    /// Runs `act` with a new private directory in the directory that the entry goes to.
     fn beside<T>(&self, who: u64, to: &Place<'_>, act: impl FnOnce(&OwnedFd) -> T) -> Result<T, Errno> {
         let name = self.shared.namer.of_file(who);
         let device = sys::stat_descriptor(&to.directory)?.device;
@@ -150,7 +152,7 @@ impl Copying<'_> {
         }
         let opened =
             open_private(&to.directory, &name, self.stores.own_uid(device), self.features).and_then(|own| {
-                // It is there if the answer to the first request was lost, and then it is empty.
+                // After a lost reply the directory exists and is empty.
                 let is_own = made.is_ok() || sys::names_of(&own, 1)?.is_empty();
                 if is_own { Ok(own) } else { Err(Errno::EXIST) }
             });
@@ -159,12 +161,12 @@ impl Copying<'_> {
         done
     }
 
-    /// Lets others find what was just made under a name, where nobody else can be.
+    /// Links a new entry into the private directory under `key`, so that other threads find it.
     fn link_as(&self, directory: &OwnedFd, name: &CStr, key: &CStr) -> Result<(), Errno> {
         let private = self.private()?;
         match retry(|| rustix::fs::linkat(directory, name, private, key, AtFlags::empty())) {
             Err(Errno::EXIST) => {
-                // The answer to the first request was lost, if it is the same.
+                // If both names refer to the same inode, the reply to the first request was lost.
                 let [own, there] =
                     [(directory, name), (private, key)].map(|(at, name)| sys::stat_at(at, name, false));
                 if identity_of(&own?) == identity_of(&there?) { Ok(()) } else { Err(Errno::EXIST) }
@@ -175,7 +177,9 @@ impl Copying<'_> {
 }
 
 impl Copying<'_> {
-    /// What extended attributes a link or a special file has. One call if it has none, no call if none of a link would be kept.
+    /// Reads the extended attributes of a link or a special file.
+    ///
+    /// One call if it has none. No call for a link if no extended attributes are preserved.
     pub(crate) fn extended_of_name(
         &self,
         worker: &mut CopyWorker,
@@ -192,9 +196,9 @@ impl Copying<'_> {
         let wanted = |name: &CStr| keep.reads_of(kind, name);
         match Extended::read_from(Holder::Named(at), room, wanted, not_kept) {
             Ok(found) if found.is_empty() || named::is_still_there(from, metadata) => Ok(found),
-            // They may be those of something else, and let others do what they must not.
+            // They may belong to another entry, and grant rights to other users.
             Ok(_) => Err(FileError::Changed),
-            // Before Linux 6.13 and without /proc; or it may not be asked.
+            // Before Linux 6.13 without /proc, or permission denied.
             Err(Errno::NOENT | Errno::PERM | Errno::ACCES) if named::is_still_there(from, metadata) => {
                 not_kept.extended += 1;
                 Ok(Extended::default())
@@ -204,22 +208,22 @@ impl Copying<'_> {
     }
 }
 
-/// Moves something out of a private directory, under a name that nobody else could know there. It replaces nothing.
+/// Moves an entry out of a private directory to a name that no other process can know. Replaces nothing.
 fn move_out(private: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     let is_there = || sys::stat_at(private, name, false).is_ok();
     match until_found(is_there, || retry(|| rustix::fs::renameat(private, name, to, name))) {
-        // The answer to the first request was lost, if it is there.
+        // If the entry is at its destination, the reply to the first request was lost.
         Err(Errno::NOENT) => sys::stat_at(to, name, false).map(drop),
         moved => moved,
     }
 }
 
-/// Refuses a name that is something else by now: with the rights and under the key of what it was it would do harm.
+/// Refuses a name that refers to another entry by now. The rights and the key of the old entry would do harm there.
 fn refuse_another(from: Source<'_>, metadata: &Metadata) -> Result<(), FileError> {
     if named::is_still_there(from, metadata) { Ok(()) } else { Err(FileError::Changed) }
 }
 
-/// What a symbolic link says.
+/// Reads the target of a symbolic link.
 pub(crate) fn read_link(from: Source<'_>) -> Result<Vec<u8>, FileError> {
     sys::read_link_at(from.directory, from.name).map_err(|errno| FileError::new(Step::ReadLink, errno))
 }
@@ -239,7 +243,7 @@ mod tests {
     use crate::copy::{Copy, Options, Seat};
     use crate::tree::operation::Handler;
 
-    /// What was listed, and what somebody has put in its place.
+    /// The name was listed as one link and then replaced by another.
     #[test]
     fn what_is_something_else_by_now_gets_nothing_of_what_it_was() {
         let scratch = Scratch::new("special").unwrap();
@@ -256,7 +260,7 @@ mod tests {
         let path = std::ffi::CString::new(sources[0].clone()).unwrap();
         let from = Source { directory: rustix::fd::AsFd::as_fd(&CWD), name: &path };
         let listed = sys::stat_path(&sources[0], false).unwrap();
-        // Both are there at once, so that the second one has another number.
+        // Both links exist at the same time, so the second one has another inode number.
         symlink("another", scratch.join("another")).unwrap();
         fs::rename(scratch.join("another"), &source).unwrap();
         let made = copying.named(&mut worker, from, &to, &listed, Some(c"key"));

@@ -1,5 +1,5 @@
-//! Targets to which `A` and `a` are one name, or two ways to write an accent: there the second of two names of the source would
-//! silently take the place of the first. It is refused instead. Which letters are alike only the target knows.
+//! Targets that fold names: `A` and `a`, or two encodings of an accent, are one name. The second of two such source names would silently
+//! replace the first, so it is refused instead. Only the target knows which letters are equal.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use crate::file::error::{FileError, Step};
 use crate::tree::location::Location;
 use atta_sys as sys;
 
-/// Of so many the name that is in the way is told.
+/// Maximum number of failures for which the conflicting name is reported.
 const NAMINGS_MOST: u64 = 1000;
 
 impl Copying<'_> {
-    /// Whether a directory of the target takes two spellings for one name. `made` is something of this job's own in it: if the
-    /// target finds that in capital letters, it folds case.
+    /// Whether a directory of the target folds case.
+    ///
+    /// `made` is an entry of this job in it. If the target finds `made` in capital letters, it folds case.
     pub(crate) fn folds_case(mirror: &Mirror, directory: &OwnedFd, made: &CStr) -> bool {
         *mirror.folds_case.get_or_init(|| {
             let capitals = CString::new(made.to_bytes().to_ascii_uppercase()).unwrap_or_default();
@@ -28,7 +29,7 @@ impl Copying<'_> {
         })
     }
 
-    /// The name of what is in the place of something that could not be made there, if it is spelled otherwise.
+    /// The existing, differently spelled name that prevents an entry from being made.
     pub(crate) fn other_spelling(&self, worker: &mut CopyWorker, at: &Location) -> Option<CString> {
         let (directory, name) = match at {
             Location::In(source, name) => (Arc::clone(&Mirror::of(source)?.target), name.clone()),
@@ -41,7 +42,7 @@ impl Copying<'_> {
                 (Arc::clone(&root.parent.target), root.name.clone())
             }
         };
-        // Each takes a look at the whole directory.
+        // Each search reads the whole directory.
         if self.namings.fetch_add(1, Ordering::Relaxed) >= NAMINGS_MOST {
             return None;
         }
@@ -50,7 +51,7 @@ impl Copying<'_> {
     }
 }
 
-/// Refuses a name that is there, but not spelled so.
+/// Refuses a name that exists with a different spelling.
 pub(crate) fn refuse_taken(to: &Place<'_>, step: Step) -> Result<(), FileError> {
     let failed = |errno| FileError::new(step, errno);
     match sys::stat_at(&to.directory, to.name, false) {

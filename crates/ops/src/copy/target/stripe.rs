@@ -1,8 +1,8 @@
-//! How files are striped on Lustre: which layout a copy gets, as the bytes that Lustre takes, and how a file is made that has it.
+//! Striping of files on Lustre: the layout of a copy, in Lustre's binary format, and how a file with that layout is made.
 //!
-//! A layout can be given to a file only before it has objects: it is made by opening it for reading, gets its layout as the
-//! attribute `lustre.lov`, as `tar --xattrs` sets it, and is opened for writing then. That needs no library of Lustre's. It has
-//! been tried on no Lustre yet: the tests have a double of it.
+//! A file takes a layout only before it has objects. So it is opened for reading, gets its layout as the attribute `lustre.lov`, as `tar
+//! --xattrs` sets it, and is then opened for writing. This needs no Lustre library. It has not been tried on Lustre yet: the tests use a
+//! test double.
 
 use std::ffi::CStr;
 
@@ -21,16 +21,16 @@ const ATTRIBUTE: &CStr = c"lustre.lov";
 /// More than any layout takes.
 const LAYOUT_MOST: usize = 64 << 10;
 
-/// `lov_user_md_v1`: magic and pattern of 4 bytes, 16 of an object, size of 4, count and first target of 2; then objects.
+/// `lov_user_md_v1`: magic and pattern of 4 bytes each, object of 16, size of 4, count and first target of 2 each; then objects.
 const PLAIN: u32 = 0x0BD1_0BD0;
 const PLAIN_BYTES: usize = 32;
-/// `lov_user_md_v3`: the same, and the name of a pool of 16 bytes.
+/// `lov_user_md_v3`: the same, then a pool name of 16 bytes.
 const POOLED: u32 = 0x0BD3_0BD0;
 const POOLED_BYTES: usize = 48;
-/// Layouts of several parts.
+/// Composite layouts.
 const COMPOSITE: u32 = 0x0BD6_0BD0;
 const RAID0: u32 = 1;
-/// Lustre chooses the target to begin with.
+/// Lustre chooses the first target.
 const ANY: u16 = u16::MAX;
 
 /// How copies are striped.
@@ -38,23 +38,23 @@ const ANY: u16 = u16::MAX;
 pub enum Stripes {
     /// As their sources are.
     Keep,
-    /// By size: the first rule whose limit is above it; what none is for is striped as its directory says.
+    /// By size: the first rule whose limit is above it. A file without a rule is striped as its directory specifies.
     BySize(Vec<StripeRule>),
 }
 
-/// How files of some sizes are striped.
+/// How files of a size range are striped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StripeRule {
-    /// Files with fewer bytes than that; none: all.
+    /// Exclusive upper limit in bytes; none: all files.
     pub below: Option<u64>,
-    /// Targets that a file is on; none: all there are.
+    /// Number of targets for a file; none: all targets.
     pub count: Option<u16>,
-    /// Bytes on one target before the next; none: as the directory says.
+    /// Stripe size in bytes; none: as the directory specifies.
     pub size: Option<u32>,
 }
 
 impl Stripes {
-    /// The layout of a copy, by its size and its source's layout; none: what its directory says.
+    /// The layout of a copy, by its size and its source's layout; none: as its directory specifies.
     fn layout(&self, bytes: u64, source: Option<&[u8]>) -> Option<Vec<u8>> {
         match self {
             Self::Keep => source.and_then(kept),
@@ -77,13 +77,13 @@ impl StripeRule {
     }
 }
 
-/// The layout of a source without its objects and its first target, which are the source's own. None: it is none.
+/// The layout of a source, without its objects and its first target, which are specific to the source. None: not a layout.
 fn kept(source: &[u8]) -> Option<Vec<u8>> {
     let magic = u32::from_le_bytes(*source.first_chunk()?);
     let length = match magic {
         PLAIN => PLAIN_BYTES,
         POOLED => POOLED_BYTES,
-        // Lustre forgets the objects of the parts by itself.
+        // Lustre drops the objects of the components itself.
         COMPOSITE => return Some(source.to_vec()),
         _ => return None,
     };
@@ -95,14 +95,14 @@ fn kept(source: &[u8]) -> Option<Vec<u8>> {
 
 /// A file system with layouts.
 pub(crate) trait Layouts: std::fmt::Debug + Sync {
-    /// That of a file; none: it has none.
+    /// The layout of a file; none: it has none.
     fn get(&self, file: BorrowedFd<'_>) -> Option<Vec<u8>>;
 
-    /// Gives one to a file that has no objects yet.
+    /// Gives a layout to a file that has no objects yet.
     fn set(&self, file: BorrowedFd<'_>, layout: &[u8]) -> Result<(), Errno>;
 }
 
-/// Lustre itself.
+/// The real Lustre.
 #[derive(Debug)]
 struct Lustre;
 
@@ -119,7 +119,7 @@ impl Layouts for Lustre {
     }
 }
 
-/// What sets the layouts of copies; none: nobody asked for that.
+/// The file system that sets the layouts of copies; none: striping was not requested.
 pub(crate) fn layouts(
     stripes: Option<&Stripes>,
     top: impl AsFd,
@@ -136,14 +136,14 @@ pub(crate) fn layouts(
 }
 
 impl Copying<'_> {
-    /// The layout that the copy of an open file is to have; none: what its directory says.
+    /// The layout for the copy of an open file; none: as its directory specifies.
     pub(crate) fn layout_of(&self, source: impl AsFd, metadata: &Metadata) -> Option<Vec<u8>> {
         let (layouts, stripes) = (self.layouts?, self.options.stripes.as_ref()?);
         let own = if *stripes == Stripes::Keep { layouts.get(source.as_fd()) } else { None };
         stripes.layout(metadata.size, own.as_deref())
     }
 
-    /// A new file; with a layout, if it is to have one and can.
+    /// Makes a new file, with a layout if one is wanted and can be set.
     pub(crate) fn create_with(
         &self,
         worker: &mut CopyWorker,
@@ -165,11 +165,12 @@ impl Copying<'_> {
     }
 }
 
-/// Gives a file that was just made a layout, before it can be written to, and whether that worked. Nobody can put another one in its
-/// place.
+/// Gives a new file its layout, and opens it for writing. Returns the file and whether the layout was set.
+///
+/// It is opened by its descriptor, so no other process can substitute another file.
 fn striped(layouts: &dyn Layouts, empty: &OwnedFd, layout: &[u8]) -> Result<(OwnedFd, bool), Errno> {
     let has_layout = layouts.set(empty.as_fd(), layout).is_ok();
-    // A default ACL of its directory may not let the owner write.
+    // A default ACL of the directory may deny write access to the owner.
     let _ = retry(|| rustix::fs::fchmod(empty, Mode::RUSR | Mode::WUSR));
     let link = format!("/proc/self/fd/{}", empty.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -183,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// Lustre as far as its rules for layouts go: none for a file that has bytes, or that is open for writing.
+    /// A double of Lustre's rules for layouts: refused if a file has bytes, or is open for writing.
     #[derive(Debug, Default)]
     struct Recorded(Mutex<Vec<Vec<u8>>>);
 
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!((has_layout, lustre.get(file.as_fd())), (true, Some(layout.clone())));
         assert_eq!(rustix::io::write(&file, b"bytes"), Ok(5));
         assert_eq!(std::fs::read(scratch.join("file")).unwrap(), b"bytes");
-        // A layout that is refused costs the layout alone.
+        // A refused layout does not fail the file.
         let (file, has_layout) = striped(&lustre, &made("other"), b"?").unwrap();
         assert!(!has_layout && rustix::io::write(&file, b"bytes") == Ok(5));
     }
