@@ -11,7 +11,7 @@ use std::path::Path;
 /// The list, below the root of the workspace.
 pub(crate) const LIST: &str = "docs/design/0020-tests.txt";
 
-/// What came of the tests of a list.
+/// The outcome for the tests of a list.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) same: usize,

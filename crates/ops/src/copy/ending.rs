@@ -28,7 +28,7 @@ use crate::tree;
 use crate::tree::directory::Directory;
 use crate::tree::location::{Location, below};
 use crate::tree::operation::Handler;
-use crate::tree::slice::AtHand;
+use crate::tree::slice::CurrentSlice;
 use atta_sys::{self as sys, retry};
 
 /// A copy on one rank after its last task.
@@ -109,7 +109,7 @@ impl<'a> Ending<'a> {
         self.check_rest();
         self.copying.end_parts(&mut self.worker);
         self.clock.end(Phase::Verify);
-        debug_assert!(self.is_all_closed(), "a directory that nobody has anything to do in stayed open");
+        debug_assert!(self.is_all_closed(), "a directory without pending work stayed open");
         if self.walked.stopped {
             self.name_unfinished();
         }
@@ -341,7 +341,7 @@ impl Copying<'_> {
             self.sign(worker, path, kind, &made);
         }
         let name = deferred.name();
-        let slice = deferred.part.as_ref().map(AtHand::of_part);
+        let slice = deferred.part.as_ref().map(CurrentSlice::of_part);
         let to = self.place(worker, &deferred.mirror, &name);
         match to.map(|to| to.within(slice.as_ref())) {
             Ok(to) => self.complete(worker, &deferred.at, &to, kind, made),

@@ -55,7 +55,7 @@ use crate::tree::location::below;
 use crate::tree::operation::{Handler, Here, Stage, Tasks};
 use crate::tree::progress::Counted;
 use crate::tree::progress::Live;
-use crate::tree::slice::{AtHand, Part};
+use crate::tree::slice::{CurrentSlice, Part};
 use atta_sys::{self as sys, Features};
 
 /// A copy, as the handler of a walk.
@@ -451,7 +451,7 @@ impl Handler for Copying<'_> {
         }
     }
 
-    fn looked(&self, worker: &mut CopyWorker, slice: &AtHand<'_>) {
+    fn looked(&self, worker: &mut CopyWorker, slice: &CurrentSlice<'_>) {
         if slice.is_first() {
             self.name_directory(worker, slice);
         }

@@ -108,14 +108,14 @@ impl Anchors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::slice::{AtHand, Extent};
+    use crate::tree::slice::{CurrentSlice, Extent};
     use atta_sys::Place;
 
     #[test]
     fn units_of_lost_tasks_are_known_at_the_end() {
         let opened = Arc::new(std::fs::File::open("/").unwrap().into());
         let root = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
-        let at = AtHand::new(&root, Extent::Whole);
+        let at = CurrentSlice::new(&root, Extent::Whole);
         let of_slice = Anchor::Slice(at.batch());
         let of_directory = Anchor::Directory(Arc::clone(&root));
         let anchors = Anchors::default();

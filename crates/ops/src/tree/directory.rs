@@ -78,27 +78,18 @@ impl Directory {
     }
 
     fn root_of(path: CString, root: u32, descriptor: Arc<OwnedFd>, place: Place) -> Self {
-        Self {
-            path_bytes: path.as_bytes().len(),
-            parent: None,
-            name: path,
-            root,
-            depth: 0,
-            target: None,
-            descriptor: Mutex::new(Some(descriptor)),
-            place: OnceLock::from(place),
-            inode: 0,
-            alias: None,
-            attached: OnceLock::new(),
-            life: Life::of_whole(),
-        }
+        Self::closed(path, root).with_descriptor(descriptor).with_place(Some(place))
     }
 
     /// A root that cannot be opened: every lookup below it fails with ESTALE.
     pub(crate) fn closed_root(path: &[u8], root: u32) -> Option<Arc<Self>> {
         let name = CString::new(path).ok()?;
-        Some(Arc::new(Self {
-            path_bytes: path.len(),
+        Some(Arc::new(Self::closed(name, root)))
+    }
+
+    fn closed(name: CString, root: u32) -> Self {
+        Self {
+            path_bytes: name.as_bytes().len(),
             parent: None,
             name,
             root,
@@ -109,27 +100,19 @@ impl Directory {
             inode: 0,
             alias: None,
             attached: OnceLock::new(),
-            life: Life::of_whole(),
-        }))
+            life: Life::of_found(),
+        }
     }
 
     /// A directory below `parent`, without a descriptor.
     pub(crate) fn below(parent: &Arc<Self>, name: &CStr, target: Option<Vec<u8>>) -> Self {
         let slash = usize::from(!parent.needs_no_slash());
-        Self {
-            path_bytes: parent.path_bytes + slash + name.to_bytes().len(),
-            parent: Some(Arc::clone(parent)),
-            name: name.to_owned(),
-            root: parent.root,
-            depth: parent.depth + 1,
-            target,
-            descriptor: Mutex::new(None),
-            place: OnceLock::new(),
-            inode: 0,
-            alias: None,
-            attached: OnceLock::new(),
-            life: Life::of_whole(),
-        }
+        let mut directory = Self::closed(name.to_owned(), parent.root);
+        directory.path_bytes += parent.path_bytes + slash;
+        directory.depth = parent.depth + 1;
+        directory.parent = Some(Arc::clone(parent));
+        directory.target = target;
+        directory
     }
 
     pub(crate) fn with_descriptor(mut self, descriptor: Arc<OwnedFd>) -> Self {
@@ -408,6 +391,12 @@ impl Drop for Directory {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The chain of directories from `root` down to the one with the last name.
+#[cfg(test)]
+pub(crate) fn chain_to(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
+    names.iter().fold(Arc::clone(root), |parent, name| Arc::new(Directory::below(&parent, name, None)))
 }
 
 #[cfg(test)]

@@ -33,10 +33,11 @@ use crate::tree::listing::path::CurrentPath;
 use crate::tree::operation::{Handler, Here, Of, Own, Stage, Tasks};
 use crate::tree::options::Options;
 use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
-use crate::tree::slice::{AtHand, Extent, Part};
+use crate::tree::slice::{CurrentSlice, Extent, Part};
 use crate::tree::start::Seed;
 use crate::tree::start::roots::Roots;
-use crate::tree::task::{self, FindRoot, PackedBy, Task};
+use crate::tree::task::Task;
+use crate::tree::task::bytes::{self, FindRoot, PackedBy};
 use atta_sys::{self as sys, Features, Place};
 
 /// A walk in the form that the runtime runs.
@@ -186,7 +187,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     }
 
     /// The current slice, if the operation follows slices.
-    pub(crate) fn shown<'h>(&self, slice: &'h AtHand<'h>) -> Option<&'h AtHand<'h>> {
+    pub(crate) fn shown<'h>(&self, slice: &'h CurrentSlice<'h>) -> Option<&'h CurrentSlice<'h>> {
         (V::STAGE > Stage::Slices).then_some(slice)
     }
 
@@ -223,12 +224,17 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         directory: &Arc<Directory>,
         queue: &mut Queue<'_, Self>,
     ) {
-        let slice = AtHand::new(directory, Extent::Whole);
+        let slice = CurrentSlice::new(directory, Extent::Whole);
         self.end_names(worker, &slice, queue);
     }
 
     /// Ends the current names: all of them have been looked at.
-    pub(crate) fn end_names(&self, worker: &mut Worker<V>, slice: &AtHand<'_>, queue: &mut Queue<'_, Self>) {
+    pub(crate) fn end_names(
+        &self,
+        worker: &mut Worker<V>,
+        slice: &CurrentSlice<'_>,
+        queue: &mut Queue<'_, Self>,
+    ) {
         life::end_names(self.visit, &mut worker.visit, slice, &mut worker.tasks);
         push_own(self.rank, &mut worker.tasks, queue);
     }
@@ -329,7 +335,7 @@ impl<V: Handler> TreeJob<'_, V> {
         let open = directory.map(|directory| directory.descriptor(&mut worker.held, self.features()));
         let here = open.transpose().map(|descriptor| descriptor.zip(directory));
         let slice = match &own.of {
-            Of::Part(part) => Some(AtHand::of_part(part)),
+            Of::Part(part) => Some(CurrentSlice::of_part(part)),
             _ => None,
         };
         let here = match &here {
@@ -388,7 +394,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
                 self.read_on(worker, &directory, &descriptor, queue);
             }
             Task::Look { slice, names } => {
-                let slice = AtHand::of_batch(&slice);
+                let slice = CurrentSlice::of_batch(&slice);
                 drop(self.look(worker, &slice, names, queue));
             }
             Task::Own(own) => self.own(worker, &own, queue),
@@ -421,7 +427,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
             return false;
         }
-        task::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
+        bytes::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
     }
 
     fn spill(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
@@ -433,7 +439,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
             return false;
         }
-        task::pack_with_anchor(task, (self.anchors.keep(&anchor, unit), unit), out)
+        bytes::pack_with_anchor(task, (self.anchors.keep(&anchor, unit), unit), out)
     }
 
     fn not_spilled(&self, task: &Task) {
@@ -463,11 +469,11 @@ impl<V: Handler> Job for TreeJob<'_, V> {
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
-        task::unpack(bytes, PackedBy::Itself, self)
+        bytes::unpack(bytes, PackedBy::Itself, self)
     }
 
     fn arrive(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
-        task::unpack(bytes, PackedBy::Another, self)
+        bytes::unpack(bytes, PackedBy::Another, self)
     }
 
     fn lost(&self, worker: &mut Self::Worker, count: u64, _why: &str) {
@@ -499,4 +505,113 @@ pub(crate) fn push_own<V: Handler>(here: u32, tasks: &mut Tasks, queue: &mut Que
         Some(to) if to != here => queue.send(to, Task::Own(own)),
         _ => queue.push(Task::Own(own)),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atta_entry::{Entry, Kind};
+
+    /// Notes what each directory comes to.
+    struct Notes(Mutex<Vec<(String, &'static str)>>);
+
+    impl Notes {
+        fn note(&self, directory: &Directory, what: &'static str) {
+            let mut path = Vec::new();
+            directory.path_into(&mut path);
+            self.0.lock().unwrap().push((String::from_utf8(path).unwrap(), what));
+        }
+
+        fn take(&self) -> Vec<(String, &'static str)> {
+            std::mem::take(&mut *self.0.lock().unwrap())
+        }
+    }
+
+    impl Handler for Notes {
+        type Worker = ();
+        const STAGE: Stage = Stage::Closed;
+
+        fn worker(&self, _index: usize) {}
+
+        fn looked(&self, (): &mut (), slice: &CurrentSlice<'_>) {
+            self.note(slice.directory(), "looked");
+        }
+
+        fn done(&self, (): &mut (), directory: &Arc<Directory>, _tasks: &mut Tasks) {
+            self.note(directory, "done");
+        }
+
+        fn closed(&self, (): &mut (), directory: &Arc<Directory>) {
+            self.note(directory, "closed");
+        }
+
+        fn entry(&self, (): &mut (), _here: Option<Here<'_>>, _entry: &Entry<'_>, _tasks: &mut Tasks) {}
+
+        fn task(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+
+        fn failure(&self, (): &mut (), _failure: &Failure<'_>) {}
+
+        fn finish(&self, (): &mut ()) {}
+    }
+
+    /// A directory with a batch of names for another thread; the names of its reader have been looked at.
+    fn batch_of(notes: &Notes, root: &Arc<Directory>) -> Task {
+        root.life().add_child();
+        let directory = Arc::new(Directory::below(root, c"a", None));
+        let slice = CurrentSlice::new(&directory, Extent::Whole);
+        let mut names = Names::default();
+        names.push(c"b", Kind::File, 3);
+        let task = Task::Look { slice: slice.batch(), names };
+        life::end_names(notes, &mut (), &slice, &mut Tasks::default());
+        assert!(notes.take().is_empty(), "a batch is left");
+        task
+    }
+
+    fn root() -> Arc<Directory> {
+        let opened = Arc::new(std::fs::File::open("/").unwrap().into());
+        Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 })
+    }
+
+    #[test]
+    fn spilled_tasks_come_back_to_their_slice() {
+        let (notes, options) = (Notes(Mutex::default()), Options::default());
+        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, 0);
+        let Task::Look { slice, names } = batch_of(&notes, &root()) else { unreachable!() };
+        let mut bytes = Vec::new();
+        assert!(job.spill(&Task::Look { slice: Arc::clone(&slice), names }, None, &mut bytes));
+        let back = job.unpack(&bytes).unwrap();
+        let [Task::Look { slice: found, names }] = back.as_slice() else { panic!("{back:?}") };
+        assert!(Arc::ptr_eq(&slice, found) && names.len() == 1);
+        assert!(job.unpack(&bytes).is_err(), "it comes back once");
+    }
+
+    #[test]
+    fn directories_of_lost_tasks_are_named_and_closed() {
+        let (notes, options) = (Notes(Mutex::default()), Options::default());
+        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, 0);
+        let root = root();
+        root.life().add_child();
+        let enter = Task::Enter { parent: Arc::clone(&root), name: c"c".into(), target: None };
+        for task in [batch_of(&notes, &root), enter] {
+            assert!(job.spill(&task, None, &mut Vec::new()));
+        }
+        life::end_names(&notes, &mut (), &CurrentSlice::new(&root, Extent::Whole), &mut Tasks::default());
+        let of = |path: &str, what| (path.to_owned(), what);
+        assert_eq!(notes.take(), [of("r", "looked"), of("r", "done")]);
+        job.end_left(&mut [job.worker(0)]);
+        let expected = [of("r/a", "looked"), of("r/a", "done"), of("r/a", "closed"), of("r", "closed")];
+        assert_eq!(notes.take(), expected);
+    }
+
+    #[test]
+    fn a_directory_with_sent_work_stays_open() {
+        let (notes, options) = (Notes(Mutex::default()), Options::default());
+        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, 0);
+        job.roots.intern(b"r".to_vec());
+        let task = batch_of(&notes, &root());
+        assert!(job.pack(&task, None, &mut Vec::new()));
+        job.sent(&task);
+        job.end_left(&mut [job.worker(0)]);
+        assert_eq!(notes.take(), [("r/a".to_owned(), "looked")]);
+    }
 }

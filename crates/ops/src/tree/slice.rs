@@ -3,7 +3,7 @@
 //! A slice has *batches* of names that wait or are being looked at, and *parts* that end elsewhere: a file that waits for its final name,
 //! or one that is read back. After the last batch the operation gets `looked`. The slice ends when its last part has ended too (`life.rs`).
 //!
-//! A slice costs nothing until a part of it is handed out: [`AtHand`] is on the stack and moves into an `Arc` only then.
+//! A slice costs nothing until a part of it is handed out: [`CurrentSlice`] is on the stack and moves into an `Arc` only then.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Part {
 
 /// The slice that a thread works on: names that it looks at, or a part.
 #[derive(Debug)]
-pub(crate) struct AtHand<'a> {
+pub(crate) struct CurrentSlice<'a> {
     directory: &'a Arc<Directory>,
     extent: Extent,
     /// It is looking at names of it.
@@ -92,7 +92,7 @@ pub(crate) struct AtHand<'a> {
     shared: OnceCell<Arc<Slice>>,
 }
 
-impl<'a> AtHand<'a> {
+impl<'a> CurrentSlice<'a> {
     /// A new slice, all of whose names this thread has.
     pub(crate) fn new(directory: &'a Arc<Directory>, extent: Extent) -> Self {
         Self { directory, extent, looks: true, shared: OnceCell::new() }

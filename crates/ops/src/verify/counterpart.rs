@@ -80,7 +80,7 @@ impl Counterpart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::task::chain_to;
+    use crate::tree::directory::chain_to;
     use atta_sys::Place;
 
     fn root(path: &CStr) -> Arc<Directory> {

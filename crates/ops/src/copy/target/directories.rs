@@ -25,7 +25,7 @@ use crate::tree::directory::STALE_MOST;
 use crate::tree::life;
 use crate::tree::location::Location;
 use crate::tree::operation::{Here, Tasks};
-use crate::tree::slice::AtHand;
+use crate::tree::slice::CurrentSlice;
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
@@ -212,7 +212,7 @@ impl Copying<'_> {
     }
 
     /// Gives the directory of a slice its final name.
-    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, slice: &AtHand<'_>) {
+    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, slice: &CurrentSlice<'_>) {
         let Some(mirror) = Mirror::of(slice.directory()) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
             let origin = Location::Itself(Arc::clone(slice.directory()));

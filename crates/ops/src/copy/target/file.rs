@@ -29,7 +29,7 @@ use crate::file::source::open;
 use crate::file::source::settled;
 use crate::metadata::extended::Extended;
 use crate::metadata::give::{self, Manner};
-use crate::tree::slice::{AtHand, Part};
+use crate::tree::slice::{CurrentSlice, Part};
 use atta_sys::{self as sys, retry};
 
 /// A name in the target.
@@ -39,30 +39,30 @@ pub(crate) struct Place<'a> {
     pub(crate) directory: Arc<OwnedFd>,
     pub(crate) name: &'a CStr,
     /// The slice of the source directory that it belongs to, if known.
-    pub(crate) slice: Option<&'a AtHand<'a>>,
+    pub(crate) slice: Option<&'a CurrentSlice<'a>>,
 }
 
 impl<'a> Place<'a> {
     /// The same place, in this slice.
-    pub(crate) fn within(self, slice: Option<&'a AtHand<'a>>) -> Self {
+    pub(crate) fn within(self, slice: Option<&'a CurrentSlice<'a>>) -> Self {
         Self { slice, ..self }
     }
 
     /// Whether the entry gets its final name at once: its directory stays invisible until this slice has been looked at.
     pub(crate) fn is_direct(&self) -> bool {
-        self.slice.is_some_and(AtHand::is_whole)
+        self.slice.is_some_and(CurrentSlice::is_whole)
             && self.mirror.is_new()
             && self.mirror.target.alias().is_some()
     }
 
     /// A part of its slice that ends elsewhere.
     pub(crate) fn part(&self) -> Option<Part> {
-        self.slice.map(AtHand::part)
+        self.slice.map(CurrentSlice::part)
     }
 
     /// A part that keeps the names of its slice from counting as all looked at.
     pub(crate) fn part_of_names(&self) -> Option<Part> {
-        self.slice.map(AtHand::part_of_names)
+        self.slice.map(CurrentSlice::part_of_names)
     }
 }
 
@@ -345,7 +345,7 @@ mod tests {
     use crate::tree::slice::Extent;
 
     #[test]
-    fn files_of_a_new_directory_get_their_own_names_at_once() {
+    fn files_of_a_new_directory_get_final_names() {
         let opened: Arc<OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
         let place = sys::Place { device: 1, inode: 1, mount: 1 };
         let root = |path: &CStr| Directory::root(path.into(), 0, Arc::clone(&opened), place);
@@ -353,19 +353,19 @@ mod tests {
         source.attach(Mirror::new(root(c"/to"), &Shared::new(Namer::new(1))));
         let directory = Arc::new(Directory::below(&source, c"new", None));
         let mirror = Mirror::of(&directory).unwrap();
-        let is_direct = |slice: Option<&AtHand<'_>>| {
+        let is_direct = |slice: Option<&CurrentSlice<'_>>| {
             let directory = Arc::clone(&opened);
             Place { mirror: &mirror, directory, name: c"file", slice }.is_direct()
         };
-        let whole = AtHand::new(&directory, Extent::Whole);
+        let whole = CurrentSlice::new(&directory, Extent::Whole);
         assert!(!is_direct(Some(&whole)), "it may have been there");
         mirror.set_new(0);
         assert!(is_direct(Some(&whole)));
         let (batch, part) = (whole.batch(), whole.part());
-        assert!(is_direct(Some(&AtHand::of_batch(&batch))), "also on another thread");
-        assert!(!is_direct(Some(&AtHand::of_part(&part))), "the directory may have its name by then");
+        assert!(is_direct(Some(&CurrentSlice::of_batch(&batch))), "also on another thread");
+        assert!(!is_direct(Some(&CurrentSlice::of_part(&part))), "the directory may have its name by then");
         assert!(
-            !is_direct(Some(&AtHand::new(&directory, Extent::First))),
+            !is_direct(Some(&CurrentSlice::new(&directory, Extent::First))),
             "nobody waits for the other slices"
         );
         assert!(!is_direct(None));

@@ -205,7 +205,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::task::chain_to;
+    use crate::tree::directory::chain_to;
     use atta_sys::Place;
 
     fn root(path: &std::ffi::CStr) -> Arc<Directory> {

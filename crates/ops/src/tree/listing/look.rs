@@ -19,7 +19,7 @@ use crate::tree::listing::path::CurrentPath;
 use crate::tree::listing::rules::Rules;
 use crate::tree::operation::{Handler, Here};
 use crate::tree::profile::Phase;
-use crate::tree::slice::AtHand;
+use crate::tree::slice::CurrentSlice;
 use crate::tree::task::Task;
 use atta_sys as sys;
 
@@ -78,7 +78,7 @@ impl<V: Handler> TreeJob<'_, V> {
     pub(crate) fn look(
         &self,
         worker: &mut Worker<V>,
-        slice: &AtHand<'_>,
+        slice: &CurrentSlice<'_>,
         names: Names,
         queue: &mut Queue<'_, Self>,
     ) -> Names {

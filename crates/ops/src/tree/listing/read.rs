@@ -15,7 +15,7 @@ use crate::tree::listing::look::is_excluded;
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::operation::{Handler, Here, Stage};
 use crate::tree::profile::Phase;
-use crate::tree::slice::{AtHand, Extent};
+use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::task::Task;
 use atta_sys as sys;
 
@@ -94,7 +94,7 @@ impl<V: Handler> TreeJob<'_, V> {
             worker.watch.book(Phase::Readdir, &self.counters[worker.index]);
             let batch = self.batch_names(names.len(), queue);
             let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
-            let slice = AtHand::new(directory, extent_of(std::mem::take(&mut is_start), more));
+            let slice = CurrentSlice::new(directory, extent_of(std::mem::take(&mut is_start), more));
             if more && V::STAGE > Stage::Slices {
                 // The next reader holds the unit that becomes the last slice's.
                 directory.life().add_slice();
@@ -126,7 +126,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn hand_out(
         &self,
         worker: &mut Worker<V>,
-        slice: &AtHand<'_>,
+        slice: &CurrentSlice<'_>,
         names: &mut Names,
         batch: usize,
         queue: &mut Queue<'_, Self>,

@@ -15,7 +15,7 @@ use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Handler, Here};
 use crate::tree::profile::Phase;
-use crate::tree::slice::{AtHand, Extent};
+use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::start::{Differs, Seed, Start};
 use crate::tree::task::Task;
 
@@ -102,7 +102,7 @@ impl<V: Handler> TreeJob<'_, V> {
         if let Some((directory, last)) = self.listed(worker, index, below) {
             let mut names = Names::default();
             names.push(&last, Kind::Unknown, 0);
-            self.look(worker, &AtHand::new(&directory, Extent::Later), names, queue);
+            self.look(worker, &CurrentSlice::new(&directory, Extent::Later), names, queue);
         }
     }
 
@@ -163,7 +163,7 @@ impl<V: Handler> TreeJob<'_, V> {
         queue: &mut Queue<'_, Self>,
     ) {
         let Some((parent, name)) = self.listed(worker, index, below) else { return };
-        let slice = AtHand::new(&parent, Extent::Later);
+        let slice = CurrentSlice::new(&parent, Extent::Later);
         self.throttle(1);
         let opened = parent.descriptor(&mut worker.held, self.features());
         let found = opened.and_then(|descriptor| {
