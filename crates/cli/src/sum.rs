@@ -116,7 +116,7 @@ fn hash(
     let (chunk, hole_bytes_max) = (arguments.chunk.bytes(), Some(arguments.max_holes));
     let options = Options { walk, chunk, hole_bytes_max, enters, output };
     let mut display = Display::new(&arguments.tell, arguments.prints());
-    let outcome = sum::run(sink, starts, &options, |progress| {
+    let outcome = sum::run_alone(sink, starts, &options, |progress| {
         display.tick(progress.walk.elapsed, || line(progress));
     });
     display.clear();

@@ -58,6 +58,7 @@ pub use totals::Totals;
 
 use crate::descriptors::{Budget, Needs};
 use crate::digest::Signature;
+use crate::file::chunks::UnderWay;
 use crate::file::kernel_copy::{Race, Within};
 use crate::file::source::clock_of_files;
 use crate::jobs::names::Namer;
@@ -278,7 +279,7 @@ impl<'a> Copy<'a> {
             () => Within::Nobody,
         };
         let top_identity = sys::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
-        let (links, large) = (links::Links::default(), large::LargeFiles::new(budget.large));
+        let (links, large) = (links::Links::default(), UnderWay::new(budget.large));
         let (batch, live) = (Batch::default(), Live::new(budget.threads));
         let (checks, syncs) = (Checks::default(), Arc::new(Syncs::default()));
         let copying = Copying {

@@ -11,3 +11,4 @@ pub(crate) mod mover;
 pub(crate) mod retries;
 pub(crate) mod sizes;
 pub(crate) mod source;
+pub(crate) mod version;

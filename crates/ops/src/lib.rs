@@ -11,6 +11,7 @@ pub mod digest;
 mod file;
 pub mod generate;
 mod jobs;
+mod large;
 mod metadata;
 mod refused;
 pub mod sorted;

@@ -24,7 +24,7 @@
 //!     }
 //! }
 //!
-//! let outcome = sum::run(&Print, vec![Start::new("src")], &Options::default(), |_| {});
+//! let outcome = sum::run_alone(&Print, vec![Start::new("src")], &Options::default(), |_| {});
 //! println!("{:?}", outcome.signature.map(|signature| signature.digest()));
 //! ```
 //!
@@ -43,10 +43,10 @@ mod totals;
 use atta_sys as sys;
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use atta_entry::{Entry, Failure, Kind};
+use atta_runtime::{RankError, Session};
 
 pub use totals::Totals;
 
@@ -110,7 +110,7 @@ pub struct Progress {
 pub struct Outcome<W> {
     /// Counts of the run.
     pub totals: Totals,
-    /// The signature of all entries, if none failed. A copy of them has the same one.
+    /// The signature of all entries of this rank, if none failed. A copy of them has the same one.
     pub signature: Option<Signature>,
     /// The state of each thread.
     pub workers: Vec<W>,
@@ -122,41 +122,62 @@ pub struct Outcome<W> {
     pub stopped: bool,
 }
 
-/// Digests everything below `starts`. Returns when all is done or `options.walk.stop` is set.
+/// Digests everything below `starts` in a session of one rank: see [`run`].
 ///
-/// Calls `observe` on the calling thread some 40 times a second.
+/// # Panics
+/// As [`run`].
+pub fn run_alone<'a, W: Watch>(
+    watch: &'a W,
+    starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
+    options: &'a Options<'a>,
+    observe: impl FnMut(&Progress),
+) -> Outcome<W::Worker> {
+    let mut session = Session::alone(options.walk.stop.clone());
+    match run(&mut session, watch, starts, options, observe) {
+        Ok(outcome) => outcome,
+        Err(error) => unreachable!("a session of one waits for nobody: {error}"),
+    }
+}
+
+/// Digests everything below the first rank's `starts`, as one rank of a session. Returns when all ranks are done or `options.walk.stop`,
+/// which is that of the session, is set on one of them.
+///
+/// Every entry is passed to the watcher of one rank. The outcome is what this rank did; totals and signatures of ranks add up.
+///
+/// Calls `observe` on the calling thread some 40 times a second: on the first rank with the known progress of all ranks, on each other
+/// rank with its own.
+///
+/// # Errors
+/// As [`Session::run`].
 ///
 /// # Panics
 /// A panic of the watcher ends the run and is passed on.
 pub fn run<'a, W: Watch>(
+    session: &mut Session<'_>,
     watch: &'a W,
-    starts: impl IntoIterator<Item = Start, IntoIter: Send>,
+    starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
-) -> Outcome<W::Worker> {
-    let summing = Summing::new(options, watch);
+) -> Result<Outcome<W::Worker>, RankError> {
+    let summing = Summing::new(options, watch, session.seat());
     let began = std::time::Instant::now();
-    let walked = tree::run_alone(&summing, starts, &options.walk, |progress, _| {
-        observe(&Progress {
-            walk: progress.clone(),
-            files: summing.live.files.load(Ordering::Relaxed),
-            bytes: summing.live.bytes.load(Ordering::Relaxed),
-        });
-    });
+    let walked = tree::run(session, &summing, starts, &options.walk, |walk, [files, bytes, ..]| {
+        observe(&Progress { walk: walk.clone(), files, bytes });
+    })?;
     let (mut totals, mut signature) = (Totals::default(), Signature::default());
     for worker in &walked.workers {
         totals += &worker.totals;
         signature.merge(&worker.signature);
     }
     let is_whole = totals.failed() == 0 && !walked.stopped;
-    Outcome {
+    Ok(Outcome {
         totals,
         signature: is_whole.then_some(signature),
         workers: walked.workers.into_iter().map(|worker| worker.watch).collect(),
         threads: walked.threads,
         elapsed: began.elapsed(),
         stopped: walked.stopped,
-    }
+    })
 }
 
 /// Returns the device and inode of a descriptor if it refers to a regular file: for [`Options::output`].

@@ -47,14 +47,16 @@ use atta_entry::{Change, Difference, Failure, Kind, escape};
 pub use fields::Fields;
 pub use totals::Totals;
 
+use atta_runtime::Seat;
+
 use crate::descriptors::{Budget, Needs};
+use crate::file::chunks::UnderWay;
 use crate::metadata::granularity::Shown;
 pub use crate::refused::Refused;
 use crate::tree::directory::Directory;
 use crate::tree::{self, Start};
 use atta_sys::{self as sys, Features};
 use handler::{Comparing, Live, VerifyWorker};
-use large::LargeFiles;
 use links::Equal;
 
 /// The share of the walk's memory for equal files with several names, as a divisor.
@@ -133,7 +135,8 @@ pub fn run(
         features,
         held: budget.held_in_target,
         key: Arc::default(),
-        large: LargeFiles::new(budget.large),
+        large: UnderWay::new(budget.large),
+        seat: Seat::alone(),
         equal: Equal::new(options.walk.memory_bytes / EQUAL_PART),
         granularity: Shown::default(),
         live: Live::default(),

@@ -73,7 +73,7 @@ fn bytes(path: &Path) -> Vec<u8> {
 }
 
 fn run(root: &Path, options: &Options<'_>) -> (Outcome<Kept>, Kept) {
-    let mut outcome = sum::run(&Keep, vec![Start::new(bytes(root))], options, |_| {});
+    let mut outcome = sum::run_alone(&Keep, vec![Start::new(bytes(root))], options, |_| {});
     let mut all = Kept::default();
     for kept in outcome.workers.drain(..) {
         all.entries.extend(kept.entries);
@@ -285,7 +285,7 @@ fn only_what_is_named_is_summed_up_where_that_is_wanted() {
     let (_, kept) = run(&tree, &options);
     assert_eq!(kept.entries.len(), 1);
     let start = Start { root: bytes(&tree), below: Some(b"a/file".to_vec()) };
-    let outcome = sum::run(&Keep, vec![start], &options, |_| {});
+    let outcome = sum::run_alone(&Keep, vec![start], &options, |_| {});
     let kept: Vec<_> = outcome.workers.into_iter().flat_map(|kept| kept.entries).collect();
     assert_eq!(kept, [(bytes(&tree.join("a/file")), Kind::File, 4, Some(blake3::hash(b"file")))]);
 }
@@ -313,7 +313,7 @@ fn the_metadata_is_that_of_the_file_that_was_read() {
     let inode = fs::metadata(&path).unwrap().ino();
     let has_btime = fs::metadata(&path).unwrap().created().is_ok();
     for chunk in [None, Some(1024)] {
-        let outcome = sum::run(&Look, vec![Start::new(bytes(&path))], &options(1, chunk), |_| {});
+        let outcome = sum::run_alone(&Look, vec![Start::new(bytes(&path))], &options(1, chunk), |_| {});
         assert_eq!(outcome.workers.concat(), [(inode, 5000, 2, has_btime)]);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Timestamp};
+use atta_entry::{Code as _, Entry, Errno, Failure, Kind, Metadata, Timestamp};
 use atta_runtime::Rate;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
@@ -23,7 +23,7 @@ use crate::copy::commit::publish::{Batch, Ready};
 use crate::copy::commit::reread::{Check, Checks, Expected};
 use crate::copy::commit::stores::Stores;
 use crate::copy::commit::syncing::Syncing;
-use crate::copy::large::LargeFiles;
+use crate::copy::large::LargeCopies;
 use crate::copy::links::Links;
 use crate::copy::plan::repair::Repair;
 use crate::copy::plan::roots::Roots;
@@ -45,6 +45,7 @@ use crate::file::kernel_copy::Within;
 use crate::file::mover::Mover;
 use crate::file::source::Source;
 use crate::jobs::Job;
+use crate::large::{Chunked as _, TaskOf};
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::tree::Differs;
@@ -66,7 +67,7 @@ pub(crate) struct Copying<'a> {
     pub(crate) roots: Roots,
     pub(crate) shared: Arc<Shared>,
     pub(crate) links: Links,
-    pub(crate) large: LargeFiles,
+    pub(crate) large: LargeCopies,
     pub(crate) batch: Batch,
     pub(crate) checks: Checks,
     pub(crate) room: Room,
@@ -496,7 +497,9 @@ impl Handler for Copying<'_> {
         task: &[u8],
         tasks: &mut Tasks,
     ) {
-        self.large_task(worker, here, task, tasks);
+        if let Some(task) = TaskOf::<Self>::decode_all(task) {
+            self.large_task(worker, here, task, tasks);
+        }
     }
 
     fn failure(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {

@@ -1,21 +1,12 @@
-//! Large files that several threads copy in parts. The thread that plans a file opens it on both sides and cuts it into chunks. Any
-//! thread of any rank may copy some of them. On the rank that planned the file, the thread that finishes the last chunk checks that the
-//! source is unchanged, and completes the copy.
-//!
-//! ```text
-//!   entry ─▶ plan: open, create, cut ─▶ chunks, halved until one is left ─▶ the last: unchanged? attributes, name
-//!                  ▲                          │ on another rank:    ▲              │
-//!                  │                          └─▶ copied, durable ──┘ ended        │
-//!                  └─────────────────────── changed, for the first time ───────────┘
-//! ```
-
-mod task;
+//! Large files that threads of all ranks copy in chunks: how one is opened on both sides, how a chunk is copied, and how the copy is
+//! completed. `crate::large` hands out the chunks.
 
 use std::ffi::CString;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::{Code as _, Errno, Metadata};
+use atta_entry::{Code, Errno, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -26,59 +17,68 @@ use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::{Made, Place, remove};
 use crate::copy::target::mirror::Mirror;
 use crate::digest::{Element, HOLE_BYTES_MAX, Piece, PieceValue};
-use crate::file::chunks::{Chunks, Cut, UnderWay};
+use crate::file::chunks::{Cut, UnderWay};
 use crate::file::direct::bypass_cache;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
 use crate::file::mover::Way;
 use crate::file::retries::{ask_close, close};
 use crate::file::source::{Identity, Source, identity_of, is_same, look, open, settled};
+use crate::file::version::Version;
+use crate::jobs::names::PREFIX;
+use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::metadata::give;
-use crate::tree::directory::Directory;
 use crate::tree::location::{Location, below};
 use crate::tree::operation::{Here, Tasks};
-use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
-pub(crate) use task::Version;
-use task::{Came, Stretch, Task};
+
+/// What a rank needs to find and recognise both sides of a file that another rank planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// Whether the file gets a digest.
+    is_hashed: bool,
+    version: Version,
+    temporary: CString,
+}
+
+impl Code for Key {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.is_hashed, self.version).encode(out);
+        self.temporary.encode(out);
+    }
+
+    /// A temporary name that this program does not make is rejected.
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let (is_hashed, version) = Code::decode(bytes)?;
+        let temporary = CString::decode(bytes)?;
+        let is_of_program = temporary.as_bytes().starts_with(PREFIX) && !temporary.as_bytes().contains(&b'/');
+        is_of_program.then_some(Self { is_hashed, version, temporary })
+    }
+}
 
 /// Files that are being copied in chunks.
-pub(crate) type LargeFiles = UnderWay<Large>;
+pub(crate) type LargeCopies = UnderWay<large::Large<Large, FileError>>;
 
 /// A file that is being copied in chunks.
 #[derive(Debug)]
 pub(crate) struct Large {
-    at: Location,
     mirror: Arc<Mirror>,
     name: CString,
-    temporary: CString,
     source: OwnedFd,
     file: OwnedFd,
     before: Metadata,
-    version: Version,
+    key: Key,
     identity: Identity,
-    /// Whether the file gets a digest.
-    is_hashed: bool,
-    chunks: Chunks,
     began: std::time::Instant,
     /// How many threads are copying it.
     busy: AtomicUsize,
     /// Number of failed syncs at its start.
     since: u64,
-    /// The part of the slice that the file belongs to.
-    part: Mutex<Option<Part>>,
-    /// Set if this is the second copy: the source changed during the first one, or the first copy may have been lost.
-    is_again: bool,
 }
 
 impl Large {
-    fn lock_part(&self) -> MutexGuard<'_, Option<Part>> {
-        self.part.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the part, when the file is completed or given up.
-    fn take_part(&self) -> Option<Part> {
-        self.lock_part().take()
+    fn made(&self) -> Made {
+        Made::temporary(self.key.temporary.clone())
     }
 }
 
@@ -94,77 +94,29 @@ impl Copying<'_> {
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
         let is_alone = metadata.nlink == 1 || !self.options.keep.links;
         // Only one thread writes into an existing file.
-        is_alone && !self.options.in_place && self.cut().is_large(metadata.size)
+        is_alone && !self.options.in_place && self.how_to_cut().is_large(metadata.size)
     }
 
-    fn cut(&self) -> Cut {
+    fn how_to_cut(&self) -> Cut {
         Cut::new(self.options.chunk, &self.options.walk, self.seat.ranks).at_rate(self.live.rate())
     }
 
     /// Leaves a large file to the next idle thread.
     pub(crate) fn plan_later(&self, here: Option<Here<'_>>, name: &[u8], bytes: u64, tasks: &mut Tasks) {
-        let name = CString::new(name).unwrap_or_default();
         self.live.large_found.fetch_add(bytes, Ordering::Relaxed);
-        let task = Task::Plan { name, is_again: false, bytes }.encoded();
-        match here {
-            Some(here) => tasks.push_part(here.directory, here.part(), task),
-            None => tasks.push(task),
-        }
-    }
-
-    /// Runs a task of a large file.
-    pub(crate) fn large_task(
-        &self,
-        worker: &mut CopyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        task: &[u8],
-        tasks: &mut Tasks,
-    ) {
-        match Task::decode_all(task) {
-            Some(Task::Plan { name, is_again, bytes }) => {
-                self.plan_or_tell(worker, here, &name, is_again, tasks);
-                // From here on its chunks count the remaining bytes.
-                self.live.large_done.fetch_add(bytes, Ordering::Relaxed);
-            }
-            Some(Task::Stretch(stretch)) => self.stretch(worker, here, stretch, tasks),
-            Some(Task::Ended { file, chunk, came }) => self.ended(worker, file, chunk, came, tasks),
-            None => {}
-        }
-    }
-
-    fn plan_or_tell(
-        &self,
-        worker: &mut CopyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        name: &CString,
-        is_again: bool,
-        tasks: &mut Tasks,
-    ) {
-        let (at, here) = match here {
-            Ok(None) => (Location::Root(name.as_bytes().to_vec()), None),
-            Ok(Some(here)) => (Location::In(Arc::clone(here.directory), name.clone()), Some(here)),
-            // The directory cannot be reached, so the failure is reported by name only.
-            Err(errno) => {
-                let at = Location::Root(name.as_bytes().to_vec());
-                return self.fail(worker, &at, FileError::new(Step::Open, errno));
-            }
-        };
-        if let Err(error) = self.plan(worker, &at, here, name, is_again, tasks) {
-            self.fail(worker, &at, error);
-        }
+        large::plan_later::<Self>(Plan::first(name, bytes), here, tasks);
     }
 
     /// Opens a file on both sides and cuts it into chunks.
-    fn plan(
+    fn try_plan(
         &self,
         worker: &mut CopyWorker,
         at: &Location,
         here: Option<Here<'_>>,
-        name: &CString,
-        is_again: bool,
+        plan: &Plan,
         tasks: &mut Tasks,
     ) -> Result<(), FileError> {
-        let (from, mirror, own) = self.both_sides(here, name)?;
+        let (from, mirror, own) = self.both_sides(here, &plan.name)?;
         let source = open(from)?;
         let before = settled(&source)?;
         if before.kind() != atta_entry::Kind::File {
@@ -189,54 +141,28 @@ impl Copying<'_> {
         let begun = self.begin(worker, &source, &file, &before);
         let Begun { identity, is_cloned } =
             begun.inspect_err(|_| remove(&to, &Made::temporary(temporary.clone())))?;
-        // A cloned file is one chunk that needs no further work.
-        let chunks = Chunks::new(before.size, if is_cloned { before.size } else { chunk });
-        let version = Version::new(&before, identity.1);
-        let mut all = Stretch {
-            rank: self.seat.rank,
-            file: 0,
-            first: 0,
-            count: chunks.count(),
-            bytes: chunk,
-            is_hashed,
-            version,
-            name: name.clone(),
-            temporary: temporary.clone(),
-        };
-        let (at, mirror) = (at.clone(), Arc::clone(&mirror));
-        let (name, began) = (own.clone(), std::time::Instant::now());
-        let large = Large {
-            at,
-            mirror,
-            name,
-            temporary,
-            source,
-            file,
-            before,
-            version,
-            identity,
-            is_hashed,
-            chunks,
-            began,
-            busy: AtomicUsize::new(0),
-            since,
-            part: Mutex::new(to.part()),
-            is_again,
-        };
         self.live.large_found.fetch_add(before.size, Ordering::Relaxed);
-        all.file = self.large.insert(large);
+        let key = Key { is_hashed, version: Version::of_copy(&before, identity.1), temporary };
+        let (mirror, began, busy) = (Arc::clone(&mirror), std::time::Instant::now(), AtomicUsize::new(0));
+        let (at, part, is_again) = (at.clone(), to.part(), plan.is_again);
+        let size = before.size;
+        let own = Large { mirror, name: own, source, file, before, key, identity, began, busy, since };
+        // A cloned file is one chunk that needs no further work.
+        let chunk = if is_cloned { size } else { chunk };
+        let cuttable = Cuttable { at, size, chunk, own, part, is_again };
         if is_cloned {
-            self.live.bytes.fetch_add(before.size, Ordering::Relaxed);
-            self.ended(worker, all.file, 0, Ok(None), tasks);
+            self.live.bytes.fetch_add(size, Ordering::Relaxed);
+            let all = self.insert(cuttable);
+            self.end_chunk(worker, all.file, 0, Ok(None), tasks);
         } else {
-            push(directory, &Task::Stretch(all), tasks);
+            self.cut(cuttable, tasks);
         }
         Ok(())
     }
 
     /// Chunk size of an open file, in bytes. Holes that are not hashed do not count as work.
     fn chunk_of(&self, source: &OwnedFd, before: &Metadata, is_hashed: bool) -> Result<u64, FileError> {
-        let (cut, stop) = (self.cut(), &self.options.walk.stop);
+        let (cut, stop) = (self.how_to_cut(), &self.options.walk.stop);
         Ok(match is_hashed || !holes::exceed(source, before, HOLE_BYTES_MAX, stop)? {
             true => cut.chunk_of(before.size),
             false => cut.chunk_of_sparse(before.size, before.allocated_bytes()),
@@ -303,133 +229,40 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies one chunk, and leaves the other chunks to other threads.
-    fn stretch(
-        &self,
-        worker: &mut CopyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        mut stretch: Stretch,
-        tasks: &mut Tasks,
-    ) {
-        let directory = here.ok().flatten().map(|here| here.directory);
-        while let Some(rest) = stretch.split() {
-            // The newest task runs first: the chunk after the current one.
-            push(directory, &Task::Stretch(rest), tasks);
-        }
-        let (file, chunk) = (stretch.file, stretch.first);
-        if stretch.rank != self.seat.rank {
-            let came = here
-                .map_err(|errno| FileError::new(Step::Open, errno))
-                .and_then(|here| self.chunk_for_another(worker, here, &stretch));
-            return tasks.push_to(stretch.rank, Task::Ended { file, chunk, came }.encoded());
-        }
-        let Some(large) = self.large.find(file) else { return };
-        let came = match large.chunks.error() {
-            Some(error) => Err(error),
-            None => {
-                worker.mover.is_shared = large.busy.fetch_add(1, Ordering::Relaxed) > 0;
-                let came = self.move_chunk(worker, large.source.as_fd(), large.file.as_fd(), &stretch);
-                large.busy.fetch_sub(1, Ordering::Relaxed);
-                worker.mover.is_shared = false;
-                came
-            }
-        };
-        self.ended(worker, file, chunk, came, tasks);
-    }
-
-    /// Copies a chunk of a file that another rank planned.
-    ///
-    /// The chunk is durable before that rank is notified, because that rank's sync would not cover it.
-    fn chunk_for_another(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, stretch: &Stretch) -> Came {
-        let (from, mirror, own) = self.both_sides(here, &stretch.name)?;
-        let source = open(from)?;
-        if !stretch.version.is_of(&look(&source)?) {
-            return Err(FileError::Changed);
-        }
-        let to = self.place(worker, &mirror, &own)?;
-        let failed = |errno| FileError::new(Step::Write, errno);
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = retry(|| rustix::fs::openat(&to.directory, &stretch.temporary, flags, Mode::empty()));
-        let file = file.map_err(failed)?;
-        if sys::stat_descriptor(&file).map_err(failed)?.inode != stretch.version.inode {
-            return Err(failed(Errno::STALE));
-        }
-        // If the cache cannot be bypassed, the planning rank has counted that already.
-        if self.options.direct {
-            let _ = bypass_cache(&source, &file, stretch.version.size, stretch.version.has_holes);
-        }
-        let value = self.move_chunk(worker, source.as_fd(), file.as_fd(), stretch)?;
-        if self.sync_rule(to.mirror) != SyncRule::Never {
-            let synced = self.syncs.timed(|| retry(|| rustix::fs::fdatasync(&file)));
-            synced.map_err(|errno| FileError::new(Step::Sync, errno))?;
-        }
-        close(file)?;
-        Ok(value)
-    }
-
     fn move_chunk(
         &self,
         worker: &mut CopyWorker,
-        source: BorrowedFd<'_>,
-        file: BorrowedFd<'_>,
-        stretch: &Stretch,
-    ) -> Came {
-        let range = stretch.range();
-        let (start, end) = (range.start, range.end);
-        let mut piece = stretch.is_hashed.then(|| Piece::at(start));
-        let Version { has_holes, size, .. } = stretch.version;
+        [source, file]: [BorrowedFd<'_>; 2],
+        range: Range<u64>,
+        key: &Key,
+    ) -> ChunkResult<Self> {
+        let Range { start, end } = range;
+        let mut piece = key.is_hashed.then(|| Piece::at(start));
+        let Version { has_holes, size, .. } = key.version;
         let way = Way { has_holes, size, hasher: piece.as_mut() };
-        let came = worker.mover.copy(source, file, range, way)?;
-        self.live.bytes.fetch_add(came - start, Ordering::Relaxed);
-        if came < end {
+        let reached = worker.mover.copy(source, file, range, way)?;
+        self.live.bytes.fetch_add(reached - start, Ordering::Relaxed);
+        if reached < end {
             return Err(FileError::Changed);
         }
         Ok(piece.and_then(|piece| piece.value()))
     }
 
-    /// Records the end of a chunk of a file of this rank. The last chunk completes the copy.
-    fn ended(&self, worker: &mut CopyWorker, file: u64, chunk: u64, came: Came, tasks: &mut Tasks) {
-        let Some(large) = self.large.find(file) else { return };
-        self.live.large_done.fetch_add(large.chunks.bytes_of(chunk), Ordering::Relaxed);
-        if !large.chunks.end(chunk, came) {
-            return;
-        }
-        self.large.remove(file);
-        match self.complete_large(worker, &large) {
-            Ok(()) => {}
-            Err(error) if error.is_worth_another_copy() && !large.is_again => {
-                let (directory, name) = match &large.at {
-                    Location::Root(path) => (None, CString::new(path.as_slice()).unwrap_or_default()),
-                    Location::In(directory, name) => (Some(directory), name.clone()),
-                    Location::Itself(_) => return,
-                };
-                let bytes = large.before.size;
-                self.live.large_found.fetch_add(bytes, Ordering::Relaxed);
-                let task = Task::Plan { name, is_again: true, bytes }.encoded();
-                match directory {
-                    Some(directory) => tasks.push_part(directory, large.take_part(), task),
-                    None => tasks.push(task),
-                }
-            }
-            Err(error) => self.fail(worker, &large.at, error),
-        }
-        worker.ended.extend(large.take_part());
-    }
-
     /// Checks that the source is unchanged once all chunks are done, and publishes the copy.
-    fn complete_large(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), FileError> {
+    fn complete_large(&self, worker: &mut CopyWorker, file: &LargeOf<Self>) -> Result<(), FileError> {
+        let large = &file.own;
         let to = self.place(worker, &large.mirror, &large.name)?;
-        let complete = self.check_and_give(worker, large);
+        let complete = self.check_and_give(worker, file);
         if let Err(error) = complete {
-            remove(&to, &Made::temporary(large.temporary.clone()));
+            remove(&to, &large.made());
             return Err(error);
         }
-        if self.options.digest && !large.is_hashed {
+        if self.options.digest && !large.key.is_hashed {
             self.count_not_hashed(worker);
         }
-        if large.is_hashed {
-            let (root, path) = large.at.root_and_path();
-            let digest = large.chunks.digest().ok_or(FileError::Changed)?;
+        if large.key.is_hashed {
+            let (root, path) = file.at.root_and_path();
+            let digest = file.chunks.digest().ok_or(FileError::Changed)?;
             let element = Element {
                 path: below(&path, root.len()),
                 kind: atta_entry::Kind::File,
@@ -441,54 +274,56 @@ impl Copying<'_> {
         }
         let (bytes, elapsed) = (large.before.size, large.began.elapsed());
         if self.syncs_each_in(&large.mirror) {
-            let file =
+            let copy =
                 retry(|| rustix::io::dup(&large.file)).map_err(|errno| FileError::new(Step::Sync, errno));
-            let file = file.inspect_err(|_| remove(&to, &Made::temporary(large.temporary.clone())))?;
-            let (at, mirror, name) = (large.at.clone(), Arc::clone(&large.mirror), large.name.clone());
-            let temporary = Some(large.temporary.clone());
-            let (identity, version) = (Some(large.identity), large.version);
-            let (checks, part) = (self.checks_of(large), large.take_part());
+            let copy = copy.inspect_err(|_| remove(&to, &large.made()))?;
+            let (at, mirror, name) = (file.at.clone(), Arc::clone(&large.mirror), large.name.clone());
+            let temporary = Some(large.key.temporary.clone());
+            let (identity, version) = (Some(large.identity), large.key.version);
+            let (checks, part) = (self.checks_of(file), file.take_part());
             let pending =
                 PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version, part };
-            self.sync_file(worker, file, pending);
+            self.sync_file(worker, copy, pending);
             return Ok(());
         }
         self.room.find();
-        self.count_file(worker, &large.at, bytes, elapsed);
-        let names = Some((large.temporary.clone(), large.name.clone()));
-        let (origin, mirror) = (large.at.clone(), Arc::clone(&large.mirror));
-        let checks = self.checks_of(large);
-        let (since, identity, part) = (large.since, Some(large.identity), large.take_part());
+        self.count_file(worker, &file.at, bytes, elapsed);
+        let names = Some((large.key.temporary.clone(), large.name.clone()));
+        let (origin, mirror) = (file.at.clone(), Arc::clone(&large.mirror));
+        let checks = self.checks_of(file);
+        let (since, identity, part) = (large.since, Some(large.identity), file.take_part());
         let ready = Ready { origin, mirror, names, bytes, since, identity, part };
         self.publish(worker, ready, checks);
         Ok(())
     }
 
     /// The read-back checks, one per chunk, so that several threads can do them.
-    fn checks_of(&self, large: &Large) -> Vec<Check> {
+    fn checks_of(&self, file: &LargeOf<Self>) -> Vec<Check> {
+        let large = &file.own;
         if !self.options.verify {
             return Vec::new();
         }
-        let values = large.chunks.values().into_iter().enumerate();
+        let values = file.chunks.values().into_iter().enumerate();
         let atime = sys::stat_descriptor(&large.file).ok().map(|copy| copy.atime);
         let check = |(index, value): (usize, Option<PieceValue>)| {
             Some(Check {
-                at: large.at.clone(),
+                at: file.at.clone(),
                 mirror: Arc::clone(&large.mirror),
                 name: large.name.clone(),
-                version: large.version,
-                range: large.chunks.range(index as u64),
+                version: large.key.version,
+                range: file.chunks.range(index as u64),
                 expected: Expected::Piece(value?),
                 has_names: false,
                 atime,
-                part: large.lock_part().as_ref().map(Part::again),
+                part: file.another_part(),
             })
         };
         values.filter_map(check).collect()
     }
 
-    fn check_and_give(&self, worker: &mut CopyWorker, large: &Large) -> Result<(), FileError> {
-        if let Some(error) = large.chunks.error() {
+    fn check_and_give(&self, worker: &mut CopyWorker, file: &LargeOf<Self>) -> Result<(), FileError> {
+        let large = &file.own;
+        if let Some(error) = file.chunks.error() {
             return Err(error);
         }
         let extended = self.extended(worker, &large.source)?;
@@ -502,20 +337,145 @@ impl Copying<'_> {
     }
 }
 
+impl Chunked for Copying<'_> {
+    type Key = Key;
+    /// The value of the chunk, if digests are wanted.
+    type Value = Option<PieceValue>;
+    type Error = FileError;
+    type File = Large;
+
+    fn large(&self) -> &LargeFiles<Self> {
+        &self.large
+    }
+
+    fn rank(&self) -> u32 {
+        self.seat.rank
+    }
+
+    fn key(file: &Large) -> Key {
+        file.key.clone()
+    }
+
+    fn plan(
+        &self,
+        worker: &mut CopyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        plan: &Plan,
+        tasks: &mut Tasks,
+    ) {
+        let (at, planned) = match here {
+            Ok(here) => {
+                let at = match here {
+                    Some(here) => Location::In(Arc::clone(here.directory), plan.name.clone()),
+                    None => Location::Root(plan.name.as_bytes().to_vec()),
+                };
+                let planned = self.try_plan(worker, &at, here, plan, tasks);
+                (at, planned)
+            }
+            // The directory cannot be reached, so the failure is reported by name only.
+            Err(errno) => {
+                let failed = FileError::new(Step::Open, errno);
+                (Location::Root(plan.name.as_bytes().to_vec()), Err(failed))
+            }
+        };
+        if let Err(error) = planned {
+            self.fail(worker, &at, error);
+        }
+        // From here on its chunks count the remaining bytes.
+        self.count_ended(plan.bytes);
+    }
+
+    fn process(&self, worker: &mut CopyWorker, file: &LargeOf<Self>, range: Range<u64>) -> ChunkResult<Self> {
+        let large = &file.own;
+        worker.mover.is_shared = large.busy.fetch_add(1, Ordering::Relaxed) > 0;
+        let both = [large.source.as_fd(), large.file.as_fd()];
+        let result = self.move_chunk(worker, both, range, &large.key);
+        large.busy.fetch_sub(1, Ordering::Relaxed);
+        worker.mover.is_shared = false;
+        result
+    }
+
+    /// The chunk is durable before the planning rank is notified, because that rank's sync would not cover it.
+    fn process_for_another(
+        &self,
+        worker: &mut CopyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        chunks: &ChunkRange<Key>,
+    ) -> ChunkResult<Self> {
+        let here = here.map_err(|errno| FileError::new(Step::Open, errno))?;
+        let (from, mirror, own) = self.both_sides(here, &chunks.name)?;
+        let (source, Key { version, temporary, .. }) = (open(from)?, &chunks.key);
+        if !version.is_of_source(&look(&source)?) {
+            return Err(FileError::Changed);
+        }
+        let to = self.place(worker, &mirror, &own)?;
+        let failed = |errno| FileError::new(Step::Write, errno);
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = retry(|| rustix::fs::openat(&to.directory, temporary, flags, Mode::empty()));
+        let file = file.map_err(failed)?;
+        if sys::stat_descriptor(&file).map_err(failed)?.inode != version.inode {
+            return Err(failed(Errno::STALE));
+        }
+        // If the cache cannot be bypassed, the planning rank has counted that already.
+        if self.options.direct {
+            let _ = bypass_cache(&source, &file, version.size, version.has_holes);
+        }
+        let value = self.move_chunk(worker, [source.as_fd(), file.as_fd()], chunks.range(), &chunks.key)?;
+        if self.sync_rule(to.mirror) != SyncRule::Never {
+            let synced = self.syncs.timed(|| retry(|| rustix::fs::fdatasync(&file)));
+            synced.map_err(|errno| FileError::new(Step::Sync, errno))?;
+        }
+        close(file)?;
+        Ok(value)
+    }
+
+    fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>) {
+        file.chunks.set_value(chunk, value);
+    }
+
+    fn count_ended(&self, bytes: u64) {
+        self.live.large_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn complete(&self, worker: &mut CopyWorker, file: &LargeOf<Self>, is_first: bool) -> Completion {
+        match self.complete_large(worker, file) {
+            Ok(()) => {}
+            Err(error) if error.is_worth_another_copy() && is_first => {
+                self.live.large_found.fetch_add(file.chunks.bytes(), Ordering::Relaxed);
+                return Completion::Again;
+            }
+            Err(error) => self.fail(worker, &file.at, error),
+        }
+        worker.ended.extend(file.take_part());
+        Completion::Complete
+    }
+}
+
 impl Copying<'_> {
     /// Removes the copies that will not be completed.
     pub(crate) fn forget_large(&self, worker: &mut CopyWorker) {
-        for large in self.large.take_all() {
-            if let Ok(to) = self.place(worker, &large.mirror, &large.name) {
-                remove(&to, &Made::temporary(large.temporary.clone()));
+        for file in self.large.take_all() {
+            if let Ok(to) = self.place(worker, &file.own.mirror, &file.own.name) {
+                remove(&to, &file.own.made());
             }
         }
     }
 }
 
-fn push(directory: Option<&Arc<Directory>>, task: &Task, tasks: &mut Tasks) {
-    match directory {
-        Some(directory) => tasks.push_in(directory, task.encoded()),
-        None => tasks.push(task.encoded()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_other_ranks_name_temporary_files_only() {
+        let key = |temporary: &std::ffi::CStr| {
+            let version = Version::of_copy(&Metadata::default(), u64::MAX);
+            Key { is_hashed: true, version, temporary: temporary.to_owned() }
+        };
+        let good = key(c".atta.0123456789ab");
+        assert_eq!(Key::decode_all(&good.encoded()), Some(good));
+        for bad in [key(c"../passwd"), key(c".atta./../../x"), key(c"passwd")] {
+            assert_eq!(Key::decode_all(&bad.encoded()), None);
+        }
     }
 }

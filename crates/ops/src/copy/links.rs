@@ -20,13 +20,13 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::large::Version;
 use crate::copy::target::file::{Made, Place, remove};
 use crate::copy::target::mirror::Mirror;
 use crate::copy::target::special::read_link;
 use crate::digest::Hash;
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, identity_of};
+use crate::file::version::Version;
 use crate::jobs;
 use crate::metadata::inherited::open_private;
 use crate::tree::location::Location;
@@ -250,7 +250,7 @@ impl Copying<'_> {
         let copy = self.linked_copy(known, key, metadata);
         let bytes = copy.map_or(metadata.size, |copy| copy.size);
         let atime = copy.map(|copy| copy.atime);
-        let version = copy.filter(|_| self.options.verify).map(|copy| Version::new(metadata, copy.inode));
+        let version = copy.filter(|_| self.options.verify).map(|copy| Version::of_copy(metadata, copy.inode));
         // Data left in doubt by a failed sync must not become visible together with its directory.
         let is_sure = since == self.batch.failures();
         let is_direct = to.is_direct() && is_sure;

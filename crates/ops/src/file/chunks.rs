@@ -1,11 +1,5 @@
-//! Large files that several threads process in chunks: how files are cut, the tasks as bytes, and the state of files in progress. It does
-//! not know how a chunk is processed.
-//!
-//! ```text
-//!   entry ─▶ plan: open, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? digest
-//!                  ▲                                          │ changed, for the first time
-//!                  └──────────────────────────────────────────┘
-//! ```
+//! How large files are cut into chunks, the files in progress, and the chunks of each with their values. It does not know how a chunk is
+//! processed; see `large.rs`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,7 +10,6 @@ use std::time::Duration;
 use super::error::FileError;
 use crate::digest::{Hash, PieceValue, merge};
 use crate::tree;
-use crate::tree::operation::{Here, Tasks};
 
 /// The smallest chunk: some milliseconds of work.
 const CHUNK_LEAST: u64 = 8 << 20;
@@ -28,9 +21,6 @@ const TIME_MOST: Duration = Duration::from_secs(4);
 /// Approximate chunks of a file per thread, so that all threads end at about the same time: the average wait is half a chunk. Handing one
 /// to a thread takes microseconds; handing one to a rank takes two opens and a sync.
 const CHUNKS_PER_THREAD: [u64; 2] = [32, 4];
-/// The first byte of a task, which gives its kind.
-const PLAN: u8 = b'P';
-const CHUNK: u8 = b'C';
 
 /// How files are cut.
 #[derive(Clone, Copy, Debug)]
@@ -82,51 +72,6 @@ impl Cut {
     }
 }
 
-/// A task of a large file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LargeTask<'a> {
-    /// Open a file and cut it. `name` is a name in the task's directory, or the whole path of a root.
-    Plan { name: &'a [u8], is_again: bool },
-    /// Process one chunk.
-    Chunk { file: u64, index: u64 },
-}
-
-impl<'a> LargeTask<'a> {
-    /// Decodes a task. None: the bytes are not one.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        match bytes.split_first()? {
-            (&PLAN, rest) => {
-                let (is_again, name) = rest.split_first()?;
-                Some(Self::Plan { name, is_again: *is_again != 0 })
-            }
-            (&CHUNK, rest) => match rest.as_chunks::<8>() {
-                (&[file, index], []) => {
-                    let (file, index) = (u64::from_le_bytes(file), u64::from_le_bytes(index));
-                    Some(Self::Chunk { file, index })
-                }
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// As bytes.
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
-        match self {
-            Self::Plan { name, is_again } => [&[PLAN, u8::from(is_again)], name].concat(),
-            Self::Chunk { file, index } => [&[CHUNK][..], &file.to_le_bytes(), &index.to_le_bytes()].concat(),
-        }
-    }
-
-    /// Queues the task for an idle thread.
-    pub(crate) fn push(self, here: Option<Here<'_>>, tasks: &mut Tasks) {
-        match here {
-            Some(here) => tasks.push_in(here.directory, self.to_bytes()),
-            None => tasks.push(self.to_bytes()),
-        }
-    }
-}
-
 /// Files in progress, by number.
 #[derive(Debug)]
 pub(crate) struct UnderWay<L> {
@@ -145,13 +90,6 @@ impl<L> UnderWay<L> {
     /// each holds its own file open only until its next task.
     pub(crate) fn has_room(&self) -> bool {
         self.lock().len() < self.most
-    }
-
-    /// Adds a file and a task for each of its chunks.
-    pub(crate) fn add(&self, large: L, chunks: u64, here: Option<Here<'_>>, tasks: &mut Tasks) {
-        let file = self.insert(large);
-        // The newest is done first.
-        (0..chunks).rev().for_each(|index| LargeTask::Chunk { file, index }.push(here, tasks));
     }
 
     /// Adds a file. Returns its number.
@@ -199,6 +137,11 @@ impl<T: Copy> Chunks<T> {
         Self { bytes, chunk, left, error: Mutex::new(None), values: Mutex::default() }
     }
 
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
         self.bytes.div_ceil(self.chunk).max(1)
@@ -215,19 +158,12 @@ impl<T: Copy> Chunks<T> {
         self.bytes.saturating_sub(index.saturating_mul(self.chunk)).min(self.chunk)
     }
 
-    /// Runs one chunk, unless another one failed. Returns whether it was the last.
-    pub(crate) fn run(&self, chunk: impl FnOnce() -> Result<(), T>) -> bool {
-        if self.error().is_none()
-            && let Err(error) = chunk()
-        {
+    /// Records the end of a chunk, and its error if it failed. Returns whether it was the last.
+    pub(crate) fn end(&self, ended: Result<(), T>) -> bool {
+        if let Err(error) = ended {
             lock(&self.error).get_or_insert(error);
         }
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-
-    /// Takes the result of a chunk that was done elsewhere. Returns whether it was the last.
-    pub(crate) fn end(&self, index: u64, came: Result<Option<PieceValue>, T>) -> bool {
-        self.run(|| came.map(|value| self.set_value(index, value)))
     }
 
     /// The first error.
@@ -262,22 +198,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tasks_go_through_bytes_and_back() {
-        let tasks = [
-            LargeTask::Plan { name: b"a\xff", is_again: true },
-            LargeTask::Plan { name: b"", is_again: false },
-            LargeTask::Chunk { file: u64::MAX, index: 7 },
-        ];
-        for task in tasks {
-            let bytes = task.to_bytes();
-            assert_eq!(LargeTask::parse(&bytes), Some(task));
-        }
-        for damaged in [&b""[..], b"P", b"C", b"C1234567", b"X"] {
-            assert_eq!(LargeTask::parse(damaged), None);
-        }
-    }
 
     #[test]
     fn any_file_has_some_chunks_and_not_too_many() {

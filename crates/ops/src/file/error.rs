@@ -189,7 +189,7 @@ impl FileError {
     }
 }
 
-/// Why two files or entries could not be compared, and on which side.
+/// Why two files or entries could not be compared, and on which side. As bytes for other ranks, an operation that is no [`Step`] is a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PairError {
     /// A call failed on one side.
@@ -198,6 +198,32 @@ pub(crate) enum PairError {
     Changed,
     /// The run is to end. There is no result and nothing to report.
     Stopped,
+}
+
+impl Code for PairError {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Failed(side, operation, errno) => {
+                let step = ALL.into_iter().find(|step| step.operation() == *operation);
+                out.push(if *side == Side::Source { b'S' } else { b'T' });
+                (step.unwrap_or(Step::Read), *errno).encode(out);
+            }
+            Self::Changed => out.push(b'C'),
+            Self::Stopped => out.push(b'E'),
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let side = match u8::decode(bytes)? {
+            b'S' => Side::Source,
+            b'T' => Side::Target,
+            b'C' => return Some(Self::Changed),
+            b'E' => return Some(Self::Stopped),
+            _ => return None,
+        };
+        let (step, errno) = <(Step, Errno)>::decode(bytes)?;
+        Some(Self::Failed(side, step.operation(), errno))
+    }
 }
 
 /// Turns an error of one side into one of a pair.
@@ -222,6 +248,17 @@ fn is_want_of_room(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_pairs_survive_being_bytes() {
+        let failed = |side, step: Step| PairError::Failed(side, step.operation(), Errno::IO);
+        let failed =
+            ALL.into_iter().flat_map(|step| [failed(Side::Source, step), failed(Side::Target, step)]);
+        for error in failed.chain([PairError::Changed, PairError::Stopped]) {
+            assert_eq!(PairError::decode_all(&error.encoded()), Some(error));
+        }
+        assert_eq!(PairError::decode_all(b"X"), None);
+    }
 
     #[test]
     fn what_was_tried_survives_being_a_number() {

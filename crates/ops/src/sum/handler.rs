@@ -6,22 +6,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use atta_entry::{Entry, Errno, Failure, Kind, Metadata, Operation};
+use atta_entry::{Code as _, Entry, Errno, Failure, Kind, Metadata, Operation};
+use atta_runtime::Seat;
 use rustix::fs::CWD;
 
-use super::large::Large;
 use super::names::Names;
 use super::{Options, Totals, Watch};
 use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, HOLE_BYTES_MAX, Hash, Piece, Signature};
-use crate::file::chunks::{Cut, LargeTask, UnderWay};
+use crate::file::chunks::{Cut, UnderWay};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
 use crate::file::mover::{Mover, Way};
 use crate::file::source::{Source, TRIES, is_same, look, open, settled};
+use crate::large::{self, Chunked as _, LargeFiles, Plan, TaskOf};
 use crate::tree::location::{Location, below};
 use crate::tree::operation::{Handler, Here, Tasks};
-use crate::tree::progress::Live;
+use crate::tree::progress::{Counted, Live};
 use atta_sys as sys;
 
 /// The walk's handler for digests.
@@ -29,7 +30,8 @@ pub(crate) struct Summing<'a, W: Watch> {
     pub(super) options: &'a Options<'a>,
     pub(super) watch: &'a W,
     pub(super) cut: Cut,
-    pub(super) large: UnderWay<Large>,
+    pub(super) large: LargeFiles<Self>,
+    pub(super) seat: Seat,
     names: Names,
     pub(super) live: Live,
 }
@@ -49,8 +51,8 @@ pub(super) struct Read {
 }
 
 impl<'a, W: Watch> Summing<'a, W> {
-    pub(super) fn new(options: &'a Options<'a>, watch: &'a W) -> Self {
-        let cut = Cut::new(options.chunk, &options.walk, 1);
+    pub(super) fn new(options: &'a Options<'a>, watch: &'a W, seat: Seat) -> Self {
+        let cut = Cut::new(options.chunk, &options.walk, seat.ranks);
         let budget = Budget::of_process(Needs::SUM, options.walk.threads.max(options.walk.cores));
         // Tasks use the rest.
         let names = Names::new(options.walk.memory_bytes / 4);
@@ -60,6 +62,7 @@ impl<'a, W: Watch> Summing<'a, W> {
             cut,
             large: UnderWay::new(budget.large),
             names,
+            seat,
             live: Live::new(budget.threads),
         }
     }
@@ -251,7 +254,7 @@ impl<W: Watch> Handler for Summing<'_, W> {
             return;
         }
         if entry.kind == Kind::File && self.cut.is_large(entry.size()) {
-            return LargeTask::Plan { name: entry.name, is_again: false }.push(here, tasks);
+            return large::plan_later::<Self>(Plan::first(entry.name, entry.size()), here, tasks);
         }
         let name = CString::new(entry.name).unwrap_or_default();
         let (at, directory) = place(here, &name);
@@ -267,7 +270,9 @@ impl<W: Watch> Handler for Summing<'_, W> {
         task: &[u8],
         tasks: &mut Tasks,
     ) {
-        self.large_task(worker, here, task, tasks);
+        if let Some(task) = TaskOf::<Self>::decode_all(task) {
+            self.large_task(worker, here, task, tasks);
+        }
     }
 
     fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>) {
@@ -276,6 +281,11 @@ impl<W: Watch> Handler for Summing<'_, W> {
 
     fn finish(&self, worker: &mut Self::Worker) {
         self.watch.finish(&mut worker.watch);
+    }
+
+    fn counted(&self) -> Counted {
+        let Live { files, bytes, .. } = &self.live;
+        [files.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed), 0, 0]
     }
 
     fn progress(&self) -> u64 {

@@ -1,20 +1,20 @@
-//! Large files, whose parts are hashed by several threads. One thread plans the file: it opens the file and cuts it into chunks. Any thread
-//! may take a chunk. The thread that ends the last chunk checks that the file is unchanged and merges the values. See `file/chunks.rs`.
+//! Large files, whose parts are hashed by threads of all ranks: how one is opened, how a chunk is hashed, and how the values of all become
+//! the digest. `crate::large` hands out the chunks.
 
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use atta_entry::{Entry, Errno, Kind, Metadata};
 
 use super::Watch;
 use super::handler::{Read, SumWorker, Summing, place};
-use crate::digest::Piece;
-use crate::file::chunks::{Chunks, LargeTask};
+use crate::digest::{Piece, PieceValue};
 use crate::file::error::{FileError, Step};
-use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;
 use crate::file::source::{Source, is_same, look, open, settled};
+use crate::file::version::Version;
+use crate::large::{ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::tree::location::Location;
 use crate::tree::operation::{Here, Tasks};
 use atta_sys as sys;
@@ -22,119 +22,134 @@ use atta_sys as sys;
 /// A file whose chunks are being hashed.
 #[derive(Debug)]
 pub(crate) struct Large {
-    at: Location,
     source: OwnedFd,
     before: Metadata,
-    chunks: Chunks,
-    /// Whether this is the second attempt, after a change during the first.
-    is_again: bool,
 }
 
-impl<W: Watch> Summing<'_, W> {
-    /// Runs a task of a large file.
-    pub(super) fn large_task(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        here: Result<Option<Here<'_>>, Errno>,
-        task: &[u8],
-        tasks: &mut Tasks,
-    ) {
-        match LargeTask::parse(task) {
-            Some(LargeTask::Plan { name, is_again }) => {
-                let name = CString::new(name).unwrap_or_default();
-                // If its directory is unreachable, the error names the file alone.
-                let (at, _) = place(here.ok().flatten(), &name);
-                let failed = |errno| FileError::new(Step::Open, errno);
-                let planned = here.map_err(failed);
-                let planned = planned.and_then(|here| self.plan(worker, here, &name, is_again, tasks));
-                if let Err(error) = planned {
-                    self.fail(worker, &at, error);
-                }
-            }
-            Some(LargeTask::Chunk { file, index }) => self.chunk(worker, file, index, here, tasks),
-            None => {}
-        }
+impl<W: Watch> Chunked for Summing<'_, W> {
+    type Key = Version;
+    /// The value of the chunk. None: the chunk is the whole file.
+    type Value = Option<PieceValue>;
+    type Error = FileError;
+    type File = Large;
+
+    fn large(&self) -> &LargeFiles<Self> {
+        &self.large
     }
 
-    /// Opens a file and cuts it into chunks.
+    fn rank(&self) -> u32 {
+        self.seat.rank
+    }
+
+    fn key(file: &Large) -> Version {
+        Version::of(&file.before)
+    }
+
     fn plan(
         &self,
         worker: &mut SumWorker<W::Worker>,
-        here: Option<Here<'_>>,
-        name: &CStr,
-        is_again: bool,
+        here: Result<Option<Here<'_>>, Errno>,
+        plan: &Plan,
+        tasks: &mut Tasks,
+    ) {
+        // If its directory is unreachable, the error names the file alone.
+        let (at, directory) = place(here.ok().flatten(), &plan.name);
+        let planned = here.map_err(|errno| FileError::new(Step::Open, errno));
+        let from = Source { directory, name: &plan.name };
+        if let Err(error) = planned.and_then(|_| self.try_plan(worker, from, &at, plan, tasks)) {
+            self.fail(worker, &at, error);
+        }
+    }
+
+    fn process(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        file: &LargeOf<Self>,
+        range: Range<u64>,
+    ) -> ChunkResult<Self> {
+        self.hash_chunk(worker, file.own.source.as_fd(), range, &Self::key(&file.own))
+    }
+
+    fn process_for_another(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        here: Result<Option<Here<'_>>, Errno>,
+        chunks: &ChunkRange<Version>,
+    ) -> ChunkResult<Self> {
+        let here = here.map_err(|errno| FileError::new(Step::Open, errno))?;
+        let (_, directory) = place(here, &chunks.name);
+        let source = open(Source { directory, name: &chunks.name })?;
+        if !chunks.key.is_of(&look(&source)?) {
+            return Err(FileError::Changed);
+        }
+        self.hash_chunk(worker, source.as_fd(), chunks.range(), &chunks.key)
+    }
+
+    fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>) {
+        file.chunks.set_value(chunk, value);
+    }
+
+    fn complete(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        file: &LargeOf<Self>,
+        is_first: bool,
+    ) -> Completion {
+        match digest_of::<W>(file) {
+            Ok(read) => self.add_at(worker, &file.at, &read),
+            Err(FileError::Changed) if is_first => return Completion::Again,
+            Err(error) => self.fail(worker, &file.at, error),
+        }
+        Completion::Complete
+    }
+}
+
+impl<W: Watch> Summing<'_, W> {
+    /// Opens a file and cuts it into chunks, or hashes it as a whole.
+    fn try_plan(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        from: Source<'_>,
+        at: &Location,
+        plan: &Plan,
         tasks: &mut Tasks,
     ) -> Result<(), FileError> {
-        let (at, directory) = place(here, name);
-        let from = Source { directory, name };
         let source = open(from)?;
         let mut before = settled(&source)?;
         if before.kind() != Kind::File {
             return Err(FileError::Changed);
         }
-        let chunk = self.cut.chunk_of(before.size);
+        let (size, chunk) = (before.size, self.cut.chunk_of(before.size));
         let is_stated = worker.mover.sizes.is_stated(&source, &before);
-        if before.size <= chunk || !is_stated || !self.large.has_room() {
+        if size <= chunk || !is_stated || !self.large.has_room() {
             // The file is small by now, its size is unreliable, or too many large files are open.
             let read = self.read(worker, from)?;
             self.live.bytes.fetch_add(read.metadata.size, Ordering::Relaxed);
-            self.add_at(worker, &at, &read);
+            self.add_at(worker, at, &read);
             return Ok(());
         }
         self.refuse_holes(&source, &before)?;
         if self.options.walk.birth_time {
             before.btime = sys::stat_of(&source).ok().and_then(|found| found.btime);
         }
-        let chunks = Chunks::new(before.size, chunk);
-        let count = chunks.count();
-        self.large.add(Large { at, source, before, chunks, is_again }, count, here, tasks);
+        let (at, is_again) = (at.clone(), plan.is_again);
+        self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part: None, is_again }, tasks);
         Ok(())
-    }
-
-    fn chunk(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        number: u64,
-        index: u64,
-        here: Result<Option<Here<'_>>, Errno>,
-        tasks: &mut Tasks,
-    ) {
-        let Some(large) = self.large.find(number) else { return };
-        if !large.chunks.run(|| self.hash_chunk(worker, &large, index)) {
-            return;
-        }
-        self.large.remove(number);
-        match large.read() {
-            Ok(read) => self.add_at(worker, &large.at, &read),
-            Err(FileError::Changed) if !large.is_again => {
-                let name = match &large.at {
-                    Location::Root(path) => path.as_slice(),
-                    Location::In(_, name) => name.as_bytes(),
-                    Location::Itself(_) => return,
-                };
-                LargeTask::Plan { name, is_again: true }.push(here.ok().flatten(), tasks);
-            }
-            Err(error) => self.fail(worker, &large.at, error),
-        }
     }
 
     fn hash_chunk(
         &self,
         worker: &mut SumWorker<W::Worker>,
-        large: &Large,
-        index: u64,
-    ) -> Result<(), FileError> {
-        let range = large.chunks.range(index);
+        source: BorrowedFd<'_>,
+        range: Range<u64>,
+        version: &Version,
+    ) -> ChunkResult<Self> {
         let mut piece = Piece::at(range.start);
-        let (has_holes, size) = (may_have_holes(&large.before), large.before.size);
+        let Version { has_holes, size, .. } = *version;
         let way = Way { has_holes, size, hasher: Some(&mut piece) };
-        let came = worker.mover.hash(large.source.as_fd(), range.clone(), way)?;
-        self.live.bytes.fetch_add(came - range.start, Ordering::Relaxed);
-        if came < range.end {
-            return Err(FileError::Changed);
-        }
-        large.chunks.set_value(index, piece.value());
-        Ok(())
+        let reached = worker.mover.hash(source, range.clone(), way)?;
+        self.live.bytes.fetch_add(reached - range.start, Ordering::Relaxed);
+        if reached < range.end { Err(FileError::Changed) } else { Ok(piece.value()) }
     }
 
     /// Reports a file by its location, after its entry is gone.
@@ -161,16 +176,14 @@ impl<W: Watch> Summing<'_, W> {
     }
 }
 
-impl Large {
-    /// Called when all chunks are done. Returns the digest if the file is unchanged.
-    fn read(&self) -> Result<Read, FileError> {
-        if let Some(error) = self.chunks.error() {
-            return Err(error);
-        }
-        if !is_same(&self.before, &look(&self.source)?) {
-            return Err(FileError::Changed);
-        }
-        let digest = self.chunks.digest().ok_or(FileError::Changed)?;
-        Ok(Read { metadata: self.before, digest })
+/// The digest of a file whose chunks have all ended, if the file is unchanged.
+fn digest_of<W: Watch>(file: &LargeOf<Summing<'_, W>>) -> Result<Read, FileError> {
+    if let Some(error) = file.chunks.error() {
+        return Err(error);
     }
+    if !is_same(&file.own.before, &look(&file.own.source)?) {
+        return Err(FileError::Changed);
+    }
+    let digest = file.chunks.digest().ok_or(FileError::Changed)?;
+    Ok(Read { metadata: file.own.before, digest })
 }

@@ -16,23 +16,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::{Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
-use atta_runtime::{Rate, Stop};
+use atta_runtime::{Rate, Seat, Stop};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
 use super::counterpart::Counterpart;
-use super::large::LargeFiles;
 use super::links::{self, Equal};
 use super::pair::{At, Both, Pair, Verdict};
 use super::task::Task;
 use super::totals::Totals;
 use super::{Options, Watch};
 use crate::descriptors::Needs;
-use crate::file::chunks::LargeTask;
 use crate::file::compare::Blocks;
 use crate::file::error::failed;
 use crate::file::mover::Mover;
 use crate::file::source::Source;
+use crate::large::{self, Chunked as _, LargeFiles, Plan};
 use crate::metadata::granularity::Shown;
 use crate::tree::directory::Directory;
 use crate::tree::listing::held::Held;
@@ -56,7 +55,8 @@ pub(crate) struct Comparing<'a> {
     pub(crate) held: usize,
     /// Key of the name hashes.
     pub(crate) key: Arc<RandomState>,
-    pub(crate) large: LargeFiles,
+    pub(crate) large: LargeFiles<Self>,
+    pub(crate) seat: Seat,
     pub(crate) equal: Equal,
     /// Time granularity of the target's file systems.
     pub(crate) granularity: Shown,
@@ -113,7 +113,7 @@ impl Comparing<'_> {
     }
 
     /// Opens the target's directory that belongs to a source directory. None: it cannot be opened, which is reported once.
-    fn open(
+    pub(crate) fn open(
         &self,
         worker: &mut VerifyWorker,
         directory: &Arc<Directory>,
@@ -164,8 +164,8 @@ impl Comparing<'_> {
                 worker.names.note(&both, &at.below());
             }
             if self.is_large(listed) {
-                let task = LargeTask::Plan { name: at.name.to_bytes(), is_again: false };
-                task.push(here.map(|(here, _)| here), tasks);
+                let plan = Plan::first(at.name.to_bytes(), listed.size);
+                large::plan_later::<Self>(plan, here.map(|(here, _)| here), tasks);
                 return false;
             }
         }
@@ -175,34 +175,10 @@ impl Comparing<'_> {
     }
 
     /// The location of the two roots.
-    fn roots<'n>(&'n self, name: &'n CStr) -> (At<'n>, Pair<'n>) {
+    pub(crate) fn roots<'n>(&'n self, name: &'n CStr) -> (At<'n>, Pair<'n>) {
         let source = Source { directory: CWD, name };
         let target = Source { directory: CWD, name: &self.target };
         (At { directories: None, name }, Pair { source, target })
-    }
-
-    fn plan_in(
-        &self,
-        worker: &mut VerifyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        name: &CStr,
-        is_again: bool,
-        tasks: &mut Tasks,
-    ) {
-        let here = match here {
-            Ok(Some(here)) => here,
-            Ok(None) => {
-                let (at, pair) = self.roots(name);
-                return self.plan(worker, at, pair, None, is_again, tasks);
-            }
-            Err(errno) => return self.lose(worker, name, errno),
-        };
-        let Some(counterpart) = Counterpart::of(here.directory) else { return };
-        let Some(target) = self.open(worker, here.directory, &counterpart) else { return };
-        let at = At { directories: Some((here.directory, &counterpart.target)), name };
-        let source = Source { directory: here.descriptor.as_fd(), name };
-        let pair = Pair { source, target: Source { directory: target.as_fd(), name } };
-        self.plan(worker, at, pair, Some(here), is_again, tasks);
     }
 }
 
@@ -259,14 +235,7 @@ impl Handler for Comparing<'_> {
         tasks: &mut Tasks,
     ) {
         match (Task::from_bytes(task), here) {
-            (Some(Task::Large(LargeTask::Plan { name, is_again })), here) => {
-                let name = CString::new(name).unwrap_or_default();
-                self.plan_in(worker, here, &name, is_again, tasks);
-            }
-            // The files it needs are already open.
-            (Some(Task::Large(LargeTask::Chunk { file, index })), here) => {
-                self.chunk(worker, file, index, here.ok().flatten(), tasks);
-            }
+            (Some(Task::Large(task)), here) => self.large_task(worker, here, task, tasks),
             (Some(Task::Names), Ok(Some(here))) => self.look_up_names(worker, here, tasks),
             (Some(Task::LookUp(names)), Ok(Some(here))) => {
                 if let Some(names) = Names::from_bytes(names) {

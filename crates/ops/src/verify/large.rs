@@ -1,51 +1,160 @@
-//! Large files, whose parts are compared by several threads. One thread plans the file: it opens the file on both sides, compares the
-//! metadata, and cuts the file into chunks. Any thread may take a chunk. Chunks beyond a known difference are not read. The thread that
-//! ends the last chunk checks that both files are unchanged.
-//!
-//! ```text
-//!   entry ─▶ plan: look, open, cut ─▶ chunk, chunk, chunk ... ─▶ the last one: unchanged? report
-//!                  ▲                                                │ changed, for the first time
-//!                  └────────────────────────────────────────────────┘
-//! ```
+//! Large files, whose parts are compared by threads of all ranks: how one is opened on both sides, how a chunk is compared, and what follows
+//! from the chunks. `crate::large` hands out the chunks. On the rank that planned a file, chunks beyond a known difference are not read.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
+use rustix::fd::AsFd;
 
+use super::counterpart::Counterpart;
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Both, Opened, Pair, Verdict};
-use crate::file::chunks::{Chunks, Cut, LargeTask, UnderWay};
+use crate::file::chunks::Cut;
 use crate::file::error::{PairError, failed};
-use crate::tree::directory::Directory;
+use crate::file::source::Source;
+use crate::file::version::Version;
+use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
+use crate::tree::location::Location;
 use crate::tree::operation::{Here, Tasks};
 
 /// Stands for no difference: no file has this many bytes.
 const NONE: u64 = u64::MAX;
 
-/// Files that are being compared in chunks.
-pub(crate) type LargeFiles = UnderWay<Large>;
-
 /// A file that is being compared in chunks.
 #[derive(Debug)]
 pub(crate) struct Large {
-    directories: Option<(Arc<Directory>, Arc<Directory>)>,
-    name: CString,
     opened: Opened,
     /// Differences other than the bytes.
     found: Vec<Detail>,
-    chunks: Chunks<PairError>,
     /// The offset of the first difference found so far.
     first: AtomicU64,
-    /// Whether this is the second attempt, after a change during the first.
-    is_again: bool,
 }
 
-impl Large {
-    fn at(&self) -> At<'_> {
-        let directories = self.directories.as_ref().map(|(source, target)| (source, target));
-        At { directories, name: &self.name }
+/// What another rank needs to recognise both files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    source: Version,
+    target: Version,
+}
+
+atta_entry::record!(Key { source, target });
+
+impl Key {
+    fn of(both: &Both) -> Self {
+        Self { source: Version::of(&both.source), target: Version::of(&both.target) }
+    }
+
+    fn is_of(&self, both: &Both) -> bool {
+        self.source.is_of(&both.source) && self.target.is_of(&both.target)
+    }
+}
+
+/// Where the chunks of a file stop being read.
+struct Limit<'a> {
+    /// The first difference found so far.
+    first: &'a AtomicU64,
+    range: Range<u64>,
+}
+
+impl Chunked for Comparing<'_> {
+    type Key = Key;
+    /// The offset of the first difference, if there is one.
+    type Value = Option<u64>;
+    type Error = PairError;
+    type File = Large;
+
+    fn large(&self) -> &LargeFiles<Self> {
+        &self.large
+    }
+
+    fn rank(&self) -> u32 {
+        self.seat.rank
+    }
+
+    fn key(file: &Large) -> Key {
+        Key::of(&file.opened.read)
+    }
+
+    fn plan(
+        &self,
+        worker: &mut VerifyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        plan: &Plan,
+        tasks: &mut Tasks,
+    ) {
+        let here = match here {
+            Ok(here) => here,
+            Err(errno) => return self.fail_by_name(worker, &plan.name, errno),
+        };
+        // None: the target's directory cannot be opened, which was reported.
+        self.with_pair(worker, here, &plan.name, |worker, at, pair| {
+            match self.try_plan(worker, at, pair, plan, tasks) {
+                Ok(None) => {}
+                Ok(Some(verdict)) => self.conclude(worker, at, Kind::File, Ok(verdict)),
+                Err(PairError::Changed) if !plan.is_again => {
+                    large::plan_later::<Self>(Plan { is_again: true, ..plan.clone() }, here, tasks);
+                }
+                Err(error) => self.conclude(worker, at, Kind::File, Err(error)),
+            }
+        });
+    }
+
+    fn process(
+        &self,
+        worker: &mut VerifyWorker,
+        file: &LargeOf<Self>,
+        range: Range<u64>,
+    ) -> ChunkResult<Self> {
+        self.compare_chunk(worker, &file.own.opened, &Limit { first: &file.own.first, range })
+    }
+
+    fn process_for_another(
+        &self,
+        worker: &mut VerifyWorker,
+        here: Result<Option<Here<'_>>, Errno>,
+        chunks: &ChunkRange<Key>,
+    ) -> ChunkResult<Self> {
+        let unreachable = failed(Side::Source, Operation::OpenDirectory);
+        let here = here.map_err(unreachable)?;
+        let compared = self.with_pair(worker, here, &chunks.name, |worker, _, pair| {
+            let opened = pair.open()?;
+            if !chunks.key.is_of(&opened.read) {
+                return Err(PairError::Changed);
+            }
+            let limit = Limit { first: &AtomicU64::new(NONE), range: chunks.range() };
+            self.compare_chunk(worker, &opened, &limit)
+        });
+        compared.unwrap_or(Err(failed(Side::Target, Operation::OpenDirectory)(Errno::STALE)))
+    }
+
+    fn keep(&self, file: &LargeOf<Self>, _chunk: u64, value: Option<u64>) {
+        file.own.first.fetch_min(value.unwrap_or(NONE), Ordering::AcqRel);
+    }
+
+    fn complete(&self, worker: &mut VerifyWorker, file: &LargeOf<Self>, is_first: bool) -> Completion {
+        // After a stop the rest of the file is unknown, so there is nothing to report.
+        if self.options.walk.stop.is_set() {
+            return Completion::Complete;
+        }
+        let verdict = self.verdict(worker, file);
+        if is_first && verdict == Err(PairError::Changed) {
+            return Completion::Again;
+        }
+        match &file.at {
+            Location::In(directory, name) => {
+                let Some(counterpart) = Counterpart::of(directory) else { return Completion::Complete };
+                let at = At { directories: Some((directory, &counterpart.target)), name };
+                self.conclude(worker, at, Kind::File, verdict);
+            }
+            Location::Root(_) | Location::Itself(_) => {
+                let at = At { directories: None, name: &self.source };
+                self.conclude(worker, at, Kind::File, verdict);
+            }
+        }
+        Completion::Complete
     }
 }
 
@@ -53,40 +162,20 @@ impl Comparing<'_> {
     /// Whether a file is compared in chunks.
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
         let is_read = self.options.fields.has(Field::Content) && metadata.kind() == Kind::File;
-        is_read && self.cut().is_large(metadata.size)
+        is_read && self.how_to_cut().is_large(metadata.size)
     }
 
-    fn cut(&self) -> Cut {
-        Cut::new(self.options.chunk, &self.options.walk, 1)
+    fn how_to_cut(&self) -> Cut {
+        Cut::new(self.options.chunk, &self.options.walk, self.seat.ranks)
     }
 
     /// Checks a large file on both sides. Cuts it into chunks unless the result is already known.
-    pub(crate) fn plan(
-        &self,
-        worker: &mut VerifyWorker,
-        at: At<'_>,
-        pair: Pair<'_>,
-        here: Option<Here<'_>>,
-        is_again: bool,
-        tasks: &mut Tasks,
-    ) {
-        match self.try_plan(worker, at, pair, here, is_again, tasks) {
-            Ok(None) => {}
-            Ok(Some(verdict)) => self.conclude(worker, at, Kind::File, Ok(verdict)),
-            Err(PairError::Changed) if !is_again => {
-                LargeTask::Plan { name: at.name.to_bytes(), is_again: true }.push(here, tasks);
-            }
-            Err(error) => self.conclude(worker, at, Kind::File, Err(error)),
-        }
-    }
-
     fn try_plan(
         &self,
         worker: &mut VerifyWorker,
         at: At<'_>,
         pair: Pair<'_>,
-        here: Option<Here<'_>>,
-        is_again: bool,
+        plan: &Plan,
         tasks: &mut Tasks,
     ) -> Result<Option<Verdict>, PairError> {
         let Some(both) = pair.look()? else { return Ok(Some(Verdict::Missing)) };
@@ -94,83 +183,56 @@ impl Comparing<'_> {
             return self.compare(worker, pair, both).map(Some);
         }
         let opened = self.open_files(worker, pair)?;
-        let common = opened.read.common_bytes();
-        let Both { source, target } = &opened.read;
+        let (size, cut) = (opened.read.common_bytes(), self.how_to_cut());
         let chunk = match opened.are_sparse(&self.options.walk.stop)? {
             true => {
-                let data = source.allocated_bytes().max(target.allocated_bytes());
-                self.cut().chunk_of_sparse(common, data)
+                let Both { source, target } = &opened.read;
+                cut.chunk_of_sparse(size, source.allocated_bytes().max(target.allocated_bytes()))
             }
-            false => self.cut().chunk_of(common),
+            false => cut.chunk_of(size),
         };
-        if common <= chunk || !self.large.has_room() {
+        // Other ranks could not recognise files whose sizes are unreliable.
+        if size <= chunk || opened.read != opened.before || !self.large.has_room() {
             return self.compare_files(worker, &opened).map(Verdict::Compared).map(Some);
         }
         let found = self.attributes_of_open(worker, &opened)?;
         if !self.needs_bytes(&opened, &found) {
             return opened.check().map(|()| Some(Verdict::Compared(found)));
         }
-        let chunks = Chunks::new(common, chunk);
-        let count = chunks.count();
-        let large = Large {
-            directories: at.directories.map(|(source, target)| (Arc::clone(source), Arc::clone(target))),
-            name: at.name.to_owned(),
-            opened,
-            found,
-            chunks,
-            first: AtomicU64::new(NONE),
-            is_again,
+        let at = match at.directories {
+            Some((source, _)) => Location::In(Arc::clone(source), at.name.to_owned()),
+            None => Location::Root(at.name.to_bytes().to_vec()),
         };
-        self.large.add(large, count, here, tasks);
+        let (own, is_again) = (Large { opened, found, first: AtomicU64::new(NONE) }, plan.is_again);
+        self.cut(Cuttable { at, size, chunk, own, part: None, is_again }, tasks);
         Ok(None)
     }
 
-    pub(crate) fn chunk(
+    fn compare_chunk(
         &self,
         worker: &mut VerifyWorker,
-        file: u64,
-        index: u64,
-        here: Option<Here<'_>>,
-        tasks: &mut Tasks,
-    ) {
-        let Some(large) = self.large.find(file) else { return };
-        let is_last = large.chunks.run(|| self.compare_chunk(worker, &large, index));
-        // After a stop the rest of the file is unknown, so there is nothing to report.
-        if !is_last || self.options.walk.stop.is_set() {
-            return;
-        }
-        self.large.remove(file);
-        match self.complete(worker, &large) {
-            Err(PairError::Changed) if !large.is_again => {
-                LargeTask::Plan { name: large.name.to_bytes(), is_again: true }.push(here, tasks);
-            }
-            verdict => self.conclude(worker, large.at(), Kind::File, verdict),
-        }
-    }
-
-    fn compare_chunk(&self, worker: &mut VerifyWorker, large: &Large, index: u64) -> Result<(), PairError> {
-        let range = large.chunks.range(index);
-        let start = range.start;
-        let mut came = start;
+        opened: &Opened,
+        limit: &Limit<'_>,
+    ) -> ChunkResult<Self> {
+        let Limit { first: known, range } = limit;
+        let mut reached = range.start;
         let mut wanted = |at| {
-            came = at;
-            at < large.first.load(Ordering::Relaxed) && !self.options.walk.stop.is_set()
+            reached = at;
+            at < known.load(Ordering::Relaxed) && !self.options.walk.stop.is_set()
         };
-        let first = worker.blocks.compare(large.opened.two(), range.clone(), &mut wanted)?;
-        if let Some(first) = first {
-            large.first.fetch_min(first, Ordering::Relaxed);
-        }
-        let is_cut = large.first.load(Ordering::Relaxed) < range.end;
-        let end = first.unwrap_or(if is_cut { came } else { range.end });
-        self.count_bytes(worker, end - start);
-        Ok(())
+        let first = worker.blocks.compare(opened.two(), range.clone(), &mut wanted)?;
+        let is_cut = known.load(Ordering::Relaxed) < range.end;
+        let end = first.unwrap_or(if is_cut { reached } else { range.end });
+        self.count_bytes(worker, end - range.start);
+        Ok(first)
     }
 
-    /// Called when all chunks are done. Returns the result.
-    fn complete(&self, worker: &mut VerifyWorker, large: &Large) -> Result<Verdict, PairError> {
-        if let Some(error) = large.chunks.error() {
+    /// The result of a file whose chunks have all ended.
+    fn verdict(&self, worker: &mut VerifyWorker, file: &LargeOf<Self>) -> Result<Verdict, PairError> {
+        if let Some(error) = file.chunks.error() {
             return Err(error);
         }
+        let large = &file.own;
         large.opened.check()?;
         worker.totals.files += 1;
         let first = Some(large.first.load(Ordering::Acquire)).filter(|first| *first != NONE);
@@ -182,8 +244,27 @@ impl Comparing<'_> {
         Ok(Verdict::Compared(found))
     }
 
+    /// Calls `then` with the location of a file on both sides. None: the target's directory cannot be opened, which is reported once.
+    fn with_pair<T>(
+        &self,
+        worker: &mut VerifyWorker,
+        here: Option<Here<'_>>,
+        name: &CStr,
+        then: impl FnOnce(&mut VerifyWorker, At<'_>, Pair<'_>) -> T,
+    ) -> Option<T> {
+        let Some(here) = here else {
+            let (at, pair) = self.roots(name);
+            return Some(then(worker, at, pair));
+        };
+        let counterpart = Counterpart::of(here.directory)?;
+        let target = self.open(worker, here.directory, &counterpart)?;
+        let at = At { directories: Some((here.directory, &counterpart.target)), name };
+        let source = Source { directory: here.descriptor.as_fd(), name };
+        Some(then(worker, at, Pair { source, target: Source { directory: target.as_fd(), name } }))
+    }
+
     /// Reports a large file whose directory is unreachable, by its name only.
-    pub(crate) fn lose(&self, worker: &mut VerifyWorker, name: &CStr, errno: Errno) {
+    fn fail_by_name(&self, worker: &mut VerifyWorker, name: &CStr, errno: Errno) {
         let at = At { directories: None, name };
         let error = failed(Side::Source, Operation::Custom("open"))(errno);
         self.conclude(worker, at, Kind::File, Err(error));

@@ -1,11 +1,14 @@
 //! Tasks of a comparison beside those of the walk, encoded as bytes because the walk stores them so. No I/O.
 
-use crate::file::chunks::LargeTask;
+use atta_entry::Code as _;
+
+use super::handler::Comparing;
+use crate::large::TaskOf;
 
 /// A task, which can be encoded as bytes.
 pub(crate) enum Task<'a> {
     /// A step of a large file.
-    Large(LargeTask<'a>),
+    Large(TaskOf<Comparing<'a>>),
     /// Reads the names of the target's directory.
     Names,
     /// Looks up a batch of these names in the source.
@@ -15,7 +18,7 @@ pub(crate) enum Task<'a> {
 impl<'a> Task<'a> {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         match self {
-            Self::Large(task) => task.to_bytes(),
+            Self::Large(task) => task.encoded(),
             Self::Names => b"N".to_vec(),
             Self::LookUp(names) => [b"L", *names].concat(),
         }
@@ -25,7 +28,7 @@ impl<'a> Task<'a> {
         Some(match bytes.split_first()? {
             (b'N', _) => Self::Names,
             (b'L', names) => Self::LookUp(names),
-            _ => Self::Large(LargeTask::parse(bytes)?),
+            _ => Self::Large(TaskOf::<Comparing<'a>>::decode_all(bytes)?),
         })
     }
 }
@@ -33,15 +36,16 @@ impl<'a> Task<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::large::{LargeTask, Plan};
 
     #[test]
     fn tasks_survive_being_bytes_and_damaged_ones_are_none() {
         for task in [
-            LargeTask::Plan { name: b"a\xff", is_again: true },
-            LargeTask::Chunk { file: 1, index: u64::MAX },
+            LargeTask::Plan(Plan { name: c"a\xff".into(), is_again: true, bytes: 7 }),
+            LargeTask::Ended { file: 1, chunk: u64::MAX, result: Ok(Some(9)) },
         ] {
-            let bytes = Task::Large(task).bytes();
-            assert!(matches!(Task::from_bytes(&bytes), Some(Task::Large(came)) if came == task));
+            let bytes = Task::Large(task.clone()).bytes();
+            assert!(matches!(Task::from_bytes(&bytes), Some(Task::Large(read)) if read == task));
         }
         assert!(matches!(Task::from_bytes(&Task::Names.bytes()), Some(Task::Names)));
         assert!(matches!(Task::from_bytes(&Task::LookUp(b"x").bytes()), Some(Task::LookUp(b"x"))));

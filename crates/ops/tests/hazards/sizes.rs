@@ -56,7 +56,7 @@ impl sum::Watch for Sums {
 /// Digests of a tree, and what failed.
 fn sum(root: &Path, options: &sum::Options<'_>) -> (sum::Outcome<()>, Sums) {
     let sums = Sums::default();
-    (sum::run(&sums, vec![Start::new(bytes(root))], options, |_| {}), sums)
+    (sum::run_alone(&sums, vec![Start::new(bytes(root))], options, |_| {}), sums)
 }
 
 /// Gathers differences and failures, as text.
@@ -356,7 +356,7 @@ fn hashing_holes_ends_when_the_run_is_to_end() {
         };
         let stop = options.walk.stop.clone();
         let observe = |progress: &sum::Progress| stop_soon(&stop, &progress.walk);
-        let outcome = sum::run(&sums, vec![Start::new(bytes(&source))], &options, observe);
+        let outcome = sum::run_alone(&sums, vec![Start::new(bytes(&source))], &options, observe);
         assert!(outcome.stopped && outcome.signature.is_none());
         assert_eq!(sums.0.into_inner().unwrap(), (vec![], vec![]));
     }

@@ -21,7 +21,6 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::copy::commit::publish::Ready;
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::large::Version;
 use crate::copy::target::existing::is_alike;
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
@@ -29,6 +28,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;
 use crate::file::source::{is_same, look, open, settled};
+use crate::file::version::Version;
 use crate::jobs::names::PREFIX;
 use crate::metadata::give;
 use crate::tree::directory::Directory;
@@ -121,8 +121,10 @@ impl Copying<'_> {
         }
         let source = self.with_source(worker, at, |_, from| open(from))?;
         let before = settled(&source)?;
-        let is_it = version
-            .map_or_else(|| self.is_what_was_copied(&before, &found), |version| version.is_of(&before));
+        let is_it = version.map_or_else(
+            || self.is_what_was_copied(&before, &found),
+            |version| version.is_of_source(&before),
+        );
         if !is_it {
             return Err(FileError::Changed);
         }

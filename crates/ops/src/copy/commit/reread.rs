@@ -26,7 +26,6 @@ use rustix::fs::{Advice, Mode, OFlags};
 
 use crate::copy::Fsync;
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::large::Version;
 use crate::copy::target::file::{Made, Place, remove};
 use crate::copy::target::mirror::Mirror;
 use crate::digest::{Hash, Piece, PieceValue};
@@ -34,6 +33,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;
 use crate::file::source::{look, open};
+use crate::file::version::Version;
 use crate::metadata::give::{self, Manner};
 use crate::metadata::not_kept::NotKept;
 use crate::tree::location::Location;
@@ -356,11 +356,11 @@ impl Copying<'_> {
         let failed = |errno| FileError::new(Step::Verify, errno);
         let source = self.with_source(worker, &check.at, |_, from| open(from))?;
         let before = look(&source)?;
-        if !check.version.is_of(&before) {
+        if !check.version.is_of_source(&before) {
             return Err(FileError::Changed);
         }
         worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone(), is_known)?;
-        if !check.version.is_of(&look(&source)?) {
+        if !check.version.is_of_source(&look(&source)?) {
             return Err(FileError::Changed);
         }
         // Writing clears set-id bits and capabilities, and sets the modification time. Attributes that are not kept were counted the

@@ -10,7 +10,6 @@ use rustix::fs::{AtFlags, Mode};
 
 use crate::copy::commit::durable::SyncRule;
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::large::Version;
 use crate::copy::target::mirror::Mirror;
 use crate::copy::target::spelling::refuse_taken;
 use crate::digest::{HOLE_BYTES_MAX, Hash, Piece};
@@ -27,6 +26,7 @@ use crate::file::source::is_same;
 use crate::file::source::look;
 use crate::file::source::open;
 use crate::file::source::settled;
+use crate::file::version::Version;
 use crate::metadata::extended::Extended;
 use crate::metadata::give::{self, Manner};
 use crate::tree::slice::{CurrentSlice, Part};
@@ -164,13 +164,13 @@ impl Copying<'_> {
             let copy = sys::stat_descriptor(&file).ok();
             made.identity = copy.as_ref().map(identity_of);
             let copy = copy.filter(|_| self.options.verify);
-            made.version = copy.map(|copy| Version::new(metadata, copy.inode));
+            made.version = copy.map(|copy| Version::of_copy(metadata, copy.inode));
             made.atime = copy.map(|copy| copy.atime);
         }
         let closed = match filled {
             Ok(()) if metadata.nlink == 1 && made.in_place.is_none() => match self.syncs_each_in(to.mirror) {
                 true => {
-                    made.unsynced = Some((file, Version::new(metadata, 0)));
+                    made.unsynced = Some((file, Version::of_copy(metadata, 0)));
                     Ok(())
                 }
                 false => close(file),

@@ -1,0 +1,165 @@
+//! The tasks of large files as bytes, which are also sent to other ranks. They hold everything that a rank needs to process chunks of a
+//! file that another rank planned. No I/O.
+
+use std::ffi::CString;
+use std::ops::Range;
+
+use atta_entry::Code;
+
+/// A task of a large file. `K`: what identifies the file for other ranks. `R`: the result of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LargeTask<K, R> {
+    /// Open a file and cut it.
+    Plan(Plan),
+    /// Process these chunks.
+    Chunks(ChunkRange<K>),
+    /// A chunk has ended on another rank.
+    Ended { file: u64, chunk: u64, result: R },
+}
+
+/// A file to be opened and cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Its name in the task's directory, or the whole path of a root.
+    pub(crate) name: CString,
+    /// Whether this is the second attempt, after a change during the first.
+    pub(crate) is_again: bool,
+    /// The bytes that were counted as remaining work.
+    pub(crate) bytes: u64,
+}
+
+impl Plan {
+    /// For the first attempt.
+    pub(crate) fn first(name: &[u8], bytes: u64) -> Self {
+        Self { name: CString::new(name).unwrap_or_default(), is_again: false, bytes }
+    }
+}
+
+/// Consecutive chunks of one file that are not yet processed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkRange<K> {
+    /// The rank that planned the file, and the number of the file there.
+    pub(crate) rank: u32,
+    pub(crate) file: u64,
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    /// Bytes per chunk, except for the last chunk of the file.
+    pub(crate) bytes: u64,
+    /// Bytes of the file.
+    pub(crate) size: u64,
+    /// As [`Plan::name`].
+    pub(crate) name: CString,
+    pub(crate) key: K,
+}
+
+impl<K: Clone> ChunkRange<K> {
+    /// Splits off all but the first half, which keeps at least one chunk. None: there is only one chunk.
+    pub(crate) fn split(&mut self) -> Option<Self> {
+        let kept = self.count.div_ceil(2);
+        let others = self.count - kept;
+        let rest = Self { first: self.first + kept, count: others, ..self.clone() };
+        self.count = kept;
+        (others > 0).then_some(rest)
+    }
+
+    /// Byte range of the first chunk.
+    pub(crate) fn range(&self) -> Range<u64> {
+        let start = self.first.saturating_mul(self.bytes);
+        start..start.saturating_add(self.bytes).min(self.size)
+    }
+}
+
+atta_entry::record!(Plan { name, is_again, bytes });
+
+impl<K: Code> Code for ChunkRange<K> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.rank, self.file, self.first, self.count).encode(out);
+        (self.bytes, self.size).encode(out);
+        self.name.encode(out);
+        self.key.encode(out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let (rank, file, first, count) = Code::decode(bytes)?;
+        let (chunk, size) = Code::decode(bytes)?;
+        let (name, key) = (Code::decode(bytes)?, Code::decode(bytes)?);
+        Some(Self { rank, file, first, count, bytes: chunk, size, name, key })
+    }
+}
+
+impl<K: Code, R: Code> Code for LargeTask<K, R> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Plan(plan) => {
+                out.push(b'P');
+                plan.encode(out);
+            }
+            Self::Chunks(chunks) => {
+                out.push(b'C');
+                chunks.encode(out);
+            }
+            Self::Ended { file, chunk, result } => {
+                out.push(b'E');
+                (*file, *chunk).encode(out);
+                result.encode(out);
+            }
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        match u8::decode(bytes)? {
+            b'P' => Plan::decode(bytes).map(Self::Plan),
+            b'C' => ChunkRange::decode(bytes).map(Self::Chunks),
+            b'E' => {
+                let (file, chunk) = Code::decode(bytes)?;
+                Some(Self::Ended { file, chunk, result: R::decode(bytes)? })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Task = LargeTask<u32, Result<u64, bool>>;
+
+    fn range() -> ChunkRange<u32> {
+        let (bytes, size, name) = (1 << 30, 1 << 40 | 5, c"a\n\xffb".into());
+        ChunkRange { rank: 70_000, file: 3, first: 8, count: 5, bytes, size, name, key: 9 }
+    }
+
+    #[test]
+    fn tasks_survive_being_bytes_and_damaged_ones_are_none_or_others() {
+        let ended = |result| Task::Ended { file: 9, chunk: 1 << 40, result };
+        let plan = Plan { name: c"a/b".into(), is_again: true, bytes: 1 << 40 };
+        for task in [Task::Plan(plan), Task::Chunks(range()), ended(Ok(7)), ended(Err(true))] {
+            let bytes = task.encoded();
+            assert_eq!(Task::decode_all(&bytes).as_ref(), Some(&task));
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x5a;
+                assert_ne!(Task::decode_all(&damaged).as_ref(), Some(&task));
+                assert_eq!(Task::decode_all(&bytes[..at]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_are_split_until_each_is_alone_and_none_is_lost() {
+        let mut waiting = vec![ChunkRange { first: 0, count: 1025, ..range() }];
+        let (mut next, mut most) = (0, 0);
+        while let Some(mut some) = waiting.pop() {
+            while let Some(rest) = some.split() {
+                waiting.push(rest);
+            }
+            assert_eq!((some.first, some.count), (next, 1));
+            next += 1;
+            most = most.max(waiting.len());
+        }
+        assert_eq!((next, most), (1025, 11));
+        let last = ChunkRange { first: 1024, ..range() };
+        assert_eq!(last.range(), 1 << 40..1 << 40 | 5);
+    }
+}
