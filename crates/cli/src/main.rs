@@ -96,16 +96,11 @@ fn main() -> ExitCode {
             exit::USAGE
         }
         Command::Clean(clean) => clean::run(&clean, &signals),
-        Command::Sum(_) if has_ranks(launcher.as_ref()) => {
-            let hint = "run it without mpirun or srun; it takes all cores of one host";
-            once(launcher.as_ref(), || complain("atta sum runs on one rank", Some(hint)));
-            exit::USAGE
-        }
         Command::Sum(mut sum) => {
             if let Some(matches) = matches.subcommand_matches("sum") {
                 sum.visit.take_rules(matches);
             }
-            sum::run(&sum, &signals)
+            sum::run(&sum, &signals, launcher.as_ref())
         }
         Command::Verify(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";

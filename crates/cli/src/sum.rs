@@ -2,24 +2,28 @@
 
 mod arguments;
 mod check;
+mod run;
 mod sink;
 mod summary;
+mod totals;
 
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use atta_ops::sum::{self, Options, Outcome, Progress};
-use atta_ops::walk::{self, Rules, Start};
-use atta_runtime::{Rate, Stop};
+use atta_mpi_loader::Launcher;
+use atta_ops::sum;
+use atta_ops::walk::Start;
+use atta_runtime::{RankError, Session};
 
 pub(crate) use arguments::SumArguments;
 use arguments::SumFormat;
-use sink::{Sink, SinkWorker};
+use run::Prepared;
+use sink::Sink;
+use totals::Summed;
 
 use crate::input::Input;
 use crate::run::catalog::Recorded;
-use crate::run::display::Display;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::{describe, print};
@@ -27,21 +31,32 @@ use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::refused::Refused;
 use crate::run::report::by_errno;
+use crate::run::session;
 use crate::run::settings::compile;
-use crate::run::settings::spill_directory;
 use crate::run::signals::Signals;
-use crate::size::{binary, grouped};
+
+/// Time to wait for other ranks after a signal.
+const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
-pub(crate) fn run(arguments: &SumArguments, signals: &Signals) -> u8 {
-    let done = if arguments.check.is_some() {
-        check::run(arguments, signals)
-    } else if arguments.reads_input() {
-        sum_input(arguments, signals)
-    } else {
-        sum_trees(arguments, signals)
-    };
-    done.unwrap_or_else(Refused::tell)
+pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
+    let is_quiet = arguments.tell.quiet;
+    let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
+    session::run(&given, |session| {
+        if arguments.check.is_some() {
+            check::run(arguments, signals, session)
+        } else if !arguments.reads_input() {
+            sum_trees(arguments, signals, session)
+        } else if session.seat().ranks == 1 {
+            Ok(sum_input(arguments, signals).unwrap_or_else(Refused::tell))
+        } else {
+            if session.is_first() {
+                let hint = "run it without mpirun or srun, or name PATHs";
+                complain("standard input is read on one rank", Some(hint));
+            }
+            Ok(exit::USAGE)
+        }
+    })
 }
 
 /// Hashes standard input.
@@ -66,16 +81,31 @@ fn sum_input(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused>
 }
 
 /// Hashes trees.
-fn sum_trees(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused> {
+fn sum_trees(
+    arguments: &SumArguments,
+    signals: &Signals,
+    session: &mut Session<'_>,
+) -> Result<u8, RankError> {
     let started = SystemTime::now();
+    let prepared = session.is_first().then(|| prepare(arguments, signals, session));
+    let roots = prepared.iter().flatten().flat_map(|prepared| prepared.roots.clone()).collect();
+    Ok(match run::hash(arguments, signals, session, prepared)? {
+        Ok((sink, summed)) => conclude(arguments, &sink, &summed, Recording { roots, started }, signals),
+        Err(code) => code,
+    })
+}
+
+fn prepare<'a>(
+    arguments: &SumArguments,
+    signals: &Signals,
+    session: &Session<'_>,
+) -> Result<Prepared<'a>, Refused> {
     let starts = given(arguments)?;
-    let stop = signals.stop();
-    let rules = compile(&arguments.visit.rules)?;
+    compile(&arguments.visit.rules)?;
     let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
-    let sink = Sink::new(arguments, failures, None, false, stop.clone())?;
+    let sink = Sink::new(arguments, failures, false, signals.stop(), session)?;
     let roots = starts.iter().map(|start| start.root.clone()).collect();
-    let outcome = hash(arguments, rules, &sink, starts, true, &stop);
-    Ok(conclude(arguments, &sink, &outcome, Recording { roots, started }, signals))
+    Ok(Prepared { sink, starts: Box::new(starts.into_iter()), roots, enters: true })
 }
 
 /// The PATHs that were given.
@@ -90,51 +120,6 @@ fn given(arguments: &SumArguments) -> Result<Vec<Start>, Refused> {
     Ok(arguments.paths.iter().map(|path| Start::new(path.as_bytes())).collect())
 }
 
-/// Hashes all entries; `enters`: also those in directories.
-fn hash(
-    arguments: &SumArguments,
-    rules: Option<Rules>,
-    sink: &Sink,
-    starts: impl IntoIterator<Item = Start, IntoIter: Send>,
-    enters: bool,
-    stop: &Stop,
-) -> Outcome<SinkWorker> {
-    let rate = arguments.effort.iops.map(Rate::new);
-    let walk = walk::Options {
-        one_file_system: arguments.visit.one_file_system,
-        birth_time: sink.shows_attributes(),
-        rules,
-        rate: rate.as_ref(),
-        threads: arguments.effort.threads,
-        memory_bytes: arguments.effort.memory / 2,
-        spill_directory: spill_directory(),
-        stop: stop.clone(),
-        ..walk::Options::default()
-    };
-    // As in `atta sum . > sums`: the file would change all the time.
-    let output = if arguments.prints() { sum::regular_file_of(io::stdout()) } else { None };
-    let (chunk, hole_bytes_max) = (arguments.chunk.bytes(), Some(arguments.max_holes));
-    let options = Options { walk, chunk, hole_bytes_max, enters, output };
-    let mut display = Display::new(&arguments.tell, arguments.prints());
-    let outcome = sum::run_alone(sink, starts, &options, |progress| {
-        display.tick(progress.walk.elapsed, || line(progress));
-    });
-    display.clear();
-    outcome
-}
-
-fn line(progress: &Progress) -> String {
-    let found = &progress.walk.profile;
-    format!(
-        "{} files, {} hashed of {} entries, {} found so far; {} threads",
-        grouped(progress.files),
-        binary(progress.bytes),
-        grouped(found.entries),
-        binary(found.bytes),
-        progress.walk.threads
-    )
-}
-
 /// Data about the run that a catalog records.
 struct Recording {
     roots: Vec<Vec<u8>>,
@@ -145,15 +130,15 @@ struct Recording {
 fn conclude(
     arguments: &SumArguments,
     sink: &Sink,
-    outcome: &Outcome<SinkWorker>,
+    outcome: &Summed,
     recording: Recording,
     signals: &Signals,
 ) -> u8 {
     let mut fatal = sink.take_fatal();
-    if signals.code().is_none() {
+    if signals.code().or(outcome.interrupted()).is_none() {
         fatal = fatal.or_else(|| sink.print_sorted().err());
     }
-    let interrupted = signals.code();
+    let interrupted = signals.code().or(outcome.interrupted());
     // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| sink.failures.flush().err());
     if let Some(catalog) = &sink.catalog {
@@ -179,7 +164,7 @@ fn conclude(
     interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }
 
-fn print_signature(outcome: &Outcome<SinkWorker>) -> Result<(), Fatal> {
+fn print_signature(outcome: &Summed) -> Result<(), Fatal> {
     match &outcome.signature {
         Some(signature) => print(&format!("{}\n", signature.digest())),
         None => {

@@ -46,7 +46,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use atta_entry::{Entry, Failure, Kind};
-use atta_runtime::{RankError, Session};
+use atta_runtime::{Exchanged, RankError, Session};
 
 pub use totals::Totals;
 
@@ -120,6 +120,8 @@ pub struct Outcome<W> {
     pub elapsed: Duration,
     /// Whether the run ended early on request.
     pub stopped: bool,
+    /// What this rank exchanged with others.
+    pub exchanged: Exchanged,
 }
 
 /// Digests everything below `starts` in a session of one rank: see [`run`].
@@ -177,6 +179,7 @@ pub fn run<'a, W: Watch>(
         threads: walked.threads,
         elapsed: began.elapsed(),
         stopped: walked.stopped,
+        exchanged: walked.exchanged,
     })
 }
 

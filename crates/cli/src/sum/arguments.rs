@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::schedule::RankArguments;
 use crate::size::parse_size;
 
 /// How entries are printed.
@@ -79,6 +80,9 @@ pub(crate) struct SumArguments {
 
     #[command(flatten, next_help_heading = "How to sum up")]
     pub(crate) effort: EffortArguments,
+
+    #[command(flatten, next_help_heading = "On several ranks (under mpirun or srun)")]
+    pub(crate) ranks: RankArguments,
 }
 
 impl SumArguments {

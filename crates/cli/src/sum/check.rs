@@ -4,18 +4,20 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use atta_catalog::{CatalogDigests, DigestLines, Digested, difference_row, difference_text};
 use atta_entry::Kind;
 use atta_ops::sorted::{is_below, key_of};
-use atta_ops::sum::Outcome;
 use atta_ops::sum::check::{Compared, Item, Items, compare};
 use atta_ops::walk::{Rules, Start};
-use atta_runtime::Stop;
+use atta_runtime::{RankError, Session, Stop};
 
 use super::arguments::SumArguments;
-use super::sink::{Sink, SinkWorker, cannot_sort};
-use super::{given, hash, summary};
+use super::run::{self, Prepared};
+use super::sink::{Sink, cannot_sort};
+use super::totals::Summed;
+use super::{given, summary};
 use crate::input::Input;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
@@ -47,48 +49,83 @@ struct Wanted<'a> {
     stop: &'a Stop,
 }
 
-/// Compares; returns the exit code.
-pub(super) fn run(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused> {
+/// Compares, as one rank of a session; returns the exit code.
+pub(super) fn run(
+    arguments: &SumArguments,
+    signals: &Signals,
+    session: &mut Session<'_>,
+) -> Result<u8, RankError> {
     let Some(place) = arguments.check.as_deref() else { return Ok(exit::USAGE) };
-    let paths = given(arguments)?;
-    let rules = compile(&arguments.visit.rules)?;
-    let errors = arguments.tell.errors.as_deref();
-    let failures = Failures::new(arguments.tell.verbose, errors, Some(place))?;
-    let stop = signals.stop();
-    let mut record = Record::read(place, arguments, &paths, rules.as_ref(), &stop)?;
-    let is_list = paths.is_empty() && record.roots.is_none();
-    let found = Items::new(arguments.effort.memory / 4, &spill_directory());
-    let mut sink = Sink::new(arguments, failures, Some(found), is_list, stop.clone())?;
-    let outcome = match &record.roots {
-        Some(roots) if paths.is_empty() => {
-            let starts: Vec<_> = roots.iter().map(|root| Start::new(root.clone())).collect();
-            hash(arguments, rules, &sink, starts, true, &stop)
-        }
-        _ if !is_list => hash(arguments, rules, &sink, paths, true, &stop),
-        _ => hash_listed(arguments, rules, &sink, &mut record, &stop)?,
+    let (mut asked, refused) = match session.is_first().then(|| Asked::read(place, arguments, signals)) {
+        Some(Ok(asked)) => (Some(asked), None),
+        Some(Err(refused)) => (None, Some(refused)),
+        None => (None, None),
     };
-    let found = sink.take_found();
-    Ok(conclude(arguments, &sink, (record, found), &outcome, signals))
+    let unsorted = Mutex::default();
+    let prepared = match (refused, &mut asked) {
+        (Some(refused), _) => Some(Err(refused)),
+        (None, asked) => asked.as_mut().map(|asked| asked.prepare(arguments, signals, &unsorted, session)),
+    };
+    let hashed = run::hash(arguments, signals, session, prepared)?;
+    Ok(match (hashed, asked) {
+        (Ok((mut sink, summed)), Some(asked)) => {
+            let unsorted = unsorted.into_inner().unwrap_or_else(PoisonError::into_inner);
+            unsorted.into_iter().for_each(|error| sink.fail(cannot_sort(&error)));
+            let found = sink.take_found();
+            conclude(arguments, &sink, (asked.record, found), &summed, signals)
+        }
+        (Ok(_), None) => exit::FATAL,
+        (Err(code), _) => code,
+    })
 }
 
-/// Hashes the files that a list names, and nothing else.
-fn hash_listed(
-    arguments: &SumArguments,
-    rules: Option<Rules>,
-    sink: &Sink,
-    record: &mut Record,
-    stop: &Stop,
-) -> Result<Outcome<SinkWorker>, Refused> {
-    let failed = |error: &io::Error| Refused::fatal(cannot_sort(error).what());
-    let listed = record.items.paths().map_err(|error| failed(&error))?;
-    let starts = listed.map_while(|path| match path {
-        Ok(path) => Some(start(path)),
-        Err(error) => {
-            sink.fail(cannot_sort(&error));
-            None
+/// What is to be compared: the record, and the PATHs.
+struct Asked {
+    record: Record,
+    paths: Vec<Start>,
+    /// Taken by the sink.
+    failures: Option<Failures>,
+    /// Whether only the listed paths are hashed.
+    is_list: bool,
+}
+
+impl Asked {
+    fn read(place: &Path, arguments: &SumArguments, signals: &Signals) -> Result<Self, Refused> {
+        let paths = given(arguments)?;
+        let rules = compile(&arguments.visit.rules)?;
+        let errors = arguments.tell.errors.as_deref();
+        let failures = Some(Failures::new(arguments.tell.verbose, errors, Some(place))?);
+        let record = Record::read(place, arguments, &paths, rules.as_ref(), &signals.stop())?;
+        let is_list = paths.is_empty() && record.roots.is_none();
+        Ok(Self { record, paths, failures, is_list })
+    }
+
+    /// `unsorted`: gets the error if the listed paths cannot be sorted.
+    fn prepare<'a>(
+        &'a mut self,
+        arguments: &SumArguments,
+        signals: &Signals,
+        unsorted: &'a Mutex<Option<io::Error>>,
+        session: &Session<'_>,
+    ) -> Result<Prepared<'a>, Refused> {
+        let Self { record, paths, failures, is_list } = self;
+        let failures = failures.take().map_or_else(|| Failures::new(false, None, None), Ok)?;
+        let sink = Sink::new(arguments, failures, *is_list, signals.stop(), session)?;
+        if *is_list {
+            let starts = record.listed(unsorted)?;
+            // The listed paths are relative to the working directory.
+            return Ok(Prepared {
+                sink,
+                starts: Box::new(starts),
+                roots: vec![b".".to_vec()],
+                enters: false,
+            });
         }
-    });
-    Ok(hash(arguments, rules, sink, starts, false, stop))
+        let recorded = record.roots.iter().flatten().filter(|_| paths.is_empty()).cloned().map(Start::new);
+        let starts: Vec<Start> = recorded.chain(paths.iter().cloned()).collect();
+        let roots = starts.iter().map(|start| start.root.clone()).collect();
+        Ok(Prepared { sink, starts: Box::new(starts.into_iter()), roots, enters: true })
+    }
 }
 
 /// The start for a listed path, which is relative to the working directory or to `/`: no link on the way to it is followed.
@@ -102,6 +139,21 @@ fn start(path: Vec<u8>) -> Start {
 }
 
 impl Record {
+    /// The starts of a list.
+    fn listed<'a>(
+        &'a mut self,
+        unsorted: &'a Mutex<Option<io::Error>>,
+    ) -> Result<impl Iterator<Item = Start> + Send + 'a, Refused> {
+        let listed = self.items.paths().map_err(|error| Refused::fatal(cannot_sort(&error).what()))?;
+        Ok(listed.map_while(move |path| match path {
+            Ok(path) => Some(start(path)),
+            Err(error) => {
+                unsorted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                None
+            }
+        }))
+    }
+
     fn read(
         place: &Path,
         arguments: &SumArguments,
@@ -218,23 +270,23 @@ fn conclude(
     arguments: &SumArguments,
     sink: &Sink,
     (mut record, found): (Record, Option<Items>),
-    outcome: &Outcome<SinkWorker>,
+    outcome: &Summed,
     signals: &Signals,
 ) -> u8 {
     let mut fatal = sink.take_fatal().or_else(|| sink.failures.flush().err());
     let mut compared = None;
-    if let (None, None, Some(mut found)) = (&fatal, signals.code(), found) {
+    if let (None, None, Some(mut found)) = (&fatal, signals.code().or(outcome.interrupted()), found) {
         match print_differences(arguments, &mut record, &mut found, &signals.stop()) {
             Ok(done) => compared = Some(done),
             Err(error) => fatal = Some(error),
         }
     }
-    let failed = sink.failed();
+    let failed = outcome.failed;
     let told = || summary::tell_compared(arguments, outcome, compared.as_ref(), failed).err();
     if let Some(fatal) = fatal.or_else(told) {
         return fatal.tell();
     }
-    signals.code().unwrap_or(match compared {
+    signals.code().or(outcome.interrupted()).unwrap_or(match compared {
         Some(compared) if compared.differences() > 0 => exit::DIFFERENT,
         _ if failed > 0 => exit::PARTIAL,
         _ => exit::DONE,

@@ -1,21 +1,24 @@
 //! Destinations of entries with digests: rows on standard output, at once or sorted; a catalog; the comparison with a record. One sink for
-//! all threads.
+//! all threads of a rank. Ranks other than the first send it what is printed, sorted or compared.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use atta_catalog::{Columns, Format, RowWriter, digest_line};
-use atta_entry::{Entry, Errno, Failure, Kind, Operation};
+use atta_catalog::{Columns, Format, RowWriter, ShardRecord, digest_line};
+use atta_entry::{Code as _, Entry, Errno, Failure, Kind, Operation};
 use atta_ops::digest::Hash;
 use atta_ops::sorted::{Sorter, key_of};
 use atta_ops::sum::Watch;
 use atta_ops::sum::check::{Item, Items};
-use atta_runtime::Stop;
+use atta_runtime::{Outbox, Seat, Session, Stop, Stream};
 
 use super::arguments::{SumArguments, SumFormat};
 use crate::run::catalog::{CatalogShard, CatalogSink};
-use crate::run::failures::Failures;
+use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
 use crate::run::file::{describe, print_rows};
 use crate::run::refused::Refused;
@@ -23,13 +26,24 @@ use crate::run::settings::ROWS_BYTES;
 use crate::run::settings::ROWS_BYTES_TERMINAL;
 use crate::run::settings::spill_directory;
 
+/// Stream of rows for standard output.
+const ROWS: Stream = Stream(0);
+/// Stream of records that are sorted or compared: keys and values.
+const RECORDS: Stream = Stream(2);
+
 /// Destinations of the entries.
 pub(crate) struct Sink {
     pub(crate) failures: Failures,
     pub(crate) catalog: Option<CatalogSink>,
     format: Option<SumFormat>,
     terminal: bool,
+    /// Leads to the first rank, on the others.
+    outbox: Option<Outbox>,
+    sorts: bool,
+    compares: bool,
+    /// Rows to be sorted, on the first rank.
     sorter: Option<Mutex<Sorter>>,
+    /// Items to be compared, on the first rank.
     found: Option<Mutex<Items>>,
     /// A listed path that does not exist is missing, not failed.
     is_list: bool,
@@ -42,39 +56,162 @@ pub(crate) struct Sink {
 pub(crate) struct SinkWorker {
     writer: Option<RowWriter>,
     rows: Vec<u8>,
+    /// Records for the first rank.
+    records: Vec<u8>,
     path: Vec<u8>,
     shard: CatalogShard,
 }
+
+/// What the first rank has opened, for the sinks of other ranks.
+#[derive(Debug, Default)]
+pub(crate) struct FirstSide {
+    /// The directory of the catalog while it is written.
+    partial: Option<Vec<u8>>,
+    terminal: bool,
+    is_list: bool,
+}
+
+atta_entry::record!(FirstSide { partial, terminal, is_list });
 
 impl Sink {
     pub(crate) fn new(
         arguments: &SumArguments,
         failures: Failures,
-        found: Option<Items>,
         is_list: bool,
         stop: Stop,
+        session: &Session<'_>,
     ) -> Result<Self, Refused> {
-        let columns = Columns::Digests;
-        let begin =
-            |place: &std::path::PathBuf| CatalogSink::begin(place, columns, &arguments.effort, &failures, 1);
+        let (columns, ranks) = (Columns::Digests, session.seat().ranks as usize);
+        // A launcher may give a rank a terminal of its own, although what is printed goes to a file.
+        let terminal = session.is_alone() && io::stdout().is_terminal();
+        let begin = |place: &PathBuf| CatalogSink::begin(place, columns, &arguments.effort, &failures, ranks);
         let catalog = arguments.output.as_ref().map(begin).transpose()?;
-        let sorter = || Mutex::new(Sorter::new(arguments.effort.memory / 4, &spill_directory()));
-        let sink = Self {
-            catalog,
-            format: arguments.rows(),
-            terminal: io::stdout().is_terminal(),
-            sorter: arguments.sort.then(sorter),
-            found: found.map(Mutex::new),
-            is_list,
-            failed: AtomicU64::new(0),
-            fatal: Mutex::new(None),
-            stop,
-            failures,
-        };
+        let (memory, directory) = (arguments.effort.memory / 4, spill_directory());
+        let side = FirstSide { partial: None, terminal, is_list };
+        let mut sink = Self::with(arguments, failures, catalog, &side, stop);
+        sink.sorter = sink.sorts.then(|| Mutex::new(Sorter::new(memory, &directory)));
+        sink.found = sink.compares.then(|| Mutex::new(Items::new(memory, &directory)));
         if sink.format == Some(SumFormat::Csv) {
             sink.keep(print_rows(&atta_catalog::header(Format::Csv, columns)));
         }
         Ok(sink)
+    }
+
+    /// The sink of a rank other than the first, which gets what is printed, sorted or compared.
+    pub(crate) fn of_rank(
+        arguments: &SumArguments,
+        outbox: Outbox,
+        mut side: FirstSide,
+        stop: Stop,
+        seat: Seat,
+    ) -> Self {
+        let partial = side.partial.take().map(|path| PathBuf::from(OsString::from_vec(path)));
+        let numbers = (seat.rank as usize, seat.ranks as usize);
+        let catalog = partial.zip(arguments.output.as_ref()).map(|(partial, place)| {
+            CatalogSink::join(&partial, place, Columns::Digests, &arguments.effort, numbers)
+        });
+        let mut sink = Self::with(arguments, Failures::Root(outbox.clone()), catalog, &side, stop);
+        sink.outbox = Some(outbox);
+        sink
+    }
+
+    fn with(
+        arguments: &SumArguments,
+        failures: Failures,
+        catalog: Option<CatalogSink>,
+        side: &FirstSide,
+        stop: Stop,
+    ) -> Self {
+        Self {
+            failures,
+            catalog,
+            format: arguments.rows(),
+            terminal: side.terminal,
+            outbox: None,
+            sorts: arguments.sort,
+            compares: arguments.check.is_some(),
+            sorter: None,
+            found: None,
+            is_list: side.is_list,
+            failed: AtomicU64::new(0),
+            fatal: Mutex::new(None),
+            stop,
+        }
+    }
+
+    /// What other ranks need to know of this sink.
+    pub(crate) fn side(&self) -> FirstSide {
+        let partial = self.catalog.as_ref().and_then(CatalogSink::partial);
+        let partial = partial.map(|path| path.into_os_string().into_vec());
+        FirstSide { partial, terminal: self.terminal, is_list: self.is_list }
+    }
+
+    /// Takes what another rank sent.
+    pub(crate) fn receive(&self, stream: Stream, bytes: &[u8]) {
+        let is_known = match stream {
+            ROWS => {
+                self.keep(print_rows(bytes));
+                true
+            }
+            FAILURES => self.failures.receive(bytes),
+            RECORDS => self.receive_records(bytes),
+            _ => false,
+        };
+        if !is_known {
+            let what = "another rank sent what this one does not understand".to_owned();
+            self.fail(Fatal::Failed { what, hint: Some("run the same atta on all ranks".to_owned()) });
+        }
+    }
+
+    fn receive_records(&self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let Some((key, value)) = <(Vec<u8>, Vec<u8>)>::decode(&mut bytes) else { return false };
+            self.keep(self.add_record(&key, &value));
+        }
+        true
+    }
+
+    /// Adds a record to be sorted or compared, on the first rank.
+    fn add_record(&self, key: &[u8], value: &[u8]) -> Result<(), Fatal> {
+        let pushed = match (&self.found, &self.sorter) {
+            (Some(found), _) => lock(found).push_record(key, value),
+            (None, Some(sorter)) => lock(sorter).push(key, value),
+            (None, None) => Ok(()),
+        };
+        pushed.map_err(|error| cannot_sort(&error))
+    }
+
+    /// As `add_record`, on any rank.
+    fn push_record(&self, worker: &mut SinkWorker, path: &[u8], value: &Vec<u8>) {
+        let key = key_of(path);
+        if self.outbox.is_none() {
+            return self.keep(self.add_record(&key, value));
+        }
+        key.encode(&mut worker.records);
+        value.encode(&mut worker.records);
+        if worker.records.len() >= ROWS_BYTES {
+            self.send_records(worker);
+        }
+    }
+
+    fn send_records(&self, worker: &mut SinkWorker) {
+        if let Some(outbox) = &self.outbox
+            && !worker.records.is_empty()
+        {
+            outbox.push(RECORDS, &worker.records);
+            worker.records.clear();
+        }
+    }
+
+    /// Closes the catalog of this rank; returns the records of its shards for the first rank, or why this rank cannot go on.
+    pub(crate) fn hand_over(&self) -> Result<Vec<ShardRecord>, Fatal> {
+        let handed = self.catalog.as_ref().map_or(Ok(Vec::new()), CatalogSink::hand_over);
+        self.take_fatal().map_or(handed, Err)
+    }
+
+    /// Removes the unfinished catalog.
+    pub(crate) fn abandon(&self) {
+        self.catalog.iter().for_each(CatalogSink::abandon);
     }
 
     /// Records an error, if there is one, and stops the run.
@@ -141,10 +278,12 @@ impl Sink {
                 digest_line(digest, &worker.path, self.terminal, &mut worker.rows);
             }
         }
-        if let Some(sorter) = &self.sorter {
-            let pushed = lock(sorter).push(&key_of(&entry.path()), &worker.rows);
-            worker.rows.clear();
-            return self.keep(pushed.map_err(|error| cannot_sort(&error)));
+        if self.sorts {
+            let mut rows = std::mem::take(&mut worker.rows);
+            self.push_record(worker, &entry.path(), &rows);
+            rows.clear();
+            worker.rows = rows;
+            return;
         }
         let most = if self.terminal { ROWS_BYTES_TERMINAL } else { ROWS_BYTES };
         if worker.rows.len() >= most {
@@ -154,7 +293,10 @@ impl Sink {
 
     fn flush(&self, worker: &mut SinkWorker) {
         if !worker.rows.is_empty() {
-            self.keep(print_rows(&worker.rows));
+            match &self.outbox {
+                Some(outbox) => outbox.push(ROWS, &worker.rows),
+                None => self.keep(print_rows(&worker.rows)),
+            }
             worker.rows.clear();
         }
     }
@@ -176,7 +318,13 @@ impl Watch for Sink {
             Some(SumFormat::Csv) => Some(writer(Format::Csv)),
             Some(SumFormat::B3sum) | None => None,
         };
-        SinkWorker { writer, rows: Vec::new(), path: Vec::new(), shard: CatalogShard::default() }
+        SinkWorker {
+            writer,
+            rows: Vec::new(),
+            records: Vec::new(),
+            path: Vec::new(),
+            shard: CatalogShard::default(),
+        }
     }
 
     fn entry(&self, worker: &mut SinkWorker, entry: &Entry<'_>, digest: Option<&Hash>) {
@@ -187,7 +335,7 @@ impl Watch for Sink {
         if let Some(catalog) = &self.catalog {
             self.keep(catalog.push(&mut worker.shard, entry, digest));
         }
-        if let Some(found) = &self.found {
+        if self.compares {
             let item = Item {
                 path: entry.path(),
                 kind: entry.kind,
@@ -195,23 +343,21 @@ impl Watch for Sink {
                 digest: digest.copied(),
                 target: entry.target.map(<[u8]>::to_vec),
             };
-            let pushed = lock(found).push(&item);
-            self.keep(pushed.map_err(|error| cannot_sort(&error)));
+            self.push_record(worker, &item.path, &Items::value(&item));
         }
     }
 
-    fn failure(&self, _worker: &mut SinkWorker, failure: &Failure<'_>) {
+    fn failure(&self, worker: &mut SinkWorker, failure: &Failure<'_>) {
         if self.is_list && is_missing(failure) {
             return;
         }
-        if let Some(found) = &self.found {
+        if self.compares {
             if failure.operation == Operation::Custom("read back") {
                 // Tasks were lost: a path that was not found may exist.
                 let what = format!("nothing can be compared: {failure}");
                 return self.fail(Fatal::Failed { what, hint: Some("more --memory".to_owned()) });
             }
-            let pushed = lock(found).fail(&failure.path);
-            self.keep(pushed.map_err(|error| cannot_sort(&error)));
+            self.push_record(worker, &failure.path, &Vec::new());
         }
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.failures.add(failure);
@@ -219,6 +365,7 @@ impl Watch for Sink {
 
     fn finish(&self, worker: &mut SinkWorker) {
         self.flush(worker);
+        self.send_records(worker);
         if let Some(catalog) = &self.catalog {
             self.keep(catalog.end(&mut worker.shard));
         }

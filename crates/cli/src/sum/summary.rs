@@ -3,22 +3,18 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use atta_ops::sum::Outcome;
 use atta_ops::sum::check::Compared;
 use serde_json::{Value, json};
 
 use super::arguments::SumArguments;
+use super::totals::Summed;
 use crate::run::fatal::Fatal;
 use crate::run::file::print;
 use crate::run::report;
 use crate::size::{binary, counted, grouped, listed, per_second};
 
 /// Prints the summary: on standard error if rows are on standard output.
-pub(super) fn tell<W>(
-    arguments: &SumArguments,
-    outcome: &Outcome<W>,
-    was_interrupted: bool,
-) -> Result<(), Fatal> {
+pub(super) fn tell(arguments: &SumArguments, outcome: &Summed, was_interrupted: bool) -> Result<(), Fatal> {
     let text = if arguments.tell.json {
         format!("{:#}\n", json(outcome, was_interrupted))
     } else if arguments.tell.quiet || arguments.signature {
@@ -30,9 +26,9 @@ pub(super) fn tell<W>(
 }
 
 /// Prints the summary of a comparison.
-pub(super) fn tell_compared<W>(
+pub(super) fn tell_compared(
     arguments: &SumArguments,
-    outcome: &Outcome<W>,
+    outcome: &Summed,
     compared: Option<&Compared>,
     failed: u64,
 ) -> Result<(), Fatal> {
@@ -56,13 +52,13 @@ fn write(arguments: &SumArguments, text: &str) -> Result<(), Fatal> {
 }
 
 /// The counts, without times: the totals that a catalog records.
-pub(super) fn totals<W>(outcome: &Outcome<W>) -> Value {
+pub(super) fn totals(outcome: &Summed) -> Value {
     let totals = &outcome.totals;
     let signature = outcome.signature.as_ref().map(|signature| signature.digest().to_string());
     report::object(totals, json!({"entries": totals.entries(), "signature": signature}))
 }
 
-fn json<W>(outcome: &Outcome<W>, was_interrupted: bool) -> Value {
+fn json(outcome: &Summed, was_interrupted: bool) -> Value {
     json!({
         "schema_version": 1,
         "command": "sum",
@@ -72,17 +68,17 @@ fn json<W>(outcome: &Outcome<W>, was_interrupted: bool) -> Value {
         "changed": outcome.totals.changed,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
         "bytes_per_second": per_second(outcome.totals.bytes, outcome.elapsed),
-        "threads": outcome.threads.len(),
+        "threads": outcome.threads,
     })
 }
 
-fn speed<W>(outcome: &Outcome<W>) -> String {
+fn speed(outcome: &Summed) -> String {
     let totals = &outcome.totals;
     let (bytes, rate) = (binary(totals.bytes), binary(per_second(totals.bytes, outcome.elapsed)));
     format!("{bytes} in {:.2} s ({rate}/s)", outcome.elapsed.as_secs_f64())
 }
 
-fn words<W>(outcome: &Outcome<W>, was_interrupted: bool) -> String {
+fn words(outcome: &Summed, was_interrupted: bool) -> String {
     let totals = &outcome.totals;
     let mut text = String::new();
     if was_interrupted {
@@ -101,7 +97,7 @@ fn words<W>(outcome: &Outcome<W>, was_interrupted: bool) -> String {
     text
 }
 
-fn compared_json<W>(outcome: &Outcome<W>, compared: Option<&Compared>, failed: u64) -> Value {
+fn compared_json(outcome: &Summed, compared: Option<&Compared>, failed: u64) -> Value {
     let differences = compared.map(|compared| {
         json!({
             "same": compared.same,
@@ -121,11 +117,11 @@ fn compared_json<W>(outcome: &Outcome<W>, compared: Option<&Compared>, failed: u
         "bytes": outcome.totals.bytes,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
         "bytes_per_second": per_second(outcome.totals.bytes, outcome.elapsed),
-        "threads": outcome.threads.len(),
+        "threads": outcome.threads,
     })
 }
 
-fn compared_words<W>(outcome: &Outcome<W>, compared: Option<&Compared>, failed: u64) -> String {
+fn compared_words(outcome: &Summed, compared: Option<&Compared>, failed: u64) -> String {
     let mut text = String::new();
     match compared {
         None => text.push_str("interrupted: nothing was compared\n"),

@@ -349,16 +349,3 @@ fn a_damaged_catalog_is_an_error_and_no_panic_is_shown() {
     }
     assert!(refused > 50, "{refused}");
 }
-
-#[test]
-fn ranks_are_refused() {
-    let scratch = scratch("sum");
-    let mut command = sum(scratch.path(), &["."]);
-    let ran = run(command.env("OMPI_COMM_WORLD_RANK", "0").env("OMPI_COMM_WORLD_SIZE", "2"));
-    assert!(
-        ran.code() == 2 && ran.err().contains("atta sum runs on one rank"),
-        "{} {}",
-        ran.code(),
-        ran.err()
-    );
-}

@@ -8,6 +8,7 @@
 )]
 
 mod copy;
+mod sum;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -73,15 +73,22 @@ impl Items {
     /// # Errors
     /// The items exceed the memory, and the file cannot be written.
     pub fn push(&mut self, item: &Item) -> io::Result<()> {
-        self.0.push(&key_of(&item.path), &item.to_bytes())
+        self.push_record(&key_of(&item.path), &item.to_bytes())
     }
 
-    /// Adds a path that could not be read. The state of it and of everything below it is unknown.
+    /// The value of the record of an item, for [`push_record`](Self::push_record).
+    #[must_use]
+    pub fn value(item: &Item) -> Vec<u8> {
+        item.to_bytes()
+    }
+
+    /// Adds the record of an item by its key, which is that of its path, and its value: that of [`value`](Self::value), or no bytes for a
+    /// path that could not be read. The state of such a path and of everything below it is unknown.
     ///
     /// # Errors
     /// Same as [`push`](Self::push).
-    pub fn fail(&mut self, path: &[u8]) -> io::Result<()> {
-        self.0.push(&key_of(path), &[])
+    pub fn push_record(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.0.push(key, value)
     }
 
     /// Returns all paths, each once.
@@ -224,7 +231,7 @@ mod tests {
             (Items::new(memory, &std::env::temp_dir()), Items::new(memory, &std::env::temp_dir()));
         expected.iter().for_each(|item| recorded.push(item).unwrap());
         found.iter().for_each(|item| there.push(item).unwrap());
-        failed.iter().for_each(|path| there.fail(path.as_bytes()).unwrap());
+        failed.iter().for_each(|path| there.push_record(&key_of(path.as_bytes()), &[]).unwrap());
         let mut told = Vec::new();
         let compared = super::compare(
             &mut recorded,

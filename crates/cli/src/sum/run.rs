@@ -1,0 +1,194 @@
+//! One run of `atta sum` over trees or listed files, alone or on several ranks. The first rank has the record or the PATHs, the command's
+//! files and standard output; the other ranks hash and send it their output. What is printed at the end is elsewhere.
+//!
+//! ```text
+//!   first rank: opens files, catalog, record  ──▶  all hear whether to go, and see whether the roots are the same
+//!   hash:       rows, records and failures go to the first rank
+//!   close:      totals and signatures of all ranks add up on the first rank
+//! ```
+
+use std::io;
+
+use atta_ops::sum::{self, Options, Progress};
+use atta_ops::walk::{self, Rules, Start};
+use atta_runtime::{RankError, Rate, Session, Stop};
+
+use super::arguments::SumArguments;
+use super::sink::{FirstSide, Sink};
+use super::totals::Summed;
+use crate::run::display::Display;
+use crate::run::messages::{complain, exit};
+use crate::run::refused::Refused;
+use crate::run::session::seen_at;
+use crate::run::settings::{compile, spill_directory};
+use crate::run::signals::Signals;
+use crate::size::{binary, grouped};
+
+/// What the first rank has set up.
+pub(super) struct Prepared<'a> {
+    pub(super) sink: Sink,
+    pub(super) starts: Box<dyn Iterator<Item = Start> + Send + 'a>,
+    /// Paths that must be the same on all ranks.
+    pub(super) roots: Vec<Vec<u8>>,
+    /// Whether directories are entered.
+    pub(super) enters: bool,
+}
+
+/// The decision of the first rank, for all ranks.
+#[derive(Debug, Default)]
+struct Verdict {
+    go: bool,
+    enters: bool,
+    roots: Vec<Vec<u8>>,
+    /// The device and inode of the file that is standard output.
+    output: Option<(u64, u64)>,
+    side: FirstSide,
+}
+
+atta_entry::record!(Verdict { go, enters, roots, output, side });
+
+impl Verdict {
+    fn new(prepared: &Prepared<'_>, arguments: &SumArguments) -> Self {
+        // As in `atta sum . > sums`: the file would change all the time.
+        let output = if arguments.prints() { sum::regular_file_of(io::stdout()) } else { None };
+        let Prepared { sink, roots, enters, .. } = prepared;
+        Self { go: true, enters: *enters, roots: roots.clone(), output, side: sink.side() }
+    }
+}
+
+/// Hashes as one rank of a session. `prepared`: on the first rank. Returns the results of all ranks there; an exit code where the rank has
+/// nothing more to do.
+pub(super) fn hash(
+    arguments: &SumArguments,
+    signals: &Signals,
+    session: &mut Session<'_>,
+    prepared: Option<Result<Prepared<'_>, Refused>>,
+) -> Result<Result<(Sink, Summed), u8>, RankError> {
+    let verdict = prepared.as_ref().map(|prepared| {
+        prepared.as_ref().map_or_else(|_| Verdict::default(), |prepared| Verdict::new(prepared, arguments))
+    });
+    let verdict = session.broadcast(verdict)?;
+    let prepared = match prepared {
+        Some(Err(refused)) => return Ok(Err(refused.tell())),
+        None if !verdict.go => return Ok(Err(exit::DONE)),
+        Some(Ok(prepared)) => Some(prepared),
+        None => None,
+    };
+    let (facts, _) = seen_at(verdict.roots.clone(), session);
+    if let Some(differ) = session.agree(facts)? {
+        if session.is_first() {
+            let hint = "PATH must be the same file system, at the same place, on all ranks";
+            complain(&format!("ranks see different things at a PATH: {differ}"), Some(hint));
+        }
+        return Ok(Err(exit::FATAL));
+    }
+    let rank = Rank { arguments, signals };
+    match prepared {
+        Some(prepared) => rank.hash_first(prepared, &verdict, session).map(Ok),
+        None => rank.hash(verdict, session).map(Err),
+    }
+}
+
+/// One rank of a run.
+struct Rank<'a> {
+    arguments: &'a SumArguments,
+    signals: &'a Signals,
+}
+
+impl Rank<'_> {
+    /// The first rank's part.
+    fn hash_first(
+        &self,
+        prepared: Prepared<'_>,
+        verdict: &Verdict,
+        session: &mut Session<'_>,
+    ) -> Result<(Sink, Summed), RankError> {
+        let (rate, stop) = (self.rate(session), self.signals.stop());
+        let Prepared { sink, starts, .. } = prepared;
+        let options = self.options(verdict, &sink, rate.as_ref(), &stop);
+        let mut display = Display::new(&self.arguments.tell, self.arguments.prints());
+        let closed = session.receiving(
+            |_, stream, bytes: &[u8]| sink.receive(stream, bytes),
+            |session| {
+                let outcome = sum::run(session, &sink, starts, &options, |progress| {
+                    display.tick(progress.walk.elapsed, || line(progress));
+                })?;
+                session.close(Summed::new(outcome, &sink, self.signals.code()), Summed::merge)
+            },
+        );
+        display.clear();
+        let summed = closed.inspect_err(|_| {
+            sink.abandon();
+            if let Some(fatal) = sink.take_fatal().or_else(|| sink.failures.flush().err()) {
+                fatal.tell();
+            }
+            complain("not all was hashed", None);
+        })?;
+        let mut summed = summed.unwrap_or_default();
+        if let Some(catalog) = &sink.catalog {
+            catalog.take_over(std::mem::take(&mut summed.shards));
+        }
+        if let Some(fatal) = summed.fatal() {
+            sink.fail(fatal);
+        }
+        Ok((sink, summed))
+    }
+
+    /// The part of any other rank; returns its exit code.
+    fn hash(&self, verdict: Verdict, session: &mut Session<'_>) -> Result<u8, RankError> {
+        let (seat, stop, rate) = (session.seat(), self.signals.stop(), self.rate(session));
+        let Verdict { side, .. } = verdict;
+        let verdict = Verdict { side: FirstSide::default(), ..verdict };
+        let sink = Sink::of_rank(self.arguments, session.outbox(), side, stop.clone(), seat);
+        let options = self.options(&verdict, &sink, rate.as_ref(), &stop);
+        let outcome = sum::run(session, &sink, std::iter::empty::<Start>(), &options, |_| {})?;
+        let summed = Summed::new(outcome, &sink, self.signals.code());
+        session.close(summed.with_shards(sink.hand_over(), seat), Summed::merge)?;
+        Ok(exit::DONE)
+    }
+
+    fn rate(&self, session: &Session<'_>) -> Option<Rate> {
+        let ranks = session.seat().ranks;
+        self.arguments.effort.iops.map(|iops| Rate::new((iops / ranks).max(1)))
+    }
+
+    fn options<'r>(
+        &self,
+        verdict: &Verdict,
+        sink: &Sink,
+        rate: Option<&'r Rate>,
+        stop: &Stop,
+    ) -> Options<'r> {
+        let arguments = self.arguments;
+        let walk = walk::Options {
+            one_file_system: arguments.visit.one_file_system,
+            birth_time: sink.shows_attributes(),
+            rules: self.rules(),
+            rate,
+            threads: arguments.effort.threads,
+            memory_bytes: arguments.effort.memory / 2,
+            spill_directory: spill_directory(),
+            stop: stop.clone(),
+            ..walk::Options::default()
+        };
+        let (chunk, hole_bytes_max) = (arguments.chunk.bytes(), Some(arguments.max_holes));
+        Options { walk, chunk, hole_bytes_max, enters: verdict.enters, output: verdict.output }
+    }
+
+    /// The rules. The first rank has reported errors in them; then no rank hashes.
+    fn rules(&self) -> Option<Rules> {
+        compile(&self.arguments.visit.rules).ok().flatten()
+    }
+}
+
+fn line(progress: &Progress) -> String {
+    let found = &progress.walk.profile;
+    format!(
+        "{} files, {} hashed of {} entries, {} found so far; {} threads",
+        grouped(progress.files),
+        binary(progress.bytes),
+        grouped(found.entries),
+        binary(found.bytes),
+        progress.walk.threads
+    )
+}
