@@ -51,7 +51,7 @@ pub(super) fn run(
         }
         return Ok(exit::FATAL);
     }
-    let run = session.is_first().then(|| Run::new(arguments, own, signals));
+    let run = session.is_first().then(|| Run::new(arguments, session, signals));
     let verdict = run.as_ref().map(|run| run.as_ref().map_or_else(|_| Verdict::default(), Verdict::new));
     let verdict = session.broadcast(verdict)?;
     let rank = Rank { arguments, signals, own, devices };
@@ -73,13 +73,12 @@ struct Run {
 }
 
 impl Run {
-    fn new(arguments: &WalkArguments, own: Own, signals: &Signals) -> Result<Self, Refused> {
+    fn new(arguments: &WalkArguments, session: &Session<'_>, signals: &Signals) -> Result<Self, Refused> {
         let (rules, list) = (compile(&arguments.visit.rules)?, arguments.from_list.as_deref());
         let starts = Starts::new(&arguments.paths, list, arguments.list_form(), signals.stop())?;
         let summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
         let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), list)?;
-        let ranks = own.seat.ranks as usize;
-        let sink = Sink::new(arguments, summary, failures, signals.stop(), ranks)?;
+        let sink = Sink::new(arguments, summary, failures, session)?;
         let display = Display::new(arguments)?;
         Ok(Self { rules, starts, sink, display, started: SystemTime::now() })
     }

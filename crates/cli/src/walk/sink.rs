@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use atta_catalog::{Columns, Format, RowWriter, ShardRecord};
 use atta_entry::{Entry, Failure};
 use atta_ops::walk::{Summary, Tasks, Totals, Visit};
-use atta_runtime::{Outbox, Stop, Stream};
+use atta_runtime::{Outbox, Session, Stop, Stream};
 
 use super::arguments::{Callback, WalkArguments};
 use crate::run::catalog::{CatalogShard, CatalogSink};
@@ -66,9 +66,11 @@ impl Sink {
         arguments: &WalkArguments,
         summary: Summary,
         failures: Failures,
-        stop: Stop,
-        ranks: usize,
+        session: &Session<'_>,
     ) -> Result<Self, Refused> {
+        let ranks = session.seat().ranks as usize;
+        // Open MPI gives the first rank a terminal, whatever its own output is.
+        let terminal = session.is_alone() && io::stdout().is_terminal();
         let catalog = arguments
             .output
             .as_ref()
@@ -81,12 +83,12 @@ impl Sink {
             format: arguments.row_format().map(|format| RowFormat {
                 format,
                 columns: arguments.columns(),
-                terminal: io::stdout().is_terminal(),
+                terminal,
             }),
             rows_to: None,
             callback: arguments.callback,
             fatal: Mutex::new(None),
-            stop,
+            stop: session.stop(),
         };
         if let Some(format) = arguments.row_format() {
             let mut header = atta_catalog::header(format, arguments.columns());

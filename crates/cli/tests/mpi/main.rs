@@ -105,6 +105,25 @@ fn ranks_list_what_one_process_lists_under_every_schedule() {
     }
 }
 
+// Open MPI gives the first rank a terminal as standard output.
+#[test]
+fn paths_on_ranks_are_printed_as_alone() {
+    let (_scratch, tree) = tree("mpi-lines");
+    let lines = |output: &Output| -> Vec<Vec<u8>> {
+        let mut lines: Vec<_> = output.stdout.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        lines.sort();
+        lines
+    };
+    let alone = lines(&walk(["--print", "-q"]).arg(&tree).output().unwrap());
+    for mpi in mpis("paths_on_ranks_are_printed_as_alone") {
+        for count in [1, 3] {
+            let listed = mpi::alone(&mut ranks(mpi, count, &["--print", "-q", &tree]));
+            expect_code(&listed, 0, &mpi.version);
+            assert!(lines(&listed) == alone, "{}: {count} ranks", mpi.version);
+        }
+    }
+}
+
 #[test]
 fn totals_of_ranks_are_those_of_one_process() {
     let test = "totals_of_ranks_are_those_of_one_process";
