@@ -478,7 +478,8 @@ fn row_05_a_directory_that_somebody_puts_in_the_place_of_a_new_one_gets_nothing(
         for directory in [&target, &planted] {
             for entry in fs::read_dir(directory).unwrap().flatten() {
                 // By what it is: whoever took it for a new one has given it another owner.
-                if entry.metadata().is_ok_and(|found| swapped.contains(&found.ino())) {
+                if entry.metadata().is_ok_and(|found| swapped.iter().any(|(inode, _)| *inode == found.ino()))
+                {
                     assert_eq!(fs::read_dir(entry.path()).unwrap().count(), 0, "{:?}", entry.path());
                 }
             }
@@ -488,20 +489,22 @@ fn row_05_a_directory_that_somebody_puts_in_the_place_of_a_new_one_gets_nothing(
     }
 }
 
-/// Puts directories of another user in the place of those that have not got their names yet.
-fn swap_new_directories(target: &Path, planted: &Path, swapped: &mut Vec<u64>) {
+/// Puts directories of another user in the place of those that have not got their names yet. Keeps them open: the inode of one that is
+/// removed could otherwise become that of a new directory of the copy.
+fn swap_new_directories(target: &Path, planted: &Path, swapped: &mut Vec<(u64, fs::File)>) {
     for entry in fs::read_dir(target).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let own = planted.join(&name);
         if !name.as_bytes().starts_with(b".atta.") || fs::create_dir(&own).is_err() {
             continue;
         }
-        let inode = fs::symlink_metadata(&own).unwrap().ino();
+        let opened = fs::File::open(&own).unwrap();
+        let inode = opened.metadata().unwrap().ino();
         let flags = rustix::fs::RenameFlags::EXCHANGE;
         let is_swapped = std::os::unix::fs::chown(&own, Some(65534), Some(65534)).is_ok()
             && rustix::fs::renameat_with(rustix::fs::CWD, &own, rustix::fs::CWD, entry.path(), flags).is_ok();
         if is_swapped {
-            swapped.push(inode);
+            swapped.push((inode, opened));
         }
     }
 }
