@@ -5,6 +5,7 @@
 //! options allow to follow (`listing/link.rs`).
 
 pub(crate) mod anchors;
+mod away;
 pub(crate) mod directory;
 pub(crate) mod job;
 pub(crate) mod life;
@@ -26,7 +27,7 @@ pub use profile::Profile;
 pub(crate) use start::Seed;
 pub use start::{Differs, Start};
 
-use job::TreeJob;
+use job::{OnRank, TreeJob};
 use operation::Handler;
 use progress::{Counted, SoFar};
 use task::Task;
@@ -54,7 +55,8 @@ pub(crate) fn run<'a, V: Handler>(
     mut observe: impl FnMut(&Progress, Counted),
 ) -> Result<Outcome<V::Worker>, RankError> {
     let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
-    let job = TreeJob::new(visit, starts, options, session.seat().rank);
+    let on = OnRank { rank: session.seat().rank, runs_tasks: session.runs_tasks() };
+    let job = TreeJob::new(visit, starts, options, on);
     let seeds = match (session.is_first(), session.runs_tasks()) {
         (true, true) => vec![Task::Feed],
         // A rank that only hands out tasks cannot take them from the list bit by bit.

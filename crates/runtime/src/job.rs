@@ -80,8 +80,10 @@ pub trait Job: Sync + Sized {
     /// A task that was packed for the spill file stays in memory: the file cannot be written.
     fn not_spilled(&self, _task: &Self::Task) {}
 
-    /// A task that was packed has left for another rank.
-    fn sent(&self, _task: &Self::Task) {}
+    /// A task that was packed has left for another rank. Returns a task that follows from this and runs here.
+    fn sent(&self, _task: &Self::Task) -> Option<Self::Task> {
+        None
+    }
 
     /// Decodes tasks, in the order in which they were packed. An error means that the bytes are damaged.
     ///

@@ -12,8 +12,8 @@
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atta_entry::{Errno, Failure, Operation};
@@ -22,7 +22,7 @@ use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
 use crate::descriptors::Budget;
-use crate::tree::anchors::{Anchor, Anchors, Lost, Unit};
+use crate::tree::anchors::Anchors;
 use crate::tree::directory::Directory;
 use crate::tree::life;
 use crate::tree::listing::held::Held;
@@ -37,7 +37,7 @@ use crate::tree::slice::{CurrentSlice, Extent, Part};
 use crate::tree::start::Seed;
 use crate::tree::start::roots::Roots;
 use crate::tree::task::Task;
-use crate::tree::task::bytes::{self, FindRoot, PackedBy};
+use crate::tree::task::bytes::{self, PackedBy};
 use atta_sys::{self as sys, Features, Place};
 
 /// A walk in the form that the runtime runs.
@@ -57,10 +57,17 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     /// Large directories that are open between two buffers. Their descriptors cannot be closed.
     pub(crate) reading: AtomicUsize,
     /// Directories and slices of spilled tasks.
-    anchors: Anchors,
-    /// Parts of tasks that were sent to other ranks. These parts end here.
-    left: Mutex<Vec<Part>>,
-    have_left: AtomicBool,
+    pub(crate) anchors: Anchors,
+    /// Whether tasks run on this rank.
+    pub(crate) runs_tasks: bool,
+}
+
+/// The rank that a job runs on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OnRank {
+    pub(crate) rank: u32,
+    /// Whether tasks run there; otherwise it only hands them out.
+    pub(crate) runs_tasks: bool,
 }
 
 /// If more parts than this have ended, other threads get some; otherwise this thread ends them all.
@@ -85,13 +92,14 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         visit: &'a V,
         starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
         options: &'a Options<'a>,
-        rank: u32,
+        on: OnRank,
     ) -> Self {
         let budget = Budget::of_process(V::NEEDS, options.threads.max(options.cores));
         Self {
             visit,
             options,
-            rank,
+            rank: on.rank,
+            runs_tasks: on.runs_tasks,
             roots: Roots::default(),
             starts: Mutex::new(starts),
             counters: (0..budget.threads).map(|_| CachePadded::default()).collect(),
@@ -99,8 +107,6 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             budget,
             reading: AtomicUsize::new(0),
             anchors: Anchors::default(),
-            left: Mutex::default(),
-            have_left: AtomicBool::new(false),
         }
     }
 
@@ -241,14 +247,6 @@ impl<'a, V: Handler> TreeJob<'a, V> {
 
     /// Ends the parts that have ended on this thread. If there are many, other threads get some.
     fn end_parts(&self, worker: &mut Worker<V>, queue: &mut Queue<'_, Self>) {
-        if self.have_left.load(Ordering::Acquire) {
-            let left = {
-                let mut left = self.lock_left();
-                self.have_left.store(false, Ordering::Release);
-                std::mem::take(&mut *left)
-            };
-            self.end_each(worker, left);
-        }
         loop {
             let mut ended = self.visit.ended(&mut worker.visit);
             if ended.is_empty() {
@@ -261,34 +259,10 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    fn end_each(&self, worker: &mut Worker<V>, parts: Vec<Part>) {
+    pub(crate) fn end_each(&self, worker: &mut Worker<V>, parts: Vec<Part>) {
         for part in parts {
             life::end_part(self.visit, &mut worker.visit, &part, &mut worker.tasks);
         }
-    }
-
-    /// Called when no task is left: ends the parts of tasks sent away last, and those of lost tasks.
-    pub(crate) fn end_left(&self, workers: &mut [Worker<V>]) {
-        let Some(worker) = workers.first_mut() else { return };
-        let mut left = std::mem::take(&mut *self.lock_left());
-        let mut children = Vec::new();
-        for lost in self.anchors.take_lost() {
-            match lost {
-                Lost::Part(part) => left.push(part),
-                Lost::Child(directory) => children.push(directory),
-            }
-        }
-        while !left.is_empty() {
-            self.end_each(worker, left);
-            left = self.visit.ended(&mut worker.visit);
-        }
-        for directory in children {
-            life::end_child(self.visit, &mut worker.visit, &directory);
-        }
-    }
-
-    fn lock_left(&self) -> std::sync::MutexGuard<'_, Vec<Part>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a directory. Returns none if it is on another file system that the options leave out.
@@ -424,48 +398,19 @@ impl<V: Handler> Job for TreeJob<'_, V> {
     }
 
     fn pack(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
-        if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
-            return false;
-        }
-        bytes::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
+        self.pack_task(task, last, out)
     }
 
     fn spill(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
-        let anchor = if V::STAGE > Stage::Slices { task.anchor() } else { None };
-        let Some((anchor, unit)) = anchor else {
-            let last = last.filter(|last| V::STAGE == Stage::Slices || last.anchor().is_none());
-            return self.pack(task, last, out);
-        };
-        if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
-            return false;
-        }
-        bytes::pack_with_anchor(task, (self.anchors.keep(&anchor, unit), unit), out)
+        self.spill_task(task, last, out)
     }
 
     fn not_spilled(&self, task: &Task) {
-        if V::STAGE > Stage::Slices
-            && let Some((anchor, unit)) = task.anchor()
-        {
-            self.anchors.release(&anchor, unit);
-        }
+        self.release_anchor(task);
     }
 
-    /// Its slice ends here without it. Its directory does not end, because this rank never learns when the other one is done.
-    fn sent(&self, task: &Task) {
-        if V::STAGE == Stage::Slices {
-            return;
-        }
-        let part = match task {
-            Task::Look { slice, .. } => Part::of(Arc::clone(slice), true),
-            Task::Own(Own { of: Of::Part(part), .. }) => {
-                Part::of(Arc::clone(part.slice()), part.holds_names())
-            }
-            _ => return,
-        };
-        part.slice().directory().life().add_slice();
-        let mut left = self.lock_left();
-        left.push(part);
-        self.have_left.store(true, Ordering::Release);
+    fn sent(&self, task: &Task) -> Option<Task> {
+        self.end_of_sent(task)
     }
 
     fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
@@ -482,136 +427,10 @@ impl<V: Handler> Job for TreeJob<'_, V> {
     }
 }
 
-impl<V: Handler> FindRoot for TreeJob<'_, V> {
-    fn intern(&self, path: &[u8]) -> Result<u32, &'static str> {
-        Ok(self.roots.intern(path.to_vec()))
-    }
-
-    fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor, &'static str> {
-        self.anchors.take(number, unit).ok_or("a task of a directory that is not kept")
-    }
-
-    /// A root that can no longer be opened makes only its own tasks fail, each with its path.
-    fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
-        let unknown = "an unknown root";
-        let root = self.roots.find(index).ok_or(unknown)?;
-        self.open_root(index, true).ok().or_else(|| Directory::closed_root(&root.path, index)).ok_or(unknown)
-    }
-}
-
 /// Moves the tasks that the caller added to the pool or to the ranks that they name.
 pub(crate) fn push_own<V: Handler>(here: u32, tasks: &mut Tasks, queue: &mut Queue<'_, TreeJob<'_, V>>) {
     tasks.pushed.drain(..).for_each(|own| match own.to {
         Some(to) if to != here => queue.send(to, Task::Own(own)),
         _ => queue.push(Task::Own(own)),
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use atta_entry::{Entry, Kind};
-
-    /// Notes what each directory comes to.
-    struct Notes(Mutex<Vec<(String, &'static str)>>);
-
-    impl Notes {
-        fn note(&self, directory: &Directory, what: &'static str) {
-            let mut path = Vec::new();
-            directory.path_into(&mut path);
-            self.0.lock().unwrap().push((String::from_utf8(path).unwrap(), what));
-        }
-
-        fn take(&self) -> Vec<(String, &'static str)> {
-            std::mem::take(&mut *self.0.lock().unwrap())
-        }
-    }
-
-    impl Handler for Notes {
-        type Worker = ();
-        const STAGE: Stage = Stage::Closed;
-
-        fn worker(&self, _index: usize) {}
-
-        fn looked(&self, (): &mut (), slice: &CurrentSlice<'_>) {
-            self.note(slice.directory(), "looked");
-        }
-
-        fn done(&self, (): &mut (), directory: &Arc<Directory>, _tasks: &mut Tasks) {
-            self.note(directory, "done");
-        }
-
-        fn closed(&self, (): &mut (), directory: &Arc<Directory>) {
-            self.note(directory, "closed");
-        }
-
-        fn entry(&self, (): &mut (), _here: Option<Here<'_>>, _entry: &Entry<'_>, _tasks: &mut Tasks) {}
-
-        fn task(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
-
-        fn failure(&self, (): &mut (), _failure: &Failure<'_>) {}
-
-        fn finish(&self, (): &mut ()) {}
-    }
-
-    /// A directory with a batch of names for another thread; the names of its reader have been looked at.
-    fn batch_of(notes: &Notes, root: &Arc<Directory>) -> Task {
-        root.life().add_child();
-        let directory = Arc::new(Directory::below(root, c"a", None));
-        let slice = CurrentSlice::new(&directory, Extent::Whole);
-        let mut names = Names::default();
-        names.push(c"b", Kind::File, 3);
-        let task = Task::Look { slice: slice.batch(), names };
-        life::end_names(notes, &mut (), &slice, &mut Tasks::default());
-        assert!(notes.take().is_empty(), "a batch is left");
-        task
-    }
-
-    fn root() -> Arc<Directory> {
-        let opened = Arc::new(std::fs::File::open("/").unwrap().into());
-        Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 })
-    }
-
-    #[test]
-    fn spilled_tasks_come_back_to_their_slice() {
-        let (notes, options) = (Notes(Mutex::default()), Options::default());
-        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, 0);
-        let Task::Look { slice, names } = batch_of(&notes, &root()) else { unreachable!() };
-        let mut bytes = Vec::new();
-        assert!(job.spill(&Task::Look { slice: Arc::clone(&slice), names }, None, &mut bytes));
-        let back = job.unpack(&bytes).unwrap();
-        let [Task::Look { slice: found, names }] = back.as_slice() else { panic!("{back:?}") };
-        assert!(Arc::ptr_eq(&slice, found) && names.len() == 1);
-        assert!(job.unpack(&bytes).is_err(), "it comes back once");
-    }
-
-    #[test]
-    fn directories_of_lost_tasks_are_named_and_closed() {
-        let (notes, options) = (Notes(Mutex::default()), Options::default());
-        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, 0);
-        let root = root();
-        root.life().add_child();
-        let enter = Task::Enter { parent: Arc::clone(&root), name: c"c".into(), target: None };
-        for task in [batch_of(&notes, &root), enter] {
-            assert!(job.spill(&task, None, &mut Vec::new()));
-        }
-        life::end_names(&notes, &mut (), &CurrentSlice::new(&root, Extent::Whole), &mut Tasks::default());
-        let of = |path: &str, what| (path.to_owned(), what);
-        assert_eq!(notes.take(), [of("r", "looked"), of("r", "done")]);
-        job.end_left(&mut [job.worker(0)]);
-        let expected = [of("r/a", "looked"), of("r/a", "done"), of("r/a", "closed"), of("r", "closed")];
-        assert_eq!(notes.take(), expected);
-    }
-
-    #[test]
-    fn a_directory_with_sent_work_stays_open() {
-        let (notes, options) = (Notes(Mutex::default()), Options::default());
-        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, 0);
-        job.roots.intern(b"r".to_vec());
-        let task = batch_of(&notes, &root());
-        assert!(job.pack(&task, None, &mut Vec::new()));
-        job.sent(&task);
-        job.end_left(&mut [job.worker(0)]);
-        assert_eq!(notes.take(), [("r/a".to_owned(), "looked")]);
-    }
 }

@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Only the holder of a unit adds one, so a count that has reached zero stays zero, and only one thread sees it reach zero. Encoded tasks
-//! keep their units: those in the spill file get them back; those sent to another rank never release them here, so their directory and
-//! those above it stay open. For a directory that another rank sent, this process knows only when its own work there is over. A directory
+//! keep their units: those in the spill file get them back. A part that was sent to another rank ends here, and its directory is done in part;
+//! it and those above it stay open. For a directory that another rank sent, this process knows only when its own work there is over. A directory
 //! on the way to a listed name ends with that name.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use crate::tree::directory::Directory;
 use crate::tree::operation::{Handler, Stage, Tasks};
@@ -52,6 +52,8 @@ pub(crate) struct Life {
     own: Count,
     below: Count,
     origin: Origin,
+    /// Another rank has got some of it.
+    is_given_away: AtomicBool,
 }
 
 /// Where a directory comes from: how much of it is done here.
@@ -67,7 +69,7 @@ enum Origin {
 
 impl Life {
     fn new(origin: Origin) -> Self {
-        Self { own: Count::new(1), below: Count::new(1), origin }
+        Self { own: Count::new(1), below: Count::new(1), origin, is_given_away: AtomicBool::new(false) }
     }
 
     /// For a directory whose slices are all done here, unless they are given away.
@@ -88,6 +90,13 @@ impl Life {
     /// Adds a slice. The thread that reads the names holds a unit.
     pub(crate) fn add_slice(&self) {
         self.own.add();
+    }
+
+    /// Marks that another rank has got some of it, and keeps it open for ever. The caller must hold a unit.
+    pub(crate) fn give_away(&self) {
+        if !self.is_given_away.swap(true, Ordering::Relaxed) {
+            self.below.add();
+        }
     }
 
     /// Adds a child. The thread that looks at names holds a unit.
@@ -135,8 +144,12 @@ pub(crate) fn end_slice<H: Handler>(
     if H::STAGE < Stage::Done || !directory.life().own.release() {
         return;
     }
-    if directory.life().origin == Origin::Found {
-        handler.done(worker, directory, tasks);
+    let life = directory.life();
+    if life.origin == Origin::Found {
+        match life.is_given_away.load(Ordering::Relaxed) {
+            true => handler.done_in_part(worker, directory, tasks),
+            false => handler.done(worker, directory, tasks),
+        }
     }
     if H::STAGE >= Stage::Closed {
         end_child(handler, worker, directory);

@@ -68,6 +68,9 @@ pub(crate) trait Handler: Sync {
     /// Called when all slices of a directory have ended, none of them on another rank. From [`Stage::Done`] on.
     fn done(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>, _tasks: &mut Tasks) {}
 
+    /// Called instead of [`done`](Self::done) if other ranks have got some of the directory: its slices have ended here.
+    fn done_in_part(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>, _tasks: &mut Tasks) {}
+
     /// Called when a directory is done and all below it is closed, or, if another rank sent it, when this rank's work in it is. From
     /// [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>) {}

@@ -117,17 +117,14 @@ impl<J: Job> Local for Shared<'_, J> {
         if !self.job.pack(&task, None, &mut bytes) {
             return Err("a task for another rank cannot become bytes (Job::pack)");
         }
-        self.job.sent(&task);
-        self.outside().hold(-i64::try_from(self.job.weigh(&task)).unwrap_or(i64::MAX));
+        release(self, std::slice::from_ref(&task));
         Ok(Some((rank, Tasks { count: 1, bytes: bytes.into() })))
     }
 
     fn accept(&self, tasks: &Tasks) -> Result<(), String> {
         let unpacked = self.job.arrive(&tasks.bytes).map_err(str::to_owned)?;
-        let weight: usize = unpacked.iter().map(|task| self.job.weigh(task)).sum();
-        self.outside().hold(i64::try_from(weight).unwrap_or(i64::MAX));
-        unpacked.into_iter().for_each(|task| self.seeds.push(task));
-        self.idle.wake_all();
+        self.outside().hold(weight(self, &unpacked));
+        give_back(self, unpacked);
         Ok(())
     }
 
@@ -214,15 +211,25 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
             }
         }
         give_back(shared, back);
-        tasks.iter().for_each(|task| shared.job.sent(task));
-        let freed: usize = tasks.iter().map(|task| shared.job.weigh(task)).sum();
-        shared.outside().hold(-i64::try_from(freed).unwrap_or(i64::MAX));
+        release(shared, &tasks);
         let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
         (Tasks { count, bytes: bytes.into() }, was_refused)
     }
 }
 
-/// Returns to the workers the tasks that do not leave.
+/// Lets go of tasks that have left, and adds what follows from that for the workers.
+fn release<J: Job>(shared: &Shared<'_, J>, left: &[J::Task]) {
+    let follow: Vec<_> = left.iter().filter_map(|task| shared.job.sent(task)).collect();
+    shared.outside().hold(weight(shared, &follow) - weight(shared, left));
+    give_back(shared, follow);
+}
+
+/// The memory that tasks hold, in bytes.
+fn weight<J: Job>(shared: &Shared<'_, J>, tasks: &[J::Task]) -> i64 {
+    tasks.iter().map(|task| i64::try_from(shared.job.weigh(task)).unwrap_or(i64::MAX)).sum()
+}
+
+/// Gives to the workers the tasks that do not leave.
 fn give_back<J: Job>(shared: &Shared<'_, J>, tasks: Vec<J::Task>) {
     if tasks.is_empty() {
         return;

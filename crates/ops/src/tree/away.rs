@@ -1,0 +1,237 @@
+//! Tasks that leave the memory of this process: to the spill file, with the units that they hold, or to another rank, where they hold none
+//! of this process. `task/bytes.rs` has the format.
+
+use std::sync::Arc;
+
+use crate::tree::anchors::{Anchor, Lost, Unit};
+use crate::tree::directory::Directory;
+use crate::tree::job::{TreeJob, Worker};
+use crate::tree::life;
+use crate::tree::operation::{Handler, Of, Own, Stage};
+use crate::tree::slice::Part;
+use crate::tree::task::Task;
+use crate::tree::task::bytes::{self, FindRoot};
+
+impl<V: Handler> TreeJob<'_, V> {
+    /// Encodes a task for another rank. False: it must stay.
+    pub(crate) fn pack_task(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+        if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
+            return false;
+        }
+        bytes::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
+    }
+
+    /// Encodes a task for the spill file. False: it must stay.
+    pub(crate) fn spill_task(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+        let anchor = if V::STAGE > Stage::Slices { task.anchor() } else { None };
+        let Some((anchor, unit)) = anchor else {
+            let last = last.filter(|last| V::STAGE == Stage::Slices || last.anchor().is_none());
+            return self.pack_task(task, last, out);
+        };
+        if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
+            return false;
+        }
+        bytes::pack_with_anchor(task, (self.anchors.keep(&anchor, unit), unit), out)
+    }
+
+    /// A task that was encoded for the spill file stays in memory after all.
+    pub(crate) fn release_anchor(&self, task: &Task) {
+        if V::STAGE > Stage::Slices
+            && let Some((anchor, unit)) = task.anchor()
+        {
+            self.anchors.release(&anchor, unit);
+        }
+    }
+
+    /// The task that ends, on this rank, a part that another rank has got. Its slice ends here without it.
+    pub(crate) fn end_of_sent(&self, task: &Task) -> Option<Task> {
+        if V::STAGE == Stage::Slices {
+            return None;
+        }
+        let part = match task {
+            Task::Look { slice, .. } => Part::of(Arc::clone(slice), true),
+            Task::Own(Own { of: Of::Part(part), .. }) => {
+                Part::of(Arc::clone(part.slice()), part.holds_names())
+            }
+            _ => return None,
+        };
+        part.slice().directory().life().give_away();
+        // A rank without threads has no directories of its own.
+        self.runs_tasks.then(|| Task::Ended(vec![part]))
+    }
+
+    /// Called when no task is left: ends the parts and children of lost tasks.
+    pub(crate) fn end_left(&self, workers: &mut [Worker<V>]) {
+        let Some(worker) = workers.first_mut() else { return };
+        let (mut left, mut children) = (Vec::new(), Vec::new());
+        for lost in self.anchors.take_lost() {
+            match lost {
+                Lost::Part(part) => left.push(part),
+                Lost::Child(directory) => children.push(directory),
+            }
+        }
+        while !left.is_empty() {
+            self.end_each(worker, left);
+            left = self.visit.ended(&mut worker.visit);
+        }
+        for directory in children {
+            life::end_child(self.visit, &mut worker.visit, &directory);
+        }
+    }
+}
+
+impl<V: Handler> FindRoot for TreeJob<'_, V> {
+    fn intern(&self, path: &[u8]) -> Result<u32, &'static str> {
+        Ok(self.roots.intern(path.to_vec()))
+    }
+
+    fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor, &'static str> {
+        self.anchors.take(number, unit).ok_or("a task of a directory that is not kept")
+    }
+
+    /// A root that can no longer be opened makes only its own tasks fail, each with its path.
+    fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
+        let unknown = "an unknown root";
+        let root = self.roots.find(index).ok_or(unknown)?;
+        self.open_root(index, true).ok().or_else(|| Directory::closed_root(&root.path, index)).ok_or(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use atta_entry::{Entry, Errno, Failure, Kind};
+    use atta_runtime::Job as _;
+    use atta_sys::Place;
+
+    use super::*;
+    use crate::tree::directory::Directory;
+    use crate::tree::job::OnRank;
+    use crate::tree::listing::names::Names;
+    use crate::tree::operation::{Here, Tasks};
+    use crate::tree::options::Options;
+    use crate::tree::slice::{CurrentSlice, Extent};
+
+    const ALONE: OnRank = OnRank { rank: 0, runs_tasks: true };
+
+    /// Notes what each directory comes to.
+    struct Notes(Mutex<Vec<(String, &'static str)>>);
+
+    impl Notes {
+        fn note(&self, directory: &Directory, what: &'static str) {
+            let mut path = Vec::new();
+            directory.path_into(&mut path);
+            self.0.lock().unwrap().push((String::from_utf8(path).unwrap(), what));
+        }
+
+        fn take(&self) -> Vec<(String, &'static str)> {
+            std::mem::take(&mut *self.0.lock().unwrap())
+        }
+    }
+
+    impl Handler for Notes {
+        type Worker = ();
+        const STAGE: Stage = Stage::Closed;
+
+        fn worker(&self, _index: usize) {}
+
+        fn looked(&self, (): &mut (), slice: &CurrentSlice<'_>) {
+            self.note(slice.directory(), "looked");
+        }
+
+        fn done(&self, (): &mut (), directory: &Arc<Directory>, _tasks: &mut Tasks) {
+            self.note(directory, "done");
+        }
+
+        fn done_in_part(&self, (): &mut (), directory: &Arc<Directory>, _tasks: &mut Tasks) {
+            self.note(directory, "done in part");
+        }
+
+        fn closed(&self, (): &mut (), directory: &Arc<Directory>) {
+            self.note(directory, "closed");
+        }
+
+        fn entry(&self, (): &mut (), _here: Option<Here<'_>>, _entry: &Entry<'_>, _tasks: &mut Tasks) {}
+
+        fn task(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+
+        fn failure(&self, (): &mut (), _failure: &Failure<'_>) {}
+
+        fn finish(&self, (): &mut ()) {}
+    }
+
+    /// A directory with a batch of names for another thread; the names of its reader have been looked at.
+    fn batch_of(notes: &Notes, root: &Arc<Directory>) -> Task {
+        root.life().add_child();
+        let directory = Arc::new(Directory::below(root, c"a", None));
+        let slice = CurrentSlice::new(&directory, Extent::Whole);
+        let mut names = Names::default();
+        names.push(c"b", Kind::File, 3);
+        let task = Task::Look { slice: slice.batch(), names };
+        life::end_names(notes, &mut (), &slice, &mut Tasks::default());
+        assert!(notes.take().is_empty(), "a batch is left");
+        task
+    }
+
+    fn root() -> Arc<Directory> {
+        let opened = Arc::new(std::fs::File::open("/").unwrap().into());
+        Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 })
+    }
+
+    #[test]
+    fn spilled_tasks_come_back_to_their_slice() {
+        let (notes, options) = (Notes(Mutex::default()), Options::default());
+        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, ALONE);
+        let Task::Look { slice, names } = batch_of(&notes, &root()) else { unreachable!() };
+        let mut bytes = Vec::new();
+        assert!(job.spill(&Task::Look { slice: Arc::clone(&slice), names }, None, &mut bytes));
+        let back = job.unpack(&bytes).unwrap();
+        let [Task::Look { slice: found, names }] = back.as_slice() else { panic!("{back:?}") };
+        assert!(Arc::ptr_eq(&slice, found) && names.len() == 1);
+        assert!(job.unpack(&bytes).is_err(), "it comes back once");
+    }
+
+    #[test]
+    fn directories_of_lost_tasks_are_named_and_closed() {
+        let (notes, options) = (Notes(Mutex::default()), Options::default());
+        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, ALONE);
+        let root = root();
+        root.life().add_child();
+        let enter = Task::Enter { parent: Arc::clone(&root), name: c"c".into(), target: None };
+        for task in [batch_of(&notes, &root), enter] {
+            assert!(job.spill(&task, None, &mut Vec::new()));
+        }
+        life::end_names(&notes, &mut (), &CurrentSlice::new(&root, Extent::Whole), &mut Tasks::default());
+        let of = |path: &str, what| (path.to_owned(), what);
+        assert_eq!(notes.take(), [of("r", "looked"), of("r", "done")]);
+        job.end_left(&mut [job.worker(0)]);
+        let expected = [of("r/a", "looked"), of("r/a", "done"), of("r/a", "closed"), of("r", "closed")];
+        assert_eq!(notes.take(), expected);
+    }
+
+    /// Sends a batch of names to another rank, and ends it here.
+    fn send_and_end(directory: &Arc<Directory>, on: OnRank) -> Vec<(String, &'static str)> {
+        let (notes, options) = (Notes(Mutex::default()), Options::default());
+        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, on);
+        job.roots.intern(b"r".to_vec());
+        let task = batch_of(&notes, directory);
+        assert!(job.pack(&task, None, &mut Vec::new()));
+        if let Some(Task::Ended(parts)) = job.sent(&task) {
+            job.end_each(&mut job.worker(0), parts);
+        }
+        job.end_left(&mut [job.worker(0)]);
+        notes.take()
+    }
+
+    #[test]
+    fn a_directory_with_sent_work_is_done_in_part_and_stays_open() {
+        let of = |what| ("r/a".to_owned(), what);
+        assert_eq!(send_and_end(&root(), ALONE), [of("looked"), of("done in part")]);
+    }
+
+    #[test]
+    fn a_rank_without_threads_ends_nothing() {
+        assert_eq!(send_and_end(&root(), OnRank { rank: 0, runs_tasks: false }), []);
+    }
+}
