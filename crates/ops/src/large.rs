@@ -173,23 +173,41 @@ pub(crate) trait Chunked: Handler {
         mut chunks: ChunkRange<Self::Key>,
         tasks: &mut Tasks,
     ) {
-        let directory = here.ok().flatten().map(|here| here.directory);
+        let is_own = chunks.rank == self.rank();
+        let large = if is_own { self.large().find(chunks.file) } else { None };
+        let directory = match (&large, &here) {
+            // Its file is open, even if its directory can no longer be opened.
+            (Some(large), _) => directory_of(&large.at),
+            (None, _) if is_own => return,
+            (None, Ok(here)) => here.as_ref().map(|here| here.directory),
+            // Without their directory, no thread can open the file.
+            (None, Err(_)) => return self.end_each(worker, here, &chunks, tasks),
+        };
         while let Some(rest) = chunks.split() {
             // The newest task runs first: the chunk after the current one.
             push::<Self>(directory, &TaskOf::<Self>::Chunks(rest), tasks);
         }
-        let (file, chunk) = (chunks.file, chunks.first);
-        if chunks.rank != self.rank() {
-            let result = self.process_for_another(worker, here, &chunks);
-            let task = TaskOf::<Self>::Ended { file, chunk, result };
-            return tasks.push_to(chunks.rank, task.encoded());
-        }
-        let Some(large) = self.large().find(file) else { return };
+        let Some(large) = &large else { return self.end_each(worker, here, &chunks, tasks) };
         let result = match large.chunks.error() {
             Some(error) => Err(error),
-            None => self.process(worker, &large, chunks.range()),
+            None => self.process(worker, large, chunks.range()),
         };
-        self.end_chunk(worker, file, chunk, result, tasks);
+        self.end_chunk(worker, chunks.file, chunks.first, result, tasks);
+    }
+
+    /// Processes each of these chunks for the rank that planned the file.
+    fn end_each(
+        &self,
+        worker: &mut Self::Worker,
+        here: Result<Option<Here<'_>>, Errno>,
+        chunks: &ChunkRange<Self::Key>,
+        tasks: &mut Tasks,
+    ) {
+        for chunk in chunks.each() {
+            let result = self.process_for_another(worker, here, &chunk);
+            let task = TaskOf::<Self>::Ended { file: chunk.file, chunk: chunk.first, result };
+            tasks.push_to(chunk.rank, task.encoded());
+        }
     }
 
     /// Records the end of a chunk of a file of this rank. The last chunk completes the file.
@@ -249,5 +267,98 @@ pub(crate) fn plan_later<C: Chunked + ?Sized>(plan: Plan, here: Option<Here<'_>>
     match here {
         Some(here) => tasks.push_part(here.directory, here.part(), task),
         None => tasks.push(task),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atta_entry::{Entry, Failure};
+    use atta_sys::Place;
+
+    /// Rank 1, which processes chunks of nothing.
+    struct Fake(LargeFiles<Self>);
+
+    impl Handler for Fake {
+        type Worker = ();
+
+        fn worker(&self, _index: usize) {}
+
+        fn entry(&self, (): &mut (), _: Option<Here<'_>>, _: &Entry<'_>, _: &mut Tasks) {}
+
+        fn task(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+
+        fn failure(&self, (): &mut (), _: &Failure<'_>) {}
+
+        fn finish(&self, (): &mut ()) {}
+    }
+
+    impl Chunked for Fake {
+        type Key = ();
+        type Value = ();
+        type Error = Errno;
+        type File = ();
+
+        fn large(&self) -> &LargeFiles<Self> {
+            &self.0
+        }
+
+        fn rank(&self) -> u32 {
+            1
+        }
+
+        fn key((): &()) {}
+
+        fn plan(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &Plan, _: &mut Tasks) {}
+
+        fn process(&self, (): &mut (), _: &LargeOf<Self>, _: Range<u64>) -> Result<(), Errno> {
+            Ok(())
+        }
+
+        fn process_for_another(
+            &self,
+            (): &mut (),
+            here: Result<Option<Here<'_>>, Errno>,
+            _: &ChunkRange<()>,
+        ) -> Result<(), Errno> {
+            here.map(|_| ())
+        }
+
+        fn keep(&self, _: &LargeOf<Self>, _chunk: u64, (): ()) {}
+
+        fn complete(&self, (): &mut (), _: &LargeOf<Self>, _is_first: bool) -> Completion {
+            Completion::Complete
+        }
+    }
+
+    fn chunks_of(rank: u32, file: u64) -> ChunkRange<()> {
+        ChunkRange { rank, file, first: 0, count: 3, bytes: 4, size: 12, name: c"f".into(), key: () }
+    }
+
+    #[test]
+    fn chunks_of_a_lost_directory_end_with_its_error() {
+        let (fake, mut tasks) = (Fake(UnderWay::new(1)), Tasks::default());
+        fake.run_chunks(&mut (), Err(Errno::STALE), chunks_of(0, 7), &mut tasks);
+        let ended: Vec<_> = tasks
+            .pushed
+            .iter()
+            .map(|own| (own.to, TaskOf::<Fake>::decode_all(&own.bytes).unwrap()))
+            .collect();
+        let expected = |chunk| (Some(0), LargeTask::Ended { file: 7, chunk, result: Err(Errno::STALE) });
+        assert_eq!(ended, [0, 1, 2].map(expected));
+    }
+
+    #[test]
+    fn chunks_of_an_open_file_keep_a_directory_that_is_lost() {
+        let (fake, mut tasks) = (Fake(UnderWay::new(1)), Tasks::default());
+        let opened = Arc::new(std::fs::File::open("/").unwrap().into());
+        let root = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
+        let at = Location::In(Arc::clone(&root), c"f".into());
+        let all = fake.insert(Cuttable { at, size: 12, chunk: 4, own: (), part: None, is_again: false });
+        fake.run_chunks(&mut (), Err(Errno::STALE), all, &mut tasks);
+        assert!(!tasks.pushed.is_empty());
+        assert!(
+            tasks.pushed.iter().all(|own| own.directory().is_some_and(|found| Arc::ptr_eq(found, &root)))
+        );
     }
 }

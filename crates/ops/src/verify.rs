@@ -1,4 +1,4 @@
-//! Compares two file trees on many threads: names, metadata and, on request, file contents.
+//! Compares two file trees on many threads, alone or on the ranks of a session: names, metadata and, on request, file contents.
 //!
 //! ```no_run
 //! use atta_entry::{Difference, Failure};
@@ -16,7 +16,7 @@
 //!     }
 //! }
 //!
-//! let outcome = verify::run(b"src", b"/backup/src", &Options::default(), &Print, |_| {});
+//! let outcome = verify::run_alone(b"src", b"/backup/src", &Options::default(), &Print, |_| {});
 //! println!("{:?}", outcome.map(|outcome| outcome.totals.is_same()));
 //! ```
 //!
@@ -27,6 +27,7 @@
 
 mod compare;
 mod counterpart;
+mod equal;
 mod extra;
 mod fields;
 mod handler;
@@ -36,31 +37,20 @@ mod pair;
 mod task;
 mod told;
 mod totals;
+mod trees;
 
-use std::ffi::CString;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use atta_entry::{Change, Difference, Failure, Kind, escape};
+use atta_entry::{Difference, Failure};
+use atta_runtime::{Exchanged, RankError, Session};
 
 pub use fields::Fields;
 pub use totals::Totals;
+pub use trees::Trees;
 
-use atta_runtime::Seat;
-
-use crate::descriptors::{Budget, Needs};
-use crate::file::chunks::UnderWay;
-use crate::metadata::granularity::Shown;
 pub use crate::refused::Refused;
-use crate::tree::directory::Directory;
 use crate::tree::{self, Start};
-use atta_sys::{self as sys, Features};
-use handler::{Comparing, Live, VerifyWorker};
-use links::Equal;
-
-/// The share of the walk's memory for equal files with several names, as a divisor.
-const EQUAL_PART: u64 = 4;
+use handler::Comparing;
 
 /// How to compare trees.
 #[derive(Debug, Default)]
@@ -106,87 +96,66 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Whether the run ended early on request.
     pub stopped: bool,
+    /// What this rank exchanged with others.
+    pub exchanged: Exchanged,
 }
 
-/// Compares `source` with `target`.
+/// Compares `source` with `target` in a session of one rank: see [`run`].
 ///
-/// Both must be directories, which are compared with everything below them, or neither. Returns when all is done or `options.walk.stop` is
-/// set.
-///
-/// Calls `observe` on the calling thread some 40 times a second.
+/// Both must be directories, which are compared with everything below them, or neither.
 ///
 /// # Errors
 /// Nothing was compared: one of the two does not exist, or only one is a directory.
-pub fn run(
+pub fn run_alone(
     source: &[u8],
     target: &[u8],
     options: &Options<'_>,
     watch: &dyn Watch,
-    mut observe: impl FnMut(&Progress),
+    observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
-    let features = options.walk.features;
-    let budget = Budget::of_process(Needs::VERIFY, options.walk.threads.max(options.walk.cores));
-    let comparing = Comparing {
-        options,
-        watch,
-        source: CString::new(source).unwrap_or_default(),
-        target: CString::new(target).unwrap_or_default(),
-        top: open(source, target, features)?,
-        features,
-        held: budget.held_in_target,
-        key: Arc::default(),
-        large: UnderWay::new(budget.large),
-        seat: Seat::alone(),
-        equal: Equal::new(options.walk.memory_bytes / EQUAL_PART),
-        granularity: Shown::default(),
-        live: Live::default(),
-    };
+    let trees = Trees::open(source, target, options)?;
     let began = std::time::Instant::now();
-    let walked = tree::run_alone(&comparing, [Start::new(source)], &options.walk, |progress, _| {
-        observe(&Progress {
-            walk: progress.clone(),
-            differences: comparing.live.differences.load(Ordering::Relaxed),
-            bytes: comparing.live.bytes.load(Ordering::Relaxed),
-        });
-    });
-    let totals = comparing.conclude_links(&walked.workers);
-    Ok(Outcome { totals, threads: walked.threads, elapsed: began.elapsed(), stopped: walked.stopped })
-}
-
-impl Comparing<'_> {
-    /// Reports names that are one file on one side only, and adds up the totals.
-    fn conclude_links(&self, workers: &[VerifyWorker]) -> Totals {
-        let mut totals = Totals::default();
-        workers.iter().for_each(|worker| totals += &worker.totals);
-        for (path, details) in links::differing(workers.iter().map(|worker| &worker.names)) {
-            self.tell_path(&mut totals, path, Kind::File, Change::Different(details));
+    let mut session = Session::alone(options.walk.stop.clone());
+    match run(&mut session, &trees, options, watch, observe) {
+        Ok(mut outcome) => {
+            trees.conclude(watch, &mut outcome.totals);
+            Ok(Outcome { elapsed: began.elapsed(), ..outcome })
         }
-        totals
+        Err(error) => unreachable!("a session of one waits for nobody: {error}"),
     }
 }
 
-/// Checks both roots. Opens the target if both are directories.
-fn open(source: &[u8], target: &[u8], features: Features) -> Result<Option<Arc<Directory>>, Refused> {
-    let hint = "both must be there; nothing was compared";
-    let look = |name: &str, path: &[u8]| {
-        let found = sys::stat_path(path, false);
-        let found = found.map_err(|errno| Refused::failed(&format!("stat {name}"), path, errno, hint))?;
-        Ok(found.kind())
-    };
-    match (look("SOURCE", source)?, look("TARGET", target)?) {
-        (Kind::Directory, Kind::Directory) => {}
-        (one, other) if one == Kind::Directory || other == Kind::Directory => {
-            let (from, to) = (escape(source), escape(target));
-            let what = format!("SOURCE is a {} and TARGET a {}: {from}, {to}", one.name(), other.name());
-            let hint =
-                "name two directories, or two entries that are none; a slash at the end follows a link";
-            return Err(Refused { what, hint: hint.into(), is_usage: false });
-        }
-        _ => return Ok(None),
-    }
-    let cannot = |errno| Refused::failed("open TARGET", target, errno, hint);
-    let opened = Arc::new(sys::open_directory_path(target, false).map_err(cannot)?);
-    let place = sys::place_of(&opened, features).map_err(cannot)?;
-    let path = CString::new(target).unwrap_or_default();
-    Ok(Some(Directory::root(path, 0, opened, place)))
+/// Compares two trees as one rank of a session. Returns when all ranks are done or `options.walk.stop`, which is that of the session, is set
+/// on one of them.
+///
+/// Every difference is passed to the watcher of one rank. The outcome is what this rank did; totals of ranks add up. Hard links are compared
+/// later, on the first rank, when it has the names of all ranks: see [`Trees::conclude`].
+///
+/// Calls `observe` on the calling thread some 40 times a second: on the first rank with the known progress of all ranks, on each other
+/// rank with its own.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn run(
+    session: &mut Session<'_>,
+    trees: &Trees,
+    options: &Options<'_>,
+    watch: &dyn Watch,
+    mut observe: impl FnMut(&Progress),
+) -> Result<Outcome, RankError> {
+    let comparing = Comparing::new(options, watch, trees, session.seat());
+    let starts = session.is_first().then(|| Start::new(trees.source.to_bytes()));
+    let began = std::time::Instant::now();
+    let walked = tree::run(session, &comparing, starts, &options.walk, |walk, [differences, bytes, ..]| {
+        observe(&Progress { walk: walk.clone(), differences, bytes });
+    })?;
+    let mut totals = Totals::default();
+    walked.workers.iter().for_each(|worker| totals += &worker.totals);
+    Ok(Outcome {
+        totals,
+        threads: walked.threads,
+        elapsed: began.elapsed(),
+        stopped: walked.stopped,
+        exchanged: walked.exchanged,
+    })
 }

@@ -55,7 +55,7 @@ fn try_verify(
     options: &Options<'_>,
 ) -> (Outcome, Vec<Found>, Vec<(Class, PathBuf, String)>) {
     let told = Told::default();
-    let outcome = verify::run(&bytes_of(source), &bytes_of(target), options, &told, |_| {}).unwrap();
+    let outcome = verify::run_alone(&bytes_of(source), &bytes_of(target), options, &told, |_| {}).unwrap();
     let differences = told.differences.into_inner().unwrap();
     let mut found: Vec<_> = differences
         .into_iter()
@@ -725,7 +725,8 @@ fn two_entries_are_compared_as_what_they_are() {
     assert_eq!(found("to/", "directory"), []);
     let refused = |one: &str, other: &str| {
         let told = Told::default();
-        let refused = verify::run(&bytes_of(&path(one)), &bytes_of(&path(other)), &threads(1), &told, |_| {});
+        let refused =
+            verify::run_alone(&bytes_of(&path(one)), &bytes_of(&path(other)), &threads(1), &told, |_| {});
         refused.unwrap_err().what
     };
     assert!(refused("directory", "file").starts_with("SOURCE is a directory and TARGET a file: "));

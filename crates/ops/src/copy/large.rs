@@ -421,6 +421,10 @@ impl Chunked for Copying<'_> {
             let _ = bypass_cache(&source, &file, version.size, version.has_holes);
         }
         let value = self.move_chunk(worker, [source.as_fd(), file.as_fd()], chunks.range(), &chunks.key)?;
+        // The planning rank may get the metadata from a cache that does not know of a change yet.
+        if !version.is_of_source(&look(&source)?) {
+            return Err(FileError::Changed);
+        }
         if self.sync_rule(to.mirror) != SyncRule::Never {
             let synced = self.syncs.timed(|| retry(|| rustix::fs::fdatasync(&file)));
             synced.map_err(|errno| FileError::new(Step::Sync, errno))?;

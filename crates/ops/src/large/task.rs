@@ -62,6 +62,11 @@ impl<K: Clone> ChunkRange<K> {
         (others > 0).then_some(rest)
     }
 
+    /// Each of these chunks by itself.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
+        (self.first..self.first + self.count).map(|first| Self { first, count: 1, ..self.clone() })
+    }
+
     /// Byte range of the first chunk.
     pub(crate) fn range(&self) -> Range<u64> {
         let start = self.first.saturating_mul(self.bytes);

@@ -82,7 +82,12 @@ impl<W: Watch> Chunked for Summing<'_, W> {
         if !chunks.key.is_of(&look(&source)?) {
             return Err(FileError::Changed);
         }
-        self.hash_chunk(worker, source.as_fd(), chunks.range(), &chunks.key)
+        let value = self.hash_chunk(worker, source.as_fd(), chunks.range(), &chunks.key)?;
+        // The planning rank may get the metadata from a cache that does not know of a change yet.
+        if !chunks.key.is_of(&look(&source)?) {
+            return Err(FileError::Changed);
+        }
+        Ok(value)
     }
 
     fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>) {

@@ -128,7 +128,7 @@ impl Comparing<'_> {
             _ => {}
         }
         if wanted.has(Field::Xattrs) {
-            let features = self.features;
+            let features = self.features();
             let holders = [source, target]
                 .map(|Source { directory, name }| Holder::Named(NameAt { directory, name, features }));
             found.extend(extended(worker, both.source.kind(), holders)?);

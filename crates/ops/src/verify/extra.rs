@@ -91,7 +91,7 @@ impl Comparing<'_> {
     }
 
     fn tell_extra(&self, worker: &mut VerifyWorker, at: At<'_>, counterpart: &Counterpart, name: Name<'_>) {
-        let opened = counterpart.target.descriptor(&mut worker.held, self.features);
+        let opened = counterpart.target.descriptor(&mut worker.held, self.features());
         let found = opened.and_then(|target| sys::stat_at(&target, name.name, false));
         let kind = match found {
             Ok(found) => found.kind(),
@@ -124,7 +124,7 @@ impl Comparing<'_> {
         each: &mut dyn FnMut(Name<'_>) -> ControlFlow<()>,
     ) -> Result<(), PairError> {
         let cannot = |operation| failed(Side::Target, operation);
-        let opened = counterpart.target.descriptor(&mut worker.held, self.features);
+        let opened = counterpart.target.descriptor(&mut worker.held, self.features());
         // A separate descriptor with its own position, to read from the start.
         let opened = opened.and_then(|target| sys::open_directory_at(&target, c"."));
         let opened = opened.map_err(cannot(Operation::OpenDirectory))?;

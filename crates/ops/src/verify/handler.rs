@@ -6,6 +6,7 @@
 //!        ├─▶ compared ─▶ the same, or different
 //!        └─▶ a large file whose bytes are compared ─▶ large.rs
 //!   all names of a directory looked at ─▶ has TARGET more? ─▶ extra.rs
+//!   some of its names sent to other ranks ─▶ each name of TARGET is looked up ─▶ extra.rs
 //!   all done ─▶ which names are one file ─▶ links.rs
 //! ```
 
@@ -21,12 +22,14 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
 use super::counterpart::Counterpart;
-use super::links::{self, Equal};
+use super::equal::Equal;
+use super::links;
 use super::pair::{At, Both, Pair, Verdict};
 use super::task::Task;
 use super::totals::Totals;
-use super::{Options, Watch};
-use crate::descriptors::Needs;
+use super::{Options, Trees, Watch};
+use crate::descriptors::{Budget, Needs};
+use crate::file::chunks::UnderWay;
 use crate::file::compare::Blocks;
 use crate::file::error::failed;
 use crate::file::mover::Mover;
@@ -38,30 +41,28 @@ use crate::tree::listing::held::Held;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::path::CurrentPath;
 use crate::tree::operation::{Handler, Here, Stage, Tasks};
+use crate::tree::progress::Counted;
 use atta_sys::{self as sys, Features};
 
 /// The walk's handler for comparisons.
 pub(crate) struct Comparing<'a> {
     pub(crate) options: &'a Options<'a>,
     pub(crate) watch: &'a dyn Watch,
-    /// SOURCE as given.
-    pub(crate) source: CString,
-    /// TARGET as given.
-    pub(crate) target: CString,
-    /// TARGET opened, if both are directories.
-    pub(crate) top: Option<Arc<Directory>>,
-    pub(crate) features: Features,
-    /// Number of directory descriptors that each thread keeps open.
-    pub(crate) held: usize,
+    pub(crate) trees: &'a Trees,
     /// Key of the name hashes.
-    pub(crate) key: Arc<RandomState>,
+    key: Arc<RandomState>,
     pub(crate) large: LargeFiles<Self>,
     pub(crate) seat: Seat,
     pub(crate) equal: Equal,
     /// Time granularity of the target's file systems.
     pub(crate) granularity: Shown,
     pub(crate) live: Live,
+    /// Number of directory descriptors that each thread keeps open.
+    held: usize,
 }
+
+/// The share of the walk's memory for equal files with several names, as a divisor.
+const EQUAL_PART: u64 = 4;
 
 /// Live counts, for the observer.
 #[derive(Debug, Default)]
@@ -100,7 +101,30 @@ impl VerifyWorker {
     }
 }
 
+impl<'a> Comparing<'a> {
+    pub(crate) fn new(options: &'a Options<'a>, watch: &'a dyn Watch, trees: &'a Trees, seat: Seat) -> Self {
+        let walk = &options.walk;
+        let budget = Budget::of_process(Needs::VERIFY, walk.threads.max(walk.cores));
+        Self {
+            options,
+            watch,
+            trees,
+            key: Arc::default(),
+            large: UnderWay::new(budget.large),
+            seat,
+            equal: Equal::new(walk.memory_bytes / EQUAL_PART),
+            granularity: Shown::default(),
+            live: Live::default(),
+            held: budget.held_in_target,
+        }
+    }
+}
+
 impl Comparing<'_> {
+    pub(crate) fn features(&self) -> Features {
+        self.options.walk.features
+    }
+
     pub(crate) fn throttle(&self, operations: u32) {
         if let Some(rate) = self.options.walk.rate {
             Rate::acquire(rate, operations.into(), &self.options.walk.stop);
@@ -122,7 +146,7 @@ impl Comparing<'_> {
         if counterpart.is_lost() {
             return None;
         }
-        match counterpart.target.descriptor(&mut worker.held, self.features) {
+        match counterpart.target.descriptor(&mut worker.held, self.features()) {
             Ok(opened) => Some(opened),
             Err(errno) => {
                 if counterpart.set_lost() {
@@ -133,6 +157,12 @@ impl Comparing<'_> {
                 None
             }
         }
+    }
+
+    /// The target's directory, unless it cannot be opened or the run is to end.
+    fn counterpart_with_names(&self, directory: &Arc<Directory>) -> Option<Arc<Counterpart>> {
+        Counterpart::of(directory)
+            .filter(|counterpart| !counterpart.is_lost() && !self.options.walk.stop.is_set())
     }
 
     /// Compares an entry. Returns whether it is a directory on both sides.
@@ -161,7 +191,7 @@ impl Comparing<'_> {
         let both = Both { source: *listed, target };
         if both.kinds() == (Kind::File, Kind::File) {
             if links::has_names(&both) && self.options.fields.has(Field::Links) {
-                worker.names.note(&both, &at.below());
+                worker.names.note(&both, &at.below(), &self.trees.links);
             }
             if self.is_large(listed) {
                 let plan = Plan::first(at.name.to_bytes(), listed.size);
@@ -177,7 +207,7 @@ impl Comparing<'_> {
     /// The location of the two roots.
     pub(crate) fn roots<'n>(&'n self, name: &'n CStr) -> (At<'n>, Pair<'n>) {
         let source = Source { directory: CWD, name };
-        let target = Source { directory: CWD, name: &self.target };
+        let target = Source { directory: CWD, name: &self.trees.target };
         (At { directories: None, name }, Pair { source, target })
     }
 }
@@ -194,15 +224,21 @@ impl Handler for Comparing<'_> {
     }
 
     fn root(&self, directory: &Arc<Directory>) {
-        if let Some(top) = &self.top {
+        if let Some(top) = &self.trees.top {
             directory.attach(Counterpart::new(Arc::clone(top), &self.key));
         }
     }
 
     fn done(&self, worker: &mut VerifyWorker, directory: &Arc<Directory>, tasks: &mut Tasks) {
-        let Some(counterpart) = Counterpart::of(directory) else { return };
-        if !counterpart.is_lost() && !self.options.walk.stop.is_set() {
+        if let Some(counterpart) = self.counterpart_with_names(directory) {
             self.count_names(worker, directory, &counterpart, tasks);
+        }
+    }
+
+    /// Other ranks count some of the names on both sides.
+    fn done_in_part(&self, _worker: &mut VerifyWorker, directory: &Arc<Directory>, tasks: &mut Tasks) {
+        if self.counterpart_with_names(directory).is_some() {
+            tasks.push_in(directory, Task::Names.bytes());
         }
     }
 
@@ -244,7 +280,7 @@ impl Handler for Comparing<'_> {
             }
             // The path of an unreachable directory is unknown.
             (Some(Task::Names | Task::LookUp(_)), Err(errno)) => {
-                let at = At { directories: None, name: &self.source };
+                let at = At { directories: None, name: &self.trees.source };
                 let operation = Operation::Custom("look up names of TARGET in a directory below");
                 self.fail(worker, at, failed(Side::Source, operation)(errno));
             }
@@ -256,7 +292,14 @@ impl Handler for Comparing<'_> {
         self.count_failure(worker, failure);
     }
 
-    fn finish(&self, _worker: &mut VerifyWorker) {}
+    fn finish(&self, worker: &mut VerifyWorker) {
+        worker.names.hand_over(&self.trees.links);
+    }
+
+    fn counted(&self) -> Counted {
+        let Live { differences, bytes } = &self.live;
+        [differences.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed), 0, 0]
+    }
 
     fn progress(&self) -> u64 {
         // Weight: 1 MiB counts as one file.

@@ -125,7 +125,9 @@ impl Chunked for Comparing<'_> {
                 return Err(PairError::Changed);
             }
             let limit = Limit { first: &AtomicU64::new(NONE), range: chunks.range() };
-            self.compare_chunk(worker, &opened, &limit)
+            let first = self.compare_chunk(worker, &opened, &limit)?;
+            // The planning rank may get the metadata from a cache that does not know of a change yet.
+            opened.check().map(|()| first)
         });
         compared.unwrap_or(Err(failed(Side::Target, Operation::OpenDirectory)(Errno::STALE)))
     }
@@ -150,7 +152,7 @@ impl Chunked for Comparing<'_> {
                 self.conclude(worker, at, Kind::File, verdict);
             }
             Location::Root(_) | Location::Itself(_) => {
-                let at = At { directories: None, name: &self.source };
+                let at = At { directories: None, name: &self.trees.source };
                 self.conclude(worker, at, Kind::File, verdict);
             }
         }
@@ -222,8 +224,12 @@ impl Comparing<'_> {
         };
         let first = worker.blocks.compare(opened.two(), range.clone(), &mut wanted)?;
         let is_cut = known.load(Ordering::Relaxed) < range.end;
-        let end = first.unwrap_or(if is_cut { reached } else { range.end });
+        let is_stopped = first.is_none() && self.options.walk.stop.is_set();
+        let end = first.unwrap_or(if is_cut || is_stopped { reached } else { range.end });
         self.count_bytes(worker, end - range.start);
+        if is_stopped {
+            return Err(PairError::Stopped);
+        }
         Ok(first)
     }
 

@@ -1,136 +1,240 @@
-//! Hard links: names that are one file on one side must be one file on the other. No I/O.
+//! Hard links: names that are one file on one side must be one file on the other.
 //!
-//! Each thread notes the names of files that have several names on either side, with both files. At the end the notes are merged and
-//! sorted. A set of names that is one file on one side must be one file on the other. Otherwise, the names that belong to another file than
-//! most of the set are reported. This takes 48 bytes and the path for each such name.
-//!
-//! In addition, pairs of files with equal bytes are stored, within a memory limit, so that they are not read again under their other names.
+//! Each thread encodes the names of files that have several names on either side, with both files. The first rank gets the names of all
+//! ranks and sorts them, by the file on one side and by the file on the other. Both sorters use bounded memory and then unnamed files. A set
+//! of names that is one file on one side must be one file on the other. Otherwise, the names that belong to another file than most of the
+//! set are reported.
 
-use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use atta_entry::{Detail, Side, Timestamp};
+use atta_entry::{Code, Detail, Errno, Side};
+use atta_runtime::{Outbox, Stream};
 
 use super::pair::Both;
+use crate::sorted::{Sorted, Sorter};
 
 /// Device and inode.
-type File = (u64, u64);
+pub(super) type File = (u64, u64);
 
-/// Names that one thread found.
+/// A thread hands over its names when they take this many bytes.
+const BATCH_BYTES: usize = 16 << 10;
+/// Bytes of a file in a sort key.
+const FILE_BYTES: usize = 16;
+
+/// A name that exists on both sides, by its path below the roots, and its file on each side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    source: File,
+    target: File,
+    path: Vec<u8>,
+}
+
+atta_entry::record!(Name { source, target, path });
+
+/// Names that one thread found and has not handed over yet.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
-    notes: Vec<Note>,
-    paths: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Note {
-    source: File,
-    target: File,
-    /// Range of its path in `paths`.
-    start: usize,
-    end: usize,
-}
-
-/// A name from the merged notes.
-#[derive(Clone, Copy, Debug)]
-struct Name<'a> {
-    source: File,
-    target: File,
-    path: &'a [u8],
-}
+pub(crate) struct Names(Vec<u8>);
 
 impl Names {
     /// Adds a name, by its path below the roots.
-    pub(crate) fn note(&mut self, both: &Both, path: &[u8]) {
+    pub(crate) fn note(&mut self, both: &Both, path: &[u8], links: &Links) {
         let [source, target] = both.identities();
-        let start = self.paths.len();
-        self.paths.extend_from_slice(path);
-        self.notes.push(Note { source, target, start, end: self.paths.len() });
-    }
-
-    fn all(&self) -> impl Iterator<Item = Name<'_>> {
-        let path = |note: &Note| self.paths.get(note.start..note.end).unwrap_or_default();
-        self.notes.iter().map(move |note| Name { source: note.source, target: note.target, path: path(note) })
-    }
-}
-
-/// Returns the names whose hard links differ, with the differences, in path order.
-pub(crate) fn differing<'a>(threads: impl Iterator<Item = &'a Names>) -> BTreeMap<&'a [u8], Vec<Detail>> {
-    let mut names: Vec<Name<'a>> = threads.flat_map(Names::all).collect();
-    let mut found = BTreeMap::new();
-    names.sort_unstable_by_key(|name| (name.source, name.path));
-    for set in names.chunk_by(|one, other| one.source == other.source) {
-        tell(set, Side::Source, |name| name.target, &mut found);
-    }
-    names.sort_unstable_by_key(|name| (name.target, name.path));
-    for set in names.chunk_by(|one, other| one.target == other.target) {
-        tell(set, Side::Target, |name| name.source, &mut found);
-    }
-    found
-}
-
-/// Reports the names of a set (one file on one side) that belong to another file than most of the set on the other side.
-fn tell<'a>(
-    set: &[Name<'a>],
-    side: Side,
-    elsewhere: impl Fn(&Name<'a>) -> File,
-    found: &mut BTreeMap<&'a [u8], Vec<Detail>>,
-) {
-    let mut counts: BTreeMap<File, usize> = BTreeMap::new();
-    for name in set {
-        *counts.entry(elsewhere(name)).or_default() += 1;
-    }
-    if counts.len() < 2 {
-        return;
-    }
-    let most = counts.values().max().copied();
-    // In a tie, the file of the first path wins.
-    let Some(first) = set.iter().find(|name| counts.get(&elsewhere(name)).copied() == most) else { return };
-    for name in set.iter().filter(|name| elsewhere(name) != elsewhere(first)) {
-        found.entry(name.path).or_default().push(Detail::Links(side, first.path.to_vec()));
-    }
-}
-
-/// The identity and change time of a file.
-type State = (File, Timestamp);
-
-/// Pairs of files with several names whose bytes are equal.
-#[derive(Debug)]
-pub(crate) struct Equal {
-    pairs: Mutex<HashSet<[State; 2]>>,
-    most: usize,
-}
-
-/// Approximate memory of a pair in the table: 64 bytes, spare capacity, and control bytes.
-const PAIR_BYTES: u64 = 128;
-
-impl Equal {
-    /// Creates a store limited to this much memory.
-    pub(crate) fn new(memory_bytes: u64) -> Self {
-        let most = usize::try_from(memory_bytes / PAIR_BYTES).unwrap_or(usize::MAX);
-        Self { pairs: Mutex::default(), most }
-    }
-
-    /// Stores that two files have the same bytes.
-    pub(crate) fn add(&self, both: &Both) {
-        if has_names(both) {
-            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-            if pairs.len() < self.most {
-                pairs.insert(states(both));
-            }
+        Name { source, target, path: path.to_vec() }.encode(&mut self.0);
+        if self.0.len() >= BATCH_BYTES {
+            self.hand_over(links);
         }
     }
 
-    /// Whether the two files are known to be equal.
-    pub(crate) fn has(&self, both: &Both) -> bool {
-        has_names(both) && self.pairs.lock().unwrap_or_else(PoisonError::into_inner).contains(&states(both))
+    /// Gives all names to the first rank.
+    pub(crate) fn hand_over(&mut self, links: &Links) {
+        if self.0.is_empty() {
+            return;
+        }
+        match links {
+            Links::Here(sets) => sets.lock().unwrap_or_else(PoisonError::into_inner).add_all(&self.0),
+            Links::There(outbox, stream) => outbox.push(*stream, &self.0),
+        }
+        self.0.clear();
     }
 }
 
-fn states(both: &Both) -> [State; 2] {
-    let [source, target] = both.identities();
-    [(source, both.source.ctime), (target, both.target.ctime)]
+/// Where names are compared.
+#[derive(Debug)]
+pub(crate) enum Links {
+    /// On this rank.
+    Here(Box<Mutex<Sets>>),
+    /// On the first rank, which gets them through this stream.
+    There(Outbox, Stream),
+}
+
+/// The names of all ranks, sorted into sets of one file.
+#[derive(Debug)]
+pub(crate) struct Sets {
+    by_source: Sorter,
+    by_target: Sorter,
+    memory: u64,
+    directory: PathBuf,
+    /// Why names are missing from the sets.
+    error: Option<io::Error>,
+}
+
+impl Sets {
+    /// Creates sets that keep this many bytes in memory, and the rest in unnamed files in `directory`.
+    pub(crate) fn new(memory: u64, directory: &Path) -> Self {
+        // Two of names, one of sets, one of differences.
+        let memory = memory / 4;
+        let sorter = || Sorter::new(memory, directory);
+        let (by_source, by_target) = (sorter(), sorter());
+        Self { by_source, by_target, memory, directory: directory.to_owned(), error: None }
+    }
+
+    /// Adds encoded names.
+    pub(crate) fn add_all(&mut self, mut bytes: &[u8]) {
+        while self.error.is_none() && !bytes.is_empty() {
+            let added = Name::decode(&mut bytes).ok_or_else(|| io::ErrorKind::InvalidData.into());
+            self.error = added.and_then(|name| self.add(&name)).err();
+        }
+    }
+
+    fn add(&mut self, name: &Name) -> io::Result<()> {
+        let (source, target) = (bytes_of(name.source), bytes_of(name.target));
+        self.by_source.push(&[&source[..], &target, &name.path].concat(), b"")?;
+        self.by_target.push(&[&target[..], &source, &name.path].concat(), b"")
+    }
+
+    /// Calls `each` for every name whose hard links differ, with the differences, in path order.
+    ///
+    /// # Errors
+    /// The names could not be kept or read back.
+    pub(crate) fn each_differing(&mut self, mut each: impl FnMut(&[u8], Vec<Detail>)) -> io::Result<()> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let mut found = Sorter::new(self.memory, &self.directory);
+        for (side, names) in [(Side::Source, &mut self.by_source), (Side::Target, &mut self.by_target)] {
+            let mut parted = parted_sets(names.sorted()?, Sorter::new(self.memory, &self.directory))?;
+            find_differing(names.sorted()?, parted.sorted()?, side, &mut found)?;
+        }
+        let mut last: Option<(Vec<u8>, Vec<Detail>)> = None;
+        for record in found.sorted()? {
+            let (mut path, winner) = record?;
+            let side = if path.pop() == Some(Side::Source as u8) { Side::Source } else { Side::Target };
+            path.pop();
+            let detail = Detail::Links(side, winner);
+            match &mut last {
+                Some((same, details)) if *same == path => details.push(detail),
+                _ => {
+                    if let Some((path, details)) = last.replace((path, vec![detail])) {
+                        each(&path, details);
+                    }
+                }
+            }
+        }
+        if let Some((path, details)) = last {
+            each(&path, details);
+        }
+        Ok(())
+    }
+}
+
+/// A file as bytes that sort like it.
+fn bytes_of((device, inode): File) -> [u8; FILE_BYTES] {
+    (u128::from(device) << 64 | u128::from(inode)).to_be_bytes()
+}
+
+/// The key of a sorted name: its file on this side, its file on the other side, and its path.
+fn parts(key: &[u8]) -> io::Result<(&[u8], &[u8], &[u8])> {
+    let damaged = || io::Error::from(io::ErrorKind::InvalidData);
+    let (here, rest) = key.split_at_checked(FILE_BYTES).ok_or_else(damaged)?;
+    let (elsewhere, path) = rest.split_at_checked(FILE_BYTES).ok_or_else(damaged)?;
+    Ok((here, elsewhere, path))
+}
+
+/// Names of one set that are one file on the other side, too.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    elsewhere: Vec<u8>,
+    first: Vec<u8>,
+    names: u64,
+}
+
+/// A set while its names pass.
+#[derive(Debug, Default)]
+struct Set {
+    here: Vec<u8>,
+    parts: u64,
+    current: Part,
+    largest: Part,
+}
+
+impl Set {
+    /// Ends the current part. The largest part wins; of equal ones, the one with the first path.
+    fn end_part(&mut self) {
+        let current = std::mem::take(&mut self.current);
+        let is_first = current.names == self.largest.names && current.first < self.largest.first;
+        if current.names > self.largest.names || is_first {
+            self.largest = current;
+        }
+    }
+
+    /// Ends the set. If it has several parts, adds its largest one to `parted`.
+    fn end(&mut self, parted: &mut Sorter) -> io::Result<()> {
+        self.end_part();
+        if self.parts > 1 {
+            parted.push(&self.here, &[&self.largest.elsewhere[..], &self.largest.first].concat())?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the sets that are several files on the other side, each with the file that most of its names belong to and the first of these.
+fn parted_sets(names: Sorted<'_>, mut parted: Sorter) -> io::Result<Sorter> {
+    let mut set = Set::default();
+    for record in names {
+        let (key, _) = record?;
+        let (here, elsewhere, path) = parts(&key)?;
+        if set.here != here {
+            set.end(&mut parted)?;
+            set = Set { here: here.to_vec(), ..Set::default() };
+        }
+        if set.current.elsewhere != elsewhere {
+            set.end_part();
+            set.parts += 1;
+            set.current = Part { elsewhere: elsewhere.to_vec(), first: path.to_vec(), names: 0 };
+        }
+        set.current.names += 1;
+    }
+    set.end(&mut parted)?;
+    Ok(parted)
+}
+
+/// Adds to `found` each name that belongs to another file than most of its set: by path and side, with the first path of those.
+fn find_differing(names: Sorted<'_>, parted: Sorted<'_>, side: Side, found: &mut Sorter) -> io::Result<()> {
+    let mut parted = parted.fuse();
+    let mut set = parted.next().transpose()?;
+    for record in names {
+        let (key, _) = record?;
+        let (here, elsewhere, path) = parts(&key)?;
+        while set.as_ref().is_some_and(|(of, _)| of.as_slice() < here) {
+            set = parted.next().transpose()?;
+        }
+        if let Some((of, winner)) = &set
+            && of == here
+            && let Some((most, first)) = winner.split_at_checked(FILE_BYTES)
+            && most != elsewhere
+        {
+            // No path contains a zero byte, so paths stay in their order.
+            found.push(&[path, &[0, side as u8]].concat(), first)?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of an error, for a report.
+pub(crate) fn errno_of(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno)
 }
 
 /// Whether the file has several names on either side.
@@ -139,31 +243,47 @@ pub(crate) fn has_names(both: &Both) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use atta_entry::Metadata;
 
-    fn both(source: u64, target: u64) -> Both {
+    pub(crate) fn both(source: u64, target: u64) -> Both {
         let file = |inode| Metadata { inode, nlink: 2, ..Metadata::default() };
         Both { source: file(source), target: file(target) }
     }
 
     /// Names with the numbers of their files on both sides, noted by two threads.
     fn found(names: &[(&str, u64, u64)]) -> Vec<(String, Side, String)> {
+        let found = found_within(1 << 20, names);
+        assert_eq!(found, found_within(1, names), "from files");
+        found
+    }
+
+    fn found_within(memory: u64, names: &[(&str, u64, u64)]) -> Vec<(String, Side, String)> {
+        let links = Links::Here(Box::new(Mutex::new(Sets::new(memory, &std::env::temp_dir()))));
         let mut threads = [Names::default(), Names::default()];
         for (number, (name, source, target)) in names.iter().rev().enumerate() {
-            threads[number % 2].note(&both(*source, *target), name.as_bytes());
+            threads[number % 2].note(&both(*source, *target), name.as_bytes(), &links);
         }
+        threads.iter_mut().for_each(|names| names.hand_over(&links));
+        let Links::Here(sets) = links else { unreachable!() };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let found = differing(threads.iter());
-        let details =
-            found.iter().flat_map(|(path, details)| details.iter().map(move |detail| (path, detail)));
-        details
-            .map(|(path, detail)| match detail {
-                Detail::Links(side, other) => (text(path), *side, text(other)),
-                other => panic!("{other:?}"),
-            })
-            .collect()
+        let mut found = Vec::new();
+        let each = |path: &[u8], details: Vec<Detail>| {
+            for detail in details {
+                let Detail::Links(side, other) = detail else { panic!("{detail:?}") };
+                found.push((text(path), side, text(&other)));
+            }
+        };
+        sets.into_inner().unwrap().each_differing(each).unwrap();
+        found
+    }
+
+    #[test]
+    fn damaged_names_are_an_error() {
+        let mut sets = Sets::new(1 << 20, &std::env::temp_dir());
+        sets.add_all(b"damaged");
+        assert!(sets.each_differing(|_, _| ()).is_err());
     }
 
     #[test]
@@ -187,18 +307,5 @@ mod tests {
             found(&[("a", 1, 10), ("b", 1, 10), ("c", 1, 20), ("d", 2, 20), ("e", 2, 20)]),
             [told("c", Side::Source, "a"), told("c", Side::Target, "d")]
         );
-    }
-
-    #[test]
-    fn what_is_equal_is_remembered_as_far_as_there_is_room() {
-        let equal = Equal::new(2 * PAIR_BYTES);
-        for number in 0..3 {
-            equal.add(&both(number, number));
-        }
-        assert!(equal.has(&both(0, 0)) && equal.has(&both(1, 1)) && !equal.has(&both(2, 2)));
-        assert!(!equal.has(&both(0, 1)));
-        let mut later = both(0, 0);
-        later.target.ctime.seconds += 1;
-        assert!(!equal.has(&later), "it may be another content by now");
     }
 }

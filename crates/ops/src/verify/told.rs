@@ -6,19 +6,14 @@ use atta_entry::{Change, Difference, Errno, Failure, Kind, Operation, Side};
 
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Verdict};
-use super::totals::Totals;
 use crate::file::error::PairError;
 
 impl Comparing<'_> {
     /// Reports a difference.
     pub(crate) fn tell(&self, worker: &mut VerifyWorker, at: At<'_>, kind: Kind, change: Change) {
-        self.tell_path(&mut worker.totals, &at.below(), kind, change);
-    }
-
-    pub(crate) fn tell_path(&self, totals: &mut Totals, path: &[u8], kind: Kind, change: Change) {
-        totals.count(&change);
+        worker.totals.count(&change);
         self.live.differences.fetch_add(1, Ordering::Relaxed);
-        self.watch.difference(&Difference { path: path.into(), kind, change });
+        self.watch.difference(&Difference { path: at.below().into(), kind, change });
     }
 
     /// Reports an entry that could not be compared.
@@ -31,7 +26,7 @@ impl Comparing<'_> {
             }
             PairError::Stopped => return,
         };
-        let (root, path) = at.told(side, &self.target);
+        let (root, path) = at.told(side, &self.trees.target);
         let failure =
             Failure { operation, root: root.into(), path: path.into(), errno, spelled: None, at: None };
         self.count_failure(worker, &failure);

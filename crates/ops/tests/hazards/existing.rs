@@ -79,7 +79,7 @@ fn differences(source: &Path, target: &Path) -> Vec<String> {
     let found = Differences::default();
     let fields = verify::Fields::default().with(atta_entry::Field::Content);
     let options = verify::Options { fields, ..verify::Options::default() };
-    verify::run(&bytes(source), &bytes(target), &options, &found, |_| {}).unwrap();
+    verify::run_alone(&bytes(source), &bytes(target), &options, &found, |_| {}).unwrap();
     found.0.into_inner().unwrap()
 }
 
