@@ -102,16 +102,11 @@ fn main() -> ExitCode {
             }
             sum::run(&sum, &signals, launcher.as_ref())
         }
-        Command::Verify(_) if has_ranks(launcher.as_ref()) => {
-            let hint = "run it without mpirun or srun; it takes all cores of one host";
-            once(launcher.as_ref(), || complain("atta verify runs on one rank", Some(hint)));
-            exit::USAGE
-        }
         Command::Verify(mut verify) => {
             if let Some(matches) = matches.subcommand_matches("verify") {
                 verify.visit.take_rules(matches);
             }
-            verify::run(&verify, &signals)
+            verify::run(&verify, &signals, launcher.as_ref())
         }
         Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";

@@ -3,90 +3,56 @@
 mod arguments;
 mod report;
 mod rows;
+mod run;
+mod totals;
 
 use std::io::Write as _;
-use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
-use atta_ops::verify::{self, Options, Outcome, Progress};
-use atta_ops::walk;
-use atta_runtime::{Rate, Stop};
+use atta_mpi_loader::Launcher;
+use atta_runtime::Session;
 
 pub(crate) use arguments::VerifyArguments;
 use rows::Rows;
+use totals::Compared;
 
-use crate::run::display::Display;
 use crate::run::file::print;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::refused::Refused;
+use crate::run::session;
 use crate::run::settings::compile;
-use crate::run::settings::spill_directory;
 use crate::run::signals::Signals;
-use crate::size::{binary, grouped};
+
+/// Time to wait for other ranks after a signal.
+const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
-pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals) -> u8 {
-    match Run::new(arguments, signals.stop()) {
-        Ok(run) => run.compare(signals),
-        Err(refused) => refused.tell(),
-    }
+pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
+    let is_quiet = arguments.tell.quiet;
+    let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
+    session::run(&given, |session| {
+        let rows = session.is_first().then(|| prepare(arguments, signals, session));
+        Ok(match run::compare(arguments, signals, session, rows)? {
+            Ok((rows, compared)) => conclude(arguments, rows, &compared, signals),
+            Err(code) => code,
+        })
+    })
 }
 
-/// State of one run, set up before the comparison starts.
-struct Run<'a> {
-    arguments: &'a VerifyArguments,
-    rows: Rows,
-    rate: Option<Rate>,
-    rules: Option<walk::Rules>,
-    stop: Stop,
-}
-
-impl<'a> Run<'a> {
-    fn new(arguments: &'a VerifyArguments, stop: Stop) -> Result<Self, Refused> {
-        if arguments.source.is_empty() || arguments.target.is_empty() {
-            let hint = "the working directory is '.'";
-            return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
-        }
-        let rules = compile(&arguments.visit.rules)?;
-        let rows = Rows::new(arguments, stop.clone())?;
-        Ok(Self { arguments, rows, rate: arguments.effort.iops.map(Rate::new), rules, stop })
+/// Checks the arguments and opens the output.
+fn prepare(arguments: &VerifyArguments, signals: &Signals, session: &Session<'_>) -> Result<Rows, Refused> {
+    if arguments.source.is_empty() || arguments.target.is_empty() {
+        let hint = "the working directory is '.'";
+        return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
     }
-
-    fn compare(self, signals: &Signals) -> u8 {
-        let Self { arguments, rows, rate, rules, stop } = self;
-        let walk = walk::Options {
-            one_file_system: arguments.visit.one_file_system,
-            birth_time: false,
-            rules,
-            rate: rate.as_ref(),
-            threads: arguments.effort.threads,
-            memory_bytes: arguments.effort.memory / 2,
-            spill_directory: spill_directory(),
-            stop,
-            ..walk::Options::default()
-        };
-        let (fields, window) = (arguments.fields(), arguments.modify_window);
-        let options = Options { walk, fields, window, chunk: arguments.chunk.bytes() };
-        let (source, target) = (arguments.source.as_bytes(), arguments.target.as_bytes());
-        let mut display = Display::new(&arguments.tell, false);
-        let outcome = verify::run(source, target, &options, &rows, |progress| {
-            display.tick(progress.walk.elapsed, || line(progress));
-        });
-        display.clear();
-        match outcome {
-            Ok(outcome) => conclude(arguments, rows, &outcome, signals.code()),
-            Err(verify::Refused { what, hint, is_usage }) => {
-                // A partial table is discarded.
-                let _ = rows.finish(false);
-                complain(&what, Some(hint.as_ref()));
-                if is_usage { exit::USAGE } else { exit::FATAL }
-            }
-        }
-    }
+    compile(&arguments.visit.rules)?;
+    Rows::new(arguments, signals.stop(), session)
 }
 
 /// Reports the result and returns the exit code.
-fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Outcome, interrupted: Option<u8>) -> u8 {
+fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Compared, signals: &Signals) -> u8 {
+    let interrupted = signals.code().or(outcome.interrupted());
     let mut fatal = rows.finish(interrupted.is_none());
     if interrupted.is_some() && arguments.output.is_some() {
         complain("interrupted: no table was written", None);
@@ -108,15 +74,4 @@ fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Outcome, interrup
         return fatal.tell();
     }
     interrupted.unwrap_or(if outcome.totals.is_same() { exit::DONE } else { exit::DIFFERENT })
-}
-
-fn line(progress: &Progress) -> String {
-    let found = &progress.walk.profile;
-    format!(
-        "{} entries so far, {} compared, {} differences; {} threads",
-        grouped(found.entries),
-        binary(progress.bytes),
-        grouped(progress.differences),
-        progress.walk.threads
-    )
 }

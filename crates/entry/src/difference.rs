@@ -1,8 +1,8 @@
-//! Differences of two trees at one name: data for the report. No I/O.
+//! Differences of two trees at one name: data for the report, and as bytes for another rank. No I/O.
 
 use std::borrow::Cow;
 
-use crate::{Kind, Timestamp};
+use crate::{Code, Kind, Timestamp};
 
 /// An aspect of an entry that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -161,6 +161,107 @@ pub struct Difference<'a> {
     pub change: Change,
 }
 
+impl Code for Side {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (*self == Self::Source).encode(out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        Some(if bool::decode(bytes)? { Self::Source } else { Self::Target })
+    }
+}
+
+impl Detail {
+    /// The number of the variant, as a byte.
+    const fn tag(&self) -> u8 {
+        match self {
+            Self::Digest(..) => Field::ALL.len() as u8,
+            other => other.field() as u8,
+        }
+    }
+}
+
+impl Code for Detail {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.tag());
+        match self {
+            Self::Type(one, other) => (*one, *other).encode(out),
+            Self::Size(one, other) | Self::Device(one, other) => (*one, *other).encode(out),
+            Self::Mode(one, other) => (*one, *other).encode(out),
+            Self::Owner(one, other) => (*one, *other).encode(out),
+            Self::Mtime(one, other) => (*one, *other).encode(out),
+            Self::Xattrs(names) => names.encode(out),
+            Self::Target(one, other) => {
+                one.encode(out);
+                other.encode(out);
+            }
+            Self::Links(side, path) => {
+                side.encode(out);
+                path.encode(out);
+            }
+            Self::Content(equal) => equal.encode(out),
+            Self::Digest(one, other) => (*one, *other).encode(out),
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        fn two<T: Code, D>(bytes: &mut &[u8], make: impl FnOnce(T, T) -> D) -> Option<D> {
+            Some(make(T::decode(bytes)?, T::decode(bytes)?))
+        }
+        let tag = usize::from(u8::decode(bytes)?);
+        match Field::ALL.get(tag) {
+            None if tag == Field::ALL.len() => two(bytes, Self::Digest),
+            None => None,
+            Some(Field::Type) => two(bytes, Self::Type),
+            Some(Field::Size) => two(bytes, Self::Size),
+            Some(Field::Mode) => two(bytes, Self::Mode),
+            Some(Field::Owner) => two(bytes, Self::Owner),
+            Some(Field::Mtime) => two(bytes, Self::Mtime),
+            Some(Field::Xattrs) => Some(Self::Xattrs(Code::decode(bytes)?)),
+            Some(Field::Target) => two(bytes, Self::Target),
+            Some(Field::Links) => Some(Self::Links(Code::decode(bytes)?, Code::decode(bytes)?)),
+            Some(Field::Device) => two(bytes, Self::Device),
+            Some(Field::Content) => Some(Self::Content(Code::decode(bytes)?)),
+        }
+    }
+}
+
+impl Code for Change {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Missing => out.push(0),
+            Self::Extra => out.push(1),
+            Self::Different(details) => {
+                out.push(2);
+                details.encode(out);
+            }
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        Some(match u8::decode(bytes)? {
+            0 => Self::Missing,
+            1 => Self::Extra,
+            2 => Self::Different(Code::decode(bytes)?),
+            _ => return None,
+        })
+    }
+}
+
+impl Code for Difference<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.path.len().encode(out);
+        out.extend_from_slice(&self.path);
+        self.kind.encode(out);
+        self.change.encode(out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let path = Vec::decode(bytes)?.into();
+        Some(Self { path, kind: Code::decode(bytes)?, change: Code::decode(bytes)? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,5 +271,33 @@ mod tests {
         assert!(Field::ALL.iter().enumerate().all(|(number, field)| *field as usize == number));
         let names: std::collections::BTreeSet<_> = Field::ALL.iter().map(|field| field.name()).collect();
         assert_eq!(names.len(), Field::ALL.len());
+    }
+
+    #[test]
+    fn differences_survive_being_bytes() {
+        let time = |seconds| Timestamp { seconds, nanoseconds: 999_999_999 };
+        let details = vec![
+            Detail::Type(Kind::File, Kind::Fifo),
+            Detail::Size(0, u64::MAX),
+            Detail::Mode(0o777, 0o4755),
+            Detail::Owner((0, 1), (2, u32::MAX)),
+            Detail::Mtime(time(-1), time(i64::MAX)),
+            Detail::Xattrs(vec![b"user.\xff".to_vec(), Vec::new()]),
+            Detail::Target(b"a".to_vec(), Vec::new()),
+            Detail::Links(Side::Source, b"x/y".to_vec()),
+            Detail::Links(Side::Target, Vec::new()),
+            Detail::Device(1 << 32, 7),
+            Detail::Content(12),
+            Detail::Digest(None, Some([7; 32])),
+        ];
+        for change in [Change::Missing, Change::Extra, Change::Different(details)] {
+            let difference = Difference { path: b"a/\xff\n"[..].into(), kind: Kind::Socket, change };
+            let bytes = difference.encoded();
+            assert_eq!(Difference::decode_all(&bytes), Some(difference));
+            for end in 0..bytes.len() {
+                assert_eq!(Difference::decode_all(&bytes[..end]), None, "{end} bytes");
+            }
+        }
+        assert_eq!(Detail::decode_all(&[Field::ALL.len() as u8 + 1]), None);
     }
 }

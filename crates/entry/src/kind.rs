@@ -1,5 +1,7 @@
 //! The kind of an entry, as in `d_type` and the type bits of a mode. No I/O.
 
+use crate::Code;
+
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -84,6 +86,16 @@ impl Kind {
             Self::BlockDevice => 'b',
             Self::Unknown => '?',
         }
+    }
+}
+
+impl Code for Kind {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        Self::ALL.get(usize::from(u8::decode(bytes)?)).copied()
     }
 }
 

@@ -11,6 +11,8 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+crate::record!(Timestamp { seconds, nanoseconds });
+
 impl Timestamp {
     /// Nanoseconds since the epoch, exact for every value.
     #[must_use]

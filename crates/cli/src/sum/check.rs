@@ -1,5 +1,6 @@
 //! `atta sum --check`: reads a record, hashes the files that it lists or those below PATHs, and prints the differences.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
@@ -112,14 +113,10 @@ impl Asked {
         let failures = failures.take().map_or_else(|| Failures::new(false, None, None), Ok)?;
         let sink = Sink::new(arguments, failures, *is_list, signals.stop(), session)?;
         if *is_list {
+            // Only ranks compare what they see there.
+            let roots = if session.is_alone() { Vec::new() } else { record.listed_roots()? };
             let starts = record.listed(unsorted)?;
-            // The listed paths are relative to the working directory.
-            return Ok(Prepared {
-                sink,
-                starts: Box::new(starts),
-                roots: vec![b".".to_vec()],
-                enters: false,
-            });
+            return Ok(Prepared { sink, starts: Box::new(starts), roots, enters: false });
         }
         let recorded = record.roots.iter().flatten().filter(|_| paths.is_empty()).cloned().map(Start::new);
         let starts: Vec<Start> = recorded.chain(paths.iter().cloned()).collect();
@@ -138,7 +135,33 @@ fn start(path: Vec<u8>) -> Start {
     Start { root, below: Some(path) }
 }
 
+/// The most directories at which ranks compare what they see.
+const ROOTS_MAX: usize = 256;
+
+/// A directory that a listed path is in, for the comparison of what ranks see: the working directory, or at most two levels below `/`, which
+/// ranks of several hosts do not share.
+fn root_of(path: &[u8]) -> Vec<u8> {
+    let Some(path) = path.strip_prefix(b"/") else { return b".".to_vec() };
+    let mut names: Vec<_> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
+    names.pop();
+    names.truncate(2);
+    [b"/", names.join(&b'/').as_slice()].concat()
+}
+
 impl Record {
+    /// The directories that listed paths are in, at most [`ROOTS_MAX`] of them.
+    fn listed_roots(&mut self) -> Result<Vec<Vec<u8>>, Refused> {
+        let cannot = |error: &io::Error| Refused::fatal(cannot_sort(error).what());
+        let mut roots = BTreeSet::new();
+        for path in self.items.paths().map_err(|error| cannot(&error))? {
+            let root = root_of(&path.map_err(|error| cannot(&error))?);
+            if roots.len() < ROOTS_MAX && root != b"/" {
+                roots.insert(root);
+            }
+        }
+        Ok(roots.into_iter().collect())
+    }
+
     /// The starts of a list.
     fn listed<'a>(
         &'a mut self,
@@ -313,4 +336,16 @@ fn print_differences(
     let compared = compared.map_err(|error| cannot_sort(&error))?;
     fatal.map_or_else(|| print_rows(&rows), Err)?;
     Ok(compared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listed_paths_are_in_directories_that_ranks_share() {
+        let roots =
+            [&b"a/b/c"[..], b"a", b"/f", b"/scratch/f", b"/scratch/u/d/f", b"//scratch//u//d"].map(root_of);
+        assert_eq!(roots, [&b"."[..], b".", b"/", b"/scratch", b"/scratch/u", b"/scratch/u"]);
+    }
 }

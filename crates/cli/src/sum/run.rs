@@ -11,7 +11,7 @@ use std::io;
 
 use atta_ops::sum::{self, Options, Progress};
 use atta_ops::walk::{self, Rules, Start};
-use atta_runtime::{RankError, Rate, Session, Stop};
+use atta_runtime::{RankError, Rate, Seat, Session, Stop};
 
 use super::arguments::SumArguments;
 use super::sink::{FirstSide, Sink};
@@ -82,7 +82,7 @@ pub(super) fn hash(
         }
         return Ok(Err(exit::FATAL));
     }
-    let rank = Rank { arguments, signals };
+    let rank = Rank { arguments, signals, seat: session.seat() };
     match prepared {
         Some(prepared) => rank.hash_first(prepared, &verdict, session).map(Ok),
         None => rank.hash(verdict, session).map(Err),
@@ -93,6 +93,7 @@ pub(super) fn hash(
 struct Rank<'a> {
     arguments: &'a SumArguments,
     signals: &'a Signals,
+    seat: Seat,
 }
 
 impl Rank<'_> {
@@ -103,7 +104,7 @@ impl Rank<'_> {
         verdict: &Verdict,
         session: &mut Session<'_>,
     ) -> Result<(Sink, Summed), RankError> {
-        let (rate, stop) = (self.rate(session), self.signals.stop());
+        let (rate, stop) = (self.rate(), self.signals.stop());
         let Prepared { sink, starts, .. } = prepared;
         let options = self.options(verdict, &sink, rate.as_ref(), &stop);
         let mut display = Display::new(&self.arguments.tell, self.arguments.prints());
@@ -136,7 +137,7 @@ impl Rank<'_> {
 
     /// The part of any other rank; returns its exit code.
     fn hash(&self, verdict: Verdict, session: &mut Session<'_>) -> Result<u8, RankError> {
-        let (seat, stop, rate) = (session.seat(), self.signals.stop(), self.rate(session));
+        let (seat, stop, rate) = (self.seat, self.signals.stop(), self.rate());
         let Verdict { side, .. } = verdict;
         let verdict = Verdict { side: FirstSide::default(), ..verdict };
         let sink = Sink::of_rank(self.arguments, session.outbox(), side, stop.clone(), seat);
@@ -147,9 +148,8 @@ impl Rank<'_> {
         Ok(exit::DONE)
     }
 
-    fn rate(&self, session: &Session<'_>) -> Option<Rate> {
-        let ranks = session.seat().ranks;
-        self.arguments.effort.iops.map(|iops| Rate::new((iops / ranks).max(1)))
+    fn rate(&self) -> Option<Rate> {
+        self.arguments.effort.iops.map(|iops| Rate::new((iops / self.seat.ranks).max(1)))
     }
 
     fn options<'r>(
@@ -169,6 +169,7 @@ impl Rank<'_> {
             memory_bytes: arguments.effort.memory / 2,
             spill_directory: spill_directory(),
             stop: stop.clone(),
+            cores: self.seat.cores,
             ..walk::Options::default()
         };
         let (chunk, hole_bytes_max) = (arguments.chunk.bytes(), Some(arguments.max_holes));

@@ -9,6 +9,7 @@ use atta_ops::verify::Fields;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::schedule::RankArguments;
 
 /// What --quiet is for here.
 const QUIET: &str =
@@ -132,6 +133,9 @@ pub(crate) struct VerifyArguments {
 
     #[command(flatten, next_help_heading = "How to compare")]
     pub(crate) effort: EffortArguments,
+
+    #[command(flatten, next_help_heading = "On several ranks (under mpirun or srun)")]
+    pub(crate) ranks: RankArguments,
 }
 
 impl VerifyArguments {

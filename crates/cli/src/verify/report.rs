@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use atta_entry::Field;
-use atta_ops::verify::{Outcome, Totals};
+use atta_ops::verify::Totals;
 use serde_json::{Value, json};
 
+use super::totals::Compared;
 use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
 
 /// The result as text for people.
-pub(crate) fn words(outcome: &Outcome, was_interrupted: bool) -> String {
+pub(crate) fn words(outcome: &Compared, was_interrupted: bool) -> String {
     let totals = &outcome.totals;
     let seconds = outcome.elapsed.as_secs_f64();
     let mut text = String::new();
@@ -48,7 +49,7 @@ fn by_field(totals: &Totals) -> impl Iterator<Item = (Field, u64)> {
 }
 
 /// The result as JSON for programs.
-pub(crate) fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
+pub(crate) fn summary(outcome: &Compared, was_interrupted: bool) -> Value {
     let totals = &outcome.totals;
     let fields: BTreeMap<_, _> = by_field(totals).map(|(field, count)| (field.name(), count)).collect();
     let others = json!({
@@ -59,7 +60,7 @@ pub(crate) fn summary(outcome: &Outcome, was_interrupted: bool) -> Value {
         "fields": fields,
         "failed": totals.failed(),
         "errors": report::by_errno(&totals.failures),
-        "threads": outcome.threads.len(),
+        "threads": outcome.threads,
     });
     report::object(totals, others)
 }

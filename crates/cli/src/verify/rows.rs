@@ -1,4 +1,5 @@
-//! Output of differences and of entries that could not be compared: rows on standard output, a table, lines on standard error.
+//! Output of differences and of entries that could not be compared: rows on standard output, a table, lines on standard error. Ranks other
+//! than the first send it theirs.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -6,25 +7,43 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atta_catalog::{DifferenceTable, difference_row, difference_text};
-use atta_entry::{Difference, Failure};
+use atta_entry::{Code as _, Difference, Failure};
 use atta_ops::verify::Watch;
-use atta_runtime::Stop;
+use atta_runtime::{Outbox, Session, Stop, Stream};
 
 use super::arguments::{DifferenceFormat, VerifyArguments};
-use crate::run::failures::Failures;
+use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
 use crate::run::file::{create, describe, print_rows, printable};
 use crate::run::refused::Refused;
 use crate::run::settings::ROWS_BYTES;
 
+/// Stream of differences.
+const DIFFERENCES: Stream = Stream(0);
+/// Stream of names of files with several names.
+pub(super) const LINKS: Stream = Stream(2);
+
 /// See the head of this file.
 pub(crate) struct Rows {
-    format: Option<DifferenceFormat>,
-    is_watched: bool,
+    out: Out,
     ends_at_first: bool,
-    inner: Mutex<Inner>,
     failures: Failures,
     stop: Stop,
+}
+
+/// Where differences go.
+enum Out {
+    /// To this process' files.
+    Here(Box<Here>),
+    /// To the first rank.
+    There(Outbox),
+}
+
+/// What the first rank writes.
+struct Here {
+    format: Option<DifferenceFormat>,
+    is_watched: bool,
+    inner: Mutex<Inner>,
 }
 
 struct Inner {
@@ -42,22 +61,63 @@ struct Table {
 }
 
 impl Rows {
-    pub(crate) fn new(arguments: &VerifyArguments, stop: Stop) -> Result<Self, Refused> {
+    /// Opens the output: on the first rank.
+    pub(super) fn new(
+        arguments: &VerifyArguments,
+        stop: Stop,
+        session: &Session<'_>,
+    ) -> Result<Self, Refused> {
         let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
         let table = arguments.output.as_deref().map(Table::create).transpose()?;
-        Ok(Self {
+        let here = Here {
             format: arguments.row_format(),
-            is_watched: io::stdout().is_terminal(),
-            ends_at_first: arguments.ends_at_first(),
+            // A launcher may give a rank a terminal of its own, although what is printed goes to a file.
+            is_watched: session.is_alone() && io::stdout().is_terminal(),
             inner: Mutex::new(Inner { buffer: Vec::new(), table, fatal: None }),
-            failures,
-            stop,
-        })
+        };
+        let out = Out::Here(Box::new(here));
+        Ok(Self { out, ends_at_first: arguments.ends_at_first(), failures, stop })
+    }
+
+    /// The output of a rank other than the first, which gets it.
+    pub(super) fn of_rank(arguments: &VerifyArguments, outbox: Outbox, stop: Stop) -> Self {
+        let failures = Failures::Root(outbox.clone());
+        Self { out: Out::There(outbox), ends_at_first: arguments.ends_at_first(), failures, stop }
+    }
+
+    /// Takes what another rank sent.
+    pub(super) fn receive(&self, stream: Stream, bytes: &[u8]) {
+        let is_known = match stream {
+            DIFFERENCES => self.receive_differences(bytes),
+            FAILURES => self.failures.receive(bytes),
+            _ => false,
+        };
+        if !is_known && let Out::Here(here) = &self.out {
+            let what = "another rank sent what this one does not understand".to_owned();
+            let hint = Some("run the same atta on all ranks".to_owned());
+            here.lock().fatal.get_or_insert(Fatal::Failed { what, hint });
+            self.stop.set();
+        }
+    }
+
+    fn receive_differences(&self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let Some(difference) = Difference::decode(&mut bytes) else { return false };
+            self.difference(&difference);
+        }
+        true
+    }
+
+    /// Discards the output: nothing was compared.
+    pub(super) fn abandon(self) {
+        // The reason is told by the caller.
+        drop(self.finish(false));
     }
 
     /// Writes the buffer, and completes the table or discards a partial one. Returns why the run could not go on, if so.
-    pub(crate) fn finish(self, is_whole: bool) -> Option<Fatal> {
-        let mut inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn finish(self, is_whole: bool) -> Option<Fatal> {
+        let Out::Here(here) = self.out else { return None };
+        let mut inner = here.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         if inner.fatal.is_none() {
             inner.write();
         }
@@ -70,14 +130,15 @@ impl Rows {
         }
         inner.fatal.or_else(|| self.failures.flush().err())
     }
+}
 
+impl Here {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Watch for Rows {
-    fn difference(&self, difference: &Difference<'_>) {
+    /// Writes a difference. Returns whether the run can go on.
+    fn add(&self, difference: &Difference<'_>) -> bool {
         let mut row = Vec::new();
         match self.format {
             Some(DifferenceFormat::Text) => difference_text(difference, &mut row),
@@ -86,7 +147,20 @@ impl Watch for Rows {
         }
         let mut inner = self.lock();
         inner.add(&row, difference, self.is_watched);
-        if inner.fatal.is_some() || self.ends_at_first {
+        inner.fatal.is_none()
+    }
+}
+
+impl Watch for Rows {
+    fn difference(&self, difference: &Difference<'_>) {
+        let goes_on = match &self.out {
+            Out::Here(here) => here.add(difference),
+            Out::There(outbox) => {
+                outbox.push(DIFFERENCES, &difference.encoded());
+                true
+            }
+        };
+        if !goes_on || self.ends_at_first {
             self.stop.set();
         }
     }

@@ -160,16 +160,6 @@ fn what_makes_no_sense_or_cannot_be_read_is_said() {
 }
 
 #[test]
-fn on_several_ranks_it_refuses_to_run() {
-    let scratch = trees("verify-ranks");
-    let mut command = atta();
-    command.args(["verify", "one", "same"]).current_dir(scratch.path());
-    let ran = run(command.env("OMPI_COMM_WORLD_SIZE", "2").env("OMPI_COMM_WORLD_RANK", "0")).expect_code(2);
-    assert!(ran.err().starts_with("atta: atta verify runs on one rank\nhint: "), "{}", ran.err());
-    assert_eq!(ran.out(), "");
-}
-
-#[test]
 fn entries_that_cannot_be_compared_are_a_difference_to_the_exit_code() {
     let test = "entries_that_cannot_be_compared_are_a_difference_to_the_exit_code";
     let Some((scratch, command)) = crate::support::unprivileged(test) else { return };

@@ -11,6 +11,7 @@ mod copy;
 mod sum;
 #[path = "../support/mod.rs"]
 mod support;
+mod verify;
 
 use std::collections::BTreeSet;
 use std::path::Path;

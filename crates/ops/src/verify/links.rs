@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use atta_entry::{Code, Detail, Errno, Side};
-use atta_runtime::{Outbox, Stream};
+use atta_runtime::{Outbox, Stop, Stream};
 
 use super::pair::Both;
-use crate::sorted::{Sorted, Sorter};
+use crate::sorted::{Record, Sorted, Sorter};
 
 /// Device and inode.
 pub(super) type File = (u64, u64);
@@ -78,16 +78,18 @@ pub(crate) struct Sets {
     directory: PathBuf,
     /// Why names are missing from the sets.
     error: Option<io::Error>,
+    stop: Stop,
 }
 
 impl Sets {
-    /// Creates sets that keep this many bytes in memory, and the rest in unnamed files in `directory`.
-    pub(crate) fn new(memory: u64, directory: &Path) -> Self {
+    /// Creates sets that keep this many bytes in memory, and the rest in unnamed files in `directory`. After a stop, no more names are
+    /// compared.
+    pub(crate) fn new(memory: u64, directory: &Path, stop: Stop) -> Self {
         // Two of names, one of sets, one of differences.
         let memory = memory / 4;
         let sorter = || Sorter::new(memory, directory);
         let (by_source, by_target) = (sorter(), sorter());
-        Self { by_source, by_target, memory, directory: directory.to_owned(), error: None }
+        Self { by_source, by_target, memory, directory: directory.to_owned(), error: None, stop }
     }
 
     /// Adds encoded names.
@@ -114,11 +116,13 @@ impl Sets {
         }
         let mut found = Sorter::new(self.memory, &self.directory);
         for (side, names) in [(Side::Source, &mut self.by_source), (Side::Target, &mut self.by_target)] {
-            let mut parted = parted_sets(names.sorted()?, Sorter::new(self.memory, &self.directory))?;
-            find_differing(names.sorted()?, parted.sorted()?, side, &mut found)?;
+            let goes_on = |_: &_| !self.stop.is_set();
+            let parted = Sorter::new(self.memory, &self.directory);
+            let mut parted = parted_sets(names.sorted()?.take_while(goes_on), parted)?;
+            find_differing(names.sorted()?.take_while(goes_on), parted.sorted()?, side, &mut found)?;
         }
         let mut last: Option<(Vec<u8>, Vec<Detail>)> = None;
-        for record in found.sorted()? {
+        for record in found.sorted()?.take_while(|_| !self.stop.is_set()) {
             let (mut path, winner) = record?;
             let side = if path.pop() == Some(Side::Source as u8) { Side::Source } else { Side::Target };
             path.pop();
@@ -138,6 +142,11 @@ impl Sets {
         Ok(())
     }
 }
+
+/// Sorted records.
+trait Records: Iterator<Item = io::Result<Record>> {}
+
+impl<R: Iterator<Item = io::Result<Record>>> Records for R {}
 
 /// A file as bytes that sort like it.
 fn bytes_of((device, inode): File) -> [u8; FILE_BYTES] {
@@ -190,7 +199,7 @@ impl Set {
 }
 
 /// Returns the sets that are several files on the other side, each with the file that most of its names belong to and the first of these.
-fn parted_sets(names: Sorted<'_>, mut parted: Sorter) -> io::Result<Sorter> {
+fn parted_sets(names: impl Records, mut parted: Sorter) -> io::Result<Sorter> {
     let mut set = Set::default();
     for record in names {
         let (key, _) = record?;
@@ -211,7 +220,7 @@ fn parted_sets(names: Sorted<'_>, mut parted: Sorter) -> io::Result<Sorter> {
 }
 
 /// Adds to `found` each name that belongs to another file than most of its set: by path and side, with the first path of those.
-fn find_differing(names: Sorted<'_>, parted: Sorted<'_>, side: Side, found: &mut Sorter) -> io::Result<()> {
+fn find_differing(names: impl Records, parted: Sorted<'_>, side: Side, found: &mut Sorter) -> io::Result<()> {
     let mut parted = parted.fuse();
     let mut set = parted.next().transpose()?;
     for record in names {
@@ -260,7 +269,8 @@ pub(super) mod tests {
     }
 
     fn found_within(memory: u64, names: &[(&str, u64, u64)]) -> Vec<(String, Side, String)> {
-        let links = Links::Here(Box::new(Mutex::new(Sets::new(memory, &std::env::temp_dir()))));
+        let links =
+            Links::Here(Box::new(Mutex::new(Sets::new(memory, &std::env::temp_dir(), Stop::default()))));
         let mut threads = [Names::default(), Names::default()];
         for (number, (name, source, target)) in names.iter().rev().enumerate() {
             threads[number % 2].note(&both(*source, *target), name.as_bytes(), &links);
@@ -281,7 +291,7 @@ pub(super) mod tests {
 
     #[test]
     fn damaged_names_are_an_error() {
-        let mut sets = Sets::new(1 << 20, &std::env::temp_dir());
+        let mut sets = Sets::new(1 << 20, &std::env::temp_dir(), Stop::default());
         sets.add_all(b"damaged");
         assert!(sets.each_differing(|_, _| ()).is_err());
     }

@@ -35,7 +35,7 @@ impl Trees {
     pub fn open(source: &[u8], target: &[u8], options: &Options<'_>) -> Result<Self, Refused> {
         let top = open(source, target, options.walk.features)?;
         let memory = options.walk.memory_bytes / LINKS_PART;
-        let sets = Sets::new(memory, &options.walk.spill_directory);
+        let sets = Sets::new(memory, &options.walk.spill_directory, options.walk.stop.clone());
         let path = |path: &[u8]| CString::new(path).unwrap_or_default();
         Ok(Self {
             source: path(source),
@@ -59,7 +59,7 @@ impl Trees {
     }
 
     /// Reports names that are one file on one side only, in path order, and adds them to `totals`. On the first rank, when it has the names
-    /// of all ranks.
+    /// of all ranks. Ends early if the run is stopped.
     pub fn conclude(&self, watch: &dyn Watch, totals: &mut Totals) {
         let Links::Here(sets) = &self.links else { return };
         let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,42 @@
+//! What ranks add up at the end of `atta verify`. Nothing is compared or printed here.
+
+use std::time::Duration;
+
+use atta_ops::verify::{Outcome, Totals};
+
+/// The results of one rank or of several.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    pub(super) totals: Totals,
+    /// The longest time of a rank.
+    pub(super) elapsed: Duration,
+    /// Threads of all ranks.
+    pub(super) threads: usize,
+    /// Whether the run ended early.
+    pub(super) stopped: bool,
+    /// Exit code of a caught signal; 0 if none.
+    interrupted: u8,
+}
+
+atta_entry::record!(Compared { totals, elapsed, threads, stopped, interrupted });
+
+impl Compared {
+    /// The results of this rank.
+    pub(super) fn new(outcome: Outcome, interrupted: Option<u8>) -> Self {
+        let Outcome { totals, threads, elapsed, stopped, .. } = outcome;
+        Self { totals, elapsed, threads: threads.len(), stopped, interrupted: interrupted.unwrap_or(0) }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.totals += &other.totals;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.threads += other.threads;
+        self.stopped |= other.stopped;
+        self.interrupted = self.interrupted.max(other.interrupted);
+    }
+
+    /// The exit code of the signal that a rank caught, if one did.
+    pub(super) fn interrupted(&self) -> Option<u8> {
+        (self.interrupted > 0).then_some(self.interrupted)
+    }
+}
