@@ -18,36 +18,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use atta_entry::{Code, Errno};
 
 use crate::file::chunks::{Chunks, UnderWay};
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::location::Location;
-use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::operation::{DirectoryOf, Handler, HereOf, Tasks};
 use crate::tree::slice::Part;
 pub(crate) use task::{ChunkRange, LargeTask, Plan};
 
 /// A file that is processed in chunks. `F`: the operation's state of it.
 #[derive(Debug)]
-pub(crate) struct Large<F, E> {
-    pub(crate) at: Location,
+pub(crate) struct Large<F, E, S = ()> {
+    pub(crate) at: Location<S>,
     pub(crate) chunks: Chunks<E>,
     pub(crate) own: F,
     /// See [`Plan`].
     is_again: bool,
     /// The part of the slice that the file belongs to.
-    part: Mutex<Option<Part>>,
+    part: Mutex<Option<Part<S>>>,
 }
 
-impl<F, E> Large<F, E> {
-    fn lock_part(&self) -> MutexGuard<'_, Option<Part>> {
+impl<F, E, S: State> Large<F, E, S> {
+    fn lock_part(&self) -> MutexGuard<'_, Option<Part<S>>> {
         self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the part, when the file is completed or given up.
-    pub(crate) fn take_part(&self) -> Option<Part> {
+    pub(crate) fn take_part(&self) -> Option<Part<S>> {
         self.lock_part().take()
     }
 
     /// Another part of the same slice.
-    pub(crate) fn another_part(&self) -> Option<Part> {
+    pub(crate) fn another_part(&self) -> Option<Part<S>> {
         self.lock_part().as_ref().map(Part::again)
     }
 }
@@ -57,18 +57,18 @@ pub(crate) type ChunkResult<C> = Result<<C as Chunked>::Value, <C as Chunked>::E
 /// A task of an operation's large files.
 pub(crate) type TaskOf<C> = LargeTask<<C as Chunked>::Key, ChunkResult<C>>;
 /// A large file of an operation.
-pub(crate) type LargeOf<C> = Large<<C as Chunked>::File, <C as Chunked>::Error>;
+pub(crate) type LargeOf<C> = Large<<C as Chunked>::File, <C as Chunked>::Error, <C as Handler>::State>;
 /// The files that an operation is processing in chunks.
 pub(crate) type LargeFiles<C> = UnderWay<LargeOf<C>>;
 
 /// A file that was opened and is to be cut.
 pub(crate) struct Cuttable<C: Chunked + ?Sized> {
-    pub(crate) at: Location,
+    pub(crate) at: Location<C::State>,
     pub(crate) size: u64,
     /// Bytes per chunk.
     pub(crate) chunk: u64,
     pub(crate) own: C::File,
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<Part<C::State>>,
     pub(crate) is_again: bool,
 }
 
@@ -104,9 +104,9 @@ pub(crate) trait Chunked: Handler {
     fn plan(
         &self,
         worker: &mut Self::Worker,
-        here: Result<Option<Here<'_>>, Errno>,
+        here: Result<Option<HereOf<'_, Self>>, Errno>,
         plan: &Plan,
-        tasks: &mut Tasks,
+        tasks: &mut Tasks<Self::State>,
     );
 
     /// Processes one chunk of a file of this rank.
@@ -121,7 +121,7 @@ pub(crate) trait Chunked: Handler {
     fn process_for_another(
         &self,
         worker: &mut Self::Worker,
-        here: Result<Option<Here<'_>>, Errno>,
+        here: Result<Option<HereOf<'_, Self>>, Errno>,
         chunks: &ChunkRange<Self::Key>,
     ) -> ChunkResult<Self>;
 
@@ -144,7 +144,7 @@ pub(crate) trait Chunked: Handler {
     }
 
     /// Adds a file and leaves its chunks to all threads.
-    fn cut(&self, file: Cuttable<Self>, tasks: &mut Tasks) {
+    fn cut(&self, file: Cuttable<Self>, tasks: &mut Tasks<Self::State>) {
         let directory = directory_of(&file.at).cloned();
         let all = self.insert(file);
         push::<Self>(directory.as_ref(), &TaskOf::<Self>::Chunks(all), tasks);
@@ -154,9 +154,9 @@ pub(crate) trait Chunked: Handler {
     fn large_task(
         &self,
         worker: &mut Self::Worker,
-        here: Result<Option<Here<'_>>, Errno>,
+        here: Result<Option<HereOf<'_, Self>>, Errno>,
         task: TaskOf<Self>,
-        tasks: &mut Tasks,
+        tasks: &mut Tasks<Self::State>,
     ) {
         match task {
             LargeTask::Plan(plan) => self.plan(worker, here, &plan, tasks),
@@ -169,9 +169,9 @@ pub(crate) trait Chunked: Handler {
     fn run_chunks(
         &self,
         worker: &mut Self::Worker,
-        here: Result<Option<Here<'_>>, Errno>,
+        here: Result<Option<HereOf<'_, Self>>, Errno>,
         mut chunks: ChunkRange<Self::Key>,
-        tasks: &mut Tasks,
+        tasks: &mut Tasks<Self::State>,
     ) {
         let is_own = chunks.rank == self.rank();
         let large = if is_own { self.large().find(chunks.file) } else { None };
@@ -199,9 +199,9 @@ pub(crate) trait Chunked: Handler {
     fn end_each(
         &self,
         worker: &mut Self::Worker,
-        here: Result<Option<Here<'_>>, Errno>,
+        here: Result<Option<HereOf<'_, Self>>, Errno>,
         chunks: &ChunkRange<Self::Key>,
-        tasks: &mut Tasks,
+        tasks: &mut Tasks<Self::State>,
     ) {
         for chunk in chunks.each() {
             let result = self.process_for_another(worker, here, &chunk);
@@ -217,7 +217,7 @@ pub(crate) trait Chunked: Handler {
         file: u64,
         chunk: u64,
         result: ChunkResult<Self>,
-        tasks: &mut Tasks,
+        tasks: &mut Tasks<Self::State>,
     ) {
         let Some(large) = self.large().find(file) else { return };
         self.count_ended(large.chunks.bytes_of(chunk));
@@ -238,23 +238,28 @@ pub(crate) trait Chunked: Handler {
 }
 
 /// The name of a file in its directory, or the whole path of a root.
-fn name_of(at: &Location) -> CString {
+fn name_of<S: State>(at: &Location<S>) -> CString {
     match at {
         Location::Root(path) => CString::new(path.as_slice()).unwrap_or_default(),
         Location::In(_, name) => name.clone(),
         Location::Itself(directory) => directory.name().to_owned(),
+        Location::Target(directory) => directory.name().to_owned(),
     }
 }
 
-fn directory_of(at: &Location) -> Option<&Arc<Directory>> {
+fn directory_of<S: State>(at: &Location<S>) -> Option<&Arc<Directory<S>>> {
     match at {
         Location::In(directory, _) => Some(directory),
-        Location::Root(_) | Location::Itself(_) => None,
+        Location::Root(_) | Location::Itself(_) | Location::Target(_) => None,
     }
 }
 
 /// Queues a task for an idle thread.
-fn push<C: Chunked + ?Sized>(directory: Option<&Arc<Directory>>, task: &TaskOf<C>, tasks: &mut Tasks) {
+fn push<C: Chunked + ?Sized>(
+    directory: Option<&Arc<DirectoryOf<C>>>,
+    task: &TaskOf<C>,
+    tasks: &mut Tasks<C::State>,
+) {
     match directory {
         Some(directory) => tasks.push_in(directory, task.encoded()),
         None => tasks.push(task.encoded()),
@@ -262,7 +267,11 @@ fn push<C: Chunked + ?Sized>(directory: Option<&Arc<Directory>>, task: &TaskOf<C
 }
 
 /// Leaves a large file to the next idle thread.
-pub(crate) fn plan_later<C: Chunked + ?Sized>(plan: Plan, here: Option<Here<'_>>, tasks: &mut Tasks) {
+pub(crate) fn plan_later<C: Chunked + ?Sized>(
+    plan: Plan,
+    here: Option<HereOf<'_, C>>,
+    tasks: &mut Tasks<C::State>,
+) {
     let task = TaskOf::<C>::Plan(plan).encoded();
     match here {
         Some(here) => tasks.push_part(here.directory, here.part(), task),
@@ -273,6 +282,7 @@ pub(crate) fn plan_later<C: Chunked + ?Sized>(plan: Plan, here: Option<Here<'_>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::operation::Here;
     use atta_entry::{Entry, Failure};
     use atta_sys::Place;
 
@@ -281,6 +291,7 @@ mod tests {
 
     impl Handler for Fake {
         type Worker = ();
+        type State = ();
 
         fn worker(&self, _index: usize) {}
 

@@ -21,14 +21,14 @@ use crate::copy::links::Deferred;
 use crate::copy::plan::beside::{Leftovers, left_by};
 use crate::copy::target::existing::Existing;
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::{CurrentSlice, Location};
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::{Fsync, Outcome};
 use crate::file::error::{FileError, Step};
 use crate::tree;
 use crate::tree::directory::Directory;
-use crate::tree::location::{Location, below};
+use crate::tree::location::below;
 use crate::tree::operation::Handler;
-use crate::tree::slice::CurrentSlice;
 use atta_sys::{self as sys, retry};
 
 /// A copy on one rank after its last task.
@@ -134,7 +134,7 @@ impl<'a> Ending<'a> {
             }
             match mirror.own_since() {
                 Some(since) if is_durable && since == copying.batch.failures() => {
-                    let at = Location::Itself(Arc::clone(&mirror.target));
+                    let at = Location::Target(Arc::clone(&mirror.target));
                     copying.publish_now(worker, &Ready::directory(at, mirror, None));
                 }
                 _ => {

@@ -33,6 +33,8 @@ use crate::copy::room::Room;
 use crate::copy::target::clone::Unable;
 use crate::copy::target::file::{Made, Place};
 use crate::copy::target::grants::Grants;
+use crate::copy::target::mirror::SourceDirectory;
+use crate::copy::target::mirror::{CurrentSlice, Here, Location, Part, Tasks};
 use crate::copy::target::mirror::{Mirror, Shared};
 use crate::copy::target::stripe::Layouts;
 use crate::copy::times::Syncs;
@@ -49,14 +51,11 @@ use crate::large::{Chunked as _, TaskOf};
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::tree::Differs;
-use crate::tree::directory::Directory;
 use crate::tree::listing::held::Held;
-use crate::tree::location::Location;
 use crate::tree::location::below;
-use crate::tree::operation::{Handler, Here, Stage, Tasks};
+use crate::tree::operation::{Handler, Stage};
 use crate::tree::progress::Counted;
 use crate::tree::progress::Live;
-use crate::tree::slice::{CurrentSlice, Part};
 use atta_sys::{self as sys, Features};
 
 /// A copy, as the handler of a walk.
@@ -172,7 +171,7 @@ impl Copying<'_> {
         match at {
             Location::Root(path) => self.roots.find(path).map(|root| root.parent.path_of(&root.name)),
             Location::In(directory, name) => Mirror::of(directory).map(|mirror| mirror.path_of(name)),
-            Location::Itself(_) => None,
+            Location::Itself(_) | Location::Target(_) => None,
         }
     }
 
@@ -214,7 +213,7 @@ impl Copying<'_> {
                 let name = CString::new(path.as_slice()).unwrap_or_default();
                 act(worker, Source { directory: CWD, name: &name })
             }
-            Location::Itself(_) => Err(failed(Errno::STALE)),
+            Location::Itself(_) | Location::Target(_) => Err(failed(Errno::STALE)),
         }
     }
 
@@ -410,6 +409,7 @@ fn check_of(at: &Location, to: &Place<'_>, made: &Made) -> Option<Check> {
 
 impl Handler for Copying<'_> {
     type Worker = CopyWorker;
+    type State = Arc<Mirror>;
 
     const IS_SLOW: bool = true;
     const STAGE: Stage = Stage::Closed;
@@ -424,9 +424,9 @@ impl Handler for Copying<'_> {
         worker
     }
 
-    fn root(&self, directory: &Arc<Directory>) {
+    fn root(&self, directory: &Arc<SourceDirectory>) {
         if let Some(root) = self.roots.find(directory.name().to_bytes()) {
-            directory.attach(Arc::clone(&root.mirror));
+            directory.set_state(Arc::clone(&root.mirror));
         }
     }
 
@@ -436,7 +436,12 @@ impl Handler for Copying<'_> {
         }
     }
 
-    fn not_entered(&self, worker: &mut CopyWorker, parent: Option<Here<'_>>, directory: &Arc<Directory>) {
+    fn not_entered(
+        &self,
+        worker: &mut CopyWorker,
+        parent: Option<Here<'_>>,
+        directory: &Arc<SourceDirectory>,
+    ) {
         let (Some(parent), Some(mirror)) = (parent, Mirror::of(directory)) else { return };
         // The entry may have been replaced meanwhile.
         if let Ok(metadata) = sys::stat_at(parent.descriptor, directory.name(), false)
@@ -458,7 +463,7 @@ impl Handler for Copying<'_> {
         }
     }
 
-    fn closed(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
+    fn closed(&self, worker: &mut CopyWorker, directory: &Arc<SourceDirectory>) {
         self.close_source(worker, directory);
     }
 

@@ -16,6 +16,7 @@ use crate::copy::commit::reread::{Check, Expected};
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::{Made, Place, remove};
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::{Here, Location, Tasks};
 use crate::digest::{Element, HOLE_BYTES_MAX, Piece, PieceValue};
 use crate::file::chunks::{Cut, UnderWay};
 use crate::file::direct::bypass_cache;
@@ -28,8 +29,7 @@ use crate::file::version::Version;
 use crate::jobs::names::PREFIX;
 use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::metadata::give;
-use crate::tree::location::{Location, below};
-use crate::tree::operation::{Here, Tasks};
+use crate::tree::location::below;
 use atta_sys::{self as sys, retry};
 
 /// What a rank needs to find and recognise both sides of a file that another rank planned.
@@ -57,7 +57,7 @@ impl Code for Key {
 }
 
 /// Files that are being copied in chunks.
-pub(crate) type LargeCopies = UnderWay<large::Large<Large, FileError>>;
+pub(crate) type LargeCopies = UnderWay<large::Large<Large, FileError, Arc<Mirror>>>;
 
 /// A file that is being copied in chunks.
 #[derive(Debug)]

@@ -22,6 +22,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::{Made, Place, remove};
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::{Location, Part};
 use crate::copy::target::special::read_link;
 use crate::digest::Hash;
 use crate::file::error::{FileError, Step};
@@ -29,8 +30,6 @@ use crate::file::source::{Source, identity_of};
 use crate::file::version::Version;
 use crate::jobs;
 use crate::metadata::inherited::open_private;
-use crate::tree::location::Location;
-use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 
 /// Names read at once while the links' directory is removed.

@@ -136,6 +136,7 @@ impl Sweep<'_> {
 
 impl Handler for Sweep<'_> {
     type Worker = ();
+    type State = ();
 
     fn worker(&self, _index: usize) {}
 

@@ -229,6 +229,7 @@ pub(super) fn place<'a>(here: Option<Here<'a>>, name: &CStr) -> (Location, Borro
 
 impl<W: Watch> Handler for Summing<'_, W> {
     type Worker = SumWorker<W::Worker>;
+    type State = ();
 
     const IS_SLOW: bool = true;
     const NEEDS: Needs = Needs::SUM;

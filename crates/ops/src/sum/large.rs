@@ -165,7 +165,7 @@ impl<W: Watch> Summing<'_, W> {
             Location::In(directory, name) => {
                 (directory.path_into(&mut path), name.as_bytes(), directory.depth() + 1)
             }
-            Location::Itself(_) => return,
+            Location::Itself(_) | Location::Target(_) => return,
         };
         let entry = Entry {
             directory: &path,

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::slice::{Part, Slice};
 
 /// What a task belongs to.
-#[derive(Clone, Debug)]
-pub(crate) enum Anchor {
-    Directory(Arc<Directory>),
-    Slice(Arc<Slice>),
+#[derive(Debug)]
+pub(crate) enum Anchor<S = ()> {
+    Directory(Arc<Directory<S>>),
+    Slice(Arc<Slice<S>>),
 }
 
 /// Which unit of it a task holds.
@@ -25,7 +25,16 @@ pub(crate) enum Unit {
     Part,
 }
 
-impl Anchor {
+impl<S> Clone for Anchor<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Directory(directory) => Self::Directory(Arc::clone(directory)),
+            Self::Slice(slice) => Self::Slice(Arc::clone(slice)),
+        }
+    }
+}
+
+impl<S: State> Anchor<S> {
     /// Its address in memory, which is its number as long as it lives.
     fn number(&self) -> u64 {
         match self {
@@ -37,25 +46,31 @@ impl Anchor {
 
 /// An anchor, and the number of its tasks for each unit that they hold.
 #[derive(Debug)]
-struct Kept {
-    anchor: Anchor,
+struct Kept<S> {
+    anchor: Anchor<S>,
     tasks: [u64; 4],
 }
 
 /// Units of tasks that were lost.
 #[derive(Debug)]
-pub(crate) enum Lost {
-    Child(Arc<Directory>),
-    Part(Part),
+pub(crate) enum Lost<S = ()> {
+    Child(Arc<Directory<S>>),
+    Part(Part<S>),
 }
 
 /// See the head of this file. Only spilled tasks use it, so one lock is enough.
-#[derive(Debug, Default)]
-pub(crate) struct Anchors(Mutex<HashMap<u64, Kept>>);
+#[derive(Debug)]
+pub(crate) struct Anchors<S = ()>(Mutex<HashMap<u64, Kept<S>>>);
 
-impl Anchors {
+impl<S> Default for Anchors<S> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<S: State> Anchors<S> {
     /// Keeps an anchor for one more task. Returns its number.
-    pub(crate) fn keep(&self, anchor: &Anchor, unit: Unit) -> u64 {
+    pub(crate) fn keep(&self, anchor: &Anchor<S>, unit: Unit) -> u64 {
         let number = anchor.number();
         let mut all = self.lock();
         let kept = all.entry(number).or_insert_with(|| Kept { anchor: anchor.clone(), tasks: [0; 4] });
@@ -64,7 +79,7 @@ impl Anchors {
     }
 
     /// Returns the anchor with this number, for a task that was read back or was not written.
-    pub(crate) fn take(&self, number: u64, unit: Unit) -> Option<Anchor> {
+    pub(crate) fn take(&self, number: u64, unit: Unit) -> Option<Anchor<S>> {
         let mut all = self.lock();
         let kept = all.get_mut(&number)?;
         let tasks = &mut kept.tasks[unit as usize];
@@ -77,12 +92,12 @@ impl Anchors {
     }
 
     /// Releases an anchor kept for a task that stays in memory after all.
-    pub(crate) fn release(&self, anchor: &Anchor, unit: Unit) {
+    pub(crate) fn release(&self, anchor: &Anchor<S>, unit: Unit) {
         self.take(anchor.number(), unit);
     }
 
     /// Called when no task is left: returns the units of tasks that were not read back.
-    pub(crate) fn take_lost(&self) -> Vec<Lost> {
+    pub(crate) fn take_lost(&self) -> Vec<Lost<S>> {
         let all = std::mem::take(&mut *self.lock());
         let mut lost = Vec::new();
         for Kept { anchor, tasks: [_, children, names, parts] } in all.into_values() {
@@ -100,7 +115,7 @@ impl Anchors {
         lost
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Kept<S>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

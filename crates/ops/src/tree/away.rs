@@ -7,14 +7,19 @@ use crate::tree::anchors::{Anchor, Lost, Unit};
 use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker};
 use crate::tree::life;
-use crate::tree::operation::{Handler, Of, Own, Stage};
+use crate::tree::operation::{DirectoryOf, Handler, Of, Own, Stage};
 use crate::tree::slice::Part;
 use crate::tree::task::Task;
 use crate::tree::task::bytes::{self, FindRoot};
 
 impl<V: Handler> TreeJob<'_, V> {
     /// Encodes a task for another rank. False: it must stay.
-    pub(crate) fn pack_task(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn pack_task(
+        &self,
+        task: &Task<V::State>,
+        last: Option<&Task<V::State>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
             return false;
         }
@@ -22,7 +27,12 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// Encodes a task for the spill file. False: it must stay.
-    pub(crate) fn spill_task(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn spill_task(
+        &self,
+        task: &Task<V::State>,
+        last: Option<&Task<V::State>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let anchor = if V::STAGE > Stage::Slices { task.anchor() } else { None };
         let Some((anchor, unit)) = anchor else {
             let last = last.filter(|last| V::STAGE == Stage::Slices || last.anchor().is_none());
@@ -35,7 +45,7 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// A task that was encoded for the spill file stays in memory after all.
-    pub(crate) fn release_anchor(&self, task: &Task) {
+    pub(crate) fn release_anchor(&self, task: &Task<V::State>) {
         if V::STAGE > Stage::Slices
             && let Some((anchor, unit)) = task.anchor()
         {
@@ -44,7 +54,7 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// The task that ends, on this rank, a part that another rank has got. Its slice ends here without it.
-    pub(crate) fn end_of_sent(&self, task: &Task) -> Option<Task> {
+    pub(crate) fn end_of_sent(&self, task: &Task<V::State>) -> Option<Task<V::State>> {
         if V::STAGE == Stage::Slices {
             return None;
         }
@@ -80,17 +90,17 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 }
 
-impl<V: Handler> FindRoot for TreeJob<'_, V> {
+impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
     fn intern(&self, path: &[u8]) -> Result<u32, &'static str> {
         Ok(self.roots.intern(path.to_vec()))
     }
 
-    fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor, &'static str> {
+    fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor<V::State>, &'static str> {
         self.anchors.take(number, unit).ok_or("a task of a directory that is not kept")
     }
 
     /// A root that can no longer be opened makes only its own tasks fail, each with its path.
-    fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
+    fn directory(&self, index: u32) -> Result<Arc<DirectoryOf<V>>, &'static str> {
         let unknown = "an unknown root";
         let root = self.roots.find(index).ok_or(unknown)?;
         self.open_root(index, true).ok().or_else(|| Directory::closed_root(&root.path, index)).ok_or(unknown)
@@ -132,6 +142,7 @@ mod tests {
 
     impl Handler for Notes {
         type Worker = ();
+        type State = ();
         const STAGE: Stage = Stage::Closed;
 
         fn worker(&self, _index: usize) {}

@@ -12,8 +12,8 @@
 //! closed directory is opened again name by name from the nearest directory above that has a descriptor. No link is followed on the way,
 //! and device and inode must be unchanged. The same is done if the server no longer knows a descriptor (ESTALE).
 
-use std::any::Any;
 use std::ffi::{CStr, CString};
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -21,16 +21,21 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
 use crate::tree::life::Life;
-use crate::tree::listing::held::Held;
+use crate::tree::listing::held::{Close, Held};
 use crate::tree::listing::link;
 use atta_sys::{self as sys, Features, Place};
 
 /// How often a directory that is stale is opened again from its root.
 pub(crate) const STALE_MOST: u32 = 3;
 
+/// What an operation may keep beside a directory.
+pub(crate) trait State: Debug + Send + Sync + 'static {}
+
+impl<S: Debug + Send + Sync + 'static> State for S {}
+
 /// A directory on the way from a root to the tasks below it.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct Directory<S = ()> {
     parent: Option<Arc<Self>>,
     /// Its name in the parent; for a root, the path as given.
     name: CString,
@@ -48,8 +53,8 @@ pub(crate) struct Directory {
     inode: u64,
     /// Its temporary name until it gets its own.
     alias: Option<Alias>,
-    /// Data that an operation keeps with it. Dropped with the directory, when no work below it is left here.
-    attached: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What an operation keeps beside it. Dropped with the directory, when no work below it is left here.
+    state: OnceLock<S>,
     life: Life,
 }
 
@@ -61,7 +66,7 @@ struct Alias {
     is_over: AtomicBool,
 }
 
-impl Directory {
+impl<S: State> Directory<S> {
     /// A root. Its descriptor stays open as long as it lives.
     pub(crate) fn root(path: CString, root: u32, descriptor: Arc<OwnedFd>, place: Place) -> Arc<Self> {
         Arc::new(Self::root_of(path, root, descriptor, place))
@@ -99,7 +104,7 @@ impl Directory {
             place: OnceLock::new(),
             inode: 0,
             alias: None,
-            attached: OnceLock::new(),
+            state: OnceLock::new(),
             life: Life::of_found(),
         }
     }
@@ -186,39 +191,34 @@ impl Directory {
         self.target.as_deref()
     }
 
-    /// Data that an operation keeps with it, if that is a `T`.
-    pub(crate) fn attached<T: Any>(&self) -> Option<&T> {
-        self.attached.get()?.downcast_ref()
+    /// What an operation keeps beside it.
+    pub(crate) fn state(&self) -> Option<&S> {
+        self.state.get()
     }
 
-    /// Attaches data unless some is attached already.
-    pub(crate) fn attach(&self, what: impl Any + Send + Sync) {
-        let _ = self.attached.set(Box::new(what));
+    /// Sets what an operation keeps beside it, unless that is set already.
+    pub(crate) fn set_state(&self, state: S) {
+        let _ = self.state.set(state);
     }
 
-    /// Data that an operation keeps with it. If it has none, the data is derived level by level from the nearest directory above that has
+    /// What an operation keeps beside it. If that is not set, it is derived level by level from the nearest directory above that has
     /// some. None: no directory up to its root has any.
-    pub(crate) fn attached_or_made<T: Any + Clone + Send + Sync>(
-        self: &Arc<Self>,
-        below: impl Fn(&T, &CStr) -> T,
-    ) -> Option<T> {
-        if let Some(known) = self.attached::<T>() {
-            return Some(known.clone());
+    pub(crate) fn state_or_made(self: &Arc<Self>, below: impl Fn(&S, &CStr) -> S) -> Option<&S> {
+        if let Some(known) = self.state() {
+            return Some(known);
         }
         // Without recursion: the chain may be 10^5 levels long.
         let mut without = vec![self];
         let mut made = loop {
-            let last: &Arc<Self> = without.last()?;
-            let parent = last.parent()?;
-            match parent.attached::<T>() {
-                Some(known) => break known.clone(),
+            let parent = without.last()?.parent()?;
+            match parent.state() {
+                Some(known) => break known,
                 None => without.push(parent),
             }
         };
         for directory in without.into_iter().rev() {
-            directory.attach(below(&made, directory.name()));
-            // Another thread may have been quicker.
-            made = directory.attached::<T>()?.clone();
+            // Another thread may be quicker.
+            made = directory.state.get_or_init(|| below(made, directory.name()));
         }
         Some(made)
     }
@@ -361,14 +361,6 @@ impl Directory {
         self.known_place()
     }
 
-    /// Drops the descriptor until it is needed again. It stays open as long as a task uses it. A root and a directory that cannot be
-    /// identified keep theirs.
-    pub(crate) fn close(&self, features: Features) {
-        if self.parent.is_some() && self.identify(features).is_some() {
-            self.slot().take();
-        }
-    }
-
     fn needs_no_slash(&self) -> bool {
         // Only a root's path can end in a slash or be empty: names hold no slash.
         self.name.as_bytes().ends_with(b"/") || self.path_bytes == 0
@@ -379,8 +371,18 @@ impl Directory {
     }
 }
 
+impl<S: State> Close for Directory<S> {
+    /// Drops the descriptor until it is needed again. It stays open as long as a task uses it. A root and a directory that cannot be
+    /// identified keep theirs.
+    fn close(&self, features: Features) {
+        if self.parent.is_some() && self.identify(features).is_some() {
+            self.slot().take();
+        }
+    }
+}
+
 /// Drops the parents one by one: dropping a chain of 10^5 levels by recursion would overflow the stack.
-impl Drop for Directory {
+impl<S> Drop for Directory<S> {
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(directory) = parent {
@@ -395,7 +397,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The chain of directories from `root` down to the one with the last name.
 #[cfg(test)]
-pub(crate) fn chain_to(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
+pub(crate) fn chain_to<S: State>(root: &Arc<Directory<S>>, names: &[&CStr]) -> Arc<Directory<S>> {
     names.iter().fold(Arc::clone(root), |parent, name| Arc::new(Directory::below(&parent, name, None)))
 }
 
@@ -412,7 +414,7 @@ mod tests {
         let descriptor =
             Arc::new(sys::open_directory_path(scratch.path().as_os_str().as_bytes(), false).unwrap());
         let place = sys::place_of(&descriptor, Features::default()).unwrap();
-        let root = Directory::root(c"root".into(), 0, descriptor, place);
+        let root = Directory::<()>::root(c"root".into(), 0, descriptor, place);
         let directory = Arc::new(Directory::below(&root, c"a", None));
         for (stale, expected) in [(0, Ok(())), (3, Ok(())), (4, Err(Errno::STALE))] {
             let (mut held, mut seen) = (Held::new(4), Vec::new());

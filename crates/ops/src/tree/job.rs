@@ -30,7 +30,7 @@ use crate::tree::listing::link;
 use crate::tree::listing::look::Look;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::path::CurrentPath;
-use crate::tree::operation::{Handler, Here, Of, Own, Stage, Tasks};
+use crate::tree::operation::{DirectoryOf, Handler, Here, Of, Own, Stage, Tasks};
 use crate::tree::options::Options;
 use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
 use crate::tree::slice::{CurrentSlice, Extent, Part};
@@ -46,7 +46,7 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) options: &'a Options<'a>,
     /// This rank.
     pub(crate) rank: u32,
-    pub(crate) roots: Roots,
+    pub(crate) roots: Roots<V::State>,
     /// Starts from the caller that have not been taken yet.
     pub(crate) starts: Mutex<Box<dyn Iterator<Item = Seed> + Send + 'a>>,
     pub(crate) counters: Vec<CachePadded<Counters>>,
@@ -57,7 +57,7 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     /// Large directories that are open between two buffers. Their descriptors cannot be closed.
     pub(crate) reading: AtomicUsize,
     /// Directories and slices of spilled tasks.
-    pub(crate) anchors: Anchors,
+    pub(crate) anchors: Anchors<V::State>,
     /// Whether tasks run on this rank.
     pub(crate) runs_tasks: bool,
 }
@@ -79,9 +79,9 @@ pub(crate) struct Worker<V: Handler> {
     pub(crate) index: usize,
     pub(crate) held: Held,
     pub(crate) watch: Stopwatch,
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: Tasks<V::State>,
     /// The path of the current directory.
-    pub(crate) path: CurrentPath,
+    pub(crate) path: CurrentPath<V::State>,
     pub(crate) look: Look,
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) names: Names,
@@ -120,7 +120,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     }
 
     /// Counts the steps of the first tasks and returns the tasks.
-    pub(crate) fn seeds(&self, tasks: Vec<Task>) -> Vec<Task> {
+    pub(crate) fn seeds(&self, tasks: Vec<Task<V::State>>) -> Vec<Task<V::State>> {
         if let Some(counters) = self.counters.first() {
             counters.known(tasks.iter().map(Task::steps).sum());
         }
@@ -128,7 +128,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     }
 
     /// Adds a task of the walk itself.
-    pub(crate) fn push(&self, index: usize, task: Task, queue: &mut Queue<'_, Self>) {
+    pub(crate) fn push(&self, index: usize, task: Task<V::State>, queue: &mut Queue<'_, Self>) {
         self.counters[index].known(task.steps());
         queue.push(task);
     }
@@ -158,7 +158,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         &self,
         worker: &mut Worker<V>,
         operation: Operation,
-        parent: &Directory,
+        parent: &DirectoryOf<V>,
         name: Option<&[u8]>,
         errno: Errno,
     ) {
@@ -183,7 +183,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     pub(crate) fn push_found(
         &self,
         index: usize,
-        (parent, name, target): (&Arc<Directory>, CString, Option<Vec<u8>>),
+        (parent, name, target): (&Arc<DirectoryOf<V>>, CString, Option<Vec<u8>>),
         queue: &mut Queue<'_, Self>,
     ) {
         if V::STAGE >= Stage::Closed {
@@ -193,7 +193,10 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     }
 
     /// The current slice, if the operation follows slices.
-    pub(crate) fn shown<'h>(&self, slice: &'h CurrentSlice<'h>) -> Option<&'h CurrentSlice<'h>> {
+    pub(crate) fn shown<'h>(
+        &self,
+        slice: &'h CurrentSlice<'h, V::State>,
+    ) -> Option<&'h CurrentSlice<'h, V::State>> {
         (V::STAGE > Stage::Slices).then_some(slice)
     }
 
@@ -201,7 +204,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     fn enter(
         &self,
         worker: &mut Worker<V>,
-        parent: &Arc<Directory>,
+        parent: &Arc<DirectoryOf<V>>,
         (name, target): (&CString, Option<Vec<u8>>),
         queue: &mut Queue<'_, Self>,
     ) {
@@ -227,7 +230,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     pub(crate) fn end_empty(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         queue: &mut Queue<'_, Self>,
     ) {
         let slice = CurrentSlice::new(directory, Extent::Whole);
@@ -238,7 +241,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     pub(crate) fn end_names(
         &self,
         worker: &mut Worker<V>,
-        slice: &CurrentSlice<'_>,
+        slice: &CurrentSlice<'_, V::State>,
         queue: &mut Queue<'_, Self>,
     ) {
         life::end_names(self.visit, &mut worker.visit, slice, &mut worker.tasks);
@@ -259,7 +262,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    pub(crate) fn end_each(&self, worker: &mut Worker<V>, parts: Vec<Part>) {
+    pub(crate) fn end_each(&self, worker: &mut Worker<V>, parts: Vec<Part<V::State>>) {
         for part in parts {
             life::end_part(self.visit, &mut worker.visit, &part, &mut worker.tasks);
         }
@@ -269,10 +272,10 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     fn open(
         &self,
         worker: &mut Worker<V>,
-        parent: &Arc<Directory>,
+        parent: &Arc<DirectoryOf<V>>,
         name: &CString,
         target: Option<Vec<u8>>,
-    ) -> Result<Option<Arc<Directory>>, Errno> {
+    ) -> Result<Option<Arc<DirectoryOf<V>>>, Errno> {
         let open = |worker: &mut Worker<V>| {
             if let Some(target) = &target {
                 if parent.known_place().is_none() {
@@ -304,7 +307,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
 
 impl<V: Handler> TreeJob<'_, V> {
     /// Runs a task that the caller added.
-    fn own(&self, worker: &mut Worker<V>, own: &Own, queue: &mut Queue<'_, Self>) {
+    fn own(&self, worker: &mut Worker<V>, own: &Own<V::State>, queue: &mut Queue<'_, Self>) {
         let directory = own.directory();
         let open = directory.map(|directory| directory.descriptor(&mut worker.held, self.features()));
         let here = open.transpose().map(|descriptor| descriptor.zip(directory));
@@ -332,7 +335,7 @@ impl<V: Handler> TreeJob<'_, V> {
 }
 
 impl<V: Handler> Job for TreeJob<'_, V> {
-    type Task = Task;
+    type Task = Task<V::State>;
     type Worker = Worker<V>;
 
     fn worker(&self, index: usize) -> Self::Worker {
@@ -349,7 +352,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         }
     }
 
-    fn run(&self, worker: &mut Self::Worker, task: Task, queue: &mut Queue<'_, Self>) {
+    fn run(&self, worker: &mut Self::Worker, task: Task<V::State>, queue: &mut Queue<'_, Self>) {
         worker.watch = Stopwatch::start();
         let steps = task.steps();
         match task {
@@ -393,31 +396,31 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         self.visit.throttled()
     }
 
-    fn weigh(&self, task: &Task) -> usize {
+    fn weigh(&self, task: &Task<V::State>) -> usize {
         task.weigh()
     }
 
-    fn pack(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+    fn pack(&self, task: &Task<V::State>, last: Option<&Task<V::State>>, out: &mut Vec<u8>) -> bool {
         self.pack_task(task, last, out)
     }
 
-    fn spill(&self, task: &Task, last: Option<&Task>, out: &mut Vec<u8>) -> bool {
+    fn spill(&self, task: &Task<V::State>, last: Option<&Task<V::State>>, out: &mut Vec<u8>) -> bool {
         self.spill_task(task, last, out)
     }
 
-    fn not_spilled(&self, task: &Task) {
+    fn not_spilled(&self, task: &Task<V::State>) {
         self.release_anchor(task);
     }
 
-    fn sent(&self, task: &Task) -> Option<Task> {
+    fn sent(&self, task: &Task<V::State>) -> Option<Task<V::State>> {
         self.end_of_sent(task)
     }
 
-    fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
+    fn unpack(&self, bytes: &[u8]) -> Result<Vec<Task<V::State>>, &'static str> {
         bytes::unpack(bytes, PackedBy::Itself, self)
     }
 
-    fn arrive(&self, bytes: &[u8]) -> Result<Vec<Task>, &'static str> {
+    fn arrive(&self, bytes: &[u8]) -> Result<Vec<Task<V::State>>, &'static str> {
         bytes::unpack(bytes, PackedBy::Another, self)
     }
 
@@ -428,7 +431,11 @@ impl<V: Handler> Job for TreeJob<'_, V> {
 }
 
 /// Moves the tasks that the caller added to the pool or to the ranks that they name.
-pub(crate) fn push_own<V: Handler>(here: u32, tasks: &mut Tasks, queue: &mut Queue<'_, TreeJob<'_, V>>) {
+pub(crate) fn push_own<V: Handler>(
+    here: u32,
+    tasks: &mut Tasks<V::State>,
+    queue: &mut Queue<'_, TreeJob<'_, V>>,
+) {
     tasks.pushed.drain(..).for_each(|own| match own.to {
         Some(to) if to != here => queue.send(to, Task::Own(own)),
         _ => queue.push(Task::Own(own)),

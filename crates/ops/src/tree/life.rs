@@ -16,8 +16,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
-use crate::tree::directory::Directory;
-use crate::tree::operation::{Handler, Stage, Tasks};
+use crate::tree::directory::{Directory, State};
+use crate::tree::operation::{DirectoryOf, Handler, Stage, Tasks};
 use crate::tree::slice::{CurrentSlice, Part};
 
 /// Units that keep something open.
@@ -106,7 +106,12 @@ impl Life {
 }
 
 /// Ends a part of a slice, then the slice and directories that end with it.
-pub(crate) fn end_part<H: Handler>(handler: &H, worker: &mut H::Worker, part: &Part, tasks: &mut Tasks) {
+pub(crate) fn end_part<H: Handler>(
+    handler: &H,
+    worker: &mut H::Worker,
+    part: &Part<H::State>,
+    tasks: &mut Tasks<H::State>,
+) {
     let slice = part.slice();
     if part.holds_names() {
         if !slice.names.release() {
@@ -123,8 +128,8 @@ pub(crate) fn end_part<H: Handler>(handler: &H, worker: &mut H::Worker, part: &P
 pub(crate) fn end_names<H: Handler>(
     handler: &H,
     worker: &mut H::Worker,
-    at: &CurrentSlice<'_>,
-    tasks: &mut Tasks,
+    at: &CurrentSlice<'_, H::State>,
+    tasks: &mut Tasks<H::State>,
 ) {
     if at.release_names() {
         handler.looked(worker, at);
@@ -138,8 +143,8 @@ pub(crate) fn end_names<H: Handler>(
 pub(crate) fn end_slice<H: Handler>(
     handler: &H,
     worker: &mut H::Worker,
-    directory: &Arc<Directory>,
-    tasks: &mut Tasks,
+    directory: &Arc<DirectoryOf<H>>,
+    tasks: &mut Tasks<H::State>,
 ) {
     if H::STAGE < Stage::Done || !directory.life().own.release() {
         return;
@@ -157,7 +162,7 @@ pub(crate) fn end_slice<H: Handler>(
 }
 
 /// Releases a unit of `below`, and goes on with the directory above if it was the last. A loop, as a chain may have 10^5 levels.
-pub(crate) fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directory: &Arc<Directory>) {
+pub(crate) fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directory: &Arc<DirectoryOf<H>>) {
     let mut next = Some(directory);
     while let Some(directory) = next.filter(|directory| directory.life().below.release()) {
         handler.closed(worker, directory);
@@ -166,7 +171,7 @@ pub(crate) fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directo
 }
 
 /// Releases the creator's units of a directory made for tasks that hold their own. A directory without tasks never ends.
-pub(crate) fn release_maker(directory: &Directory) {
+pub(crate) fn release_maker<S: State>(directory: &Directory<S>) {
     if directory.life().own.release() {
         directory.life().below.release();
     }
@@ -303,6 +308,7 @@ mod tests {
 
     impl Handler for Growing {
         type Worker = Dice;
+        type State = ();
         const STAGE: Stage = Stage::Closed;
 
         fn worker(&self, index: usize) -> Dice {

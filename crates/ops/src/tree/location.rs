@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 
 /// The part of a path below its root.
 pub(crate) fn below(path: &[u8], root_bytes: usize) -> &[u8] {
@@ -13,13 +13,15 @@ pub(crate) fn below(path: &[u8], root_bytes: usize) -> &[u8] {
 
 /// A root, an entry of a directory, or a directory.
 #[derive(Clone, Debug)]
-pub(crate) enum Location {
+pub(crate) enum Location<S = ()> {
     Root(Vec<u8>),
-    In(Arc<Directory>, CString),
-    Itself(Arc<Directory>),
+    In(Arc<Directory<S>>, CString),
+    Itself(Arc<Directory<S>>),
+    /// A directory of the other tree.
+    Target(Arc<Directory>),
 }
 
-impl Location {
+impl<S: State> Location<S> {
     /// Its root and its path.
     pub(crate) fn root_and_path(&self) -> (Vec<u8>, Vec<u8>) {
         let mut path = Vec::new();
@@ -32,6 +34,7 @@ impl Location {
                 return (root, path);
             }
             Self::Itself(directory) => directory.path_into(&mut path),
+            Self::Target(directory) => directory.path_into(&mut path),
         };
         (path[..root].to_vec(), path)
     }

@@ -7,7 +7,7 @@ use atta_entry::{Entry, Errno, Failure};
 use rustix::fd::OwnedFd;
 
 use crate::descriptors::Needs;
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::progress::Counted;
 use crate::tree::slice::{CurrentSlice, Part};
 use crate::tree::start::Differs;
@@ -24,73 +24,107 @@ pub(crate) enum Stage {
 }
 
 /// An open directory and its current slice, if the operation follows slices.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Here<'a> {
-    pub(crate) directory: &'a Arc<Directory>,
+#[derive(Debug)]
+pub(crate) struct Here<'a, S = ()> {
+    pub(crate) directory: &'a Arc<Directory<S>>,
     pub(crate) descriptor: &'a Arc<OwnedFd>,
-    pub(crate) slice: Option<&'a CurrentSlice<'a>>,
+    pub(crate) slice: Option<&'a CurrentSlice<'a, S>>,
 }
 
-impl Here<'_> {
+impl<S> Clone for Here<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Here<'_, S> {}
+
+impl<S: State> Here<'_, S> {
     /// A new part of the current slice, which ends elsewhere.
-    pub(crate) fn part(&self) -> Option<Part> {
+    pub(crate) fn part(&self) -> Option<Part<S>> {
         self.slice.map(CurrentSlice::part)
     }
 }
+
+/// A directory of an operation, with what it keeps beside it.
+pub(crate) type DirectoryOf<H> = Directory<<H as Handler>::State>;
+/// An open directory of an operation.
+pub(crate) type HereOf<'a, H> = Here<'a, <H as Handler>::State>;
 
 /// An operation of this crate on a tree: like [`Visit`], from which callers outside get one, but it also sees the directories of entries.
 pub(crate) trait Handler: Sync {
     /// State of one thread.
     type Worker: Send;
 
+    /// What it keeps beside a directory of the tree.
+    type State: State;
+
     /// As [`Visit::worker`].
     fn worker(&self, index: usize) -> Self::Worker;
 
     /// Gets the directory of a root when it is opened, perhaps several times.
-    fn root(&self, _directory: &Arc<Directory>) {}
+    fn root(&self, _directory: &Arc<DirectoryOf<Self>>) {}
 
     /// Gets a directory that was opened and is about to be read.
-    fn entered(&self, _worker: &mut Self::Worker, _here: Here<'_>) {}
+    fn entered(&self, _worker: &mut Self::Worker, _here: HereOf<'_, Self>) {}
 
     /// Gets a directory that is not read: opening it failed, or it is on a file system that the options leave out. It then ends like one
     /// without names. `parent`: none if it can no longer be opened.
     fn not_entered(
         &self,
         _worker: &mut Self::Worker,
-        _parent: Option<Here<'_>>,
-        _directory: &Arc<Directory>,
+        _parent: Option<HereOf<'_, Self>>,
+        _directory: &Arc<DirectoryOf<Self>>,
     ) {
     }
 
     /// Called when all names of a slice have been looked at here, or failed. Also called after a stop, which leaves names out.
-    fn looked(&self, _worker: &mut Self::Worker, _slice: &CurrentSlice<'_>) {}
+    fn looked(&self, _worker: &mut Self::Worker, _slice: &CurrentSlice<'_, Self::State>) {}
 
     /// Called when all slices of a directory have ended, none of them on another rank. From [`Stage::Done`] on.
-    fn done(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>, _tasks: &mut Tasks) {}
+    fn done(
+        &self,
+        _worker: &mut Self::Worker,
+        _directory: &Arc<DirectoryOf<Self>>,
+        _tasks: &mut Tasks<Self::State>,
+    ) {
+    }
 
     /// Called instead of [`done`](Self::done) if other ranks have got some of the directory: its slices have ended here.
-    fn done_in_part(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>, _tasks: &mut Tasks) {}
+    fn done_in_part(
+        &self,
+        _worker: &mut Self::Worker,
+        _directory: &Arc<DirectoryOf<Self>>,
+        _tasks: &mut Tasks<Self::State>,
+    ) {
+    }
 
     /// Called when a directory is done and all below it is closed, or, if another rank sent it, when this rank's work in it is. From
     /// [`Stage::Closed`] on.
-    fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<Directory>) {}
+    fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<DirectoryOf<Self>>) {}
 
     /// Takes the parts of slices that have ended on this thread.
-    fn ended(&self, _worker: &mut Self::Worker) -> Vec<Part> {
+    fn ended(&self, _worker: &mut Self::Worker) -> Vec<Part<Self::State>> {
         Vec::new()
     }
 
     /// Gets an entry and its directory; a root has none.
-    fn entry(&self, worker: &mut Self::Worker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks);
+    fn entry(
+        &self,
+        worker: &mut Self::Worker,
+        here: Option<HereOf<'_, Self>>,
+        entry: &Entry<'_>,
+        tasks: &mut Tasks<Self::State>,
+    );
 
     /// Gets an entry that a list of differences names, with its flags. The walk enters a directory unless it is pruned.
     fn differing(
         &self,
         worker: &mut Self::Worker,
-        here: Option<Here<'_>>,
+        here: Option<HereOf<'_, Self>>,
         entry: &Entry<'_>,
         differs: Differs,
-        tasks: &mut Tasks,
+        tasks: &mut Tasks<Self::State>,
     ) {
         self.entry(worker, here, entry, tasks);
         if !differs.is_missing {
@@ -102,9 +136,9 @@ pub(crate) trait Handler: Sync {
     fn task(
         &self,
         worker: &mut Self::Worker,
-        here: Result<Option<Here<'_>>, Errno>,
+        here: Result<Option<HereOf<'_, Self>>, Errno>,
         task: &[u8],
-        tasks: &mut Tasks,
+        tasks: &mut Tasks<Self::State>,
     );
 
     /// As [`Visit::failure`].
@@ -142,32 +176,32 @@ pub(crate) trait Handler: Sync {
 }
 
 /// Tasks and flags that an operation returns to the walk.
-#[derive(Debug, Default)]
-pub struct Tasks {
-    pub(crate) pushed: Vec<Own>,
+#[derive(Debug)]
+pub struct Tasks<S = ()> {
+    pub(crate) pushed: Vec<Own<S>>,
     pub(crate) pruned: bool,
 }
 
 /// A task that the operation added, and what it belongs to.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct Own<S = ()> {
     /// The rank that is to do it; none: any.
     pub(crate) to: Option<u32>,
-    pub(crate) of: Of,
+    pub(crate) of: Of<S>,
     pub(crate) bytes: Vec<u8>,
 }
 
 /// What a task belongs to.
 #[derive(Debug)]
-pub(crate) enum Of {
+pub(crate) enum Of<S = ()> {
     Nothing,
-    Directory(Arc<Directory>),
+    Directory(Arc<Directory<S>>),
     /// It is a part of a slice.
-    Part(Part),
+    Part(Part<S>),
 }
 
-impl Own {
-    pub(crate) fn directory(&self) -> Option<&Arc<Directory>> {
+impl<S: State> Own<S> {
+    pub(crate) fn directory(&self) -> Option<&Arc<Directory<S>>> {
         match &self.of {
             Of::Nothing => None,
             Of::Directory(directory) => Some(directory),
@@ -176,19 +210,25 @@ impl Own {
     }
 }
 
-impl Tasks {
+impl<S> Default for Tasks<S> {
+    fn default() -> Self {
+        Self { pushed: Vec::new(), pruned: false }
+    }
+}
+
+impl<S> Tasks<S> {
     /// Adds a task: opaque bytes that [`Visit::task`](crate::walk::Visit::task) gets later, on any thread.
     pub fn push(&mut self, task: impl Into<Vec<u8>>) {
         self.pushed.push(Own { to: None, of: Of::Nothing, bytes: task.into() });
     }
 
     /// As `push`, for a task that needs this directory, which may be closed meanwhile.
-    pub(crate) fn push_in(&mut self, directory: &Arc<Directory>, bytes: Vec<u8>) {
+    pub(crate) fn push_in(&mut self, directory: &Arc<Directory<S>>, bytes: Vec<u8>) {
         self.pushed.push(Own { to: None, of: Of::Directory(Arc::clone(directory)), bytes });
     }
 
     /// As `push_in`, for a task that is a part of a slice, if slices are followed.
-    pub(crate) fn push_part(&mut self, directory: &Arc<Directory>, part: Option<Part>, bytes: Vec<u8>) {
+    pub(crate) fn push_part(&mut self, directory: &Arc<Directory<S>>, part: Option<Part<S>>, bytes: Vec<u8>) {
         match part {
             Some(part) => self.pushed.push(Own { to: None, of: Of::Part(part), bytes }),
             None => self.push_in(directory, bytes),

@@ -8,7 +8,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::life::Count;
 
 /// Which names of its directory a slice has.
@@ -24,8 +24,8 @@ pub(crate) enum Extent {
 
 /// A slice whose parts are held in several places.
 #[derive(Debug)]
-pub(crate) struct Slice {
-    directory: Arc<Directory>,
+pub(crate) struct Slice<S = ()> {
+    directory: Arc<Directory<S>>,
     extent: Extent,
     /// Batches of names that have not been looked at.
     pub(crate) names: Count,
@@ -33,15 +33,15 @@ pub(crate) struct Slice {
     pub(crate) parts: Count,
 }
 
-impl Slice {
+impl<S: State> Slice<S> {
     /// A batch of names, by itself.
-    pub(crate) fn of_batch(directory: Arc<Directory>) -> Arc<Self> {
+    pub(crate) fn of_batch(directory: Arc<Directory<S>>) -> Arc<Self> {
         directory.life().add_slice();
         let (names, parts) = (Count::new(1), Count::new(1));
         Arc::new(Self { directory, extent: Extent::Later, names, parts })
     }
 
-    pub(crate) fn directory(&self) -> &Arc<Directory> {
+    pub(crate) fn directory(&self) -> &Arc<Directory<S>> {
         &self.directory
     }
 }
@@ -50,18 +50,18 @@ impl Slice {
 /// directory open.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Part {
-    slice: Arc<Slice>,
+pub(crate) struct Part<S = ()> {
+    slice: Arc<Slice<S>>,
     holds_names: bool,
 }
 
-impl Part {
+impl<S: State> Part<S> {
     /// A slice that has nothing but this part.
-    pub(crate) fn alone(directory: Arc<Directory>) -> Self {
+    pub(crate) fn alone(directory: Arc<Directory<S>>) -> Self {
         Self { slice: Slice::of_batch(directory), holds_names: true }
     }
 
-    pub(crate) fn slice(&self) -> &Arc<Slice> {
+    pub(crate) fn slice(&self) -> &Arc<Slice<S>> {
         &self.slice
     }
 
@@ -77,39 +77,39 @@ impl Part {
     }
 
     /// The part that a packed task had.
-    pub(crate) fn of(slice: Arc<Slice>, holds_names: bool) -> Self {
+    pub(crate) fn of(slice: Arc<Slice<S>>, holds_names: bool) -> Self {
         Self { slice, holds_names }
     }
 }
 
 /// The slice that a thread works on: names that it looks at, or a part.
 #[derive(Debug)]
-pub(crate) struct CurrentSlice<'a> {
-    directory: &'a Arc<Directory>,
+pub(crate) struct CurrentSlice<'a, S = ()> {
+    directory: &'a Arc<Directory<S>>,
     extent: Extent,
     /// It is looking at names of it.
     looks: bool,
-    shared: OnceCell<Arc<Slice>>,
+    shared: OnceCell<Arc<Slice<S>>>,
 }
 
-impl<'a> CurrentSlice<'a> {
+impl<'a, S: State> CurrentSlice<'a, S> {
     /// A new slice, all of whose names this thread has.
-    pub(crate) fn new(directory: &'a Arc<Directory>, extent: Extent) -> Self {
+    pub(crate) fn new(directory: &'a Arc<Directory<S>>, extent: Extent) -> Self {
         Self { directory, extent, looks: true, shared: OnceCell::new() }
     }
 
     /// A batch of names of a slice.
-    pub(crate) fn of_batch(slice: &'a Arc<Slice>) -> Self {
+    pub(crate) fn of_batch(slice: &'a Arc<Slice<S>>) -> Self {
         let shared = OnceCell::from(Arc::clone(slice));
         Self { directory: &slice.directory, extent: slice.extent, looks: true, shared }
     }
 
     /// A part of a slice.
-    pub(crate) fn of_part(part: &'a Part) -> Self {
+    pub(crate) fn of_part(part: &'a Part<S>) -> Self {
         Self { looks: false, ..Self::of_batch(&part.slice) }
     }
 
-    pub(crate) fn directory(&self) -> &'a Arc<Directory> {
+    pub(crate) fn directory(&self) -> &'a Arc<Directory<S>> {
         self.directory
     }
 
@@ -124,25 +124,25 @@ impl<'a> CurrentSlice<'a> {
     }
 
     /// A batch of its names for another thread.
-    pub(crate) fn batch(&self) -> Arc<Slice> {
+    pub(crate) fn batch(&self) -> Arc<Slice<S>> {
         let slice = self.share();
         slice.names.add();
         Arc::clone(slice)
     }
 
     /// A part of it that ends elsewhere.
-    pub(crate) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> Part<S> {
         let slice = self.share();
         slice.parts.add();
         Part { slice: Arc::clone(slice), holds_names: false }
     }
 
     /// A part that also delays the end of its names.
-    pub(crate) fn part_of_names(&self) -> Part {
+    pub(crate) fn part_of_names(&self) -> Part<S> {
         Part { slice: self.batch(), holds_names: true }
     }
 
-    fn share(&self) -> &Arc<Slice> {
+    fn share(&self) -> &Arc<Slice<S>> {
         self.shared.get_or_init(|| {
             let (names, parts) = (Count::new(1), Count::new(1));
             Arc::new(Slice { directory: Arc::clone(self.directory), extent: self.extent, names, parts })

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fd::OwnedFd;
 
 use crate::tree::anchors::{Anchor, Unit};
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Of, Own};
 use crate::tree::slice::{Part, Slice};
@@ -18,27 +18,27 @@ use crate::tree::start::Differs;
 
 /// One unit of work of a walk.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum Task<S = ()> {
     /// Take more starts from the caller's list.
     Feed,
     /// Look at a root or at a listed name below it. `differs` holds the flags from a list of differences, if it comes from one.
     Start { root: u32, below: Option<Vec<u8>>, differs: Option<Differs> },
     /// Open and read a subdirectory. `target` is its real place if a followed link leads to it.
-    Enter { parent: Arc<Directory>, name: CString, target: Option<Vec<u8>> },
+    Enter { parent: Arc<Directory<S>>, name: CString, target: Option<Vec<u8>> },
     /// Continue reading a large directory. The position is that of the descriptor.
-    ReadOn { directory: Arc<Directory>, descriptor: Arc<OwnedFd> },
+    ReadOn { directory: Arc<Directory<S>>, descriptor: Arc<OwnedFd> },
     /// Look at a batch of names of a slice.
-    Look { slice: Arc<Slice>, names: Names },
+    Look { slice: Arc<Slice<S>>, names: Names },
     /// A task that the caller added.
-    Own(Own),
+    Own(Own<S>),
     /// Parts of slices that have ended.
-    Ended(Vec<Part>),
+    Ended(Vec<Part<S>>),
 }
 
 /// Approximate size of a waiting task's share in its directory, with the allocator's overhead.
 const OVERHEAD_BYTES: usize = 64;
 
-impl Task {
+impl<S: State> Task<S> {
     /// Bytes of memory that the task holds.
     pub(crate) fn weigh(&self) -> usize {
         let own = match self {
@@ -53,7 +53,7 @@ impl Task {
     }
 }
 
-impl Task {
+impl<S: State> Task<S> {
     /// Counts the names and directories that it looks at.
     pub(crate) fn steps(&self) -> u64 {
         match self {
@@ -64,7 +64,7 @@ impl Task {
     }
 
     /// The directory that the task belongs to.
-    pub(crate) fn directory(&self) -> Option<&Arc<Directory>> {
+    pub(crate) fn directory(&self) -> Option<&Arc<Directory<S>>> {
         match self {
             Self::Enter { parent: directory, .. } => Some(directory),
             Self::Look { slice, .. } => Some(slice.directory()),
@@ -74,7 +74,7 @@ impl Task {
     }
 
     /// The directory or slice that it belongs to, and the unit of it that it holds, where units are counted.
-    pub(crate) fn anchor(&self) -> Option<(Anchor, Unit)> {
+    pub(crate) fn anchor(&self) -> Option<(Anchor<S>, Unit)> {
         let of_slice = |slice, holds_names| {
             (Anchor::Slice(Arc::clone(slice)), if holds_names { Unit::Names } else { Unit::Part })
         };

@@ -11,6 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::tree::directory::Directory;
+use crate::tree::listing::path;
+use crate::tree::{location, operation};
+
+/// A directory of SOURCE, and what the tree hands out with it.
+pub(crate) type SourceDirectory = Directory<Arc<Counterpart>>;
+pub(crate) type Here<'a> = operation::Here<'a, Arc<Counterpart>>;
+pub(crate) type Tasks = operation::Tasks<Arc<Counterpart>>;
+pub(crate) type CurrentPath = path::CurrentPath<Arc<Counterpart>>;
+pub(crate) type Location = location::Location<Arc<Counterpart>>;
 
 /// A directory of the target, and the sums of its names.
 #[derive(Debug)]
@@ -44,10 +53,12 @@ impl Counterpart {
     }
 
     /// Returns the counterpart of a source directory. None: its root has none.
-    pub(crate) fn of(directory: &Arc<Directory>) -> Option<Arc<Self>> {
-        directory.attached_or_made(|above: &Arc<Self>, name| {
-            Self::new(Arc::new(Directory::below(&above.target, name, None)), &above.key)
-        })
+    pub(crate) fn of(directory: &Arc<SourceDirectory>) -> Option<Arc<Self>> {
+        directory
+            .state_or_made(|above, name| {
+                Self::new(Arc::new(Directory::below(&above.target, name, None)), &above.key)
+            })
+            .cloned()
     }
 
     /// Marks the directory as lost. Returns whether this is the first call.
@@ -80,10 +91,11 @@ impl Counterpart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::directory::State;
     use crate::tree::directory::chain_to;
     use atta_sys::Place;
 
-    fn root(path: &CStr) -> Arc<Directory> {
+    fn root<S: State>(path: &CStr) -> Arc<Directory<S>> {
         let descriptor: rustix::fd::OwnedFd = std::fs::File::open("/").unwrap().into();
         Directory::root(path.into(), 0, Arc::new(descriptor), Place { device: 1, inode: 1, mount: 1 })
     }
@@ -92,7 +104,7 @@ mod tests {
     fn a_directory_below_has_the_one_of_the_same_names() {
         let source = root(c"/from");
         assert!(Counterpart::of(&source).is_none());
-        source.attach(Counterpart::new(root(c"/to"), &Arc::default()));
+        source.set_state(Counterpart::new(root(c"/to"), &Arc::default()));
         let below = chain_to(&source, &[c"a", c"b"]);
         let mut path = Vec::new();
         Counterpart::of(&below).unwrap().target.path_into(&mut path);

@@ -11,15 +11,15 @@ use atta_entry::{Change, Errno, Kind, Operation, Side};
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
+use super::counterpart::SourceDirectory;
 use super::counterpart::{Counterpart, Tally};
+use super::counterpart::{Here, Tasks};
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::At;
 use super::task::Task;
 use crate::file::error::{PairError, failed};
-use crate::tree::directory::Directory;
 use crate::tree::listing::look::is_excluded;
 use crate::tree::listing::names::{Name, Names};
-use crate::tree::operation::{Here, Tasks};
 use atta_sys as sys;
 
 /// Size of the buffer for `getdents64`.
@@ -32,7 +32,7 @@ impl Comparing<'_> {
     pub(crate) fn count_names(
         &self,
         worker: &mut VerifyWorker,
-        directory: &Arc<Directory>,
+        directory: &Arc<SourceDirectory>,
         counterpart: &Counterpart,
         tasks: &mut Tasks,
     ) {
@@ -119,7 +119,7 @@ impl Comparing<'_> {
     fn each_name(
         &self,
         worker: &mut VerifyWorker,
-        directory: &Arc<Directory>,
+        directory: &Arc<SourceDirectory>,
         counterpart: &Counterpart,
         each: &mut dyn FnMut(Name<'_>) -> ControlFlow<()>,
     ) -> Result<(), PairError> {

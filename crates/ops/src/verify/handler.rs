@@ -22,6 +22,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
 use super::counterpart::Counterpart;
+use super::counterpart::SourceDirectory;
+use super::counterpart::{CurrentPath, Here, Tasks};
 use super::equal::Equal;
 use super::links;
 use super::pair::{At, Both, Pair, Verdict};
@@ -36,11 +38,9 @@ use crate::file::mover::Mover;
 use crate::file::source::Source;
 use crate::large::{self, Chunked as _, LargeFiles, Plan};
 use crate::metadata::granularity::Shown;
-use crate::tree::directory::Directory;
 use crate::tree::listing::held::Held;
 use crate::tree::listing::names::Names;
-use crate::tree::listing::path::CurrentPath;
-use crate::tree::operation::{Handler, Here, Stage, Tasks};
+use crate::tree::operation::{Handler, Stage};
 use crate::tree::progress::Counted;
 use atta_sys::{self as sys, Features};
 
@@ -140,7 +140,7 @@ impl Comparing<'_> {
     pub(crate) fn open(
         &self,
         worker: &mut VerifyWorker,
-        directory: &Arc<Directory>,
+        directory: &Arc<SourceDirectory>,
         counterpart: &Counterpart,
     ) -> Option<Arc<OwnedFd>> {
         if counterpart.is_lost() {
@@ -160,7 +160,7 @@ impl Comparing<'_> {
     }
 
     /// The target's directory, unless it cannot be opened or the run is to end.
-    fn counterpart_with_names(&self, directory: &Arc<Directory>) -> Option<Arc<Counterpart>> {
+    fn counterpart_with_names(&self, directory: &Arc<SourceDirectory>) -> Option<Arc<Counterpart>> {
         Counterpart::of(directory)
             .filter(|counterpart| !counterpart.is_lost() && !self.options.walk.stop.is_set())
     }
@@ -214,6 +214,7 @@ impl Comparing<'_> {
 
 impl Handler for Comparing<'_> {
     type Worker = VerifyWorker;
+    type State = Arc<Counterpart>;
 
     const IS_SLOW: bool = true;
     const STAGE: Stage = Stage::Done;
@@ -223,20 +224,20 @@ impl Handler for Comparing<'_> {
         VerifyWorker::new(self.held, &self.options.walk.stop)
     }
 
-    fn root(&self, directory: &Arc<Directory>) {
+    fn root(&self, directory: &Arc<SourceDirectory>) {
         if let Some(top) = &self.trees.top {
-            directory.attach(Counterpart::new(Arc::clone(top), &self.key));
+            directory.set_state(Counterpart::new(Arc::clone(top), &self.key));
         }
     }
 
-    fn done(&self, worker: &mut VerifyWorker, directory: &Arc<Directory>, tasks: &mut Tasks) {
+    fn done(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
         if let Some(counterpart) = self.counterpart_with_names(directory) {
             self.count_names(worker, directory, &counterpart, tasks);
         }
     }
 
     /// Other ranks count some of the names on both sides.
-    fn done_in_part(&self, _worker: &mut VerifyWorker, directory: &Arc<Directory>, tasks: &mut Tasks) {
+    fn done_in_part(&self, _worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
         if self.counterpart_with_names(directory).is_some() {
             tasks.push_in(directory, Task::Names.bytes());
         }

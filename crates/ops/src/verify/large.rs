@@ -10,6 +10,7 @@ use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
 use rustix::fd::AsFd;
 
 use super::counterpart::Counterpart;
+use super::counterpart::{Here, Location, Tasks};
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Both, Opened, Pair, Verdict};
 use crate::file::chunks::Cut;
@@ -17,8 +18,6 @@ use crate::file::error::{PairError, failed};
 use crate::file::source::Source;
 use crate::file::version::Version;
 use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
-use crate::tree::location::Location;
-use crate::tree::operation::{Here, Tasks};
 
 /// Stands for no difference: no file has this many bytes.
 const NONE: u64 = u64::MAX;
@@ -151,7 +150,7 @@ impl Chunked for Comparing<'_> {
                 let at = At { directories: Some((directory, &counterpart.target)), name };
                 self.conclude(worker, at, Kind::File, verdict);
             }
-            Location::Root(_) | Location::Itself(_) => {
+            Location::Root(_) | Location::Itself(_) | Location::Target(_) => {
                 let at = At { directories: None, name: &self.trees.source };
                 self.conclude(worker, at, Kind::File, verdict);
             }

@@ -8,6 +8,7 @@ use atta_entry::{Detail, Errno, Kind, Metadata, Operation, Side};
 use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 
+use super::counterpart::SourceDirectory;
 use crate::digest::HOLE_BYTES_MAX;
 use crate::file::compare::Two;
 use crate::file::error::{PairError, failed, on};
@@ -25,7 +26,7 @@ const GONE: [Errno; 3] = [Errno::NOENT, Errno::LOOP, Errno::NXIO];
 /// The location of an entry, for messages: its directories on both sides and its name. Without directories, it is the roots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {
-    pub(crate) directories: Option<(&'a Arc<Directory>, &'a Arc<Directory>)>,
+    pub(crate) directories: Option<(&'a Arc<SourceDirectory>, &'a Arc<Directory>)>,
     pub(crate) name: &'a CStr,
 }
 
@@ -74,13 +75,13 @@ impl At<'_> {
 
     /// Returns the root and the full path on one side.
     pub(crate) fn told(self, side: Side, target: &CStr) -> (Vec<u8>, Vec<u8>) {
-        let directory = match (self.directories, side) {
+        let mut path = Vec::new();
+        let root_bytes = match (self.directories, side) {
             (None, Side::Source) => return [self.name; 2].map(|path| path.to_bytes().to_vec()).into(),
             (None, Side::Target) => return [target; 2].map(|path| path.to_bytes().to_vec()).into(),
-            (Some((directory, _)), Side::Source) | (Some((_, directory)), Side::Target) => directory,
+            (Some((directory, _)), Side::Source) => directory.path_into(&mut path),
+            (Some((_, directory)), Side::Target) => directory.path_into(&mut path),
         };
-        let mut path = Vec::new();
-        let root_bytes = directory.path_into(&mut path);
         let root = path[..root_bytes].to_vec();
         join(&mut path, self.name.to_bytes());
         (root, path)

@@ -30,6 +30,7 @@ pub trait Visit: Sync {
 
 impl<V: Visit> Handler for V {
     type Worker = V::Worker;
+    type State = ();
 
     fn worker(&self, index: usize) -> Self::Worker {
         Visit::worker(self, index)

@@ -23,7 +23,9 @@ use crate::copy::commit::publish::Ready;
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::existing::is_alike;
 use crate::copy::target::file::Place;
+use crate::copy::target::mirror::Location;
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::SourceDirectory;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;
@@ -31,8 +33,6 @@ use crate::file::source::{is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::jobs::names::PREFIX;
 use crate::metadata::give;
-use crate::tree::directory::Directory;
-use crate::tree::location::Location;
 use atta_sys::at;
 use atta_sys::{self as sys, Features, retry};
 
@@ -70,7 +70,7 @@ impl Copying<'_> {
     fn directory_again(
         &self,
         worker: &mut CopyWorker,
-        source: &Arc<Directory>,
+        source: &Arc<SourceDirectory>,
         mirror: &Arc<Mirror>,
         target: &Arc<OwnedFd>,
     ) -> Result<Vec<CString>, FileError> {
@@ -97,7 +97,7 @@ impl Copying<'_> {
     }
 
     /// Whether a name belongs to an entry in a batch of its own, and is not a name of the source.
-    fn waits_for_itself(&self, worker: &mut CopyWorker, source: &Arc<Directory>, name: &CStr) -> bool {
+    fn waits_for_itself(&self, worker: &mut CopyWorker, source: &Arc<SourceDirectory>, name: &CStr) -> bool {
         name.to_bytes().starts_with(PREFIX)
             && source
                 .descriptor(&mut worker.held, self.features)

@@ -20,12 +20,11 @@ use crate::copy::commit::syncing::{Opened, Synced};
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::{Made, Place, remove};
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::{Location, Part};
 use crate::file::error::FileError;
 use crate::file::source::Identity;
 use crate::file::version::Version;
 use crate::tree::directory::Directory;
-use crate::tree::location::Location;
-use crate::tree::slice::Part;
 use atta_sys::file_systems::Durability;
 
 /// When entries of a directory are made durable.
@@ -98,7 +97,7 @@ impl Copying<'_> {
     /// Queues a directory that has all its names to be synced.
     pub(crate) fn sync_directory(&self, worker: &mut CopyWorker, at: &Arc<Directory>, opened: Arc<OwnedFd>) {
         if self.options.fsync != Fsync::None {
-            let pending = Pending::Directory(Location::Itself(Arc::clone(at)));
+            let pending = Pending::Directory(Location::Target(Arc::clone(at)));
             self.sync_later(worker, Opened::Directory(opened), pending);
         }
     }

@@ -18,12 +18,11 @@ use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::existing::Existing;
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::{Location, Part};
 use crate::copy::target::spelling::refuse_taken;
 use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Identity, identity_of};
-use crate::tree::location::Location;
-use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 
 /// Bytes in a batch.

@@ -28,6 +28,7 @@ use crate::copy::Fsync;
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::{Made, Place, remove};
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::{Location, Part};
 use crate::digest::{Hash, Piece, PieceValue};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
@@ -36,8 +37,6 @@ use crate::file::source::{look, open};
 use crate::file::version::Version;
 use crate::metadata::give::{self, Manner};
 use crate::metadata::not_kept::NotKept;
-use crate::tree::location::Location;
-use crate::tree::slice::Part;
 use atta_sys::{self as sys, retry};
 
 /// Most checks that wait before the threads that copy do nothing but checks.

@@ -12,10 +12,10 @@ use rustix::fs::Mode;
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::SourceDirectory;
 use crate::file::error::{FileError, Step};
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{disinherit, open_own};
-use crate::tree::directory::Directory;
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
@@ -55,7 +55,7 @@ impl Copying<'_> {
     pub(crate) fn place_of<'a>(
         &self,
         worker: &mut CopyWorker,
-        source: Option<&Arc<Directory>>,
+        source: Option<&Arc<SourceDirectory>>,
         mirror: &'a Arc<Mirror>,
         name: &'a CStr,
     ) -> Result<Place<'a>, FileError> {
@@ -78,7 +78,7 @@ impl Copying<'_> {
     pub(crate) fn expect_above(
         &self,
         worker: &mut CopyWorker,
-        directory: &Arc<Directory>,
+        directory: &Arc<SourceDirectory>,
     ) -> Result<(), FileError> {
         let mut next = Some(directory);
         while let Some(directory) = next {
@@ -98,7 +98,7 @@ impl Copying<'_> {
     fn attributes_of(
         &self,
         worker: &mut CopyWorker,
-        source: &Arc<Directory>,
+        source: &Arc<SourceDirectory>,
     ) -> Result<Attributes, FileError> {
         let opened = source.descriptor(&mut worker.held, self.features);
         let opened = opened.map_err(|errno| FileError::new(Step::Open, errno))?;
@@ -109,7 +109,7 @@ impl Copying<'_> {
     }
 
     /// Makes the missing copies of a source's directory and of those above it.
-    fn make_above(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) -> Result<(), FileError> {
+    fn make_above(&self, worker: &mut CopyWorker, directory: &Arc<SourceDirectory>) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::MakeDirectory, errno);
         let mut chain = vec![directory];
         while let Some(above) = chain.last().and_then(|last| last.parent()) {

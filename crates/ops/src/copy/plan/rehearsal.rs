@@ -14,6 +14,8 @@ use crate::copy::plan::roots::{Roots, Target};
 use crate::copy::plan::unfinished::is_unfinished;
 use crate::copy::report::Report;
 use crate::copy::target::existing::{Existing, is_alike, is_alike_named};
+use crate::copy::target::mirror::SourceDirectory;
+use crate::copy::target::mirror::{Here, Tasks};
 use crate::copy::target::mirror::{Mirror, Shared};
 use crate::copy::target::stripe;
 use crate::copy::times::{Clock, Phase, RankReport};
@@ -26,8 +28,7 @@ use crate::jobs::names::Namer;
 use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::granularity::{Granularity, Shown};
-use crate::tree::directory::Directory;
-use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::operation::Handler;
 use crate::tree::{self, Differs, Seed, Start};
 use crate::walk::{HardLinks, Seen};
 use atta_sys as sys;
@@ -301,6 +302,7 @@ fn is_up_to_date(
 
 impl Handler for Rehearsal<'_> {
     type Worker = CopyWorker;
+    type State = Arc<Mirror>;
 
     const NEEDS: Needs = Needs::COPY;
 
@@ -308,9 +310,9 @@ impl Handler for Rehearsal<'_> {
         CopyWorker::new(index as u64, self.held)
     }
 
-    fn root(&self, directory: &Arc<Directory>) {
+    fn root(&self, directory: &Arc<SourceDirectory>) {
         if let Some(root) = self.roots.find(directory.name().to_bytes()) {
-            directory.attach(Arc::clone(&root.mirror));
+            directory.set_state(Arc::clone(&root.mirror));
         }
     }
 

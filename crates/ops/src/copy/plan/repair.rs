@@ -32,6 +32,7 @@ use crate::copy::number_of_thread;
 use crate::copy::target::existing::{is_alike, there};
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::{Here, Location, SourceDirectory, Tasks};
 use crate::copy::target::special::read_link;
 use crate::descriptors::Needs;
 use crate::file::compare::{Blocks, Two};
@@ -39,8 +40,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, is_same, look, open, settled};
 use crate::metadata::give::Attributes;
 use crate::tree::directory::Directory;
-use crate::tree::location::Location;
-use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::operation::Handler;
 use crate::tree::{self, Differs, Start};
 use atta_sys::{self as sys, retry};
 
@@ -399,6 +399,7 @@ impl Copying<'_> {
 
 impl Handler for Search<'_> {
     type Worker = CopyWorker;
+    type State = Arc<Mirror>;
 
     const NEEDS: Needs = Needs::COPY;
 
@@ -406,7 +407,7 @@ impl Handler for Search<'_> {
         CopyWorker::new(number_of_thread(self.copying.seat, index), self.copying.budget.held_in_target)
     }
 
-    fn root(&self, directory: &Arc<Directory>) {
+    fn root(&self, directory: &Arc<SourceDirectory>) {
         self.copying.root(directory);
     }
 

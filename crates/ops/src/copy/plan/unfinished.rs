@@ -6,11 +6,11 @@ use std::sync::Arc;
 use atta_entry::Errno;
 use rustix::fd::{AsFd, OwnedFd};
 
+use crate::copy::target::mirror::Here;
+use crate::copy::target::mirror::SourceDirectory;
 use crate::jobs;
 use crate::jobs::names::{self, Namer, PREFIX, Parsed};
-use crate::tree::directory::Directory;
 use crate::tree::listing::held::Held;
-use crate::tree::operation::Here;
 use atta_sys::{self as sys, Features};
 
 /// Most directories above a name that are searched for its record.
@@ -33,7 +33,7 @@ pub(crate) fn is_unfinished(here: Here<'_>, name: &[u8], held: &mut Held, featur
 
 /// Finds the namer of a run by its record, in this directory or above it.
 fn find(
-    directory: &Arc<Directory>,
+    directory: &Arc<SourceDirectory>,
     parsed: Parsed<'_>,
     held: &mut Held,
     features: Features,

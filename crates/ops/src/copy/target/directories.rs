@@ -12,6 +12,8 @@ use crate::copy::commit::publish::Ready;
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::Place;
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::SourceDirectory;
+use crate::copy::target::mirror::{CurrentSlice, Here, Location, Tasks};
 use crate::copy::target::spelling::refuse_taken;
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
@@ -23,9 +25,6 @@ use crate::metadata::inherited::{admit_owner, disinherit};
 use crate::tree::directory::Directory;
 use crate::tree::directory::STALE_MOST;
 use crate::tree::life;
-use crate::tree::location::Location;
-use crate::tree::operation::{Here, Tasks};
-use crate::tree::slice::CurrentSlice;
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
@@ -224,8 +223,8 @@ impl Copying<'_> {
     ///
     /// Directories that a list may name again wait for the end. So do roots and, after a stop, all directories: those that remain then do
     /// not have their final names.
-    pub(crate) fn close_source(&self, worker: &mut CopyWorker, directory: &Arc<Directory>) {
-        let Some(mirror) = directory.attached::<Arc<Mirror>>() else { return };
+    pub(crate) fn close_source(&self, worker: &mut CopyWorker, directory: &Arc<SourceDirectory>) {
+        let Some(mirror) = directory.state() else { return };
         let is_listed_again = self.is_listed && mirror.waits_for_end();
         let waits = is_listed_again || directory.parent().is_none() || self.options.walk.stop.is_set();
         if !waits && self.shared.open.take(mirror) {
@@ -246,7 +245,7 @@ impl Copying<'_> {
         match self.close_anew(worker, target, mirror.attributes()) {
             Ok(opened) if mirror.is_synced_by_itself() => self.sync_directory(worker, target, opened),
             Ok(_) => {}
-            Err(error) => self.fail(worker, &Location::Itself(Arc::clone(target)), error),
+            Err(error) => self.fail(worker, &Location::Target(Arc::clone(target)), error),
         }
     }
 

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Mode};
 use crate::copy::commit::durable::SyncRule;
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::mirror::Mirror;
+use crate::copy::target::mirror::{CurrentSlice, Part};
 use crate::copy::target::spelling::refuse_taken;
 use crate::digest::{HOLE_BYTES_MAX, Hash, Piece};
 use crate::file::direct::bypass_cache;
@@ -29,7 +30,6 @@ use crate::file::source::settled;
 use crate::file::version::Version;
 use crate::metadata::extended::Extended;
 use crate::metadata::give::{self, Manner};
-use crate::tree::slice::{CurrentSlice, Part};
 use atta_sys::{self as sys, retry};
 
 /// A name in the target.
@@ -348,9 +348,9 @@ mod tests {
     fn files_of_a_new_directory_get_final_names() {
         let opened: Arc<OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
         let place = sys::Place { device: 1, inode: 1, mount: 1 };
-        let root = |path: &CStr| Directory::root(path.into(), 0, Arc::clone(&opened), place);
-        let source = root(c"/from");
-        source.attach(Mirror::new(root(c"/to"), &Shared::new(Namer::new(1))));
+        let source = Directory::root(c"/from".into(), 0, Arc::clone(&opened), place);
+        let target = Directory::root(c"/to".into(), 0, Arc::clone(&opened), place);
+        source.set_state(Mirror::new(target, &Shared::new(Namer::new(1))));
         let directory = Arc::new(Directory::below(&source, c"new", None));
         let mirror = Mirror::of(&directory).unwrap();
         let is_direct = |slice: Option<&CurrentSlice<'_>>| {

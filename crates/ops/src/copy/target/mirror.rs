@@ -17,7 +17,16 @@ use crate::copy::target::open::Open;
 use crate::jobs::names::Namer;
 use crate::metadata::give::Attributes;
 use crate::tree::directory::Directory;
+use crate::tree::{location, operation, slice};
 use atta_sys::file_systems::Durability;
+
+/// A directory of SOURCE, and what the tree hands out with it.
+pub(crate) type SourceDirectory = Directory<Arc<Mirror>>;
+pub(crate) type Here<'a> = operation::Here<'a, Arc<Mirror>>;
+pub(crate) type Tasks = operation::Tasks<Arc<Mirror>>;
+pub(crate) type CurrentSlice<'a> = slice::CurrentSlice<'a, Arc<Mirror>>;
+pub(crate) type Part = slice::Part<Arc<Mirror>>;
+pub(crate) type Location = location::Location<Arc<Mirror>>;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -75,8 +84,8 @@ impl Mirror {
     }
 
     /// The mirror of a source directory. None: its root has none.
-    pub(crate) fn of(directory: &Arc<Directory>) -> Option<Arc<Self>> {
-        directory.attached_or_made(|above: &Arc<Self>, name| above.below(name))
+    pub(crate) fn of(directory: &Arc<SourceDirectory>) -> Option<Arc<Self>> {
+        directory.state_or_made(|above, name| above.below(name)).cloned()
     }
 
     /// The path of a name in it.
@@ -205,10 +214,11 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::directory::State;
     use crate::tree::directory::chain_to;
     use atta_sys::Place;
 
-    fn root(path: &std::ffi::CStr) -> Arc<Directory> {
+    fn root<S: State>(path: &std::ffi::CStr) -> Arc<Directory<S>> {
         let descriptor: rustix::fd::OwnedFd = std::fs::File::open("/").unwrap().into();
         Directory::root(path.into(), 0, Arc::new(descriptor), Place { device: 1, inode: 1, mount: 1 })
     }
@@ -217,7 +227,7 @@ mod tests {
     fn below_a_mirrored_directory_each_level_has_one_mirror() {
         let shared = Shared::new(Namer::new(1));
         let source = root(c"/from");
-        source.attach(Mirror::new(root(c"/to"), &shared));
+        source.set_state(Mirror::new(root(c"/to"), &shared));
         let below = chain_to(&source, &[c"a", c"b"]);
         let mirror = Mirror::of(&below).unwrap();
         let mut path = Vec::new();
@@ -231,7 +241,7 @@ mod tests {
     fn a_chain_of_a_hundred_thousand_levels_is_mirrored_and_dropped_without_recursion() {
         let shared = Shared::new(Namer::new(1));
         let source = root(c"/from");
-        source.attach(Mirror::new(root(c"/to"), &shared));
+        source.set_state(Mirror::new(root(c"/to"), &shared));
         let deep = chain_to(&source, &vec![c"level"; 100_000]);
         let mirror = Mirror::of(&deep).unwrap();
         mirror.will_have(Attributes::default());

@@ -10,9 +10,9 @@ use rustix::fd::OwnedFd;
 
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::file::Place;
+use crate::copy::target::mirror::Location;
 use crate::copy::target::mirror::Mirror;
 use crate::file::error::{FileError, Step};
-use crate::tree::location::Location;
 use atta_sys as sys;
 
 /// Maximum number of failures for which the conflicting name is reported.
@@ -37,6 +37,7 @@ impl Copying<'_> {
                 let mirror = Mirror::of(source)?;
                 (Arc::clone(mirror.target.parent()?), mirror.target.name().to_owned())
             }
+            Location::Target(directory) => (Arc::clone(directory.parent()?), directory.name().to_owned()),
             Location::Root(path) => {
                 let root = self.roots.find(path)?;
                 (Arc::clone(&root.parent.target), root.name.clone())

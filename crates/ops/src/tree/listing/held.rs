@@ -5,7 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use atta_sys::Features;
 
-use crate::tree::directory::Directory;
+/// Something that holds a descriptor that it can open again.
+pub(crate) trait Close: std::fmt::Debug + Send + Sync {
+    /// Closes the descriptor, unless it is in use.
+    fn close(&self, features: Features);
+}
 
 /// The directories that one worker has opened and not closed.
 #[derive(Debug)]
@@ -16,7 +20,7 @@ pub(crate) struct Held {
 
 /// The open directories, oldest first. A thread that runs out of descriptors closes those of all workers.
 #[derive(Debug, Default)]
-struct Opened(Mutex<(VecDeque<Weak<Directory>>, Features)>);
+struct Opened(Mutex<(VecDeque<Weak<dyn Close>>, Features)>);
 
 /// The open directories of all workers, which share the process's descriptor table.
 static ALL: Mutex<Vec<Weak<Opened>>> = Mutex::new(Vec::new());
@@ -38,7 +42,7 @@ impl Held {
     }
 
     /// Records that a directory holds a descriptor. Closes the oldest ones if there are too many.
-    pub(crate) fn keep(&mut self, directory: &Arc<Directory>, features: Features) {
+    pub(crate) fn keep<D: Close + 'static>(&mut self, directory: &Arc<D>, features: Features) {
         let mut are_too_many = false;
         {
             let mut opened = lock(&self.opened.0);
@@ -49,7 +53,8 @@ impl Held {
                 // A quarter at a time, so that the sweep over the dead is paid rarely.
                 are_too_many = queue.len() >= self.most - self.most / 4;
             }
-            queue.push_back(Arc::downgrade(directory));
+            let directory = Arc::downgrade(directory);
+            queue.push_back(directory);
         }
         if are_too_many {
             self.opened.close_oldest(self.most / 4);

@@ -11,13 +11,13 @@ use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use atta_runtime::Queue;
 use rustix::fd::{AsFd, OwnedFd};
 
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::job::{TreeJob, Worker, push_own};
 use crate::tree::listing::link;
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::path::CurrentPath;
 use crate::tree::listing::rules::Rules;
-use crate::tree::operation::{Handler, Here};
+use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf};
 use crate::tree::profile::Phase;
 use crate::tree::slice::CurrentSlice;
 use crate::tree::task::Task;
@@ -61,7 +61,12 @@ pub(crate) fn join(path: &mut Vec<u8>, name: &[u8]) {
 }
 
 /// Whether the rules leave a name out of the directory whose path is `current`.
-pub(crate) fn is_excluded(rules: &Rules, current: &mut CurrentPath, name: &[u8], kind: Kind) -> bool {
+pub(crate) fn is_excluded<S: State>(
+    rules: &Rules,
+    current: &mut CurrentPath<S>,
+    name: &[u8],
+    kind: Kind,
+) -> bool {
     let root_bytes = current.root_bytes();
     let path = current.buffer();
     let directory_bytes = path.len();
@@ -78,7 +83,7 @@ impl<V: Handler> TreeJob<'_, V> {
     pub(crate) fn look(
         &self,
         worker: &mut Worker<V>,
-        slice: &CurrentSlice<'_>,
+        slice: &CurrentSlice<'_, V::State>,
         names: Names,
         queue: &mut Queue<'_, Self>,
     ) -> Names {
@@ -124,7 +129,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn ask(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         descriptor: &OwnedFd,
         block: &[Name<'_>],
         facts: &mut [Fact],
@@ -172,7 +177,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn ask_link(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         descriptor: &OwnedFd,
         name: Name<'_>,
         fact: &mut Fact,
@@ -202,7 +207,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn follow(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         name: Name<'_>,
     ) -> Result<link::Found, Errno> {
         let root = self.roots.get(directory.root_index());
@@ -223,7 +228,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn show(
         &self,
         worker: &mut Worker<V>,
-        here: Here<'_>,
+        here: HereOf<'_, V>,
         block: &[Name<'_>],
         facts: &mut [Fact],
         queue: &mut Queue<'_, Self>,
@@ -296,7 +301,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn fail_name(
         &self,
         worker: &mut Worker<V>,
-        directory: &Directory,
+        directory: &DirectoryOf<V>,
         operation: Operation,
         name: Name<'_>,
         errno: Errno,
@@ -309,7 +314,7 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// Reports a failure for each name of a batch whose directory can no longer be reached.
-    fn fail_all(&self, worker: &mut Worker<V>, directory: &Directory, names: &Names, errno: Errno) {
+    fn fail_all(&self, worker: &mut Worker<V>, directory: &DirectoryOf<V>, names: &Names, errno: Errno) {
         for name in names.iter() {
             self.fail_name(worker, directory, Operation::Stat, name, errno);
         }

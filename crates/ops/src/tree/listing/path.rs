@@ -2,27 +2,34 @@
 
 use std::sync::Arc;
 
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 
 /// The path of the current directory. The next one is mostly a child or a sibling of the last one. Then only the end of the path changes,
 /// and a chain of 10^5 levels costs no more than its names.
-#[derive(Debug, Default)]
-pub(crate) struct CurrentPath {
+#[derive(Debug)]
+pub(crate) struct CurrentPath<S = ()> {
     bytes: Vec<u8>,
     root_bytes: usize,
-    of: Option<Arc<Directory>>,
+    of: Option<Arc<Directory<S>>>,
 }
 
-impl CurrentPath {
+impl<S: State> Default for CurrentPath<S> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), root_bytes: 0, of: None }
+    }
+}
+
+impl<S: State> CurrentPath<S> {
     /// Makes it the path of `directory`.
-    pub(crate) fn set(&mut self, directory: &Arc<Directory>) {
+    pub(crate) fn set(&mut self, directory: &Arc<Directory<S>>) {
         if self.of.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
             return;
         }
         let Some(last) = self.of.replace(Arc::clone(directory)) else {
             return self.root_bytes = directory.path_into(&mut self.bytes);
         };
-        let is = |other: &Arc<Directory>| directory.parent().is_some_and(|parent| Arc::ptr_eq(parent, other));
+        let is =
+            |other: &Arc<Directory<S>>| directory.parent().is_some_and(|parent| Arc::ptr_eq(parent, other));
         let shared = if is(&last) {
             last.path_bytes()
         } else if let Some(parent) = last.parent().filter(|parent| is(parent)) {

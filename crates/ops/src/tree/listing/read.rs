@@ -9,11 +9,10 @@ use atta_runtime::Queue;
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
-use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker};
 use crate::tree::listing::look::is_excluded;
 use crate::tree::listing::names::{Name, Names};
-use crate::tree::operation::{Handler, Here, Stage};
+use crate::tree::operation::{DirectoryOf, Handler, Here, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::task::Task;
@@ -44,7 +43,7 @@ impl<V: Handler> TreeJob<'_, V> {
     pub(crate) fn read(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         queue: &mut Queue<'_, Self>,
     ) {
         self.counters[worker.index].directory();
@@ -65,7 +64,7 @@ impl<V: Handler> TreeJob<'_, V> {
     pub(crate) fn read_on(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         descriptor: &Arc<OwnedFd>,
         queue: &mut Queue<'_, Self>,
     ) {
@@ -75,7 +74,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn read_from(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         descriptor: &Arc<OwnedFd>,
         mut is_start: bool,
         queue: &mut Queue<'_, Self>,
@@ -126,7 +125,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn hand_out(
         &self,
         worker: &mut Worker<V>,
-        slice: &CurrentSlice<'_>,
+        slice: &CurrentSlice<'_, V::State>,
         names: &mut Names,
         batch: usize,
         queue: &mut Queue<'_, Self>,
@@ -141,7 +140,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn fill(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         descriptor: &Arc<OwnedFd>,
         buffer: &mut Vec<MaybeUninit<u8>>,
         names: &mut Names,
@@ -179,7 +178,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn take_name(
         &self,
         worker: &mut Worker<V>,
-        directory: &Arc<Directory>,
+        directory: &Arc<DirectoryOf<V>>,
         name: Name<'_>,
         names: &mut Names,
     ) {

@@ -8,12 +8,12 @@ use std::sync::{Arc, PoisonError};
 use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use atta_runtime::Queue;
 
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::job::{TreeJob, Worker, push_own};
 use crate::tree::life::{Life, release_maker};
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
-use crate::tree::operation::{Handler, Here};
+use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::start::{Differs, Seed, Start};
@@ -34,7 +34,7 @@ fn entry_of<'a>(
 
 /// The directories from a root down to the one that holds a listed name. Each holds a unit of the one above, the last one that of a
 /// slice.
-fn listed_below(root: &Arc<Directory>, names: &[&CStr]) -> Arc<Directory> {
+fn listed_below<S: State>(root: &Arc<Directory<S>>, names: &[&CStr]) -> Arc<Directory<S>> {
     // The creator of the root keeps its units.
     root.life().add_slice();
     names.iter().fold(Arc::clone(root), |parent, name| {
@@ -61,12 +61,12 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// Takes all starts of the caller's list at once.
-    pub(crate) fn all_starts(&self) -> Vec<Task> {
+    pub(crate) fn all_starts(&self) -> Vec<Task<V::State>> {
         let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
         starts.by_ref().map(|seed| self.start_task(seed)).collect()
     }
 
-    fn start_task(&self, Seed { start: Start { root, below }, differs }: Seed) -> Task {
+    fn start_task(&self, Seed { start: Start { root, below }, differs }: Seed) -> Task<V::State> {
         Task::Start { root: self.roots.intern(root), below, differs }
     }
 
@@ -108,7 +108,12 @@ impl<V: Handler> TreeJob<'_, V> {
 
     /// The directory of a listed name, not opened, and the last name. None: it failed, and the failure is reported. The caller ends a slice
     /// of the directory.
-    fn listed(&self, worker: &mut Worker<V>, index: u32, below: &[u8]) -> Option<(Arc<Directory>, CString)> {
+    fn listed(
+        &self,
+        worker: &mut Worker<V>,
+        index: u32,
+        below: &[u8],
+    ) -> Option<(Arc<DirectoryOf<V>>, CString)> {
         let path = self.roots.get(index).path.clone();
         let names: Option<Vec<CString>> = link::names(below).map(|name| CString::new(name).ok()).collect();
         let names = names.filter(|names| names.iter().all(|name| name.as_c_str() != c".."));
@@ -191,7 +196,7 @@ impl<V: Handler> TreeJob<'_, V> {
     fn show_differing(
         &self,
         worker: &mut Worker<V>,
-        here: Option<Here<'_>>,
+        here: Option<HereOf<'_, V>>,
         entry: &Entry<'_>,
         differs: Differs,
         queue: &mut Queue<'_, Self>,
@@ -206,7 +211,7 @@ impl<V: Handler> TreeJob<'_, V> {
 
     /// The directory of a root for listed names and for tasks from other ranks, opened unless it is open. A directory that was closed
     /// meanwhile must still be the same one.
-    pub(crate) fn open_root(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
+    pub(crate) fn open_root(&self, index: u32, follow: bool) -> Result<Arc<DirectoryOf<V>>, Errno> {
         let root = self.roots.get(index);
         if let Some(directory) = root.directory() {
             return Ok(directory);
@@ -215,12 +220,12 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// A new directory object for a root, to be read from its beginning.
-    fn open_root_anew(&self, index: u32, follow: bool) -> Result<Arc<Directory>, Errno> {
+    fn open_root_anew(&self, index: u32, follow: bool) -> Result<Arc<DirectoryOf<V>>, Errno> {
         self.open_root_twice(index, follow).map(|[read, _]| read)
     }
 
     /// Two directory objects for a root: one to read, one for all other tasks.
-    fn open_root_twice(&self, index: u32, follow: bool) -> Result<[Arc<Directory>; 2], Errno> {
+    fn open_root_twice(&self, index: u32, follow: bool) -> Result<[Arc<DirectoryOf<V>>; 2], Errno> {
         let root = self.roots.get(index);
         self.throttle(1);
         let descriptor = Arc::new(sys::open_directory_path(&root.path, follow)?);

@@ -23,7 +23,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use crate::tree::anchors::{Anchor, Unit};
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::life::{Life, release_maker};
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Of, Own};
@@ -33,15 +33,15 @@ use crate::tree::task::Task;
 use atta_sys::{Features, Place};
 
 /// Maps the roots of packed tasks to roots of this rank.
-pub(crate) trait FindRoot {
+pub(crate) trait FindRoot<S = ()> {
     /// The index of the root with this path.
     fn intern(&self, path: &[u8]) -> Result<u32, &'static str>;
 
     /// Its directory, opened or not.
-    fn directory(&self, index: u32) -> Result<Arc<Directory>, &'static str>;
+    fn directory(&self, index: u32) -> Result<Arc<Directory<S>>, &'static str>;
 
     /// The directory or slice of a task that was spilled.
-    fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor, &'static str>;
+    fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor<S>, &'static str>;
 }
 
 /// Who packed the tasks.
@@ -55,9 +55,9 @@ pub(crate) enum PackedBy {
 
 /// Appends a task as bytes. Returns false if it cannot be encoded, such as one that holds a position in an open directory. `last` is the
 /// task that was packed before it.
-pub(crate) fn pack(
-    task: &Task,
-    last: Option<&Task>,
+pub(crate) fn pack<S: State>(
+    task: &Task<S>,
+    last: Option<&Task<S>>,
     out: &mut Vec<u8>,
     features: Features,
     root_path: impl Fn(u32) -> Vec<u8>,
@@ -79,13 +79,17 @@ pub(crate) fn pack(
 }
 
 /// Appends a task as bytes for the spill file. Its directory or slice stays in memory and is referred to by number.
-pub(crate) fn pack_with_anchor(task: &Task, (number, unit): (u64, Unit), out: &mut Vec<u8>) -> bool {
+pub(crate) fn pack_with_anchor<S: State>(
+    task: &Task<S>,
+    (number, unit): (u64, Unit),
+    out: &mut Vec<u8>,
+) -> bool {
     out.extend([b'K', unit as u8]);
     out.extend_from_slice(&number.to_le_bytes());
     pack_itself(task, out)
 }
 
-fn pack_itself(task: &Task, out: &mut Vec<u8>) -> bool {
+fn pack_itself<S: State>(task: &Task<S>, out: &mut Vec<u8>) -> bool {
     match task {
         Task::Enter { name, target, .. } => {
             out.push(b'E');
@@ -120,9 +124,9 @@ fn pack_itself(task: &Task, out: &mut Vec<u8>) -> bool {
 
 /// Writes the directory of the tasks that follow as its difference from the last one. In a deep tree whole paths would take more room than
 /// the tasks.
-fn pack_directory(
-    directory: &Arc<Directory>,
-    last: Option<&Arc<Directory>>,
+fn pack_directory<S: State>(
+    directory: &Arc<Directory<S>>,
+    last: Option<&Arc<Directory<S>>>,
     out: &mut Vec<u8>,
     features: Features,
 ) {
@@ -146,8 +150,8 @@ fn pack_directory(
 }
 
 /// Levels below the root that two directories share. Climbs only as far as their common directory.
-fn shared_levels(one: &Arc<Directory>, other: &Arc<Directory>) -> u32 {
-    let (mut one, mut other): (&Directory, &Directory) = (one, other);
+fn shared_levels<S: State>(one: &Arc<Directory<S>>, other: &Arc<Directory<S>>) -> u32 {
+    let (mut one, mut other): (&Directory<S>, &Directory<S>) = (one, other);
     while !std::ptr::eq(one, other) {
         let climb_one = one.depth() >= other.depth();
         let climb_other = other.depth() >= one.depth();
@@ -179,11 +183,15 @@ fn put_target(target: Option<&[u8]>, out: &mut Vec<u8>) {
 }
 
 /// Decodes the tasks in `bytes`.
-pub(crate) fn unpack(bytes: &[u8], by: PackedBy, roots: &impl FindRoot) -> Result<Vec<Task>, &'static str> {
+pub(crate) fn unpack<S: State>(
+    bytes: &[u8],
+    by: PackedBy,
+    roots: &impl FindRoot<S>,
+) -> Result<Vec<Task<S>>, &'static str> {
     let mut reader = Reader { rest: bytes, by, made: Vec::new() };
     let mut tasks = Vec::new();
     let mut root: Option<u32> = None;
-    let mut here: Option<Anchor> = None;
+    let mut here: Option<Anchor<S>> = None;
     let mut to: Option<u32> = None;
     let mut differs: Option<Differs> = None;
     let no_root = "a task without a root";
@@ -232,14 +240,14 @@ fn is_name(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !bytes.contains(&b'/') && bytes != b"." && bytes != b".."
 }
 
-struct Reader<'a> {
+struct Reader<'a, S = ()> {
     rest: &'a [u8],
     by: PackedBy,
     /// Directories created for the tasks.
-    made: Vec<Arc<Directory>>,
+    made: Vec<Arc<Directory<S>>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a, S: State> Reader<'a, S> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or("cut short")?;
         self.rest = rest;
@@ -295,7 +303,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A task that belongs to a directory. A task from the spill file still holds its units; a task from another rank gets new ones.
-    fn task_in(&mut self, tag: u8, here: &Anchor, to: Option<u32>) -> Result<Task, &'static str> {
+    fn task_in(&mut self, tag: u8, here: &Anchor<S>, to: Option<u32>) -> Result<Task<S>, &'static str> {
         Ok(match (tag, here) {
             (b'E', Anchor::Directory(parent)) => {
                 let name = self.name()?;
@@ -328,7 +336,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A directory that shares some levels with the last one, or with the root.
-    fn directory(&mut self, mut directory: Arc<Directory>) -> Result<Arc<Directory>, &'static str> {
+    fn directory(&mut self, mut directory: Arc<Directory<S>>) -> Result<Arc<Directory<S>>, &'static str> {
         let shared = self.number()?;
         while directory.depth() > shared {
             directory = directory.parent().cloned().ok_or("levels that are not there")?;
@@ -353,7 +361,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The slice that a batch of names belongs to.
-fn slice_of(anchor: &Anchor) -> Arc<Slice> {
+fn slice_of<S: State>(anchor: &Anchor<S>) -> Arc<Slice<S>> {
     match anchor {
         Anchor::Slice(slice) => Arc::clone(slice),
         Anchor::Directory(directory) => Slice::of_batch(Arc::clone(directory)),
