@@ -9,18 +9,10 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::copy::target::file::NAMES_TRIED;
-use crate::copy::target::mirror::Shared;
+use crate::copy::target::mirror::{Shared, StoreFacts};
 use crate::metadata::granularity::Granularity;
 use atta_sys::file_systems::{Durability, durability_of};
 use atta_sys::{self as sys, Features, retry};
-
-/// Facts about a directory's file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Noted {
-    /// It is not TARGET's file system.
-    pub(crate) is_mounted: bool,
-    pub(crate) durability: Durability,
-}
 
 /// One file system.
 #[derive(Debug)]
@@ -90,15 +82,15 @@ impl Stores {
     }
 
     /// Notes the file system of a directory that is written to.
-    pub(crate) fn note(&self, directory: &Arc<OwnedFd>) -> Noted {
+    pub(crate) fn note(&self, directory: &Arc<OwnedFd>) -> StoreFacts {
         // The next call reports why `stat` of the directory fails.
         let Ok(found) = sys::stat_descriptor(directory) else {
-            return Noted { is_mounted: false, durability: self.top_durability };
+            return StoreFacts { is_mounted: false, durability: self.top_durability };
         };
         if found.device == self.top {
-            return Noted { is_mounted: false, durability: self.top_durability };
+            return StoreFacts { is_mounted: false, durability: self.top_durability };
         }
-        Noted { is_mounted: true, durability: self.add(found.device, directory) }
+        StoreFacts { is_mounted: true, durability: self.add(found.device, directory) }
     }
 
     /// Adds a file system. If two threads add it, the first one counts. No slow call is made while the lock is held.

@@ -12,7 +12,6 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::copy::commit::stores::Noted;
 use crate::copy::target::open::Open;
 use crate::jobs::names::Namer;
 use crate::metadata::give::Attributes;
@@ -43,12 +42,20 @@ pub(crate) struct Mirror {
     /// Entries made in it inherit nothing.
     is_sealed: AtomicBool,
     /// Its file system. Unknown until the directory is entered or an entry is put there.
-    pub(crate) store: OnceLock<Noted>,
+    pub(crate) store: OnceLock<StoreFacts>,
     /// Whether it treats names that differ only in case as one name.
     pub(crate) folds_case: OnceLock<bool>,
     /// The attributes it gets at the end. None: it is left unchanged.
     attributes: OnceLock<Attributes>,
     shared: Arc<Shared>,
+}
+
+/// Facts about a directory's file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoreFacts {
+    /// It is not TARGET's file system.
+    pub(crate) is_mounted: bool,
+    pub(crate) durability: Durability,
 }
 
 /// State that all mirrors of a job share.
