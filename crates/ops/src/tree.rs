@@ -18,6 +18,7 @@ pub(crate) mod progress;
 pub(crate) mod slice;
 pub(crate) mod start;
 pub(crate) mod task;
+mod units;
 
 use atta_runtime::{Ran, RankError, Session, Status, Work};
 
@@ -74,7 +75,7 @@ pub(crate) fn run<'a, V: Handler>(
         |status, sum| {
             of_all = sum.or(of_all);
             let SoFar { profile, own } = of_all.unwrap_or_else(own);
-            observe(&progress(status, profile), own);
+            observe(&progress_of(status, profile), own);
         },
     )?;
     Ok(gathered(&job, ran))
@@ -93,7 +94,7 @@ fn runtime_options<'a, V: Handler>(job: &TreeJob<'a, V>) -> atta_runtime::Option
     }
 }
 
-fn progress(status: &Status, profile: Profile) -> Progress {
+fn progress_of(status: &Status, profile: Profile) -> Progress {
     Progress { elapsed: status.elapsed, threads: status.threads, stopping: status.stopping, profile }
 }
 

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
-use crate::tree::life::Life;
 use crate::tree::listing::held::{Close, Held};
 use crate::tree::listing::link;
+use crate::tree::units::Life;
 use atta_sys::{self as sys, Features, Place};
 
 /// How often a directory that is stale is opened again from its root.

@@ -25,9 +25,9 @@ use crate::descriptors::Budget;
 use crate::tree::anchors::Anchors;
 use crate::tree::directory::Directory;
 use crate::tree::life;
+use crate::tree::listing::facts::Fact;
 use crate::tree::listing::held::Held;
 use crate::tree::listing::link;
-use crate::tree::listing::look::Look;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::path::CurrentPath;
 use crate::tree::operation::{DirectoryOf, Handler, Here, Of, Own, Stage, Tasks};
@@ -82,7 +82,8 @@ pub(crate) struct Worker<V: Handler> {
     pub(crate) tasks: Tasks<V::State>,
     /// The path of the current directory.
     pub(crate) path: CurrentPath<V::State>,
-    pub(crate) look: Look,
+    /// Buffer for one block of names.
+    pub(crate) facts: Vec<Fact>,
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) names: Names,
 }
@@ -165,7 +166,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         let mut path = Vec::new();
         parent.path_into(&mut path);
         if let Some(name) = name {
-            crate::tree::listing::look::join(&mut path, name);
+            crate::tree::listing::path::join(&mut path, name);
         }
         let root = self.roots.get(parent.root_index());
         self.fail(worker, operation, &path, &root.path, errno);
@@ -346,7 +347,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
             watch: Stopwatch::start(),
             tasks: Tasks::default(),
             path: CurrentPath::default(),
-            look: Look::default(),
+            facts: Vec::new(),
             buffer: Vec::new(),
             names: Names::default(),
         }

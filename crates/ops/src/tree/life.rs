@@ -1,5 +1,5 @@
-//! The life of a directory: counts its open slices and children and acts when the last of them ends. It does no I/O and calls operations
-//! only through their hooks.
+//! The life of a directory: what happens when the last of its open slices and children ends. `units.rs` counts them. It does no I/O and
+//! calls operations only through their hooks.
 //!
 //! ```text
 //!   own    one unit for the thread that reads its names, one for each slice that has not ended (slice.rs)
@@ -14,96 +14,10 @@
 //! on the way to a listed name ends with that name.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use crate::tree::directory::{Directory, State};
 use crate::tree::operation::{DirectoryOf, Handler, Stage, Tasks};
 use crate::tree::slice::{CurrentSlice, Part};
-
-/// Units that keep something open.
-#[derive(Debug)]
-pub(crate) struct Count(AtomicU32);
-
-impl Count {
-    pub(crate) fn new(units: u32) -> Self {
-        Self(AtomicU32::new(units))
-    }
-
-    /// Adds a unit. The caller must hold one.
-    pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Releases a unit. Returns whether it was the last one; if so, the writes of all holders are visible.
-    pub(crate) fn release(&self) -> bool {
-        let before = self.0.fetch_sub(1, Ordering::Release);
-        assert!(before > 0, "a unit was released that was not held");
-        if before > 1 {
-            return false;
-        }
-        fence(Ordering::Acquire);
-        true
-    }
-}
-
-/// The counts of one directory: see the head of this file.
-#[derive(Debug)]
-pub(crate) struct Life {
-    own: Count,
-    below: Count,
-    origin: Origin,
-    /// Another rank has got some of it.
-    is_given_away: AtomicBool,
-}
-
-/// Where a directory comes from: how much of it is done here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    /// This process has found it: all of it, unless some is given away.
-    Found,
-    /// It is on the way to a listed name, which is all that is done in it.
-    Listed,
-    /// Work that another rank has sent; it does not count in the directories above.
-    Sent,
-}
-
-impl Life {
-    fn new(origin: Origin) -> Self {
-        Self { own: Count::new(1), below: Count::new(1), origin, is_given_away: AtomicBool::new(false) }
-    }
-
-    /// For a directory whose slices are all done here, unless they are given away.
-    pub(crate) fn of_found() -> Self {
-        Self::new(Origin::Found)
-    }
-
-    /// For a directory on the way to a listed name.
-    pub(crate) fn of_listed() -> Self {
-        Self::new(Origin::Listed)
-    }
-
-    /// For a directory that another rank has sent tasks for.
-    pub(crate) fn of_sent() -> Self {
-        Self::new(Origin::Sent)
-    }
-
-    /// Adds a slice. The thread that reads the names holds a unit.
-    pub(crate) fn add_slice(&self) {
-        self.own.add();
-    }
-
-    /// Marks that another rank has got some of it, and keeps it open for ever. The caller must hold a unit.
-    pub(crate) fn give_away(&self) {
-        if !self.is_given_away.swap(true, Ordering::Relaxed) {
-            self.below.add();
-        }
-    }
-
-    /// Adds a child. The thread that looks at names holds a unit.
-    pub(crate) fn add_child(&self) {
-        self.below.add();
-    }
-}
 
 /// Ends a part of a slice, then the slice and directories that end with it.
 pub(crate) fn end_part<H: Handler>(
@@ -146,12 +60,12 @@ pub(crate) fn end_slice<H: Handler>(
     directory: &Arc<DirectoryOf<H>>,
     tasks: &mut Tasks<H::State>,
 ) {
-    if H::STAGE < Stage::Done || !directory.life().own.release() {
+    if H::STAGE < Stage::Done || !directory.life().release_own() {
         return;
     }
     let life = directory.life();
-    if life.origin == Origin::Found {
-        match life.is_given_away.load(Ordering::Relaxed) {
+    if life.is_found() {
+        match life.is_given_away() {
             true => handler.done_in_part(worker, directory, tasks),
             false => handler.done(worker, directory, tasks),
         }
@@ -164,16 +78,16 @@ pub(crate) fn end_slice<H: Handler>(
 /// Releases a unit of `below`, and goes on with the directory above if it was the last. A loop, as a chain may have 10^5 levels.
 pub(crate) fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directory: &Arc<DirectoryOf<H>>) {
     let mut next = Some(directory);
-    while let Some(directory) = next.filter(|directory| directory.life().below.release()) {
+    while let Some(directory) = next.filter(|directory| directory.life().release_below()) {
         handler.closed(worker, directory);
-        next = directory.parent().filter(|_| directory.life().origin != Origin::Sent);
+        next = directory.parent().filter(|_| !directory.life().is_sent());
     }
 }
 
 /// Releases the creator's units of a directory made for tasks that hold their own. A directory without tasks never ends.
 pub(crate) fn release_maker<S: State>(directory: &Directory<S>) {
-    if directory.life().own.release() {
-        directory.life().below.release();
+    if directory.life().release_own() {
+        directory.life().release_below();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reads one directory: its names, their metadata, and the targets of links.
 
+pub(crate) mod facts;
 pub(crate) mod held;
 pub(crate) mod link;
 pub(crate) mod look;

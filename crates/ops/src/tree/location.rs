@@ -30,7 +30,7 @@ impl<S: State> Location<S> {
             Self::In(directory, name) => {
                 let root = directory.path_into(&mut path);
                 let root = path[..root].to_vec();
-                crate::tree::listing::look::join(&mut path, name.as_bytes());
+                crate::tree::listing::path::join(&mut path, name.as_bytes());
                 return (root, path);
             }
             Self::Itself(directory) => directory.path_into(&mut path),

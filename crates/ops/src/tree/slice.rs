@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use crate::tree::directory::{Directory, State};
-use crate::tree::life::Count;
+use crate::tree::units::Count;
 
 /// Which names of its directory a slice has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,6 @@ use super::handler::{Comparing, VerifyWorker};
 use super::pair::At;
 use super::task::Task;
 use crate::file::error::{PairError, failed};
-use crate::tree::listing::look::is_excluded;
 use crate::tree::listing::names::{Name, Names};
 use atta_sys as sys;
 
@@ -112,7 +111,7 @@ impl Comparing<'_> {
             return false;
         };
         worker.current.set(directory);
-        is_excluded(rules, &mut worker.current, name.to_bytes(), kind)
+        worker.current.is_excluded(rules, name.to_bytes(), kind)
     }
 
     /// Calls `each` for every name in the target's directory that no rule excludes, until the end or a break.

@@ -16,7 +16,7 @@ use crate::file::holes::{self, may_have_holes};
 use crate::file::source::{Source, is_fresh, is_same, look, open, settled};
 use crate::metadata::extended::Holder;
 use crate::tree::directory::Directory;
-use crate::tree::listing::look::join;
+use crate::tree::listing::path::join;
 use crate::tree::location::below;
 use atta_sys as sys;
 

@@ -100,7 +100,7 @@ impl Mirror {
         let mut path = Vec::new();
         self.target.path_into(&mut path);
         if name != c"." {
-            crate::tree::listing::look::join(&mut path, name.to_bytes());
+            crate::tree::listing::path::join(&mut path, name.to_bytes());
         }
         path
     }

@@ -11,12 +11,12 @@ use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use atta_runtime::Queue;
 use rustix::fd::{AsFd, OwnedFd};
 
-use crate::tree::directory::{Directory, State};
+use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker, push_own};
+use crate::tree::listing::facts::Fact;
 use crate::tree::listing::link;
 use crate::tree::listing::names::{Name, Names};
-use crate::tree::listing::path::CurrentPath;
-use crate::tree::listing::rules::Rules;
+use crate::tree::listing::path::join;
 use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf};
 use crate::tree::profile::Phase;
 use crate::tree::slice::CurrentSlice;
@@ -25,58 +25,6 @@ use atta_sys as sys;
 
 /// Names in a block.
 const BLOCK: usize = 32;
-
-/// Facts about one name of a block.
-#[derive(Clone, Debug, Default)]
-struct Fact {
-    /// None: `statx` of the name failed, and the failure has been reported.
-    kind: Option<Kind>,
-    metadata: Option<Metadata>,
-    /// Target of a link, if the options ask for it.
-    link: Option<Vec<u8>>,
-    /// Where a followed link to a directory really leads.
-    target: Option<Vec<u8>>,
-}
-
-impl Fact {
-    fn set(&mut self, kind: Kind, metadata: Option<Metadata>) {
-        self.kind = Some(kind);
-        self.metadata = metadata;
-        (self.link, self.target) = (None, None);
-    }
-}
-
-/// Buffer for one block, reused for each.
-#[derive(Debug, Default)]
-pub(crate) struct Look {
-    facts: Vec<Fact>,
-}
-
-/// Appends a name to the path of its directory.
-pub(crate) fn join(path: &mut Vec<u8>, name: &[u8]) {
-    if !path.is_empty() && !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-}
-
-/// Whether the rules leave a name out of the directory whose path is `current`.
-pub(crate) fn is_excluded<S: State>(
-    rules: &Rules,
-    current: &mut CurrentPath<S>,
-    name: &[u8],
-    kind: Kind,
-) -> bool {
-    let root_bytes = current.root_bytes();
-    let path = current.buffer();
-    let directory_bytes = path.len();
-    join(path, name);
-    let below = path.get(root_bytes..).unwrap_or_default();
-    let below = below.strip_prefix(b"/").unwrap_or(below);
-    let excluded = rules.exclude(below, kind == Kind::Directory);
-    path.truncate(directory_bytes);
-    excluded
-}
 
 impl<V: Handler> TreeJob<'_, V> {
     /// Looks at all names of a batch. Returns the batch so that its memory is reused.
@@ -97,7 +45,7 @@ impl<V: Handler> TreeJob<'_, V> {
             }
         };
         worker.path.set(directory);
-        let mut facts = std::mem::take(&mut worker.look.facts);
+        let mut facts = std::mem::take(&mut worker.facts);
         facts.resize(BLOCK, Fact::default());
         let mut rest = names.iter();
         let mut block = [Name::NONE; BLOCK];
@@ -120,7 +68,7 @@ impl<V: Handler> TreeJob<'_, V> {
                 break;
             }
         }
-        worker.look.facts = facts;
+        worker.facts = facts;
         self.end_names(worker, slice, queue);
         names
     }
@@ -240,7 +188,7 @@ impl<V: Handler> TreeJob<'_, V> {
         for (&name, fact) in block.iter().zip(facts) {
             let Some(kind) = fact.kind else { continue };
             if let (Kind::Unknown, Some(rules)) = (name.kind, &self.options.rules)
-                && is_excluded(rules, &mut worker.path, name.name.to_bytes(), kind)
+                && worker.path.is_excluded(rules, name.name.to_bytes(), kind)
             {
                 self.counters[worker.index].excluded();
                 continue;

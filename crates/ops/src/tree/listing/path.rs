@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use atta_entry::Kind;
+
 use crate::tree::directory::{Directory, State};
+use crate::tree::listing::rules::Rules;
 
 /// The path of the current directory. The next one is mostly a child or a sibling of the last one. Then only the end of the path changes,
 /// and a chain of 10^5 levels costs no more than its names.
@@ -47,15 +50,29 @@ impl<S: State> CurrentPath<S> {
         &self.bytes
     }
 
-    /// The path as a buffer, to try names at its end. The caller restores it after a change.
-    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
+    /// Whether the rules leave out a name in this directory.
+    pub(crate) fn is_excluded(&mut self, rules: &Rules, name: &[u8], kind: Kind) -> bool {
+        let directory_bytes = self.bytes.len();
+        join(&mut self.bytes, name);
+        let below = self.bytes.get(self.root_bytes..).unwrap_or_default();
+        let below = below.strip_prefix(b"/").unwrap_or(below);
+        let excluded = rules.exclude(below, kind == Kind::Directory);
+        self.bytes.truncate(directory_bytes);
+        excluded
     }
 
     /// Length of the root in it.
     pub(crate) fn root_bytes(&self) -> usize {
         self.root_bytes
     }
+}
+
+/// Appends a name to the path of its directory.
+pub(crate) fn join(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
 }
 
 #[cfg(test)]

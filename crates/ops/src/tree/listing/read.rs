@@ -10,7 +10,6 @@ use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
 use crate::tree::job::{TreeJob, Worker};
-use crate::tree::listing::look::is_excluded;
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::operation::{DirectoryOf, Handler, Here, Stage};
 use crate::tree::profile::Phase;
@@ -189,7 +188,7 @@ impl<V: Handler> TreeJob<'_, V> {
         }
         // If the directory does not report the kind, the rules are applied once it is known.
         if let (Some(rules), true) = (&self.options.rules, name.kind != Kind::Unknown)
-            && is_excluded(rules, &mut worker.path, bytes, name.kind)
+            && worker.path.is_excluded(rules, bytes, name.kind)
         {
             return self.counters[worker.index].excluded();
         }

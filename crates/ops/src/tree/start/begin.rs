@@ -10,7 +10,7 @@ use atta_runtime::Queue;
 
 use crate::tree::directory::{Directory, State};
 use crate::tree::job::{TreeJob, Worker, push_own};
-use crate::tree::life::{Life, release_maker};
+use crate::tree::life::release_maker;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf};
@@ -18,6 +18,7 @@ use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::start::{Differs, Seed, Start};
 use crate::tree::task::Task;
+use crate::tree::units::Life;
 
 /// Starts taken from the caller's list at a time, so that a long list is never in memory as a whole.
 const FEED_STARTS: usize = 256;

@@ -24,12 +24,13 @@ use std::sync::Arc;
 
 use crate::tree::anchors::{Anchor, Unit};
 use crate::tree::directory::{Directory, State};
-use crate::tree::life::{Life, release_maker};
+use crate::tree::life::release_maker;
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Of, Own};
 use crate::tree::slice::{Part, Slice};
 use crate::tree::start::Differs;
 use crate::tree::task::Task;
+use crate::tree::units::Life;
 use atta_sys::{Features, Place};
 
 /// Maps the roots of packed tasks to roots of this rank.

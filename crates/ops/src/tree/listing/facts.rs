@@ -1,0 +1,23 @@
+//! What is known of a name when the walk has looked at it. No I/O.
+
+use atta_entry::{Kind, Metadata};
+
+/// Facts about one name of a block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fact {
+    /// None: `statx` of the name failed, and the failure has been reported.
+    pub(super) kind: Option<Kind>,
+    pub(super) metadata: Option<Metadata>,
+    /// Target of a link, if the options ask for it.
+    pub(super) link: Option<Vec<u8>>,
+    /// Where a followed link to a directory really leads.
+    pub(super) target: Option<Vec<u8>>,
+}
+
+impl Fact {
+    pub(super) fn set(&mut self, kind: Kind, metadata: Option<Metadata>) {
+        self.kind = Some(kind);
+        self.metadata = metadata;
+        (self.link, self.target) = (None, None);
+    }
+}

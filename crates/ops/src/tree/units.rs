@@ -1,0 +1,113 @@
+//! Counts of what keeps a slice or a directory open. What happens when the last unit is released is in `life.rs`. No I/O.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+
+/// Units that keep something open.
+#[derive(Debug)]
+pub(crate) struct Count(AtomicU32);
+
+impl Count {
+    pub(crate) fn new(units: u32) -> Self {
+        Self(AtomicU32::new(units))
+    }
+
+    /// Adds a unit. The caller must hold one.
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Releases a unit. Returns whether it was the last one; if so, the writes of all holders are visible.
+    pub(crate) fn release(&self) -> bool {
+        let before = self.0.fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "a unit was released that was not held");
+        if before > 1 {
+            return false;
+        }
+        fence(Ordering::Acquire);
+        true
+    }
+}
+
+/// The counts of one directory: see the head of `life.rs`.
+#[derive(Debug)]
+pub(crate) struct Life {
+    own: Count,
+    below: Count,
+    origin: Origin,
+    /// Another rank has got some of it.
+    is_given_away: AtomicBool,
+}
+
+/// Where a directory comes from: how much of it is done here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// This process has found it: all of it, unless some is given away.
+    Found,
+    /// It is on the way to a listed name, which is all that is done in it.
+    Listed,
+    /// Work that another rank has sent; it does not count in the directories above.
+    Sent,
+}
+
+impl Life {
+    fn new(origin: Origin) -> Self {
+        Self { own: Count::new(1), below: Count::new(1), origin, is_given_away: AtomicBool::new(false) }
+    }
+
+    /// For a directory whose slices are all done here, unless they are given away.
+    pub(crate) fn of_found() -> Self {
+        Self::new(Origin::Found)
+    }
+
+    /// For a directory on the way to a listed name.
+    pub(crate) fn of_listed() -> Self {
+        Self::new(Origin::Listed)
+    }
+
+    /// For a directory that another rank has sent tasks for.
+    pub(crate) fn of_sent() -> Self {
+        Self::new(Origin::Sent)
+    }
+
+    /// Releases the unit of a slice, or of the thread that reads the names. Returns whether it was the last one.
+    pub(crate) fn release_own(&self) -> bool {
+        self.own.release()
+    }
+
+    /// Releases the unit of a child, or of all slices. Returns whether it was the last one.
+    pub(crate) fn release_below(&self) -> bool {
+        self.below.release()
+    }
+
+    /// Whether all of it is done by this process, unless some is given away.
+    pub(crate) fn is_found(&self) -> bool {
+        self.origin == Origin::Found
+    }
+
+    /// Whether another rank has sent work in it.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.origin == Origin::Sent
+    }
+
+    /// Whether another rank has got some of it.
+    pub(crate) fn is_given_away(&self) -> bool {
+        self.is_given_away.load(Ordering::Relaxed)
+    }
+
+    /// Adds a slice. The thread that reads the names holds a unit.
+    pub(crate) fn add_slice(&self) {
+        self.own.add();
+    }
+
+    /// Marks that another rank has got some of it, and keeps it open for ever. The caller must hold a unit.
+    pub(crate) fn give_away(&self) {
+        if !self.is_given_away.swap(true, Ordering::Relaxed) {
+            self.below.add();
+        }
+    }
+
+    /// Adds a child. The thread that looks at names holds a unit.
+    pub(crate) fn add_child(&self) {
+        self.below.add();
+    }
+}
