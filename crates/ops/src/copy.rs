@@ -28,6 +28,7 @@ mod large;
 mod links;
 #[cfg(test)]
 mod nothing_fails;
+mod options;
 pub(crate) mod plan;
 mod report;
 mod room;
@@ -38,143 +39,44 @@ mod totals;
 use atta_sys as sys;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use atta_entry::Failure;
 pub use atta_runtime::Seat;
-use atta_runtime::{Exchanged, RankError, Rate, Session};
+use atta_runtime::{RankError, Session};
 
+pub use crate::file::clone::Reflink;
 pub use crate::metadata::keep::{ExtendedNames, Keep, OwnerRule, Owners};
 pub use crate::metadata::not_kept::NotKept;
 pub use crate::refused::Refused;
-pub use plan::beside::{Leftovers, Notice, clean_command};
-pub use plan::rehearsal::{DryRun, Planned};
+pub use options::{Existing, Fsync, Leftovers, Notice, Options, Outcome, Planned, Progress, Watch};
+pub use plan::beside::clean_command;
+pub use plan::rehearsal::DryRun;
 pub use report::{Report, SizeClass, SlowFile};
-pub use target::clone::Reflink;
-pub use target::existing::Existing;
 pub use target::stripe::{StripeRule, Stripes};
 pub use times::{Phase, RankReport};
 pub use totals::Totals;
 
 use crate::descriptors::{Budget, Needs};
-use crate::digest::Signature;
 use crate::file::chunks::UnderWay;
+use crate::file::clone::Cloner;
 use crate::file::kernel_copy::{Race, Within};
 use crate::file::source::clock_of_files;
 use crate::jobs::names::Namer;
 use crate::tree::progress::{Counted, Live};
 use crate::tree::{self, Differs, Seed, Start};
 use atta_sys::file_systems::{CopyBy, is_copied_by};
-use commit::publish::Batch;
-use commit::reread::Checks;
+use commit::batch::Batch;
+use commit::checks::Checks;
 use commit::stores::Stores;
 use commit::syncing::Syncing;
 use ending::Ending;
 use handler::Copying;
+use options::{number_of_thread, starts_of};
 use plan::repair::Repair;
 use plan::roots::Target;
+use target::grants::Grants;
 use target::mirror::Shared;
+use target::stripe::Striping;
 use times::{Clock, Syncs};
-
-/// When copied data is made durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fsync {
-    /// Before the rename to the final name: many files at a time, by `syncfs`.
-    #[default]
-    Batch,
-    /// Before the rename to the final name: each file by itself.
-    File,
-    /// When the kernel writes it back.
-    None,
-}
-
-/// Options of a copy.
-#[derive(Debug, Default)]
-pub struct Options<'a> {
-    /// How the sources are walked. The copy ignores its options for links and metadata.
-    pub walk: tree::Options<'a>,
-    /// When copied data is made durable.
-    pub fsync: Fsync,
-    /// Whether a digest of each file is computed while it is copied.
-    pub digest: bool,
-    /// Whether copies are read back and compared once they are durable. Needs digests.
-    pub verify: bool,
-    /// Bytes that one thread copies of a large file at a time, a power of two. None: chosen by file size and number of threads.
-    pub chunk: Option<u64>,
-    /// A file with more bytes of holes is copied without a digest. None: [`HOLE_BYTES_MAX`](crate::digest::HOLE_BYTES_MAX).
-    pub hole_bytes_max: Option<u64>,
-    /// The metadata to preserve.
-    pub keep: Keep,
-    /// TARGET is the name of the copy of one SOURCE. If TARGET is an existing directory, the copy is merged into it.
-    pub no_target_directory: bool,
-    /// Whether the copy refuses to start if another copy writes to TARGET, or if this cannot be determined.
-    pub exclusive: bool,
-    /// What to do if the target entry already exists.
-    pub existing: Existing,
-    /// Whether an existing file is written in place where possible, instead of being replaced by a new file.
-    pub in_place: bool,
-    /// A limit on the bytes read and written per second, over all threads.
-    pub bandwidth: Option<Arc<Rate>>,
-    /// Whether large files bypass the page cache where possible.
-    pub direct: bool,
-    /// Whether copies share the bytes of their sources. Works only without digests, which must read the bytes.
-    pub reflink: Reflink,
-    /// How copies are striped on Lustre. None: as their directories specify.
-    pub stripes: Option<Stripes>,
-}
-
-/// Receives events, on any thread.
-pub trait Watch: Sync {
-    /// An entry was not copied. The path is the source's.
-    fn failure(&self, failure: &Failure<'_>);
-
-    /// Reports what a copy would do with an entry. Only a [`DryRun`] calls it, and not for existing directories. The path is the
-    /// source's.
-    fn planned(&self, _planned: Planned, _path: &[u8]) {}
-
-    /// Reports other runs in the directory that the copy writes to, before the copy starts. Only rank 0 calls it.
-    fn notice(&self, _notice: &Notice) {}
-}
-
-/// Progress of a copy.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    /// What the walk of the sources has found.
-    pub walk: tree::Progress,
-    /// Files whose bytes were copied.
-    pub files: u64,
-    /// Bytes copied.
-    pub bytes: u64,
-    /// Bytes of large files to copy. A file that must be copied again is counted again.
-    pub large_found: u64,
-    /// Of these, the bytes that were copied or will not be. On one of several ranks this can exceed what that rank has found.
-    pub large_done: u64,
-}
-
-/// The result of a copy.
-#[derive(Debug)]
-pub struct Outcome {
-    /// What was copied.
-    pub totals: Totals,
-    /// The copied files by size, and the slowest ones.
-    pub report: Report,
-    /// What this rank did, and how it spent its time.
-    pub rank: RankReport,
-    /// The signature of the copied data. Present only if all files got digests, nothing failed and nothing was skipped.
-    pub signature: Option<Signature>,
-    /// What the walk of the sources did.
-    pub threads: Vec<tree::ThreadReport>,
-    /// Time from start to end.
-    pub elapsed: Duration,
-    /// Whether the copy ended early because it was stopped or parked.
-    pub stopped: bool,
-    /// Whether the copy ended early because TARGET has no space left. In that case no new file was started.
-    pub parked: bool,
-    /// Temporary names that were left behind, if any. Only on rank 0.
-    pub leftovers: Option<Leftovers>,
-    /// Data exchanged with other ranks.
-    pub exchanged: Exchanged,
-}
 
 /// Copies all `sources` to `target`, as `cp -a` does.
 ///
@@ -230,10 +132,6 @@ pub fn run_repair(
     Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.repairing(rows)?.run_alone(observe))
 }
 
-fn starts_of(sources: &[Vec<u8>]) -> impl Iterator<Item = Start> + Send {
-    sources.iter().map(|source| Start::new(source.clone()))
-}
-
 /// A copy that is set up but not started: all paths are resolved, and nothing has been copied. For a dry run see [`DryRun`].
 pub struct Copy<'a> {
     copying: Copying<'a>,
@@ -257,7 +155,7 @@ impl<'a> Copy<'a> {
     ) -> Result<Self, Refused> {
         let features = options.walk.features;
         let target = Target::open(target, options.no_target_directory)?;
-        let layouts = target::stripe::layouts(options.stripes.as_ref(), &target.top)?;
+        let striping = Striping::new(options.stripes.as_ref(), &target.top)?;
         let shared = Shared::new(Namer::new(seat.job));
         let roots = target.roots(sources, &shared, features)?;
         let target_is_name = target.is_name();
@@ -272,6 +170,7 @@ impl<'a> Copy<'a> {
             Err(refused) if seat.ranks > 1 => (None, Some(refused)),
             Err(refused) => return Err(refused),
         };
+        let grants = Grants::new(Arc::clone(&target.top));
         let (top, path) = (target.top, target.path);
         let within = match () {
             () if is_copied_by(&top, CopyBy::Server) => Within::Servers,
@@ -297,7 +196,7 @@ impl<'a> Copy<'a> {
             top,
             target: path,
             stores,
-            grants: target::grants::Grants::default(),
+            grants,
             within,
             top_identity,
             features,
@@ -305,8 +204,8 @@ impl<'a> Copy<'a> {
             live,
             syncing: Syncing::new(budget.syncing, Arc::clone(&syncs)),
             syncs,
-            unable: target::clone::Unable::default(),
-            layouts,
+            cloner: Cloner::new(options.reflink),
+            striping,
             is_listed: false,
             repair: None,
             namings: AtomicU64::new(0),
@@ -403,21 +302,9 @@ impl std::fmt::Debug for Copy<'_> {
     }
 }
 
-impl Progress {
-    /// Combines the progress of a walk with the counters of [`Copying::counted_so_far`].
-    fn new(walk: &tree::Progress, [files, bytes, large_found, large_done]: Counted) -> Self {
-        Self { walk: walk.clone(), files, bytes, large_found, large_done }
-    }
-}
-
 impl Copying<'_> {
     fn counted_so_far(&self) -> Counted {
         let Live { files, bytes, large_found, large_done, .. } = &self.live;
         [files, bytes, large_found, large_done].map(|count| count.load(Ordering::Relaxed))
     }
-}
-
-/// Returns a number for a thread that is unique within the session.
-fn number_of_thread(seat: Seat, index: usize) -> u64 {
-    u64::from(seat.rank) << 32 | index as u64
 }

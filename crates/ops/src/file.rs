@@ -2,6 +2,7 @@
 //! operations; `copy`, `sum` and `verify` stand on it. A module here imports only those before it in this list.
 
 pub(crate) mod chunks;
+pub(crate) mod clone;
 pub(crate) mod compare;
 pub(crate) mod direct;
 pub(crate) mod error;

@@ -15,15 +15,15 @@ use atta_entry::Errno;
 use atta_runtime::{RankError, Session};
 use rustix::fs::{AtFlags, FlockOperation};
 
-use crate::copy::commit::publish::Ready;
+use crate::copy::commit::batch::Ready;
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::links::Deferred;
-use crate::copy::plan::beside::{Leftovers, left_by};
-use crate::copy::target::existing::Existing;
-use crate::copy::target::mirror::Mirror;
-use crate::copy::target::mirror::{CurrentSlice, Location};
+use crate::copy::options::{Existing, Fsync, Leftovers, Outcome};
+use crate::copy::plan::beside::left_by;
+
+use crate::copy::target::mirror::{CurrentSlice, Location, Mirror};
 use crate::copy::times::{Clock, Phase, RankReport};
-use crate::copy::{Fsync, Outcome};
+
 use crate::file::error::{FileError, Step};
 use crate::tree;
 use crate::tree::directory::Directory;
@@ -360,7 +360,8 @@ mod tests {
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::{Copy, Options, Seat};
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
 
     /// The time spent waiting for the bandwidth cap is reported: more threads would not help.
     #[test]

@@ -18,30 +18,31 @@ use atta_runtime::Rate;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
-use crate::copy::commit::durable::{Pending, PendingFile};
-use crate::copy::commit::publish::{Batch, Ready};
-use crate::copy::commit::reread::{Check, Checks, Expected};
+use crate::copy::Seat;
+use crate::copy::commit::batch::{Batch, Ready};
+use crate::copy::commit::checks::{Check, Checks, Expected};
+use crate::copy::commit::pending::{Pending, PendingFile};
 use crate::copy::commit::stores::Stores;
 use crate::copy::commit::syncing::Syncing;
 use crate::copy::large::LargeCopies;
 use crate::copy::links::Links;
+use crate::copy::options::{Fsync, Options, Watch, number_of_thread};
 use crate::copy::plan::repair::Repair;
 use crate::copy::plan::roots::Roots;
 use crate::copy::plan::unfinished::is_unfinished;
 use crate::copy::report::Report;
 use crate::copy::room::Room;
-use crate::copy::target::clone::Unable;
-use crate::copy::target::file::{Made, Place};
 use crate::copy::target::grants::Grants;
-use crate::copy::target::mirror::SourceDirectory;
-use crate::copy::target::mirror::{CurrentSlice, Here, Location, Part, Tasks};
-use crate::copy::target::mirror::{Mirror, Shared};
-use crate::copy::target::stripe::Layouts;
+use crate::copy::target::mirror::{
+    CurrentSlice, Here, Location, Mirror, Part, Shared, SourceDirectory, Tasks,
+};
+use crate::copy::target::place::{Made, Place};
+use crate::copy::target::stripe::Striping;
 use crate::copy::times::Syncs;
 use crate::copy::totals::Totals;
-use crate::copy::{Fsync, Options, Seat, Watch, number_of_thread};
 use crate::descriptors::{Budget, Needs};
 use crate::digest::{Element, Signature};
+use crate::file::clone::Cloner;
 use crate::file::error::{FileError, Step};
 use crate::file::kernel_copy::Within;
 use crate::file::mover::Mover;
@@ -54,8 +55,7 @@ use crate::tree::Differs;
 use crate::tree::listing::held::Held;
 use crate::tree::location::below;
 use crate::tree::operation::{Handler, Stage};
-use crate::tree::progress::Counted;
-use crate::tree::progress::Live;
+use crate::tree::progress::{Counted, Live};
 use atta_sys::{self as sys, Features};
 
 /// A copy, as the handler of a walk.
@@ -91,9 +91,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) syncs: Arc<Syncs>,
     /// Files and directories that are being synced individually.
     pub(crate) syncing: Syncing<Pending>,
-    pub(crate) unable: Unable,
-    /// Sets the layouts of copies, if striping was requested.
-    pub(crate) layouts: Option<&'static dyn Layouts>,
+    pub(crate) cloner: Cloner,
+    pub(crate) striping: Striping<'a>,
     /// Whether the entries come from a list.
     pub(crate) is_listed: bool,
     /// Set if the list contains differences, which are repaired.

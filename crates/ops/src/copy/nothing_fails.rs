@@ -1,8 +1,7 @@
 //! For unit tests of the copy's parts: a watch that panics on any failure.
 
+use crate::copy::options::Watch;
 use atta_entry::Failure;
-
-use crate::copy::Watch;
 
 pub(crate) struct NothingFails;
 

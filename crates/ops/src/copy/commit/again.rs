@@ -19,13 +19,11 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::copy::commit::publish::Ready;
+use crate::copy::commit::batch::Ready;
 use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::existing::is_alike;
-use crate::copy::target::file::Place;
-use crate::copy::target::mirror::Location;
-use crate::copy::target::mirror::Mirror;
-use crate::copy::target::mirror::SourceDirectory;
+use crate::copy::target::mirror::{Location, Mirror, SourceDirectory};
+use crate::copy::target::place::Place;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;

@@ -7,66 +7,24 @@
 //!   a directory has all its names and attributes ─▶ Each: fsync
 //! ```
 
-use std::ffi::CString;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 
-use crate::copy::Fsync;
-use crate::copy::commit::publish::Ready;
-use crate::copy::commit::reread::Check;
+use crate::copy::commit::batch::Ready;
+use crate::copy::commit::checks::Check;
+use crate::copy::commit::pending::{Pending, PendingFile, SyncRule};
 use crate::copy::commit::syncing::{Opened, Synced};
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::{Made, Place, remove};
-use crate::copy::target::mirror::Mirror;
-use crate::copy::target::mirror::{Location, Part};
+use crate::copy::options::Fsync;
+use crate::copy::target::mirror::{Location, Mirror};
+use crate::copy::target::place::{Made, Place, remove};
 use crate::file::error::FileError;
-use crate::file::source::Identity;
-use crate::file::version::Version;
 use crate::tree::directory::Directory;
 use atta_sys::file_systems::Durability;
 
-/// When entries of a directory are made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SyncRule {
-    /// Not synced by this copy.
-    Never,
-    /// Together with others, by one sync of the file system.
-    Batch,
-    /// Each on its own, by `fsync`.
-    Each,
-}
-
 /// Most outcomes that a thread handles between two of its tasks, while others copy.
 const OUTCOMES_MOST: usize = 16;
-
-/// A file or directory that is being synced.
-#[derive(Debug)]
-pub(crate) enum Pending {
-    File(Box<PendingFile>),
-    /// Its location, for messages.
-    Directory(Location),
-}
-
-/// A complete file that is being synced.
-#[derive(Debug)]
-pub(crate) struct PendingFile {
-    pub(crate) at: Location,
-    pub(crate) mirror: Arc<Mirror>,
-    pub(crate) name: CString,
-    /// Its present name, if that is not the final one.
-    pub(crate) temporary: Option<CString>,
-    pub(crate) bytes: u64,
-    pub(crate) elapsed: Duration,
-    pub(crate) checks: Vec<Check>,
-    /// Identity of the file, if it does not have its final name.
-    pub(crate) identity: Option<Identity>,
-    /// Version of its source.
-    pub(crate) version: Version,
-    /// The slice that the file is in.
-    pub(crate) part: Option<Part>,
-}
 
 impl Copying<'_> {
     /// When entries of a directory are made durable.

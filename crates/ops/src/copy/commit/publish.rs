@@ -5,134 +5,24 @@
 //! all of them durable, where `syncfs` is known to do that. Elsewhere each file is synced on its own before it is published
 //! (`durable.rs`). A file system in memory has no stable storage and is not synced.
 
-use std::collections::HashSet;
-use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ffi::CStr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
-use crate::copy::commit::reread::Check;
+use crate::copy::commit::batch::{Lost, Ready, Waiting};
+use crate::copy::commit::checks::Check;
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::existing::Existing;
-use crate::copy::target::file::Place;
-use crate::copy::target::mirror::Mirror;
-use crate::copy::target::mirror::{Location, Part};
-use crate::copy::target::spelling::refuse_taken;
+use crate::copy::options::Existing;
+
+use crate::copy::target::mirror::{Location, Mirror};
+use crate::copy::target::place::{Place, refuse_taken};
 use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Identity, identity_of};
 use atta_sys::{self as sys, retry};
-
-/// Bytes in a batch.
-const BATCH_BYTES: u64 = 512 << 20;
-/// Files and directories in a batch.
-const BATCH_ITEMS: usize = 16 << 10;
-
-/// A complete file or directory that waits for its final name.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    /// Its source: for messages, and to hold the directory open for its attributes.
-    pub(crate) origin: Location,
-    pub(crate) mirror: Arc<Mirror>,
-    /// Temporary and final name of a file. `None`: the directory itself is to be renamed.
-    pub(crate) names: Option<(CString, CString)>,
-    pub(crate) bytes: u64,
-    /// How many syncs had failed when its first byte was written.
-    pub(crate) since: u64,
-    /// Identity of the file, if known.
-    pub(crate) identity: Option<Identity>,
-    /// The slice that it is in. The slice does not end before the rename.
-    pub(crate) part: Option<Part>,
-}
-
-/// Directories and names that are not to be read back any more.
-#[derive(Debug, Default)]
-struct Lost {
-    directories: HashSet<*const Mirror>,
-    names: HashSet<(*const Mirror, CString)>,
-}
-
-impl Lost {
-    fn add(&mut self, ready: &Ready) {
-        match &ready.names {
-            Some((_, name)) => self.add_names(&ready.mirror, vec![name.clone()]),
-            None => drop(self.directories.insert(Arc::as_ptr(&ready.mirror))),
-        }
-    }
-
-    fn add_names(&mut self, mirror: &Arc<Mirror>, names: Vec<CString>) {
-        self.names.extend(names.into_iter().map(|name| (Arc::as_ptr(mirror), name)));
-    }
-
-    /// Removes and returns the checks of lost directories and names.
-    fn take_from(&self, checks: &mut Vec<Check>) -> Vec<Check> {
-        if self.directories.is_empty() && self.names.is_empty() {
-            return Vec::new();
-        }
-        let is_lost = |check: &Check| {
-            let mirror = Arc::as_ptr(&check.mirror);
-            self.directories.contains(&mirror) || self.names.contains(&(mirror, check.name.clone()))
-        };
-        checks.extract_if(.., |check| is_lost(check)).collect()
-    }
-}
-
-impl Ready {
-    /// A directory that has all its files.
-    pub(crate) fn directory(origin: Location, mirror: Arc<Mirror>, part: Option<Part>) -> Self {
-        let since = mirror.since();
-        Self { origin, mirror, names: None, bytes: 0, since, identity: None, part }
-    }
-}
-
-/// Entries that wait until they are durable.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    waiting: Mutex<Waiting>,
-    /// Held by the thread that syncs.
-    turn: Mutex<()>,
-    /// Syncs that failed. The kernel reports an error once, to the first caller, so everything begun before stays in doubt.
-    failures: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    ready: Vec<Ready>,
-    /// Checks to run once the entries are durable and renamed.
-    checks: Vec<Check>,
-    bytes: u64,
-}
-
-impl Batch {
-    /// Adds an entry. Returns the whole batch once it is full.
-    fn add(&self, ready: Option<Ready>, bytes: u64, checks: Vec<Check>) -> Option<Waiting> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.bytes = waiting.bytes.saturating_add(bytes);
-        waiting.ready.extend(ready);
-        waiting.checks.extend(checks);
-        let items = waiting.ready.len().max(waiting.checks.len());
-        let is_full = waiting.bytes >= BATCH_BYTES || items >= BATCH_ITEMS;
-        is_full.then(|| std::mem::take(&mut *waiting))
-    }
-
-    /// How many syncs have failed.
-    pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Acquire)
-    }
-
-    /// Puts checks back to wait for the next sync. Returns those of lost entries.
-    fn put_back(&self, checks: Vec<Check>, lost: &Lost) -> Vec<Check> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.checks.extend(checks);
-        lost.take_from(&mut waiting.checks)
-    }
-
-    fn take(&self) -> Waiting {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 impl Copying<'_> {
     /// Renames an entry to its final name as soon as the sync rule allows it. Then it is queued for reading back, if requested.
@@ -389,7 +279,9 @@ mod tests {
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::{Copy, Options, Seat};
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
+    use std::ffi::CString;
 
     // Row 19: another thread may have created the other spelling after this one has looked for it.
     #[test]

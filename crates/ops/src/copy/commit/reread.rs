@@ -14,162 +14,29 @@
 //! This module does not depend on how the data was copied. A copy that the kernel keeps in its cache, as on a file system in memory, is
 //! read from the cache.
 
-use std::collections::{HashMap, VecDeque};
-use std::ffi::CString;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use atta_entry::{Errno, Timestamp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags};
 
-use crate::copy::Fsync;
+use crate::copy::commit::checks::{Check, Expected, GROUP_BYTES, Wrong};
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::{Made, Place, remove};
-use crate::copy::target::mirror::Mirror;
-use crate::copy::target::mirror::{Location, Part};
-use crate::digest::{Hash, Piece, PieceValue};
+use crate::copy::options::Fsync;
+use crate::copy::target::place::{Made, Place, remove};
+use crate::digest::Piece;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;
 use crate::file::source::{look, open};
-use crate::file::version::Version;
 use crate::metadata::give::{self, Manner};
 use crate::metadata::not_kept::NotKept;
 use atta_sys::{self as sys, retry};
 
 /// Most checks that wait before the threads that copy do nothing but checks.
 const WAITING_MOST: usize = 4096;
-/// Bytes of small copies that are prefetched together before the first of them is checked.
-const GROUP_BYTES: u64 = 4 << 20;
-/// Most files with several names that are remembered as right; others are read once for each name.
-const RIGHT_MOST: usize = 1 << 20;
-
-/// A copy, or a part of one, that is to be read back.
-#[derive(Debug)]
-pub(crate) struct Check {
-    pub(crate) at: Location,
-    pub(crate) mirror: Arc<Mirror>,
-    pub(crate) name: CString,
-    /// Version of the source, and inode of the copy: another process may replace the copy.
-    pub(crate) version: Version,
-    pub(crate) range: Range<u64>,
-    pub(crate) expected: Expected,
-    /// The copy may have other names.
-    pub(crate) has_names: bool,
-    /// The access time that the copy was given: reading it back must not change it.
-    pub(crate) atime: Option<Timestamp>,
-    /// The slice that it is in: a rewrite needs the mode that the directory has before it is closed.
-    pub(crate) part: Option<Part>,
-}
-
-/// The digest that a copy must have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expected {
-    Whole(Hash),
-    Piece(PieceValue),
-}
-
-/// Copies that wait to be read back.
-#[derive(Debug, Default)]
-pub(crate) struct Checks {
-    waiting: Mutex<VecDeque<Check>>,
-    count: AtomicUsize,
-    /// Copies with several names that were right: inode, and the first bytes of the digest.
-    right: Mutex<HashMap<u64, u64>>,
-    /// Held by the thread that rewrites: another thread may have to rewrite the same copy.
-    mending: Mutex<()>,
-    /// Copies with a reported failure, by path, and whether they were removed: one report for all chunks.
-    told: Mutex<HashMap<Vec<u8>, bool>>,
-}
-
-/// The error of a check, and whether the copy is known to be wrong.
-struct Wrong {
-    error: FileError,
-    is_known: bool,
-}
-
-impl Checks {
-    pub(crate) fn add(&self, more: Vec<Check>) {
-        if !more.is_empty() {
-            let mut waiting = self.lock();
-            waiting.extend(more);
-            self.count.store(waiting.len(), Ordering::Relaxed);
-        }
-    }
-
-    /// Takes at most `most` checks. An empty result: none waits.
-    fn next(&self, most: usize) -> Vec<Check> {
-        let (mut group, mut bytes) = (Vec::new(), 0);
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return group;
-        }
-        let mut waiting = self.lock();
-        while group.len() < most && bytes < GROUP_BYTES {
-            let Some(next) = waiting.pop_front() else { break };
-            bytes = bytes.saturating_add(next.range.end - next.range.start);
-            group.push(next);
-        }
-        self.count.store(waiting.len(), Ordering::Relaxed);
-        group
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Check>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Discards the waiting checks and releases their directories. Returns how many there were.
-    pub(crate) fn forget(&self) -> u64 {
-        let forgotten = std::mem::take(&mut *self.lock());
-        self.count.store(0, Ordering::Relaxed);
-        forgotten.len() as u64
-    }
-
-    fn told(&self) -> MutexGuard<'_, HashMap<Vec<u8>, bool>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a copy was removed.
-    fn is_gone(&self, check: &Check) -> bool {
-        let told = self.told();
-        !told.is_empty() && told.get(&check.at.root_and_path().1) == Some(&true)
-    }
-
-    /// Notes a failure of a copy. Returns whether it is to be reported.
-    fn note(&self, check: &Check, is_gone: bool) -> bool {
-        let mut told = self.told();
-        let before = told.get(&check.at.root_and_path().1).copied();
-        told.insert(check.at.root_and_path().1, is_gone || before == Some(true));
-        before.is_none_or(|was_gone| is_gone && !was_gone)
-    }
-
-    /// Whether a copy was found right under another name.
-    fn is_right(&self, check: &Check) -> bool {
-        let right = || self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        check.has_names
-            && check
-                .expected
-                .beginning()
-                .is_some_and(|digest| right().get(&check.version.inode) == Some(&digest))
-    }
-
-    /// Notes that a copy is right. Returns whether that is new, as far as is remembered.
-    fn note_right(&self, check: &Check) -> bool {
-        let Some(digest) = check.expected.beginning().filter(|_| check.has_names) else { return true };
-        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        right.len() >= RIGHT_MOST || right.insert(check.version.inode, digest) != Some(digest)
-    }
-}
-
-impl Expected {
-    /// The first bytes of a whole file's digest.
-    fn beginning(&self) -> Option<u64> {
-        let Self::Whole(digest) = self else { return None };
-        digest.as_bytes().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-    }
-}
-
 impl Copying<'_> {
     /// Reads some copies back, between two tasks. Reads more while too many wait.
     pub(crate) fn check_some(&self, worker: &mut CopyWorker) {

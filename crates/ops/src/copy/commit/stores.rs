@@ -8,8 +8,8 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::copy::target::file::NAMES_TRIED;
 use crate::copy::target::mirror::{Shared, StoreFacts};
+use crate::copy::target::place::NAMES_TRIED;
 use crate::metadata::granularity::Granularity;
 use atta_sys::file_systems::{Durability, durability_of};
 use atta_sys::{self as sys, Features, retry};

@@ -8,58 +8,18 @@ use atta_entry::{Errno, escape, shell_quote};
 use rustix::fd::OwnedFd;
 
 use crate::copy::commit::stores::Stores;
+use crate::copy::options::{Fsync, Leftovers, Notice, Options, Watch};
 use crate::copy::plan::roots::{Roots, Target};
 use crate::copy::target::mirror::Shared;
-use crate::copy::{Fsync, Options, Watch};
+
 use crate::jobs::names::Namer;
-use crate::jobs::record::{Holder, Makes, Record};
-use crate::jobs::sweep::{Leftover, sweep};
+use crate::jobs::record::{Makes, Record};
+use crate::jobs::sweep::sweep;
 use crate::jobs::tree::Manner;
 use crate::jobs::{self, Begun, Job, Other, Setting, State};
 use crate::refused::Refused;
 use atta_sys as sys;
 use atta_sys::file_systems::Durability;
-
-/// A notice about other runs in the same place or about their leftovers. A notice does not stop the copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Notice {
-    /// Another copy is writing to TARGET: files stay whole, and for the same path the last one wins. Names the other copy, if known.
-    Crowded(Option<Holder>),
-    /// The file system has no locks: other runs cannot be detected. If this run is killed, no later copy removes its leftovers.
-    NoLocks(Errno),
-    /// No record can be kept: if this run is killed, its leftovers cannot be distinguished from data.
-    NoRecord(Errno),
-    /// The leftovers of a run that has ended were removed.
-    Removed {
-        /// The run that made them.
-        holder: Holder,
-        /// Number of removed entries.
-        entries: u64,
-        /// Their size on disk, in bytes.
-        bytes: u64,
-    },
-    /// Leftovers of a run that has ended may exist and were not removed.
-    Left {
-        /// The run that made them.
-        holder: Holder,
-        /// The directory that the run wrote to.
-        directory: Vec<u8>,
-    },
-}
-
-/// Leftovers of a copy that has ended, under temporary names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leftovers {
-    /// The directory that the run wrote to.
-    pub directory: Vec<u8>,
-    /// Number of entries that are left.
-    pub entries: u64,
-    /// Their size on disk, in bytes.
-    pub bytes: u64,
-    /// Some of them.
-    pub some: Vec<Leftover>,
-}
 
 /// Where a copy writes, and what it makes.
 pub(crate) struct Place<'a> {

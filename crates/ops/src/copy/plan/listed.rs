@@ -10,9 +10,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::Place;
-use crate::copy::target::mirror::Mirror;
-use crate::copy::target::mirror::SourceDirectory;
+use crate::copy::target::mirror::{Mirror, SourceDirectory};
+use crate::copy::target::place::Place;
 use crate::file::error::{FileError, Step};
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{disinherit, open_own};
@@ -145,7 +144,8 @@ mod tests {
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::{Copy, Options, Seat};
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
 
     const TIMES: usize = 3000;
 

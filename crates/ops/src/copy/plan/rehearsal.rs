@@ -10,17 +10,16 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
 use crate::copy::handler::CopyWorker;
+use crate::copy::options::{Existing, Options, Outcome, Planned, Progress, Watch, starts_of};
 use crate::copy::plan::roots::{Roots, Target};
 use crate::copy::plan::unfinished::is_unfinished;
 use crate::copy::report::Report;
-use crate::copy::target::existing::{Existing, is_alike, is_alike_named};
-use crate::copy::target::mirror::SourceDirectory;
-use crate::copy::target::mirror::{Here, Tasks};
-use crate::copy::target::mirror::{Mirror, Shared};
-use crate::copy::target::stripe;
+use crate::copy::target::existing::{is_alike, is_alike_named};
+use crate::copy::target::mirror::{Here, Mirror, Shared, SourceDirectory, Tasks};
+use crate::copy::target::stripe::Striping;
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::totals::Totals;
-use crate::copy::{Options, Outcome, Progress, Refused, Seat, Watch, starts_of};
+use crate::copy::{Refused, Seat};
 use crate::descriptors::{Budget, Needs};
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
@@ -32,19 +31,6 @@ use crate::tree::operation::Handler;
 use crate::tree::{self, Differs, Seed, Start};
 use crate::walk::{HardLinks, Seen};
 use atta_sys as sys;
-
-/// What a copy would do with an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planned {
-    /// The copy would create it; nothing exists there.
-    New,
-    /// It would replace an existing entry, or be merged into it.
-    Replaced,
-    /// The existing entry would be left alone.
-    Skipped,
-    /// The existing entry would keep its bytes, unless these differ, and get the attributes that differ: for a list of differences.
-    Attributes,
-}
 
 /// A dry run: it cannot copy. The plan that copies is [`Copy`](crate::copy::Copy).
 pub struct DryRun<'a> {
@@ -79,7 +65,7 @@ impl<'a> DryRun<'a> {
         let walk = &options.walk;
         let target = Target::open(target, options.no_target_directory)?;
         // Fails if copies cannot be striped there.
-        stripe::layouts(options.stripes.as_ref(), &target.top)?;
+        Striping::new(options.stripes.as_ref(), &target.top)?;
         let shared = Shared::new(Namer::new(Seat::alone().job));
         let spill = |part| HardLinks::new(walk.memory_bytes / part, walk.spill_directory.clone());
         let rehearsal = Rehearsal {

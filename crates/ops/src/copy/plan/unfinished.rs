@@ -6,8 +6,7 @@ use std::sync::Arc;
 use atta_entry::Errno;
 use rustix::fd::{AsFd, OwnedFd};
 
-use crate::copy::target::mirror::Here;
-use crate::copy::target::mirror::SourceDirectory;
+use crate::copy::target::mirror::{Here, SourceDirectory};
 use crate::jobs;
 use crate::jobs::names::{self, Namer, PREFIX, Parsed};
 use crate::tree::listing::held::Held;

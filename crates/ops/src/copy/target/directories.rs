@@ -8,13 +8,10 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
-use crate::copy::commit::publish::Ready;
+use crate::copy::commit::batch::Ready;
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::Place;
-use crate::copy::target::mirror::Mirror;
-use crate::copy::target::mirror::SourceDirectory;
-use crate::copy::target::mirror::{CurrentSlice, Here, Location, Tasks};
-use crate::copy::target::spelling::refuse_taken;
+use crate::copy::target::mirror::{CurrentSlice, Here, Location, Mirror, SourceDirectory, Tasks};
+use crate::copy::target::place::{Place, refuse_taken};
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
 use crate::jobs::names::PREFIX;
@@ -22,8 +19,7 @@ use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{admit_owner, disinherit};
-use crate::tree::directory::Directory;
-use crate::tree::directory::STALE_MOST;
+use crate::tree::directory::{Directory, STALE_MOST};
 use crate::tree::life;
 use atta_sys::{self as sys, retry};
 
@@ -301,7 +297,8 @@ mod tests {
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::{Copy, Options, Seat};
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
     use crate::tree::operation::Handler;
 
     // Hazard 32.

@@ -8,13 +8,13 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::Place;
+use crate::copy::options::Existing;
 use crate::copy::target::grants::Grant;
+use crate::copy::target::place::Place;
 use crate::copy::target::special::read_link;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
-use crate::file::source::device;
-use crate::file::source::{Source, look, open};
+use crate::file::source::{Source, device, look, open};
 use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::give;
@@ -22,24 +22,20 @@ use crate::metadata::granularity::Granularity;
 use crate::metadata::keep::gives_rights;
 use atta_sys::{self as sys, retry};
 
-/// What to do with an existing entry under the name of a copy. Directories are always merged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
-    /// Replace it.
-    #[default]
-    Replace,
-    /// Keep a file that has the size and modification time of its source, and set its other attributes.
-    ///
-    /// A file is not kept if that would give rights to bytes that another user may have written. A link or a special file that equals its
-    /// source is kept. Everything else is replaced.
-    Update,
-    /// Keep it unchanged.
-    Ignore,
-}
-
 const OPENED: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Copying<'_> {
+    /// Whether this process can give a right to its own files where a copy goes. `value`: of an attribute.
+    fn can_give(
+        &self,
+        worker: &CopyWorker,
+        to: &Place<'_>,
+        grant: Grant,
+        value: &[u8],
+    ) -> Result<bool, FileError> {
+        self.grants.can_give(&to.directory, (grant, value), || self.shared.namer.of_file(worker.index))
+    }
+
     /// Whether the existing entry is kept, so that nothing is made. If so, counts it.
     pub(crate) fn is_left(
         &self,
@@ -472,7 +468,8 @@ mod tests {
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::{Copy, Options, Seat};
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
     use crate::tree::operation::Handler;
 
     #[test]

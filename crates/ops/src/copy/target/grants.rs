@@ -3,15 +3,13 @@
 //! source. No right is given to a file that another process has written.
 
 use std::collections::HashMap;
-use std::ffi::CString;
-use std::sync::{Mutex, PoisonError};
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 
-use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::Place;
 use crate::file::error::{FileError, Step};
 use atta_sys::{self as sys, retry};
 
@@ -26,42 +24,55 @@ pub(crate) enum Grant {
     Attribute(CString),
 }
 
-/// The result of each tried right, by device number.
-#[derive(Debug, Default)]
-pub(crate) struct Grants(Mutex<HashMap<(u64, Grant), bool>>);
+/// The rights that this process can give to files where a copy goes, as far as they were tried.
+#[derive(Debug)]
+pub(crate) struct Grants {
+    /// The result of each tried right, by device number.
+    tried: Mutex<HashMap<(u64, Grant), bool>>,
+    /// A directory on TARGET's file system, for probe files: other directories there stay unchanged.
+    top: Arc<OwnedFd>,
+    top_device: Option<u64>,
+}
 
-impl Copying<'_> {
-    /// Whether this process can give a right to its own files where a copy goes. `value`: of an attribute.
+impl Grants {
+    pub(crate) fn new(top: Arc<OwnedFd>) -> Self {
+        let top_device = sys::stat_descriptor(&top).ok().map(|found| found.device);
+        Self { tried: Mutex::default(), top, top_device }
+    }
+
+    /// Whether this process can give a right, with the value of an attribute, to its own files in a directory. `unused`: a name for a
+    /// probe file.
     pub(crate) fn can_give(
         &self,
-        worker: &CopyWorker,
-        to: &Place<'_>,
-        grant: Grant,
-        value: &[u8],
+        directory: &OwnedFd,
+        (grant, value): (Grant, &[u8]),
+        unused: impl FnOnce() -> CString,
     ) -> Result<bool, FileError> {
         let failed = |errno| FileError::new(Step::Create, errno);
-        let device = sys::stat_descriptor(&to.directory).map_err(failed)?.device;
+        let device = sys::stat_descriptor(directory).map_err(failed)?.device;
         let key = (device, grant);
-        if let Some(known) = self.grants.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(known) = self.lock().get(&key) {
             return Ok(*known);
         }
-        // The probe leaves the other directories of TARGET's file system unchanged.
-        let directory = if device == self.top_identity.0 { &self.top } else { &to.directory };
-        let probe = self.probe_file(worker.index, directory).map_err(failed)?;
+        let directory = if Some(device) == self.top_device { &*self.top } else { directory };
+        let probe = probe_file(directory, &unused()).map_err(failed)?;
         let is_given = is_given(&probe, &key.1, value);
-        self.grants.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, is_given);
+        self.lock().insert(key, is_given);
         Ok(is_given)
     }
 
-    /// Makes a file and unlinks it at once.
-    fn probe_file(&self, who: u64, directory: &OwnedFd) -> Result<OwnedFd, Errno> {
-        let name = self.shared.namer.of_file(who);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let private = Mode::RUSR | Mode::WUSR;
-        let file = retry(|| rustix::fs::openat(directory, &name, flags, private))?;
-        let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
-        Ok(file)
+    fn lock(&self) -> MutexGuard<'_, HashMap<(u64, Grant), bool>> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Makes a file and unlinks it at once.
+fn probe_file(directory: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let private = Mode::RUSR | Mode::WUSR;
+    let file = retry(|| rustix::fs::openat(directory, name, flags, private))?;
+    let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
+    Ok(file)
 }
 
 /// Tries to give a right and reads it back: a file system may report success without effect.

@@ -7,14 +7,11 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode};
 
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::{Made, NAMES_TRIED, Place};
-use crate::copy::target::spelling::refuse_taken;
+use crate::copy::target::place::{Made, NAMES_TRIED, Place, refuse_taken};
 use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
-use crate::file::source::device;
-use crate::file::source::{Source, identity_of};
-use crate::metadata::extended::Extended;
-use crate::metadata::extended::Holder;
+use crate::file::source::{Source, device, identity_of};
+use crate::metadata::extended::{Extended, Holder};
 use crate::metadata::inherited::open_private;
 use crate::metadata::keep::ExtendedNames;
 use crate::metadata::named;
@@ -240,7 +237,8 @@ mod tests {
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::{Copy, Options, Seat};
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
     use crate::tree::operation::Handler;
 
     /// The name was listed as one link and then replaced by another.

@@ -5,14 +5,10 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
 use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::Place;
-use crate::copy::target::mirror::Location;
-use crate::copy::target::mirror::Mirror;
-use crate::file::error::{FileError, Step};
+use crate::copy::target::mirror::{Location, Mirror};
 use atta_sys as sys;
 
 /// Maximum number of failures for which the conflicting name is reported.
@@ -49,16 +45,5 @@ impl Copying<'_> {
         }
         let opened = directory.descriptor(&mut worker.held, self.features).ok()?;
         sys::other_spelling(&opened, &name)
-    }
-}
-
-/// Refuses a name that exists with a different spelling.
-pub(crate) fn refuse_taken(to: &Place<'_>, step: Step) -> Result<(), FileError> {
-    let failed = |errno| FileError::new(step, errno);
-    match sys::stat_at(&to.directory, to.name, false) {
-        Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(failed(errno)),
-        Ok(_) if sys::has_name(&to.directory, to.name).map_err(failed)? => Ok(()),
-        Ok(_) => Err(failed(Errno::EXIST)),
     }
 }

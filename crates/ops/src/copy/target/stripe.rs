@@ -10,8 +10,6 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, XattrFlags};
 
-use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::file::Place;
 use crate::metadata::inherited::create_file;
 use crate::refused::Refused;
 use atta_sys::file_systems::type_of;
@@ -119,49 +117,55 @@ impl Layouts for Lustre {
     }
 }
 
-/// The file system that sets the layouts of copies; none: striping was not requested.
-pub(crate) fn layouts(
-    stripes: Option<&Stripes>,
-    top: impl AsFd,
-) -> Result<Option<&'static dyn Layouts>, Refused> {
-    match stripes {
-        None => Ok(None),
-        Some(_) if type_of(top).is_some_and(|known| known.has_layouts) => Ok(Some(&Lustre)),
-        Some(_) => Err(Refused {
-            what: "files are to be striped, and TARGET is not on Lustre".to_owned(),
-            hint: "leave --stripe out".into(),
-            is_usage: true,
-        }),
-    }
+/// Gives copies their layouts, if striping was requested.
+#[derive(Debug)]
+pub(crate) struct Striping<'a> {
+    wanted: Option<(&'a Stripes, &'static dyn Layouts)>,
 }
 
-impl Copying<'_> {
+impl<'a> Striping<'a> {
+    /// # Errors
+    /// Striping was requested, and TARGET has no layouts.
+    pub(crate) fn new(stripes: Option<&'a Stripes>, top: impl AsFd) -> Result<Self, Refused> {
+        let wanted = match stripes {
+            None => None,
+            Some(stripes) if type_of(top).is_some_and(|known| known.has_layouts) => {
+                Some((stripes, &Lustre as &dyn Layouts))
+            }
+            Some(_) => {
+                return Err(Refused {
+                    what: "files are to be striped, and TARGET is not on Lustre".to_owned(),
+                    hint: "leave --stripe out".into(),
+                    is_usage: true,
+                });
+            }
+        };
+        Ok(Self { wanted })
+    }
+
     /// The layout for the copy of an open file; none: as its directory specifies.
     pub(crate) fn layout_of(&self, source: impl AsFd, metadata: &Metadata) -> Option<Vec<u8>> {
-        let (layouts, stripes) = (self.layouts?, self.options.stripes.as_ref()?);
+        let (stripes, layouts) = self.wanted?;
         let own = if *stripes == Stripes::Keep { layouts.get(source.as_fd()) } else { None };
         stripes.layout(metadata.size, own.as_deref())
     }
 
-    /// Makes a new file, with a layout if one is wanted and can be set.
-    pub(crate) fn create_with(
+    /// Makes a new file, which inherits nothing if its directory `is_sealed`. Returns also whether it has the layout that it should have.
+    pub(crate) fn create(
         &self,
-        worker: &mut CopyWorker,
-        to: &Place<'_>,
+        (directory, is_sealed): (&OwnedFd, bool),
         name: &CStr,
         layout: Option<&[u8]>,
-    ) -> Result<OwnedFd, Errno> {
-        let (Some(layouts), Some(layout)) = (self.layouts, layout) else {
-            return create_file(&to.directory, name, OFlags::WRONLY, to.mirror.is_sealed());
+    ) -> Result<(OwnedFd, bool), Errno> {
+        let (Some((_, layouts)), Some(layout)) = (self.wanted, layout) else {
+            return Ok((create_file(directory, name, OFlags::WRONLY, is_sealed)?, true));
         };
-        let empty = create_file(&to.directory, name, OFlags::RDONLY, to.mirror.is_sealed())?;
+        let empty = create_file(directory, name, OFlags::RDONLY, is_sealed)?;
         let striped = striped(layouts, &empty, layout);
         if striped.is_err() {
-            let _ = rustix::fs::unlinkat(&to.directory, name, rustix::fs::AtFlags::empty());
+            let _ = rustix::fs::unlinkat(directory, name, rustix::fs::AtFlags::empty());
         }
-        let (file, has_layout) = striped?;
-        worker.totals.not_striped += u64::from(!has_layout);
-        Ok(file)
+        striped
     }
 }
 
@@ -267,7 +271,7 @@ mod tests {
     #[test]
     fn nothing_is_striped_where_there_is_no_lustre() {
         let here = std::fs::File::open("/").unwrap();
-        assert!(layouts(None, &here).unwrap().is_none());
-        assert!(layouts(Some(&Stripes::Keep), &here).unwrap_err().is_usage);
+        assert!(Striping::new(None, &here).unwrap().wanted.is_none());
+        assert!(Striping::new(Some(&Stripes::Keep), &here).unwrap_err().is_usage);
     }
 }

@@ -1,0 +1,48 @@
+//! Files and directories that are being synced individually. No I/O.
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::copy::commit::checks::Check;
+use crate::copy::target::mirror::{Location, Mirror, Part};
+use crate::file::source::Identity;
+use crate::file::version::Version;
+
+/// When entries of a directory are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SyncRule {
+    /// Not synced by this copy.
+    Never,
+    /// Together with others, by one sync of the file system.
+    Batch,
+    /// Each on its own, by `fsync`.
+    Each,
+}
+
+/// A file or directory that is being synced.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    File(Box<PendingFile>),
+    /// Its location, for messages.
+    Directory(Location),
+}
+
+/// A complete file that is being synced.
+#[derive(Debug)]
+pub(crate) struct PendingFile {
+    pub(crate) at: Location,
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) name: CString,
+    /// Its present name, if that is not the final one.
+    pub(crate) temporary: Option<CString>,
+    pub(crate) bytes: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) checks: Vec<Check>,
+    /// Identity of the file, if it does not have its final name.
+    pub(crate) identity: Option<Identity>,
+    /// Version of its source.
+    pub(crate) version: Version,
+    /// The slice that the file is in.
+    pub(crate) part: Option<Part>,
+}
