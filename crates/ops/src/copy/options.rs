@@ -70,7 +70,7 @@ pub trait Watch: Sync {
     /// An entry was not copied. The path is the source's.
     fn failure(&self, failure: &Failure<'_>);
 
-    /// Reports what a copy would do with an entry. Only a [`DryRun`] calls it, and not for existing directories. The path is the
+    /// Reports what a copy would do with an entry. Only a [`DryRun`](crate::copy::DryRun) calls it, and not for existing directories. The path is the
     /// source's.
     fn planned(&self, _planned: Planned, _path: &[u8]) {}
 
