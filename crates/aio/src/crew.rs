@@ -125,7 +125,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn every_item_is_served_once_however_many_threads_sleep() {
+    fn every_item_is_served_once() {
         for threads in 1..=4 {
             let crew = Arc::new(Crew::new());
             let served = Arc::new(AtomicUsize::new(0));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_wait_for_each_other_are_both_served_if_there_are_threads() {
+    fn two_waiting_callers_are_served_with_threads() {
         let crew = Arc::new(Crew::<Arc<std::sync::Barrier>>::new());
         let members: Vec<_> = (0..2)
             .map(|_| {

@@ -180,7 +180,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn items_come_out_in_the_order_in_which_they_were_added() {
+    fn items_keep_the_order_of_insertion() {
         let inbox = Inbox::new();
         assert!(inbox.is_empty() && inbox.push(Node::letter(1)));
         assert!(!inbox.push(Node::letter(2)) && !inbox.push(Node::letter(3)));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_threads_add_is_taken_once_and_in_the_order_of_each() {
+    fn items_of_many_threads_keep_each_order() {
         let inbox = Arc::new(Inbox::new());
         let adders: Vec<_> = (0..4_u64)
             .map(|thread| {

@@ -55,14 +55,14 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_around_for_as_long_as_it_may_while_pauses_are_short() {
+    fn polling_goes_on_while_pauses_are_short() {
         let (patience, now) = after([1, 30, 5, 20]);
         assert!(patience.is_left(now + Duration::from_micros(49)));
         assert!(!patience.is_left(now + MOST));
     }
 
     #[test]
-    fn it_does_not_where_pauses_are_long_until_some_are_short_again() {
+    fn polling_stops_while_pauses_are_long() {
         let (mut patience, mut now) = after([1_000_000; 10]);
         assert!(!patience.is_left(now));
         for _ in 0..6 {

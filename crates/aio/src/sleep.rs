@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn loom_what_comes_after_the_end_is_taken_by_who_brings_it() {
+    fn loom_work_after_the_end_is_taken_by_its_sender() {
         loom::model(|| {
             let shared = Arc::new((Inbox::new(), Sleep::new()));
             let adder = {

@@ -371,9 +371,9 @@ fn files_go_to_another_file_system() {
 }
 
 #[test]
-fn links_go_to_another_file_system_and_are_not_followed() {
+fn links_to_another_file_system_are_not_followed() {
     each(|proactor, scratch| {
-        let test = "links_go_to_another_file_system_and_are_not_followed";
+        let test = "links_to_another_file_system_are_not_followed";
         let Some(other) = elsewhere(scratch, test) else { return };
         fs::write(scratch.join("target"), b"x").unwrap();
         symlink("target", scratch.join("link")).unwrap();
@@ -535,7 +535,7 @@ fn stop_at_any_turn_leaves_nothing() {
 }
 
 #[test]
-fn dropped_proactor_closes_all_and_leaves_no_temporary_file() {
+fn dropped_proactor_leaves_no_temporary_file() {
     let _alone = alone();
     let scratch = Scratch::new("compound").unwrap();
     let before = descriptors();

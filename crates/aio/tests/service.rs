@@ -88,7 +88,7 @@ fn futures_run_on_any_executor() {
 }
 
 #[test]
-fn any_number_of_threads_submit_and_each_continuation_is_called_once() {
+fn many_submitting_threads_get_one_callback_each() {
     each(|options| {
         let scratch = Scratch::new("aio-many").unwrap();
         let service = Arc::new(Service::new(options).unwrap());
@@ -124,7 +124,7 @@ fn any_number_of_threads_submit_and_each_continuation_is_called_once() {
 }
 
 #[test]
-fn a_continuation_may_submit_the_next_operation_or_panic() {
+fn continuation_may_submit_or_panic() {
     each(|options| {
         let service = Arc::new(Service::new(options).unwrap());
         let (tell, told) = mpsc::channel();
@@ -170,7 +170,7 @@ fn a_continuation_may_drop_the_service() {
 }
 
 #[test]
-fn what_is_cancelled_late_or_dropped_ends_and_hurts_nobody() {
+fn late_cancel_or_drop_is_harmless() {
     for backend in backends() {
         let limits = Limits { grace: Some(Duration::from_millis(10)), ..Limits::default() };
         let service = Service::new(&Options { backend, limits, ..Options::default() }).unwrap();

@@ -126,7 +126,7 @@ fn what_hangs_ends_when_cancelled_or_is_given_up() {
 }
 
 #[test]
-fn whoever_waits_for_an_operation_gets_it_however_it_ends() {
+fn waiting_caller_gets_any_end_of_an_operation() {
     let mut bench = bench(SimulatedOptions::default());
     // It is late before it starts.
     let late = Terms { deadline: Some(Duration::ZERO), position: None };

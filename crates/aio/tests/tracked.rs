@@ -31,7 +31,7 @@ fn who_hears_of_an_end_may_submit_the_next_one() {
 }
 
 #[test]
-fn each_operation_is_told_once_by_whoever_carries_it_out() {
+fn each_operation_is_reported_once() {
     let service = service(Backend::Threads(2), None);
     let (told, ended) = mpsc::channel();
     let mut here = 0;

@@ -30,7 +30,7 @@ fn read(fd: &Arc<OwnedFd>, bytes: usize, at: At) -> Op {
 }
 
 #[test]
-fn long_reads_of_pipes_hold_up_nothing_and_can_be_cancelled() {
+fn long_reads_of_pipes_block_nothing() {
     let service = Service::new(&Options::default()).unwrap();
     let (reader, writer) = pipe();
     let reads: Vec<Pending> = (0..60)
@@ -82,7 +82,7 @@ fn long_reads_beside_each_other_bring_what_is_there() {
 }
 
 #[test]
-fn who_waits_is_woken_before_a_continuation_that_waits_for_them() {
+fn empty_share_is_followed_by_a_later_one() {
     // One thread ends operations in their order. With several threads the last one may end first, and alone.
     for backend in [Backend::Best(RingOptions::default()), Backend::Threads(1)] {
         let options = Options { backend, continuation_threads: 0, ..Options::default() };
@@ -111,7 +111,7 @@ fn who_waits_is_woken_before_a_continuation_that_waits_for_them() {
 }
 
 #[test]
-fn who_has_slept_hands_on_what_may_have_been_for_somebody_else() {
+fn woken_sleeper_passes_on_a_wake_for_another() {
     let service = Service::new(&Options::default()).unwrap();
     let (reader, writer) = pipe();
     let pending = service.submit(read(&reader, 8, At::Position), Call::default()).unwrap();
@@ -131,7 +131,7 @@ fn who_has_slept_hands_on_what_may_have_been_for_somebody_else() {
 }
 
 #[test]
-fn what_is_pending_is_never_said_to_be_more_than_may_be() {
+fn pending_count_never_exceeds_its_limit() {
     const MOST: usize = 3;
     let options = Options { pending: Some(MOST), ..Options::default() };
     let service = Service::new(&options).unwrap();
@@ -172,7 +172,7 @@ fn watched(held: &Arc<OwnedFd>) -> Op {
 }
 
 #[test]
-fn what_waits_behind_others_ends_at_once_when_it_is_cancelled_or_dropped() {
+fn queued_operation_ends_at_once_when_cancelled() {
     let (service, first, writer, _reader) = held_up();
     let (held, _held_writer) = pipe();
     let mut pending: Vec<Pending> =
@@ -205,7 +205,7 @@ fn what_waits_behind_others_ends_at_once_when_it_is_cancelled_or_dropped() {
 }
 
 #[test]
-fn whoever_waits_carries_out_what_waits_behind_others() {
+fn waiting_caller_runs_queued_operations() {
     let (service, first, writer, _reader) = held_up();
     let scratch = Scratch::new("aio-behind").unwrap();
     let file = Arc::new(OwnedFd::from(std::fs::File::create(scratch.join("f")).unwrap()));
@@ -220,7 +220,7 @@ fn whoever_waits_carries_out_what_waits_behind_others() {
 }
 
 #[test]
-fn a_shutdown_and_a_deadline_reach_what_waits_behind_others() {
+fn shutdown_and_deadline_reach_queued_operations() {
     let (service, first, writer, _reader) = held_up();
     let (held, _held_writer) = pipe();
     let behind = service.submit(watched(&held), Call::default()).unwrap();

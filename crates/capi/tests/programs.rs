@@ -157,8 +157,8 @@ fn futures_of_hpx_as_far_as_a_stand_in_goes() {
 }
 
 #[test]
-fn continuations_that_return_int_or_nothing_compile_in_c_and_cpp_and_run() {
-    let test = "continuations_that_return_int_or_nothing_compile_in_c_and_cpp_and_run";
+fn continuations_compile_and_run_in_c_and_cpp() {
+    let test = "continuations_compile_and_run_in_c_and_cpp";
     for source in ["forms.c", "forms.cpp"] {
         everywhere(test, source);
         let scratch = Scratch::new("capi-forms").unwrap();

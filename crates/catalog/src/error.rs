@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_keeps_its_number_through_the_parquet_crate() {
+    fn errno_of_a_full_disk_passes_the_parquet_crate() {
         let error = Error::from(ParquetError::from(io::Error::from_raw_os_error(28)));
         assert_eq!(error.errno(), Some(Errno(28)));
         assert_eq!(error.to_string(), "cannot write shard: no space left on device (ENOSPC)");

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_follow_in_a_ring_without_the_neighbours() {
+    fn other_ranks_form_a_ring_without_neighbours() {
         let place = Place::new(Rank(3), 8, [2, 5].map(Rank).to_vec());
         assert_eq!(place.neighbours(), [2, 3, 5].map(Rank));
         assert_eq!(outward(&place), [4, 6, 7, 0, 1]);

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stay_below_their_bound_and_reach_all_of_it() {
+    fn random_numbers_reach_all_of_their_range() {
         let mut random = Random::new(7);
         let mut seen = [false; 10];
         (0..1000).for_each(|_| seen[usize::try_from(random.below(10)).unwrap()] = true);

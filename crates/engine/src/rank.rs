@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rank_but_the_root_is_the_child_of_its_parent() {
+    fn every_rank_but_the_root_is_a_child_of_its_parent() {
         for (size, width) in [(1, 2), (2, 1), (7, 2), (100, 3), (1000, 32)] {
             let mut seen = 0;
             for here in (0..size).map(Rank) {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ranks_of_the_largest_job_have_no_children() {
+    fn last_ranks_of_the_largest_job_have_no_children() {
         assert_eq!(Tree::new(Rank(u32::MAX - 1), u32::MAX, 32).children().count(), 0);
     }
 }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_at_least_one_task_and_never_more_than_there_are() {
+    fn share_is_between_one_task_and_all() {
         let shares = [Share::One, Share::Part(0), Share::Part(1 << 15), Share::Part(u16::MAX)];
         for share in shares {
             assert_eq!(share.of(0), 0);

@@ -33,7 +33,7 @@ fn totals(sent: &[Message]) -> Vec<bool> {
 }
 
 #[test]
-fn next_totals_wait_until_the_parent_has_taken_those_before() {
+fn next_totals_wait_for_the_parent() {
     let at = Duration::from_micros;
     let mut child = start(1);
     let mut climbed = Vec::new();
@@ -52,7 +52,7 @@ fn next_totals_wait_until_the_parent_has_taken_those_before() {
 }
 
 #[test]
-fn last_totals_wait_for_those_before_and_are_not_answered() {
+fn last_totals_wait_for_earlier_ones() {
     let at = Duration::from_micros;
     let (mut root, mut child) = (start(0), start(1));
     child.handle_load(at(5), Load::default());

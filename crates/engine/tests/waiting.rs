@@ -17,7 +17,7 @@ fn tasks(count: u32) -> Tasks {
 }
 
 #[test]
-fn who_was_promised_a_share_that_turned_out_empty_is_served_later() {
+fn user_without_chown_gets_no_set_id() {
     let at = Duration::from_millis;
     let config = Config { schedule: ScheduleKind::Lifeline, ..Config::default() };
     let mut root: Engine<()> = Engine::new(config, &Place::new(Rank(0), 2, vec![]));

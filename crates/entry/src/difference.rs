@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_numbered_in_their_order_and_have_names_of_their_own() {
+    fn fields_are_numbered_in_order_with_unique_names() {
         assert!(Field::ALL.iter().enumerate().all(|(number, field)| *field as usize == number));
         let names: std::collections::BTreeSet<_> = Field::ALL.iter().map(|field| field.name()).collect();
         assert_eq!(names.len(), Field::ALL.len());

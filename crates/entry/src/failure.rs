@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_taken_by_another_spelling_is_told_with_it() {
+    fn taken_name_is_reported_with_its_spelling() {
         let failure = Failure {
             operation: Operation::Custom("create the copy"),
             root: b"a".into(),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_another_type_is_a_conflict_and_has_not_vanished() {
+    fn entry_of_another_type_is_a_conflict() {
         let operation = Operation::Replace("make the directory");
         let (root, path) = (b"a".into(), b"a/d".into());
         let failure = Failure { operation, root, path, errno: Errno::NOTDIR, spelled: None, at: None };

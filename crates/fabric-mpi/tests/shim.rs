@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn operation_that_failed_is_given_once_and_its_request_is_never_freed() {
+fn failed_operation_is_reported_and_its_request_kept() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shim");
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());

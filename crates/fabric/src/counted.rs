@@ -111,7 +111,7 @@ mod tests {
     use crate::in_process;
 
     #[test]
-    fn counts_only_what_passed_and_only_for_peers_that_were_met() {
+    fn traffic_counts_only_passed_bytes_of_known_peers() {
         let mut ranks: Vec<_> = in_process(4).into_iter().map(Counted::new).collect();
         ranks[0].send(2, vec![0; 10]).unwrap();
         ranks[0].send(2, vec![]).unwrap();

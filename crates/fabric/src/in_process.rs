@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_several_hosts_conform_behind_a_box_and_a_count() {
+    fn ranks_of_several_hosts_conform_in_slow_order() {
         let ranks = in_process_on_hosts(&[7, 3, 7, 3]);
         let boxed = ranks.into_iter().map(|rank| crate::Counted::new(Box::new(rank) as Box<dyn Endpoint>));
         conform(boxed.collect());
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_is_told_and_the_latest_callback_counts() {
+    fn every_message_is_reported_by_the_latest_callback() {
         let mut ranks = in_process(2);
         let told = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
         for count in &told {

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_one_rank_keep_their_order_and_those_of_others_pass() {
+    fn messages_of_one_rank_keep_their_order() {
         let mut inbox = Inbox::default();
         let tickets = [(1, 100), (2, 1), (1, 2), (2, 3)].map(|(from, bytes)| inbox.add(from, bytes).0);
         tickets[1..].iter().for_each(|ticket| inbox.complete(*ticket));

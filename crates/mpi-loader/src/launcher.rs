@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_are_unknown_and_the_launcher_is_not() {
+    fn bad_numbers_of_a_launcher_are_unknown() {
         let odd = [("OMPI_COMM_WORLD_SIZE", "many"), ("OMPI_VERSION", "5.0.11")];
         let launcher = of(&odd).unwrap();
         assert_eq!((launcher.kind, launcher.size, launcher.rank), (Kind::OpenMpi, None, None));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn first_tells_at_once_the_first_of_a_host_later_the_others_never() {
+    fn first_rank_of_a_host_reports_at_once() {
         let turn = |rank, local| {
             let variables = [("PMIX_RANK", rank), ("SLURM_LOCALID", local)];
             of(&variables).unwrap().turn()

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn launcher_and_library_of_two_families_are_told_apart() {
+    fn launcher_and_library_of_two_mpis_are_reported() {
         let (open_4, open_5) = ("Open MPI v4.1.4, package: Debian", "Open MPI v5.0.11, package");
         let mpich = "MPICH Version:      5.0.2";
         let of = |kind, version, library| foreign(&launcher(kind, version), library);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn rank_alone_conforms_and_mpi_never_holds_many_messages() {
+    fn rank_alone_conforms_with_bounded_messages() {
         let mut mpi = fake::mpi().unwrap();
         assert_eq!(atta_fabric::conformance(&mut mpi), Ok(()));
         assert_eq!(fake::with(|fake| fake.begun_max), 64);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_of_a_message_that_waited_lets_the_others_go() {
+    fn failed_message_lets_the_others_go() {
         let mut mpi = fake::mpi().unwrap();
         for number in 0..100 {
             mpi.send(0, vec![number]).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mpi_writes_after_a_failed_receive_changes_nothing_else() {
+    fn mpi_writes_after_a_failed_receive_are_harmless() {
         for bytes in [100, 1000, 100_000] {
             let mut mpi = fake::mpi().unwrap();
             fake::with(|fake| fake.taken_fails_in = 1);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_large_message_does_not_hold_up_those_of_other_ranks() {
+    fn slow_large_message_blocks_no_other_rank() {
         let mut mpi = fake::mpi().unwrap();
         fake::with(|fake| fake.slow_bytes = 100_000);
         fake::arrive(1, vec![1; 100_000]);

@@ -133,8 +133,8 @@ fn ranks_of_three_hosts_conform_and_know_who_is_near() {
 
 // Over TCP, where the receiver cannot take a message from the memory of a process that has stopped.
 #[test]
-fn rank_that_stops_in_a_large_message_does_not_hold_up_another() {
-    for mpi in mpis("rank_that_stops_in_a_large_message_does_not_hold_up_another") {
+fn rank_stopped_in_a_large_message_blocks_no_other() {
+    for mpi in mpis("rank_stopped_in_a_large_message_blocks_no_other") {
         let ended = launch_with(mpi, 3, Some(&mpi.plugin), &["env", "OMPI_MCA_btl=self,tcp"], &["slow"]);
         let lines = ended.said.lines().filter(|line| line.starts_with("conforms: 3 ranks, 3 on this host, "));
         assert_eq!((lines.count(), ended.code), (1, Some(0)), "{}: {}", mpi.version, ended.said);
@@ -168,8 +168,8 @@ fn expect_no_crash(test: &str, runs: usize, programs: &[&str]) {
 
 // What the runs below rely on to say more of a crash than that there was one.
 #[test]
-fn crash_names_its_phase_and_leaves_a_backtrace_of_open_mpi() {
-    let all = mpis("crash_names_its_phase_and_leaves_a_backtrace_of_open_mpi");
+fn crash_names_its_phase_and_has_a_backtrace() {
+    let all = mpis("crash_names_its_phase_and_has_a_backtrace");
     for mpi in all.iter().filter(|mpi| mpi.is_open()) {
         let ended = launch_with(
             mpi,
@@ -233,8 +233,8 @@ fn stub_is_told_once_and_ends_all_ranks() {
 }
 
 #[test]
-fn plug_in_of_another_mpi_is_told_once_and_ends_all_ranks() {
-    let test = "plug_in_of_another_mpi_is_told_once_and_ends_all_ranks";
+fn plug_in_of_another_mpi_ends_all_ranks() {
+    let test = "plug_in_of_another_mpi_ends_all_ranks";
     let all = mpis(test);
     let others = all.iter().flat_map(|launcher| all.iter().map(move |other| (launcher, other)));
     let pairs: Vec<_> = others.filter(|(launcher, other)| launcher.is_open() != other.is_open()).collect();
@@ -269,7 +269,7 @@ fn ranks_that_do_not_find_each_other_tell_it_once() {
 }
 
 #[test]
-fn launched_program_without_plug_in_says_where_it_looked() {
+fn missing_plug_in_error_lists_searched_places() {
     let ended = as_if_launched(&BUILT.program, None);
     let directory = BUILT.program.parent().unwrap().display();
     assert!(ended.told().contains(&format!("looked for {directory}/libatta_mpi.so, ")), "{}", ended.said);
@@ -278,7 +278,7 @@ fn launched_program_without_plug_in_says_where_it_looked() {
 }
 
 #[test]
-fn plug_in_is_found_beside_the_program_and_a_stub_says_that_it_is_one() {
+fn plug_in_is_found_beside_the_program() {
     let beside = BUILT.stub.with_file_name("conformance");
     // A link and no copy: a file that was just written cannot be started while another test's child holds it open.
     let _none = fs::remove_file(&beside);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_as_many_as_were_asked_for_where_there_is_room() {
+    fn threads_are_as_many_as_requested_if_possible() {
         let threads = |available, threads| Budget::new(Needs::COPY, available, threads).threads;
         assert_eq!([64, 1024, 4096, 1 << 20].map(|limit| threads(limit, 128)), [1, 33, 128, 128]);
         assert_eq!(threads(10, 128), 1, "a host of the library that has none left gets one");

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_see_each_other_while_they_live_and_the_last_one_removes_their_directory() {
+    fn runs_see_each_other_while_they_live() {
         let scratch = Scratch::new("jobs").unwrap();
         let (top, one, other) = (top(&scratch), Namer::new(1), Namer::new(2));
         let mut first = begun(&top, &one);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_all_runs_that_is_not_private_is_not_used() {
+    fn shared_job_directory_must_be_private() {
         let namer = Namer::new(1);
         for what in ["open", "link", "file"] {
             let scratch = Scratch::new("jobs-taken").unwrap();
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_with_another_name_a_link_or_too_much_in_it_is_not_believed() {
+    fn untrusted_record_is_not_believed() {
         let scratch = Scratch::new("jobs-record").unwrap();
         let (top, namer) = (top(&scratch), Namer::new(1));
         let run = begun(&top, &namer);

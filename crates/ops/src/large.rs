@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_an_open_file_keep_a_directory_that_is_lost() {
+    fn chunks_of_an_open_file_keep_its_directory() {
         let (fake, mut tasks) = (Fake(UnderWay::new(1)), Tasks::default());
         let opened = Arc::new(std::fs::File::open("/").unwrap().into());
         let root = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });

@@ -54,8 +54,8 @@ fn is_beyond(root: &Path, path: &[u8]) -> bool {
 }
 
 #[test]
-fn mounts_are_crossed_unless_one_file_system_is_asked_for() {
-    let Some(mounted) = mounted("mounts_are_crossed_unless_one_file_system_is_asked_for") else { return };
+fn mounts_are_crossed_unless_forbidden() {
+    let Some(mounted) = mounted("mounts_are_crossed_unless_forbidden") else { return };
     let root = mounted.scratch.path();
     let all = oracle::list(root).unwrap();
     let mut within = all.clone();
@@ -80,8 +80,8 @@ fn mounts_are_crossed_unless_one_file_system_is_asked_for() {
 }
 
 #[test]
-fn listed_names_keep_to_the_file_system_of_their_root() {
-    let Some(mounted) = mounted("listed_names_keep_to_the_file_system_of_their_root") else { return };
+fn listed_names_keep_to_the_file_system_of_the_root() {
+    let Some(mounted) = mounted("listed_names_keep_to_the_file_system_of_the_root") else { return };
     let root = mounted.scratch.path();
     for features in FEATURES {
         for place in ["tmpfs", "bind", "plain/tmpfs", "plain/bind"] {
@@ -99,7 +99,7 @@ fn listed_names_keep_to_the_file_system_of_their_root() {
 }
 
 #[test]
-fn a_followed_link_to_another_file_system_is_not_entered_on_one_file_system() {
+fn one_file_system_also_holds_for_followed_links() {
     let Some(mounted) = mounted("a_followed_link_to_another_file_system") else { return };
     let root = mounted.scratch.path();
     rustix::fs::symlinkat("tmpfs/beyond", CWD, root.join("link")).unwrap();
@@ -142,12 +142,12 @@ fn count(root: &Path, options: &Options<'_>) -> (u64, u64, usize, u32) {
 }
 
 #[test]
-fn twenty_thousand_levels_with_branches_take_few_descriptors() {
+fn branches_at_20_000_levels_need_few_descriptors() {
     harness::in_child("a_deep_tree_in_a_process_with_1000_descriptors", "".as_ref());
 }
 
 #[test]
-#[ignore = "a child process of twenty_thousand_levels_with_branches_take_few_descriptors"]
+#[ignore = "a child process of branches_at_20_000_levels_need_few_descriptors"]
 fn a_deep_tree_in_a_process_with_1000_descriptors() {
     let Some(_) = harness::child_argument() else { return };
     let scratch = scratch("deep");
@@ -198,12 +198,12 @@ fn trees_in_a_process_with_few_descriptors() {
 }
 
 #[test]
-fn listed_names_deep_in_a_tree_are_found_with_few_descriptors() {
+fn listed_deep_names_need_few_descriptors() {
     harness::in_child("listed_names_in_a_process_with_64_descriptors", "".as_ref());
 }
 
 #[test]
-#[ignore = "a child process of listed_names_deep_in_a_tree_are_found_with_few_descriptors"]
+#[ignore = "a child process of listed_deep_names_need_few_descriptors"]
 fn listed_names_in_a_process_with_64_descriptors() {
     let Some(_) = harness::child_argument() else { return };
     let scratch = scratch("few-listed");

@@ -87,7 +87,7 @@ fn assert_errors_are_of(walks: &[Walked], allowed: &[&str]) {
 }
 
 #[test]
-fn a_directory_exchanged_with_a_link_to_the_outside_is_never_left_through_it() {
+fn directory_exchanged_with_a_link_is_not_left() {
     let swapped = swapped();
     let mut count = 0;
     let walks = walk_while_swapped(&swapped, || {
@@ -98,7 +98,7 @@ fn a_directory_exchanged_with_a_link_to_the_outside_is_never_left_through_it() {
 }
 
 #[test]
-fn with_links_followed_the_link_to_the_outside_is_refused_each_time() {
+fn followed_link_to_the_outside_is_refused() {
     let swapped = swapped();
     let mut count = 0;
     let walks = walk_while_swapped(&swapped, || {
@@ -111,7 +111,7 @@ fn with_links_followed_the_link_to_the_outside_is_refused_each_time() {
 }
 
 #[test]
-fn listed_names_below_the_exchanged_directory_are_found_inside_or_not_at_all() {
+fn listed_names_below_a_swapped_directory_are_safe() {
     let swapped = swapped();
     let names: Vec<_> = (0..10)
         .flat_map(|branch| {
@@ -130,12 +130,12 @@ fn listed_names_below_the_exchanged_directory_are_found_inside_or_not_at_all() {
 }
 
 #[test]
-fn directories_that_are_opened_again_are_the_ones_they_were() {
+fn reopened_directories_are_the_same_ones() {
     harness::in_child("reopening_in_a_process_with_64_descriptors", "".as_ref());
 }
 
 #[test]
-#[ignore = "a child process of directories_that_are_opened_again_are_the_ones_they_were"]
+#[ignore = "a child process of reopened_directories_are_the_same_ones"]
 fn reopening_in_a_process_with_64_descriptors() {
     let Some(_) = harness::child_argument() else { return };
     let swapped = swapped();
@@ -174,7 +174,7 @@ fn entries_that_come_and_go_are_failures_at_most() {
 }
 
 #[test]
-fn a_root_that_vanishes_while_it_is_walked_ends_the_walk() {
+fn root_that_vanishes_ends_the_walk() {
     let scratch = scratch("vanishing-root");
     for round in 0..20 {
         let root = scratch.join(format!("root{round}"));

@@ -121,8 +121,9 @@ fn what_is_below_goes_where_cp_puts_it() {
     assert_same(&a, &scratch.join("followed"));
 }
 
+/// Row 20 of docs/hazards.md.
 #[test]
-fn row_20_a_copy_to_itself_or_into_itself_is_refused_whatever_the_paths_are() {
+fn copy_into_itself_is_refused() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir_all(tree.join("x/tree")).unwrap();
@@ -183,8 +184,9 @@ fn what_waits_in_a_file_is_copied_all_the_same() {
     }
 }
 
+/// Row 12 of docs/hazards.md.
 #[test]
-fn row_12_a_file_that_changes_while_it_is_read_is_no_copy() {
+fn changing_file_is_not_copied() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -213,8 +215,9 @@ fn row_12_a_file_that_changes_while_it_is_read_is_no_copy() {
     assert_same(&tree, &target);
 }
 
+/// Row 9 of docs/hazards.md.
 #[test]
-fn row_09_names_of_one_file_are_one_file_in_the_copy_however_many_threads_meet_them() {
+fn hard_links_survive_many_threads() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -248,7 +251,7 @@ fn row_09_names_of_one_file_are_one_file_in_the_copy_however_many_threads_meet_t
 }
 
 #[test]
-fn large_files_are_copied_in_chunks_with_their_holes_and_digests() {
+fn large_files_keep_holes_and_digests() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -340,8 +343,9 @@ fn look_for_parts(directory: &Path, seen: &std::sync::atomic::AtomicU64) {
     }
 }
 
+/// Row 7 of docs/hazards.md.
 #[test]
-fn row_07_what_cannot_be_replaced_is_told_and_nothing_else_fails() {
+fn entry_that_cannot_be_replaced_fails_alone() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir_all(tree.join("directory")).unwrap();
@@ -368,8 +372,9 @@ fn row_07_what_cannot_be_replaced_is_told_and_nothing_else_fails() {
 /// How long somebody keeps swapping things, for each side.
 const RACE: std::time::Duration = std::time::Duration::from_secs(4);
 
+/// Row 5 of docs/hazards.md.
 #[test]
-fn row_05_nothing_outside_is_read_or_written_whatever_is_swapped_meanwhile() {
+fn swaps_lead_nowhere_outside() {
     let scratch = Scratch::new("copy").unwrap();
     let tree = scratch.join("tree");
     for directory in ["a/victim/deep", "b/victim/deep"] {
@@ -413,8 +418,9 @@ fn row_05_nothing_outside_is_read_or_written_whatever_is_swapped_meanwhile() {
     }
 }
 
+/// Row 14 of docs/hazards.md.
 #[test]
-fn row_14_directories_that_cannot_be_read_are_there_and_are_told_once() {
+fn unreadable_directory_exists_in_the_copy() {
     if !skip::is_root() {
         return skip::skipped("directories that cannot be read", "it needs two users");
     }
@@ -440,8 +446,9 @@ fn row_14_directories_that_cannot_be_read_are_there_and_are_told_once() {
     }
 }
 
+/// Row 5 of docs/hazards.md.
 #[test]
-fn row_05_a_directory_that_somebody_puts_in_the_place_of_a_new_one_gets_nothing() {
+fn planted_directory_gets_nothing() {
     if !skip::is_root() {
         return skip::skipped("directories put in the place of new ones", "it needs two users");
     }

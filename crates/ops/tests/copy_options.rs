@@ -148,7 +148,7 @@ fn a_copy_has_what_is_to_be_kept_and_nothing_else() {
 }
 
 #[test]
-fn a_directory_that_is_there_keeps_what_is_not_to_be_changed() {
+fn existing_directory_keeps_other_attributes() {
     let scratch = Scratch::new("copy-keep").unwrap();
     let tree = furnished(&scratch);
     let target = scratch.join("target");
@@ -186,7 +186,7 @@ fn everything_gets_the_owner_that_the_map_says() {
 }
 
 #[test]
-fn without_its_list_a_file_is_no_more_open_than_with_it() {
+fn file_without_its_acl_is_no_more_open() {
     let scratch = Scratch::new("copy-list").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -221,7 +221,7 @@ fn inode(path: &Path) -> u64 {
 }
 
 #[test]
-fn an_update_leaves_bytes_that_are_there_and_mends_the_rest() {
+fn update_keeps_bytes_and_repairs_attributes() {
     let scratch = Scratch::new("copy-update").unwrap();
     let tree = furnished(&scratch);
     for name in ["same", "longer", "newer", "mode", "attribute", "shared", "gone"] {
@@ -289,7 +289,7 @@ fn what_is_there_is_left_if_it_is_to_be() {
 }
 
 #[test]
-fn a_file_is_written_into_where_nothing_else_is_changed_by_that() {
+fn file_is_written_in_place_where_that_is_safe() {
     let scratch = Scratch::new("copy-in-place").unwrap();
     let (tree, target) = (scratch.join("tree"), scratch.join("target"));
     for directory in [&tree, &target] {
@@ -358,7 +358,7 @@ fn state(root: &Path) -> String {
 }
 
 #[test]
-fn a_dry_run_reports_what_a_copy_does_and_writes_nothing() {
+fn dry_run_reports_and_writes_nothing() {
     let scratch = Scratch::new("copy-dry").unwrap();
     let tree = furnished(&scratch);
     fs::create_dir_all(tree.join("new/deeper")).unwrap();
@@ -402,7 +402,7 @@ fn a_dry_run_reports_what_a_copy_does_and_writes_nothing() {
 }
 
 #[test]
-fn what_a_list_names_is_copied_with_the_directories_above_it() {
+fn listed_entries_get_their_directories() {
     let scratch = Scratch::new("copy-list").unwrap();
     let tree = furnished(&scratch);
     fs::create_dir_all(tree.join("a/b/c")).unwrap();

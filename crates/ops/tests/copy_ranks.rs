@@ -22,7 +22,7 @@ fn options(threads: usize, fsync: Fsync) -> Options<'static> {
 }
 
 #[test]
-fn a_copy_by_many_ranks_is_what_its_source_is_under_every_schedule() {
+fn copy_on_many_ranks_equals_its_source() {
     let scratch = Scratch::new("copy-ranks").unwrap();
     let tree = hostile(&scratch);
     for number in 0..40 {
@@ -91,7 +91,7 @@ fn chunks_of_large_files_are_copied_by_all_ranks() {
 }
 
 #[test]
-fn a_large_file_that_changes_under_all_ranks_is_no_copy() {
+fn large_file_that_changes_on_ranks_is_not_copied() {
     let scratch = Scratch::new("copy-ranks").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();

@@ -240,7 +240,7 @@ fn ranks_give_everything_the_owner_that_the_map_says() {
 }
 
 #[test]
-fn ranks_leave_what_an_update_finds_and_mend_the_rest() {
+fn ranks_update_only_what_differs() {
     let scratch = Scratch::new("ranks-update").unwrap();
     let tree = furnished(&scratch, 20);
     let prepare = |target: &Path| {
@@ -315,7 +315,7 @@ fn ranks_write_into_files_that_are_there() {
 }
 
 #[test]
-fn ranks_copy_what_a_list_names_with_the_directories_above_it() {
+fn ranks_copy_a_list_with_directories_above() {
     let scratch = Scratch::new("ranks-list").unwrap();
     let tree = furnished(&scratch, 300);
     let root = bytes(&tree.join("."));
@@ -355,7 +355,7 @@ fn ranks_read_back_all_that_they_have_copied() {
 }
 
 #[test]
-fn ranks_sync_each_file_or_nothing_and_do_without_digests() {
+fn ranks_obey_fsync_modes_and_skip_digests() {
     let scratch = Scratch::new("ranks-fsync").unwrap();
     let tree = furnished(&scratch, 20);
     let syncs = |whole: &Whole| whole.ranks.iter().map(|rank| rank.syncs).sum::<u64>();
@@ -372,7 +372,7 @@ fn ranks_sync_each_file_or_nothing_and_do_without_digests() {
 }
 
 #[test]
-fn what_fails_on_any_rank_is_told_once_and_the_rest_is_copied() {
+fn failure_on_any_rank_is_reported_once() {
     let scratch = Scratch::new("ranks-failed").unwrap();
     let tree = furnished(&scratch, 20);
     // Directories where other things are to go, and a file where a directory is.

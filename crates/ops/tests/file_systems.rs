@@ -88,7 +88,7 @@ fn tmpfs_is_walked_as_the_oracle_walks_it() {
 }
 
 #[test]
-fn overlays_and_their_upper_layers_are_walked_as_the_oracle_walks_them() {
+fn overlays_are_walked_as_the_oracle_walks_them() {
     let _lock = Lock::for_mounts().unwrap();
     let Some(space) = skip::unless_available("overlay", Scratch::on_tmpfs(128 << 20)) else { return };
     let lower = space.join("lower");
@@ -111,7 +111,7 @@ fn overlays_and_their_upper_layers_are_walked_as_the_oracle_walks_them() {
 }
 
 #[test]
-fn a_mount_on_top_of_a_directory_of_the_tree_shows_the_mounted_one() {
+fn mount_over_a_directory_is_shown() {
     let _lock = Lock::for_mounts().unwrap();
     let scratch = harness::scratch("on-top");
     trees::flat(&scratch.join("over"), 5).unwrap();

@@ -93,7 +93,7 @@ fn tree() -> (Scratch, PathBuf) {
 }
 
 #[test]
-fn links_below_the_root_show_what_they_lead_to_as_find_has_it() {
+fn links_below_the_root_match_find() {
     let (scratch, root) = tree();
     make_links(
         &root,
@@ -188,7 +188,7 @@ fn random_links_below_the_root_lead_where_find_says() {
 }
 
 #[test]
-fn links_that_lead_elsewhere_are_failures_and_shown_as_links() {
+fn links_that_lead_elsewhere_are_failures() {
     let (scratch, root) = tree();
     let outside = scratch.join("outside");
     let refusals = [
@@ -245,7 +245,7 @@ fn links_that_lead_elsewhere_are_failures_and_shown_as_links() {
 }
 
 #[test]
-fn two_directories_that_lead_to_each_other_end_where_the_circle_closes() {
+fn mutual_links_end_where_the_loop_closes() {
     let (_scratch, root) = tree();
     make_links(&root, &[("a/to-b", "../b"), ("b/to-a", "../a")]);
     let walked = walk(&root, &following(2));
@@ -284,7 +284,7 @@ fn a_root_that_is_a_link_is_followed_only_if_asked() {
 }
 
 #[test]
-fn links_followed_with_little_memory_come_back_from_the_spill_file() {
+fn followed_links_return_from_the_spill_file() {
     let scratch = scratch("follow-spill");
     let root = scratch.join("root");
     make_directories(scratch.path(), &["root"]);
@@ -311,7 +311,7 @@ fn lite_follows_links_too() {
 }
 
 #[test]
-fn a_link_in_a_listed_directory_back_to_a_directory_above_it_is_a_circle() {
+fn link_back_to_a_directory_above_is_a_loop() {
     let (_scratch, root) = tree();
     make_links(&root, &[("a/inner/to-a", "..")]);
     for threads in [1, 2] {

@@ -17,7 +17,7 @@ use harness::{bytes_of, fixed, scratch};
 use rustix::fs::{AtFlags, CWD, linkat, symlinkat};
 
 #[test]
-fn every_task_that_was_given_back_runs_once_and_may_give_back_more() {
+fn returned_tasks_run_once_and_may_return_more() {
     let scratch = scratch("tasks");
     trees::flat(&scratch.join("flat"), 2000).unwrap();
     trees::random(&scratch.join("random"), 61, 200).unwrap();
@@ -91,7 +91,7 @@ fn a_walk_that_is_stopped_ends_soon_and_says_so() {
 }
 
 #[test]
-fn a_walk_that_was_stopped_before_it_began_does_nothing() {
+fn walk_stopped_before_it_began_does_nothing() {
     let scratch = scratch("stopped");
     let options = harness::threads(2);
     options.stop.set();
@@ -101,7 +101,7 @@ fn a_walk_that_was_stopped_before_it_began_does_nothing() {
 }
 
 #[test]
-fn the_observer_can_stop_a_walk_of_a_list_without_end() {
+fn observer_can_stop_a_walk_of_an_endless_list() {
     let scratch = scratch("endless");
     let root = bytes_of(scratch.path());
     let options = harness::threads(2);

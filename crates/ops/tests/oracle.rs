@@ -168,7 +168,7 @@ fn kept(root: &Path, all: &BTreeMap<Vec<u8>, Record>, rules: &Rules) -> BTreeMap
 }
 
 #[test]
-fn hostile_names_kinds_and_times_come_through_on_any_number_of_threads() {
+fn hostile_names_and_times_survive_any_threads() {
     let scratch = scratch("hostile");
     let root = scratch.join("tree");
     rustix::fs::mkdirat(CWD, &root, rustix::fs::Mode::RWXU).unwrap();
@@ -239,7 +239,7 @@ fn without_the_birth_time_all_else_is_the_same() {
 }
 
 #[test]
-fn waiting_tasks_that_do_not_fit_in_memory_are_spilled_and_nothing_is_lost() {
+fn waiting_tasks_spill_without_loss() {
     let scratch = scratch("spill");
     trees::random(&scratch.join("random"), 3, 400).unwrap();
     let wide = scratch.join("wide");
@@ -260,7 +260,7 @@ fn waiting_tasks_that_do_not_fit_in_memory_are_spilled_and_nothing_is_lost() {
 }
 
 #[test]
-fn without_a_place_to_spill_to_all_stays_in_memory_and_the_report_says_so() {
+fn without_a_spill_directory_tasks_stay_in_memory() {
     let scratch = scratch("unspilled");
     for number in 0..500 {
         trees::chain(&scratch.join(format!("d{number:04}")), 1, b"below").unwrap();
@@ -277,7 +277,7 @@ fn without_a_place_to_spill_to_all_stays_in_memory_and_the_report_says_so() {
 }
 
 #[test]
-fn several_roots_are_each_walked_below_the_name_that_was_given() {
+fn several_roots_are_walked_below_their_names() {
     let scratch = scratch("roots");
     let mut expected = BTreeMap::new();
     let mut starts = Vec::new();
@@ -324,7 +324,7 @@ fn a_root_may_be_any_kind_of_entry() {
 }
 
 #[test]
-fn roots_that_are_not_there_fail_and_the_others_are_walked() {
+fn missing_roots_fail_and_others_are_walked() {
     let scratch = scratch("missing");
     trees::flat(&scratch.join("tree"), 3).unwrap();
     let starts = ["nothing", "tree", "tree/f0000001/x"].map(|name| Start::new(bytes_of(&scratch.join(name))));

@@ -67,7 +67,7 @@ fn walked(root: &Path, hosts: &[u32], config: Config) -> (Vec<Vec<u8>>, u64) {
 }
 
 #[test]
-fn each_entry_of_hostile_trees_is_visited_once_under_every_schedule_with_any_number_of_ranks() {
+fn every_schedule_visits_each_hostile_entry_once() {
     let scratch = scratch("ranks");
     let root = scratch.join("tree");
     std::fs::create_dir(&root).unwrap();

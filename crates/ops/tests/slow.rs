@@ -25,8 +25,8 @@ fn quick() -> Builder {
 }
 
 #[test]
-fn types_that_the_directory_does_not_tell_are_asked_for() {
-    let test = "types_that_the_directory_does_not_tell_are_asked_for";
+fn unknown_types_are_looked_up() {
+    let test = "unknown_types_are_looked_up";
     let shape = || quick().directories(3, 3).files(7).symlinks(2);
     for builder in [shape(), shape().unknown_types(), shape().readdirplus()] {
         let Some((mounted, _lock)) = mount(test, builder) else { return };
@@ -113,8 +113,8 @@ const CASES: [Case; 14] = [
 ];
 
 #[test]
-fn what_fails_is_reported_with_what_where_and_why_and_the_rest_is_walked() {
-    let test = "what_fails_is_reported_with_what_where_and_why_and_the_rest_is_walked";
+fn failure_names_what_where_and_why() {
+    let test = "failure_names_what_where_and_why";
     let shape = || quick().directories(3, 1).files(40).symlinks(2);
     for case in CASES {
         let Some((mounted, _lock)) = mount(test, shape().fail(case.rule)) else { return };
@@ -143,8 +143,8 @@ fn failed(root: &Path, operation: Operation, name: &str, error: &str) -> Failed 
 }
 
 #[test]
-fn single_files_and_links_that_fail_take_nothing_else_with_them() {
-    let test = "single_files_and_links_that_fail_take_nothing_else_with_them";
+fn failing_single_files_harm_no_others() {
+    let test = "failing_single_files_harm_no_others";
     let builder = quick()
         .directories(2, 1)
         .files(10)
@@ -186,8 +186,8 @@ fn a_root_that_fails_is_a_failure_and_no_panic() {
 }
 
 #[test]
-fn a_directory_whose_server_goes_away_fails_and_the_walk_ends() {
-    let test = "a_directory_whose_server_goes_away_fails_and_the_walk_ends";
+fn walk_ends_when_the_server_of_a_directory_is_gone() {
+    let test = "walk_ends_when_the_server_of_a_directory_is_gone";
     let Some((mounted, _lock)) = mount(test, quick().directories(10, 2).files(100)) else { return };
     let pid = i32::try_from(mounted.process()).unwrap();
     let killed = std::sync::Once::new();
@@ -243,8 +243,8 @@ fn rate(root: &Path, threads: Threads) -> f64 {
 
 #[test]
 #[ignore = "compares times: wants a quiet machine"]
-fn at_2_ms_as_many_threads_as_needed_do_20_times_the_work_of_one() {
-    let test = "at_2_ms_as_many_threads_as_needed_do_20_times_the_work_of_one";
+fn slow_storage_gets_20_times_the_work_of_one_thread() {
+    let test = "slow_storage_gets_20_times_the_work_of_one_thread";
     let Some((small, lock)) = mount(test, SlowFs::builder().directories(2, 1).files(100)) else { return };
     let one = rate(small.path(), fixed(1));
     drop((small, lock));
@@ -287,8 +287,8 @@ fn a_flat_directory_in_a_process_of_its_own() {
 }
 
 #[test]
-fn a_flat_directory_of_a_million_is_spread_over_the_threads_in_little_memory() {
-    let test = "a_flat_directory_of_a_million_is_spread_over_the_threads_in_little_memory";
+fn million_files_are_spread_over_threads() {
+    let test = "million_files_are_spread_over_threads";
     // Names alone: to ask for the metadata of a million takes FUSE a minute.
     let Some(said) = flat(test, 1_000_000, "lite") else { return };
     // Names of a million files are 17 MB: they are not all there at once.
@@ -304,8 +304,8 @@ fn a_flat_directory_of_a_million_is_spread_over_the_threads_in_little_memory() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn a_flat_directory_of_ten_million_is_spread_over_the_threads_in_little_memory() {
-    let test = "a_flat_directory_of_ten_million_is_spread_over_the_threads_in_little_memory";
+fn ten_million_files_are_spread_over_threads() {
+    let test = "ten_million_files_are_spread_over_threads";
     let Some(said) = flat(test, 10_000_000, "full") else { return };
     assert!(number(&said, "least=") > 500_000, "{said}");
     assert!(number(&said, "memory_kb=") < 30_000, "{said}");

@@ -16,7 +16,7 @@ fn listed(root: &[u8], below: &[u8]) -> Start {
 }
 
 #[test]
-fn every_listed_name_of_a_hostile_tree_is_found_with_its_metadata() {
+fn every_listed_hostile_name_has_its_metadata() {
     let scratch = scratch("listed");
     trees::hostile_names(&scratch.join("names")).unwrap();
     trees::random(&scratch.join("random"), 31, 200).unwrap();
@@ -43,7 +43,7 @@ fn every_listed_name_of_a_hostile_tree_is_found_with_its_metadata() {
 }
 
 #[test]
-fn a_listed_directory_is_walked_and_its_siblings_are_not() {
+fn listed_directory_is_walked_without_siblings() {
     let scratch = scratch("listed-directory");
     trees::random(&scratch.join("a/b"), 1, 0).unwrap_or_default();
     trees::chain(&scratch.join("a"), 1, b"b").unwrap();
@@ -130,7 +130,7 @@ fn rules_and_lite_apply_to_listed_names() {
 }
 
 #[test]
-fn a_root_that_cannot_be_opened_fails_for_each_name_below_it() {
+fn unopenable_root_fails_for_each_listed_name() {
     let scratch = scratch("no-root");
     let root = bytes_of(&scratch.join("nothing"));
     let options = harness::threads(2);

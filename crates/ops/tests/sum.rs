@@ -161,7 +161,7 @@ fn copied(tree: &Path, target: &Path, chunk: Option<u64>) -> Hash {
 }
 
 #[test]
-fn digests_of_hostile_trees_are_those_of_a_simple_program_and_the_signature_is_the_copys() {
+fn digests_of_hostile_trees_match_a_simple_program() {
     let scratch = Scratch::new("sum").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -199,7 +199,7 @@ fn first_name(directory: &Path) -> std::ffi::OsString {
 }
 
 #[test]
-fn any_size_any_holes_any_chunks_and_any_number_of_threads_give_the_same_digests() {
+fn digests_do_not_depend_on_chunks_or_threads() {
     let scratch = Scratch::new("sum").unwrap();
     let tree = scratch.join("tree");
     sizes(&tree);
@@ -230,7 +230,7 @@ fn what_waits_in_a_file_is_hashed_all_the_same() {
 }
 
 #[test]
-fn a_root_that_is_a_file_has_the_signature_of_what_is_read_from_it() {
+fn root_that_is_a_file_has_its_own_signature() {
     let scratch = Scratch::new("sum").unwrap();
     let path = scratch.join("file");
     fs::write(&path, "content").unwrap();
@@ -249,7 +249,7 @@ fn a_root_that_is_a_file_has_the_signature_of_what_is_read_from_it() {
 }
 
 #[test]
-fn a_file_with_several_names_is_read_once_unless_it_changes() {
+fn hard_linked_file_is_read_once() {
     let scratch = Scratch::new("sum").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -276,7 +276,7 @@ fn a_file_with_several_names_is_read_once_unless_it_changes() {
 }
 
 #[test]
-fn only_what_is_named_is_summed_up_where_that_is_wanted() {
+fn only_named_entries_are_summed() {
     let scratch = Scratch::new("sum").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir_all(tree.join("a/b")).unwrap();
@@ -319,7 +319,7 @@ fn the_metadata_is_that_of_the_file_that_was_read() {
 }
 
 #[test]
-fn a_file_that_changes_whenever_it_is_read_is_told_and_has_no_digest() {
+fn changing_file_is_reported_and_has_no_digest() {
     let scratch = Scratch::new("sum").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -357,7 +357,7 @@ fn a_file_that_changes_whenever_it_is_read_is_told_and_has_no_digest() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_pipes_and_sockets_are_not_opened() {
+fn unreadable_entry_is_reported_and_pipes_not_opened() {
     let scratch = Scratch::new("sum").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -391,7 +391,7 @@ fn what_cannot_be_read_is_told_and_pipes_and_sockets_are_not_opened() {
 }
 
 #[test]
-fn what_is_remembered_of_holes_is_right_for_other_files_other_places_and_other_chunks() {
+fn remembered_holes_belong_to_their_file_and_place() {
     let scratch = Scratch::new("sum").unwrap();
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();

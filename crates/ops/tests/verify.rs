@@ -388,7 +388,7 @@ fn extended_attributes_and_access_lists_are_compared() {
 }
 
 #[test]
-fn names_that_one_side_alone_has_are_told_and_so_are_kinds() {
+fn names_on_one_side_and_kinds_are_reported() {
     let scratch = scratch("verify");
     let tree = tree(&scratch);
     let cases = vec![
@@ -635,7 +635,7 @@ fn what_is_excluded_is_neither_compared_nor_extra() {
 }
 
 #[test]
-fn directories_of_many_names_and_tasks_that_wait_in_a_file_are_compared_all_the_same() {
+fn large_directories_and_spilled_tasks_are_compared() {
     let scratch = scratch("verify");
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -682,7 +682,7 @@ fn directories_of_many_names_and_tasks_that_wait_in_a_file_are_compared_all_the_
 }
 
 #[test]
-fn what_is_more_than_all_names_of_the_source_is_told_name_by_name() {
+fn extra_names_of_the_target_are_reported_one_by_one() {
     let scratch = scratch("verify");
     let (one, other) = (scratch.join("one"), scratch.join("other"));
     fs::create_dir(&one).unwrap();
@@ -736,7 +736,7 @@ fn two_entries_are_compared_as_what_they_are() {
 }
 
 #[test]
-fn a_file_that_changes_all_the_time_is_told_as_that_and_once() {
+fn changing_file_is_reported_once_as_changed() {
     let scratch = scratch("verify");
     let tree = scratch.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -780,7 +780,7 @@ fn until_something_fails(one: &Path, other: &Path, options: &Options<'_>) -> Vec
 }
 
 #[test]
-fn nothing_outside_is_looked_at_whatever_is_swapped_meanwhile() {
+fn nothing_outside_is_read_during_swaps() {
     let scratch = scratch("verify");
     let tree = scratch.join("tree");
     fs::create_dir_all(tree.join("a/victim/deep")).unwrap();
@@ -810,7 +810,7 @@ fn nothing_outside_is_looked_at_whatever_is_swapped_meanwhile() {
 }
 
 #[test]
-fn directories_that_cannot_be_read_are_told_once_and_for_the_right_side() {
+fn unreadable_directories_are_reported_once() {
     if !skip::is_root() {
         return skip::skipped("directories that cannot be read", "it needs two users");
     }

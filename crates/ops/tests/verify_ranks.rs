@@ -141,7 +141,7 @@ fn differences_on_ranks_are_those_of_one_rank() {
 }
 
 #[test]
-fn names_of_a_directory_that_ranks_share_are_told_once() {
+fn names_of_a_shared_directory_are_reported_once() {
     let scratch = scratch("verify-ranks");
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     for root in [&source, &target] {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn large_matrices_have_means_of_bins_that_may_differ_in_size() {
+    fn large_matrices_show_means_of_bins() {
         let mut matrix = Matrix::new(130, 64).unwrap();
         assert_eq!(matrix.bin_lengths(), (3, 1));
         for row in 0..130 {

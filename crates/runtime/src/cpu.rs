@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_waits_is_blocked_and_one_that_runs_is_not() {
+    fn blocked_and_running_threads_are_distinguished() {
         let (send, receive) = mpsc::channel();
         let (_end, ended) = mpsc::channel::<()>();
         std::thread::spawn(move || {

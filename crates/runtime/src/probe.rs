@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_sleep_for_a_cap_are_not_blocked_by_a_file_system() {
+    fn threads_asleep_for_a_cap_are_not_blocked() {
         let tick = Duration::from_millis(25);
         assert!((share(tick, tick, 2) - 0.5).abs() < 1e-9);
         assert!((share(3 * tick, tick, 2) - 1.0).abs() < 1e-9);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_shown_in_the_order_of_their_declaration() {
+    fn counters_keep_the_order_of_their_declaration() {
         let mut shown = Vec::new();
         sample(4).show(&mut |counter| shown.push(counter));
         let lost = Text::Line("", ["thing", "things"], " lost");

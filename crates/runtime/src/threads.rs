@@ -215,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_run_all_the_time_stay_as_many_as_cores() {
+    fn busy_threads_stay_as_many_as_cores() {
         let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         assert!((0..200).all(|_| tuner.tick(&sample(0.05, true, 1e6)) == 2));
     }
 
     #[test]
-    fn a_slow_file_system_gets_the_most_threads_within_a_few_ticks() {
+    fn slow_file_system_gets_the_most_threads() {
         let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         for _ in 0..7 {
             let _ = tuner.tick(&sample(0.95, true, 1e3));
@@ -238,7 +238,7 @@ mod tests {
     /// As with `--iops`: all threads sleep for the cap. Sometimes a file takes so long that the next operations are free, and for a
     /// tick only the file system is slow.
     #[test]
-    fn threads_that_the_cap_holds_back_do_not_become_more() {
+    fn capped_threads_do_not_grow() {
         let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         let capped = Sample { held_back: 0.95, ..sample(0.05, true, 400.0) };
         for tick in 0..1000 {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_gets_slower_with_more_threads_is_left_at_fewer() {
+    fn slow_server_is_left_at_fewer_threads() {
         let mut tuner = Tuner::new(Threads::Auto, 8, usize::MAX);
         let rate = |threads: usize| if threads <= 8 { 10_000.0 } else { 2_000.0 };
         let mut threads = 8;
@@ -266,7 +266,7 @@ mod tests {
 
     /// A disk with a cold cache: threads wait for a core, hardly ever blocked, and yet many of them are faster.
     #[test]
-    fn threads_that_hardly_block_stay_where_fewer_are_slower() {
+    fn threads_that_rarely_block_stay_at_fewer() {
         let mut tuner = Tuner::new(Threads::Auto, 2, usize::MAX);
         for _ in 0..10 {
             let _ = tuner.tick(&sample(0.9, true, 1e5));

@@ -183,7 +183,7 @@ fn ends_without(rank: u32, other: u32, tree_width: u32) -> bool {
 }
 
 #[test]
-fn messages_of_the_next_meeting_that_come_before_the_farewell_are_kept() {
+fn early_messages_of_the_next_meeting_are_kept() {
     let widths = (1..=64).flat_map(|width| PAIRS.map(|(late, early)| (width, late, early)));
     let cases: Vec<_> = widths.filter(|(width, late, early)| ends_without(*early, *late, *width)).collect();
     assert!(cases.len() > 64, "most widths differ from that of a meeting");

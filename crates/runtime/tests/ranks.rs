@@ -152,7 +152,7 @@ fn a_stop_on_one_rank_ends_all() {
 }
 
 #[test]
-fn a_stop_on_one_rank_ends_the_tasks_that_run_on_another() {
+fn stop_on_one_rank_ends_tasks_of_another() {
     std::thread::scope(|scope| {
         for (rank, mut endpoint) in in_process_on_hosts(&[0, 1]).into_iter().enumerate() {
             scope.spawn(move || {
@@ -188,7 +188,7 @@ impl Job for Talks {
 }
 
 #[test]
-fn a_panic_beside_workers_that_wait_for_room_ends_them() {
+fn panic_ends_workers_that_wait_for_room() {
     // Rank 0 takes nothing in; rank 1 has seeds of its own and panics while its worker waits. It hangs if nobody ends it.
     let mut endpoints = in_process_on_hosts(&[0, 0]);
     let (mut second, mut first) = (endpoints.pop().unwrap(), endpoints.pop().unwrap());
@@ -227,7 +227,7 @@ impl Job for Unpackable {
 }
 
 #[test]
-fn tasks_that_cannot_leave_a_rank_stay_or_are_an_error() {
+fn tasks_that_cannot_leave_stay_or_fail() {
     for schedule in [ScheduleKind::Lifeline, ScheduleKind::Centralized] {
         let config = Config { schedule, ..Config::default() };
         let results: Vec<_> = std::thread::scope(|scope| {

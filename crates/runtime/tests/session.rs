@@ -135,7 +135,7 @@ fn ranks_that_wait_for_a_silent_one_are_not_at_work() {
 }
 
 #[test]
-fn ranks_that_do_not_even_join_are_named_after_a_stop() {
+fn ranks_that_never_join_are_named_after_a_stop() {
     let ended = with_first(40, |endpoint| {
         // 33 has nobody below it; 2 is above it.
         if endpoint.rank() == 33 {
@@ -160,7 +160,7 @@ fn ranks_that_do_not_even_join_are_named_after_a_stop() {
 static REPORTED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 #[test]
-fn a_long_wait_is_reported_with_the_ranks_that_are_missing() {
+fn long_wait_is_reported_with_missing_ranks() {
     let is_reported = AtomicBool::new(false);
     let waiting = |ranks: &[u32]| *REPORTED.lock().unwrap() = ranks.to_vec();
     let limits = Limits { report: Duration::from_millis(5), waiting, ..SOON };
@@ -204,7 +204,7 @@ fn first_rank_hears_of_one_that_fails_in_each_phase() {
 }
 
 #[test]
-fn a_stop_on_one_rank_reaches_all_that_wait_or_listen() {
+fn stop_on_one_rank_reaches_all_waiting_ranks() {
     std::thread::scope(|scope| {
         for mut endpoint in in_process(40) {
             scope.spawn(move || {
@@ -232,7 +232,7 @@ fn a_stop_on_one_rank_reaches_all_that_wait_or_listen() {
 }
 
 #[test]
-fn a_stop_at_the_end_leaves_nothing_for_the_next_session() {
+fn stop_at_the_end_does_not_reach_the_next_session() {
     for round in 0..50 {
         std::thread::scope(|scope| {
             for mut endpoint in in_process(20) {
@@ -305,7 +305,7 @@ fn a_rank_that_is_at_work_after_a_stop_is_waited_for() {
 }
 
 #[test]
-fn output_that_is_written_slowly_after_a_stop_is_a_sign() {
+fn slow_output_after_a_stop_is_reported() {
     let limits = Limits { give_up: Duration::from_secs(1), ..SOON };
     std::thread::scope(|scope| {
         for mut endpoint in in_process(3) {

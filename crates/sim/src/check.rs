@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_longer_than_there_are_other_ranks_is_noticed() {
+    fn too_long_queue_is_detected() {
         let request = Message::Request { idle: true, wait: false };
         let mut check = Check::new(3);
         for _ in 0..2 {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_adds_the_same_in_parts_and_another_range_does_not() {
+    fn range_sum_does_not_depend_on_its_parts() {
         let files = |from, files| Task { kind: Kind::Files, seed: 5, depth: 0, files, from };
         let sum = |tasks: &[Task]| {
             let mut ledger = Ledger::default();

@@ -81,7 +81,7 @@ mod tests {
     use crate::tree::{below, mix};
 
     #[test]
-    fn events_come_out_by_time_and_then_in_the_order_they_were_put_in() {
+    fn events_are_ordered_by_time_then_insertion() {
         let mut events = Events::new();
         let mut oracle = BinaryHeap::new();
         let (mut now, mut number) = (0, 0_u32);

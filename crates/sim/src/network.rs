@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hops_are_the_same_in_both_directions_and_none_to_oneself() {
+    fn hops_are_symmetric_and_zero_to_oneself() {
         for name in ["flat", "fat-tree", "torus", "dragonfly"] {
             let topology = Topology::named(name, 1000).unwrap();
             for (from, to) in [(0, 1), (0, 999), (37, 530), (998, 999)] {

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_take_the_oldest_directory_while_few_tasks_wait() {
+    fn threads_take_the_oldest_directory_first() {
         let mut pool = Pool::new(10, false);
         (1..=3).for_each(|seed| pool.push_newest(directory(seed)));
         assert_eq!(pool.take(3, 1), Some(directory(3)));

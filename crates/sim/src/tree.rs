@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_has_exactly_as_many_files_as_were_asked_for() {
+    fn tree_has_exactly_the_wanted_number_of_files() {
         for shape in ["balanced", "zipf", "flat", "chain"].map(|name| Shape::named(name).unwrap()) {
             for files in [0, 1, 19, 41, 1000, 123_457] {
                 for seed in 0..3 {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn most_paths_of_the_papers_tree_are_some_70_bytes_long() {
+    fn most_paths_of_the_paper_tree_have_70_bytes() {
         let tree = Tree::paper_small();
         let (mut bytes, mut todo) = (0, vec![tree.root()]);
         while let Some(node) = todo.pop() {

@@ -67,7 +67,7 @@ fn messages_of_two_pairs_come_in_either_order() {
 }
 
 #[test]
-fn a_message_travels_while_its_sender_only_asks_whether_it_has_gone() {
+fn message_travels_while_its_sender_polls() {
     let (network, jitter_ns) = network("flat", 2);
     let mut ranks = simulated(network, 2, jitter_ns, 0);
     assert_eq!(ranks[1].receive().unwrap(), None);

@@ -116,7 +116,7 @@ fn parcels_that_come_twice_are_taken_in_once() {
 }
 
 #[test]
-fn a_parcel_that_is_taken_in_twice_shows_as_tasks_done_twice() {
+fn parcel_accepted_twice_is_detected() {
     let mut violations = caught(Rule::AcceptOnce, |scenario| {
         scenario.setup.tree = Tree::new(Shape::Flat, 200, 1);
         scenario.setup.disturbance.duplicate_one_in = 1;

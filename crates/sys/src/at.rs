@@ -90,7 +90,7 @@ mod tests {
     use crate::open::open_name_at;
 
     #[test]
-    fn newer_calls_and_proc_do_the_same_and_follow_no_link() {
+    fn newer_calls_and_proc_do_the_same_for_links() {
         let scratch = Scratch::new("at").unwrap();
         let directory = std::fs::File::open(scratch.path()).unwrap();
         std::fs::write(scratch.join("file"), "").unwrap();

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_made_until_there_is_a_descriptor_but_not_for_ever() {
+    fn call_waits_for_a_descriptor_within_a_limit() {
         let mut left = 5;
         let mut call = || {
             left -= 1;

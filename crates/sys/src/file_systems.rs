@@ -288,7 +288,7 @@ mod tests {
 
     // Hazard 31.
     #[test]
-    fn a_sync_of_all_is_trusted_only_where_it_is_known_to_reach_storage() {
+    fn syncfs_is_trusted_only_where_it_is_known() {
         // Numbers of statfs(2), linux/magic.h, and of file systems that are not part of Linux.
         let whole = [
             0xef53,
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upper_layer_is_read_from_the_line_of_the_mount() {
+    fn upper_layer_is_read_from_the_mount_line() {
         let mounts = b"22 1 0:5 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
             36 22 0:31 / /m rw - overlay overlay rw,lowerdir=/l,upperdir=/a\\040b\\134c,workdir=/w\n\
             37 22 0:32 / /n rw shared:2 master:1 - overlay o rw,upperdir=/u,workdir=/w,volatile\n\

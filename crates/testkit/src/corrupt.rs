@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_files_that_match_become_others_in_every_byte() {
+    fn matching_blocks_are_rewritten_in_every_byte() {
         let scratch = tree();
         let changes =
             corrupt(scratch.path(), 1, &Files::Matching("*.dat".into()), Damage::Block(300)).unwrap();

@@ -239,8 +239,8 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_names_and_processes_of_their_own_and_reach_each_other() {
-        let test = "hosts_have_names_and_processes_of_their_own_and_reach_each_other";
+    fn hosts_have_own_names_and_reach_each_other() {
+        let test = "hosts_have_own_names_and_reach_each_other";
         // Two sets at once, with the same addresses.
         let Some(hosts) = unless_available(test, Hosts::new(2)) else { return };
         let others = Hosts::new(1).unwrap();

@@ -7,8 +7,8 @@ use atta_testkit::lock::Lock;
 use atta_testkit::skip;
 
 #[test]
-fn a_disk_that_breaks_keeps_what_it_had_and_tells_of_the_rest() {
-    let test = "a_disk_that_breaks_keeps_what_it_had_and_tells_of_the_rest";
+fn broken_disk_keeps_old_files_and_reports_the_rest() {
+    let test = "broken_disk_keeps_old_files_and_reports_the_rest";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let disk = DyingDisk::new(16, &["write,fsync:disk:EIO:armed"]);
     let Some(mut disk) = skip::unless_available(test, disk) else { return };

@@ -408,7 +408,7 @@ fn rename_of_a_file_that_changes_is_refused() {
 const BUSY: Errno = Errno(libc::EBUSY);
 
 #[test]
-fn who_may_not_give_a_file_away_keeps_it_without_set_id() {
+fn waiting_for_room_ends_with_room_or_the_end() {
     let scratch = Scratch::new("compound").unwrap();
     let (old, new) = (scratch.join("old"), scratch.join("new"));
     std::fs::write(&old, b"x").unwrap();
@@ -449,7 +449,7 @@ fn first_of_two_errors_is_told() {
 const FULL: Errno = Errno(libc::ENOSPC);
 
 #[test]
-fn kernel_that_copies_nothing_is_not_believed_at_first() {
+fn kernel_copy_of_nothing_is_not_believed() {
     let scratch = Scratch::new("compound").unwrap();
     std::fs::write(scratch.join("from"), b"0123456789").unwrap();
     let files = (std::fs::File::open(scratch.join("from")), std::fs::File::create(scratch.join("to")));

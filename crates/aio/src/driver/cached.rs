@@ -96,7 +96,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn what_was_written_is_in_memory_and_what_is_not_there_is_not() {
+    fn written_pages_are_resident() {
         // SAFETY: takes a name and a number.
         let fd = unsafe { libc::memfd_create(c"atta-cached".as_ptr(), libc::MFD_CLOEXEC) };
         // SAFETY: the descriptor is new, and nothing else owns it.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_further_on_counts_and_what_was_found_is_remembered() {
+    fn holes_found_before_are_remembered() {
         // SAFETY: takes a name and a number.
         let fd = unsafe { libc::memfd_create(c"atta-ahead".as_ptr(), libc::MFD_CLOEXEC) };
         // SAFETY: the descriptor is new, and nothing else owns it.

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_a_shard_damaged_is_an_error_or_other_rows_and_never_a_crash() {
+    fn damaged_shard_is_an_error_or_other_rows() {
         let (place, bytes) = catalog("damaged");
         let path = place.0.join("part-00000.parquet");
         let write = |bytes: &[u8]| File::create(&path).unwrap().write_all(bytes).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_a_manifest_damaged_is_an_error_or_another_record_and_never_a_crash() {
+    fn damaged_manifest_is_an_error_or_another_record() {
         let (place, _) = catalog("manifest");
         let path = place.0.join(MANIFEST_FILE);
         let bytes = std::fs::read(&path).unwrap();

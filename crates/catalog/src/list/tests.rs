@@ -51,7 +51,7 @@ fn rows() {
 
 // Hazard 37.
 #[test]
-fn rows_of_differences_say_what_differs_and_may_name_the_roots() {
+fn rows_of_differences_have_fields_and_roots() {
     let list = b"{\"path\":\"\",\"change\":\"different\",\"kind\":\"directory\",\"fields\":{\"mtime\":{}}}\n\
                  {\"path\":\"a\",\"change\":\"missing\",\"kind\":\"file\"}\n\
                  {\"path\":\"b\",\"change\":\"extra\",\"kind\":\"file\"}\n\
@@ -80,7 +80,7 @@ fn rows_of_differences_say_what_differs_and_may_name_the_roots() {
 }
 
 #[test]
-fn lines_that_may_stand_for_more_than_one_name_are_refused() {
+fn ambiguous_lines_are_refused() {
     let read = |list: &[u8]| ListReader::lines(list).collect::<Result<Vec<_>>>();
     let paths = |list: &[u8]| read(list).unwrap().into_iter().map(|listed| listed.path).collect::<Vec<_>>();
     assert_eq!(paths(b"a b\n{\"path\"\n\"x\n\xff"), [&b"a b"[..], b"{\"path\"", b"\"x", b"\xff"]);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_advised_command_leaves_what_was_copied_and_means_the_same_target() {
+    fn advised_command_continues_into_the_same_target() {
         assert_eq!(continued(&["atta", "copy", "big", "new"], true), "atta copy --update -T big new");
         assert_eq!(continued(&["atta", "copy", "a b", "it's"], false), r"atta copy --update 'a b' 'it'\''s'");
         assert_eq!(

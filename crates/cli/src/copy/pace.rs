@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn one_large_file_of_which_all_is_known_has_a_time_left() {
+    fn time_left_of_one_known_large_file_is_shown() {
         let mut pace = Pace::default();
         let (found, each) = (1000 * MIB, 10 * MIB);
         for second in 1..=60_u64 {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn while_names_are_found_what_is_known_is_a_bound_that_grows() {
+    fn known_work_is_a_growing_bound_during_the_walk() {
         let mut pace = Pace::default();
         let mut before = 0.0;
         for second in 1..=20_u64 {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_no_new_pace_and_a_new_pace_is_believed_within_a_minute() {
+    fn pause_does_not_change_the_pace() {
         let mut pace = Pace::default();
         let (mut at, mut pauses) =
             (At { names: [1, 1], large: [100_000 * MIB, 0], ..At::default() }, Vec::new());

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_workers_are_threads_of_one_rank_where_they_share_a_pool() {
+    fn paper_workers_share_the_pool_of_one_rank() {
         let cases = cases("--paper --schedule random,hybrid --ranks 30 --files 100").unwrap();
         let shapes = cases.iter().map(|case| (case.setup.ranks, case.setup.habits.threads));
         assert_eq!(shapes.collect::<Vec<_>>(), [(30, 1), (15, 2)]);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_centralized_program_acknowledges_nothing_and_its_hybrid_one_works_in_lock_step() {
+    fn paper_programs_use_no_acks_and_lock_step() {
         let setups = |words: &str| -> Vec<_> {
             let setup = |case: Case| (case.setup.engine.termination, case.setup.habits.lock_step);
             cases(words).unwrap().into_iter().map(setup).collect()

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_of_more_than_64_ranks_are_a_row_for_each_rank() {
+    fn stats_have_a_row_per_rank_beyond_64_ranks() {
         let worker = WorkerReport { tasks: 3, steals: 1, waiting: Duration::from_secs(2) };
         let thread = ThreadReport { profile: Profile { entries: 7, ..Profile::default() }, worker };
         assert_eq!(rows_of(&[thread; 5], 64).len(), 5);

@@ -56,7 +56,7 @@ fn a_tree_without_files_is_a_table_all_the_same() {
 }
 
 #[test]
-fn little_memory_makes_more_row_groups_and_the_same_rows() {
+fn little_memory_gives_more_row_groups_same_rows() {
     compare("little_memory_makes_more_row_groups", &["--memory", "1M"], |root| {
         trees::flat(&root.join("flat"), 20_000).unwrap();
     });
@@ -81,7 +81,7 @@ fn nothing_walked_is_a_table_without_rows() {
 }
 
 #[test]
-fn an_empty_directory_is_taken_and_a_full_one_refused() {
+fn empty_directory_is_accepted_full_one_refused() {
     let scratch = scratch("place");
     let place = make_directory(scratch.join("scan.catalog"));
     let tree = make_directory(scratch.join("tree"));
@@ -119,7 +119,7 @@ fn a_place_that_is_no_directory_is_refused() {
 }
 
 #[test]
-fn a_catalog_inside_the_tree_that_is_walked_is_no_loop() {
+fn catalog_inside_the_walked_tree_is_no_loop() {
     let scratch = scratch("inside");
     make_file(scratch.join("file"), b"");
     let place = scratch.join("scan.catalog");

@@ -54,8 +54,9 @@ fn whole_files(directory: &Path) -> usize {
     count
 }
 
+/// Row 25 of docs/hazards.md.
 #[test]
-fn row_25_killed_at_any_moment_it_leaves_whole_files_alone_and_can_be_run_again() {
+fn kill_at_any_time_leaves_whole_files() {
     let scratch = scratch("copy-killed");
     let tree = tree(scratch.path());
     let target = scratch.join("target");
@@ -98,7 +99,7 @@ fn what_was_copied_is_told_to_people_and_to_machines() {
 }
 
 #[test]
-fn what_was_not_copied_is_listed_and_sets_the_exit_code() {
+fn uncopied_entries_are_listed_and_set_the_exit_code() {
     let scratch = scratch("copy-failed");
     let tree = make_directory(scratch.join("tree"));
     fs::write(tree.join("file"), "content").unwrap();
@@ -300,7 +301,7 @@ fn how_bytes_go_is_asked_for_and_told() {
 }
 
 #[test]
-fn files_are_told_by_size_and_by_time_and_events_while_it_runs() {
+fn files_are_reported_by_size_time_and_event() {
     let scratch = scratch("copy-report");
     let tree = tree(scratch.path());
     let events = scratch.join("events");

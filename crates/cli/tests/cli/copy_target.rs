@@ -35,7 +35,7 @@ fn verify(directory: &Path, source: &str, target: &str) {
 }
 
 #[test]
-fn what_an_interrupted_copy_advises_completes_the_same_tree() {
+fn advice_at_an_interrupt_completes_the_tree() {
     let scratch = scratch("copy-advice");
     let here = scratch.path();
     for directory in 0..30 {
@@ -60,7 +60,7 @@ fn what_an_interrupted_copy_advises_completes_the_same_tree() {
 }
 
 #[test]
-fn with_no_target_directory_the_copy_is_target_itself() {
+fn no_target_directory_makes_target_the_copy() {
     let scratch = scratch("copy-T");
     let here = scratch.path();
     fs::write(make_directory(here.join("tree")).join("file"), "new").unwrap();
@@ -107,7 +107,7 @@ fn a_file_is_not_copied_to_a_new_name_with_a_slash() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_reported_by_its_own_path_and_not_counted() {
+fn directory_not_made_is_reported_by_its_path() {
     let scratch = scratch("copy-not-made");
     let here = scratch.path();
     make_directory(here.join("tree/in"));

@@ -31,7 +31,7 @@ fn chains(top: &Path) {
 
 // Each directory that waits for its name keeps its source, which was open without being counted.
 #[test]
-fn a_tree_of_long_chains_is_done_with_few_descriptors() {
+fn tree_of_long_chains_needs_few_descriptors() {
     let scratch = scratch("chains");
     let source = scratch.join("source");
     chains(&source);
@@ -59,7 +59,7 @@ fn a_tree_of_long_chains_is_done_with_few_descriptors() {
 }
 
 #[test]
-fn too_few_descriptors_are_refused_before_anything_is_done() {
+fn too_few_descriptors_are_refused_at_the_start() {
     let scratch = scratch("too-few");
     make_directory(scratch.join("source"));
     for command in [&["walk", "source"][..], &["sum", "source"], &["copy", "source", "target"]] {
@@ -75,7 +75,7 @@ fn too_few_descriptors_are_refused_before_anything_is_done() {
 }
 
 #[test]
-fn who_asks_for_more_threads_than_descriptors_allow_is_told_how_many_there_are() {
+fn thread_limit_of_descriptors_is_reported() {
     let scratch = scratch("many-threads");
     let ran = run(limited(256, ["walk", "-j", "128"]).arg(scratch.path())).expect_code(0);
     let (beginning, end) = ("atta: note: ", " of 128 threads: the limit of open files is 256 (ulimit -n)\n");

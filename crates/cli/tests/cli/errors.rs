@@ -12,8 +12,8 @@ use crate::support::{
 };
 
 #[test]
-fn what_failed_is_walked_again_from_the_list_of_errors() {
-    let test = "what_failed_is_walked_again_from_the_list_of_errors";
+fn list_of_errors_is_walked_again() {
+    let test = "list_of_errors_is_walked_again";
     let Some((scratch, atta)) = unprivileged(test) else { return };
     let tree = make_directory(scratch.join("tree"));
     // Names that only path_raw can hold, and a failure in every hostile directory.
@@ -95,7 +95,7 @@ fn the_list_that_is_read_is_not_written_over() {
 }
 
 #[test]
-fn files_that_cannot_be_written_stop_the_run_before_it_begins() {
+fn unwritable_files_stop_the_run_at_its_start() {
     let scratch = scratch("cannot-write");
     for option in ["--errors", "--events"] {
         let mut command = walk(["--print", option, "missing/file", "."]);

@@ -24,7 +24,7 @@ fn sizes_that_overflow_are_capped_and_crash_nothing() {
 }
 
 #[test]
-fn a_planted_link_does_not_lead_output_to_another_file() {
+fn planted_link_does_not_redirect_output() {
     let scratch = scratch("planted");
     let tree = make_directory(scratch.join("tree"));
     let victim = make_file(scratch.join("victim"), b"precious");
@@ -73,7 +73,7 @@ fn the_root_itself_may_stand_in_a_list() {
 }
 
 #[test]
-fn a_file_that_a_followed_link_shows_again_counts_once() {
+fn file_shown_again_by_a_link_counts_once() {
     let scratch = scratch("again");
     let tree = make_directory(scratch.join("tree"));
     make_file(tree.join("file"), b"sixsix");

@@ -99,7 +99,7 @@ fn interrupted_at_its_input(arguments: &[&str], input: &[u8]) -> Ran {
 }
 
 #[test]
-fn the_first_signal_ends_whoever_waits_for_standard_input() {
+fn first_signal_ends_a_read_of_standard_input() {
     let ran = interrupted_at_its_input(&["sum", "-"], b"some bytes").expect_code(143);
     assert_eq!(ran.out(), "", "a digest of a part is none");
     let record = b"af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  tree/x\n";

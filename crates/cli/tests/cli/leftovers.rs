@@ -108,7 +108,7 @@ fn verify(here: &Path, source: &str, target: &str) {
 
 // Hazard 36.
 #[test]
-fn what_a_killed_copy_has_left_is_removed_by_a_later_one_into_the_same_place() {
+fn leftovers_are_removed_by_the_next_copy() {
     let scratch = scratch("left-killed");
     let here = scratch.path();
     tree(&here.join("tree"));
@@ -152,7 +152,7 @@ fn what_a_killed_copy_has_left_is_removed_by_a_later_one_into_the_same_place() {
 
 // Hazard 36.
 #[test]
-fn what_a_killed_copy_has_left_is_no_data_and_without_its_record_it_is() {
+fn leftovers_need_their_record_to_be_removed() {
     let scratch = scratch("left-source");
     let here = scratch.path();
     tree(&here.join("tree"));
@@ -185,7 +185,7 @@ fn what_a_killed_copy_has_left_is_no_data_and_without_its_record_it_is() {
 
 // Hazard 36.
 #[test]
-fn what_a_copy_before_the_last_boot_has_left_is_reported_and_removed_only_on_request() {
+fn leftovers_before_a_reboot_need_a_request() {
     let scratch = scratch("left-boot");
     let here = scratch.path();
     tree(&here.join("tree"));
@@ -215,7 +215,7 @@ fn what_a_copy_before_the_last_boot_has_left_is_reported_and_removed_only_on_req
 
 // Hazard 36.
 #[test]
-fn an_interrupted_copy_leaves_complete_files_under_their_names_and_nothing_else() {
+fn interrupted_copy_leaves_only_complete_files() {
     let scratch = scratch("left-interrupted");
     let here = scratch.path();
     tree(&here.join("tree"));
@@ -245,7 +245,7 @@ fn an_interrupted_copy_leaves_complete_files_under_their_names_and_nothing_else(
 
 // Hazard 36.
 #[test]
-fn a_second_copy_to_the_same_new_name_is_refused_and_one_beside_it_is_not() {
+fn second_copy_to_the_same_new_name_is_refused() {
     let scratch = scratch("left-two");
     let here = scratch.path();
     tree(&here.join("tree"));

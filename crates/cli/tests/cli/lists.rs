@@ -39,7 +39,7 @@ fn directories_of_a_list_are_walked_to_their_ends() {
 }
 
 #[test]
-fn a_list_longer_than_is_read_at_once_is_walked_to_its_end() {
+fn long_list_is_walked_to_its_end() {
     let scratch = scratch("list-long");
     trees::flat(&scratch.join("flat"), 5_000).unwrap();
     let listed = find(scratch.path(), ["flat", "-type", "f", "-print0"]);
@@ -81,7 +81,7 @@ fn a_list_of_lines_is_refused() {
 }
 
 #[test]
-fn lines_are_taken_where_that_is_asked_for_and_each_is_one_name() {
+fn listed_lines_are_one_name_each() {
     let scratch = scratch("list-of-lines");
     let tree = make_directory(scratch.join("tree"));
     for name in ["one", "two words", "{\"path\":\"three\"}"] {

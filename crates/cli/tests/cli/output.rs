@@ -50,7 +50,7 @@ fn rows_have_standard_output_to_themselves() {
 }
 
 #[test]
-fn standard_output_that_is_closed_from_the_start_is_an_error_where_something_is_written_to_it() {
+fn closed_standard_output_is_an_error_if_needed() {
     let scratch = small();
     let closed = |arguments: &str, code: i32| {
         let mut command = std::process::Command::new("sh");
@@ -89,7 +89,7 @@ fn standard_output_that_is_closed_from_the_start_is_an_error_where_something_is_
 }
 
 #[test]
-fn quiet_prints_nothing_and_verbose_a_row_for_each_thread() {
+fn quiet_prints_nothing_verbose_a_row_per_thread() {
     let scratch = small();
     let ran = run(walk(["-q"]).arg(scratch.path())).expect_code(0);
     assert_eq!((ran.out(), ran.err()), (String::new(), String::new()));

@@ -60,7 +60,7 @@ fn the_root_directory_has_one_slash() {
 }
 
 #[test]
-fn a_chain_deeper_than_a_path_may_be_is_walked_to_its_end() {
+fn chain_deeper_than_path_max_is_walked() {
     let scratch = scratch("deep");
     // 2,000 levels of 9 bytes: no system call takes such a path.
     trees::chain(&scratch.join("chain"), 2_000, b"level-xx").unwrap();

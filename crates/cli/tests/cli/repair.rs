@@ -51,7 +51,7 @@ fn counts(summary: &Value) -> [u64; 3] {
 
 // Hazard 37.
 #[test]
-fn the_row_of_the_root_has_an_empty_path_and_does_not_copy_everything() {
+fn root_row_does_not_copy_everything() {
     for repair in BOTH {
         let (scratch, summary) = repaired("repair-root", "rm b/t", repair);
         assert_eq!(counts(&summary), [1, 0, 1], "{summary}");
@@ -61,7 +61,7 @@ fn the_row_of_the_root_has_an_empty_path_and_does_not_copy_everything() {
 
 // Hazard 37.
 #[test]
-fn the_row_of_a_directory_does_not_copy_what_is_below_it_again() {
+fn directory_row_does_not_copy_its_tree_again() {
     for repair in BOTH {
         let before = "stat -c %i b/s/f >f; rm b/s/g; chmod 700 b/s";
         let (scratch, summary) = repaired("repair-directory", before, repair);
@@ -94,7 +94,7 @@ fn what_the_target_alone_has_is_left_and_counted() {
 
 // Hazard 37.
 #[test]
-fn a_name_of_a_file_with_several_becomes_a_link_of_the_copy_that_is_there() {
+fn further_name_becomes_a_link_of_the_copy() {
     for damage in
         ["rm b/h", "rm -r b/s", "rm b/h; cp -p b/s/f b/h", "rm b/s/f b/h; mkdir b/s/f b/h; rmdir b/s/f b/h"]
     {
@@ -110,7 +110,7 @@ fn a_name_of_a_file_with_several_becomes_a_link_of_the_copy_that_is_there() {
 
 // Hazard 37.
 #[test]
-fn a_name_that_shares_a_file_with_a_stranger_gets_one_of_its_own() {
+fn name_shared_with_a_foreign_file_gets_its_own() {
     for repair in BOTH {
         let (scratch, _) = repaired("repair-stranger", "ln -f b/t b/s/g", repair);
         assert_ne!(inode(&scratch, "b/s/g"), inode(&scratch, "b/t"));
@@ -119,7 +119,7 @@ fn a_name_that_shares_a_file_with_a_stranger_gets_one_of_its_own() {
 
 // Hazard 37.
 #[test]
-fn what_differs_beside_the_bytes_is_given_to_the_file_that_is_there() {
+fn differing_attributes_are_given_to_the_old_file() {
     let damages = ["chmod 604 b/t", "touch b/t", "touch -d 2001-01-01 b/t; chmod 777 b", "chmod 600 b/h"];
     for damage in damages {
         for repair in BOTH {
@@ -137,7 +137,7 @@ fn what_differs_beside_the_bytes_is_given_to_the_file_that_is_there() {
 
 // Hazard 37.
 #[test]
-fn bytes_that_differ_under_the_same_size_and_times_are_replaced_under_each_name() {
+fn differing_bytes_are_replaced_under_each_name() {
     let damage =
         "cp -p b/s/f keep; printf 'X\\n' >b/s/f; touch -r keep b/s/f; printf 'Y\\n' >b/t; touch -r a/t b/t";
     for repair in BOTH {
@@ -166,12 +166,9 @@ fn both_sides_of_each_row_are_looked_at_again() {
 }
 
 #[test]
-fn a_file_does_not_get_rights_with_the_bytes_of_somebody_else() {
+fn rights_are_not_given_to_bytes_of_others() {
     if !rustix::process::geteuid().is_root() {
-        return atta_testkit::skip::skipped(
-            "a_file_does_not_get_rights_with_the_bytes_of_somebody_else",
-            "not root",
-        );
+        return atta_testkit::skip::skipped("rights_are_not_given_to_bytes_of_others", "not root");
     }
     for (source, target) in [
         ("chmod 4755 a/t", "chown 1000:1000 b/t"),

@@ -39,7 +39,7 @@ fn runs(ran: &Ran) -> Vec<Value> {
 }
 
 #[test]
-fn the_same_arguments_give_the_same_and_another_seed_does_not() {
+fn same_seed_gives_the_same_tree() {
     let words = "--ranks 6 --threads 2 --files 20K --json";
     let once = runs(&run(&mut simulate(words)).expect_code(0));
     assert_eq!(once, runs(&run(&mut simulate(words)).expect_code(0)));
@@ -48,7 +48,7 @@ fn the_same_arguments_give_the_same_and_another_seed_does_not() {
 }
 
 #[test]
-fn numbers_of_ranks_and_kinds_add_up_to_those_of_the_run() {
+fn numbers_of_ranks_and_kinds_add_up() {
     let scratch = scratch("simulated");
     let stats = scratch.join("stats.json");
     let words = "--paper --schedule centralized,random,hybrid --ranks 8 --files 5000";
@@ -80,7 +80,7 @@ fn numbers_of_ranks_and_kinds_add_up_to_those_of_the_run() {
 }
 
 #[test]
-fn one_run_is_drawn_as_a_walk_is_and_several_are_compared() {
+fn one_run_is_drawn_and_several_are_compared() {
     let scratch = scratch("figures");
     let one = plot("--ranks 5 --files 2K", &scratch.join("one"));
     assert_eq!(one, ["bytes.svg", "messages.svg", "sent.svg", "time.svg", "work.svg"]);
@@ -126,7 +126,7 @@ fn every_figure_of_the_paper_is_drawn() {
 }
 
 #[test]
-fn without_counts_of_pairs_there_are_no_maps_and_it_says_so() {
+fn stats_without_pairs_have_no_maps() {
     let scratch = scratch("many-ranks");
     let directory = scratch.join("figures");
     let ran = run(simulate("--ranks 2049 --files 100").arg("--plots").arg(&directory)).expect_code(0);

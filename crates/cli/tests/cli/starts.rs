@@ -28,7 +28,7 @@ fn a_file_as_path_is_one_entry() {
 }
 
 #[test]
-fn a_missing_path_is_a_failed_entry_and_the_others_are_walked() {
+fn missing_path_fails_and_others_are_walked() {
     let scratch = scratch("missing");
     make_file(scratch.join("there"), b"");
     let mut command = walk(["--print", "not\x1bthere", "there"]);
@@ -48,8 +48,8 @@ fn a_file_with_a_slash_is_a_failed_entry() {
 }
 
 #[test]
-fn what_is_not_allowed_is_told_and_the_rest_is_walked() {
-    let Some((scratch, atta)) = unprivileged("what_is_not_allowed_is_told_and_the_rest_is_walked") else {
+fn forbidden_directory_is_reported_others_walked() {
+    let Some((scratch, atta)) = unprivileged("forbidden_directory_is_reported_others_walked") else {
         return;
     };
     let tree = make_directory(scratch.join("tree"));

@@ -60,7 +60,7 @@ fn known_digests() {
 }
 
 #[test]
-fn lines_are_those_of_b3sum_and_sorted_where_that_is_wanted() {
+fn lines_match_b3sum_and_can_be_sorted() {
     let scratch = scratch("sum");
     tree(scratch.path());
     let expected = [
@@ -93,7 +93,7 @@ fn lines_are_those_of_b3sum_and_sorted_where_that_is_wanted() {
 }
 
 #[test]
-fn the_signature_is_the_copys_and_does_not_depend_on_where_the_tree_is() {
+fn signature_is_that_of_the_copy_anywhere() {
     let scratch = scratch("sum");
     tree(scratch.path());
     let mut copy = atta();
@@ -225,8 +225,8 @@ fn catalogs_and_rows_tell_of_all_kinds() {
 }
 
 #[test]
-fn what_cannot_be_read_is_neither_missing_nor_the_same() {
-    let Some((scratch, command)) = unprivileged("what_cannot_be_read_is_neither_missing_nor_the_same") else {
+fn unreadable_entry_is_neither_missing_nor_same() {
+    let Some((scratch, command)) = unprivileged("unreadable_entry_is_neither_missing_nor_same") else {
         return;
     };
     let tree = make_directory(scratch.join("tree"));
@@ -317,7 +317,7 @@ fn a_record_without_a_digest_is_an_error() {
 }
 
 #[test]
-fn a_damaged_catalog_is_an_error_and_no_panic_is_shown() {
+fn damaged_catalog_is_an_error_without_panic() {
     let scratch = scratch("sum-damaged");
     let tree = make_directory(scratch.join("tree"));
     fs::write(tree.join("a"), "a\n").unwrap();

@@ -91,8 +91,8 @@ fn messages_about_arguments_are_escaped() {
 }
 
 #[test]
-fn a_copy_says_on_the_terminal_that_what_is_left_still_grows() {
-    let test = "a_copy_says_on_the_terminal_that_what_is_left_still_grows";
+fn progress_shows_that_remaining_work_grows() {
+    let test = "progress_shows_that_remaining_work_grows";
     let scratch = scratch("copy-progress");
     trees::flat(&scratch.join("tree"), 300).unwrap();
     let mut command = atta();

@@ -86,7 +86,7 @@ fn a_rate_is_kept_on_average() {
 }
 
 #[test]
-fn a_spill_directory_that_is_missing_does_not_lose_entries() {
+fn missing_spill_directory_loses_no_entries() {
     let scratch = scratch("spill");
     let wide = make_directory(scratch.join("wide"));
     for number in 0..3_000 {

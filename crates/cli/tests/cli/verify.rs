@@ -57,7 +57,7 @@ fn sorted(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn differences_are_lines_and_the_exit_code_tells_of_them() {
+fn differences_are_lines_and_set_the_exit_code() {
     let scratch = trees("verify-lines");
     let ran = verify(scratch.path(), &["one", "same"]).expect_code(0);
     assert_eq!(ran.out(), "");
@@ -160,8 +160,8 @@ fn what_makes_no_sense_or_cannot_be_read_is_said() {
 }
 
 #[test]
-fn entries_that_cannot_be_compared_are_a_difference_to_the_exit_code() {
-    let test = "entries_that_cannot_be_compared_are_a_difference_to_the_exit_code";
+fn uncompared_entries_set_the_exit_code() {
+    let test = "uncompared_entries_set_the_exit_code";
     let Some((scratch, command)) = crate::support::unprivileged(test) else { return };
     let (one, two) = (make_directory(scratch.join("one")), make_directory(scratch.join("two")));
     for tree in [&one, &two] {
@@ -187,7 +187,7 @@ fn entries_that_cannot_be_compared_are_a_difference_to_the_exit_code() {
 }
 
 #[test]
-fn an_interrupted_comparison_says_so_and_leaves_no_table() {
+fn interrupted_comparison_leaves_no_table() {
     let scratch = trees("verify-interrupted");
     for tree in ["one", "two"] {
         atta_testkit::trees::flat(&scratch.join(tree).join("flat"), 2_000).unwrap();

@@ -46,7 +46,7 @@ fn a_full_disk_under_the_list_of_errors_is_told() {
 
 /// What it advises is followed to the letter.
 #[test]
-fn what_a_copy_that_is_out_of_space_advises_completes_the_same_tree() {
+fn advice_at_out_of_space_completes_the_tree() {
     let Some(_lock) = skip::unless_available("out of space", Lock::for_mounts()) else { return };
     let scratch = scratch("copy-parked");
     let here = scratch.path();

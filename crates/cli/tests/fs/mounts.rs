@@ -34,8 +34,8 @@ fn mounts_are_crossed_or_kept_out_of() {
 }
 
 #[test]
-fn a_bind_mount_of_the_same_file_system_is_another_mount() {
-    let test = "a_bind_mount_of_the_same_file_system_is_another_mount";
+fn bind_mount_is_another_mount() {
+    let test = "bind_mount_is_another_mount";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = scratch("bind");
     let tree = make_directory(scratch.join("tree"));
@@ -76,8 +76,8 @@ fn compare_rows(test: &str, tree: &Path) {
 
 /// What a link has is read by `/proc`. Without it the link is copied, and that its attributes were not is counted.
 #[test]
-fn without_proc_links_and_fifos_are_copied_and_attributes_are_kept_or_counted() {
-    let test = "without_proc_links_and_fifos_are_copied_and_attributes_are_kept_or_counted";
+fn without_proc_links_and_fifos_are_copied() {
+    let test = "without_proc_links_and_fifos_are_copied";
     if !skip::is_root() {
         return skip::skipped(test, "it needs root");
     }

@@ -34,8 +34,8 @@ fn start(root: &Path, events: &Path, options: &[&str]) -> Running {
 }
 
 #[test]
-fn a_signal_ends_the_walk_with_a_summary_of_what_was_done() {
-    let test = "a_signal_ends_the_walk_with_a_summary_of_what_was_done";
+fn signal_ends_the_walk_with_a_summary() {
+    let test = "signal_ends_the_walk_with_a_summary";
     let Some((slow, _lock)) = mount(test, endless()) else { return };
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let scratch = scratch("signal");
@@ -116,8 +116,8 @@ fn a_closed_reader_ends_a_slow_listing_quietly() {
 
 /// The copy's end: everything is copied and has its name, and what is left is to read it back, at 200 ms a request.
 #[test]
-fn the_first_signal_ends_a_copy_that_is_reading_its_copies_back() {
-    let test = "the_first_signal_ends_a_copy_that_is_reading_its_copies_back";
+fn first_signal_ends_a_copy_during_verify() {
+    let test = "first_signal_ends_a_copy_during_verify";
     let scratch = scratch("read-back");
     let (source, below) = (make_directory(scratch.join("source")), make_directory(scratch.join("below")));
     for number in 0..1000 {

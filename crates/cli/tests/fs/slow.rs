@@ -15,8 +15,8 @@ fn mount(test: &str, builder: Builder) -> Option<(SlowFs, Lock)> {
 }
 
 #[test]
-fn errors_of_a_server_are_told_by_operation_and_number() {
-    let test = "errors_of_a_server_are_told_by_operation_and_number";
+fn server_errors_have_operation_and_number() {
+    let test = "server_errors_have_operation_and_number";
     let builder = SlowFs::builder().directories(4, 1).files(10);
     let builder = builder.fail("opendir:d0001:ESTALE").fail("lookup:f0000003:EIO").fail("readdir:d0002:EIO");
     let Some((slow, _lock)) = mount(test, builder) else { return };
@@ -36,8 +36,8 @@ fn errors_of_a_server_are_told_by_operation_and_number() {
 }
 
 #[test]
-fn directories_that_tell_no_kinds_are_walked_all_the_same() {
-    let test = "directories_that_tell_no_kinds_are_walked_all_the_same";
+fn directories_without_types_are_walked() {
+    let test = "directories_without_types_are_walked";
     let builder = SlowFs::builder().directories(5, 2).files(20).symlinks(3).unknown_types();
     let Some((slow, _lock)) = mount(test, builder) else { return };
     for options in [&[][..], &["--lite"]] {
@@ -49,8 +49,8 @@ fn directories_that_tell_no_kinds_are_walked_all_the_same() {
 
 #[test]
 #[ignore = "a directory of 10^6 names takes a minute"]
-fn a_directory_of_a_million_names_is_walked_in_little_memory() {
-    let test = "a_directory_of_a_million_names_is_walked_in_little_memory";
+fn directory_of_a_million_names_needs_little_memory() {
+    let test = "directory_of_a_million_names_needs_little_memory";
     let Some((slow, _lock)) = mount(test, SlowFs::builder().flat(1_000_000)) else { return };
     let json = run(walk(["--json", "--lite", "--memory", "1M"]).arg(slow.path())).expect_code(0).json();
     assert_eq!(number(&json, "totals.entries"), 1_000_001);

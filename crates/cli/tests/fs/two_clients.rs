@@ -36,8 +36,8 @@ const UPDATES_MOST: usize = 6;
 const LARGE: usize = (5 << 20) + 12_345;
 
 #[test]
-fn what_one_client_copies_another_one_sees_whole_or_not_at_all() {
-    let test = "what_one_client_copies_another_one_sees_whole_or_not_at_all";
+fn other_client_sees_whole_files_or_none() {
+    let test = "other_client_sees_whole_files_or_none";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let volume = match Volume::start() {
         Ok(volume) => volume,

@@ -73,8 +73,8 @@ fn source(name: &str) -> (atta_testkit::scratch::Scratch, String) {
 }
 
 #[test]
-fn ranks_copy_what_one_process_copies_under_every_schedule() {
-    let test = "ranks_copy_what_one_process_copies_under_every_schedule";
+fn ranks_copy_what_one_process_copies() {
+    let test = "ranks_copy_what_one_process_copies";
     let (scratch, tree) = source("mpi-copy");
     let place = |name: &str| scratch.join(name).to_str().unwrap().to_owned();
     let expected = json(&alone(&["--json", &tree, &place("alone")]));
@@ -106,8 +106,8 @@ fn ranks_copy_what_one_process_copies_under_every_schedule() {
 }
 
 #[test]
-fn what_is_refused_and_what_failed_on_any_rank_is_told_once() {
-    let test = "what_is_refused_and_what_failed_on_any_rank_is_told_once";
+fn refusal_or_failure_of_any_rank_is_reported_once() {
+    let test = "refusal_or_failure_of_any_rank_is_reported_once";
     let (scratch, tree) = source("mpi-copy-failed");
     let target = make_directory(scratch.join("target"));
     // Directories where files are to go.

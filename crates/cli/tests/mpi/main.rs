@@ -91,8 +91,8 @@ fn paths(output: &[u8]) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn ranks_list_what_one_process_lists_under_every_schedule() {
-    let test = "ranks_list_what_one_process_lists_under_every_schedule";
+fn ranks_list_what_one_process_lists() {
+    let test = "ranks_list_what_one_process_lists";
     let (_scratch, tree) = tree("mpi-list");
     let alone = walk(["-0", "-q"]).arg(&tree).output().unwrap();
     let expected = paths(&alone.stdout);
@@ -187,8 +187,8 @@ fn ranks_write_one_catalog_and_one_file_of_errors() {
 }
 
 #[test]
-fn a_signal_to_one_rank_ends_all_with_a_partial_summary() {
-    let test = "a_signal_to_one_rank_ends_all_with_a_partial_summary";
+fn signal_to_one_rank_gives_a_partial_summary() {
+    let test = "signal_to_one_rank_gives_a_partial_summary";
     let (_scratch, tree) = tree("mpi-signal");
     for mpi in mpis(test) {
         // A cap that would take the walk an hour; the program is told when it has begun by its first event.
@@ -204,9 +204,9 @@ fn a_signal_to_one_rank_ends_all_with_a_partial_summary() {
 }
 
 #[test]
-fn a_rank_that_hangs_is_named_and_does_not_hold_up_the_end() {
+fn hanging_rank_is_named_and_not_waited_for() {
     let (_scratch, tree) = tree("mpi-hangs");
-    for mpi in mpis("a_rank_that_hangs_is_named_and_does_not_hold_up_the_end") {
+    for mpi in mpis("hanging_rank_is_named_and_not_waited_for") {
         let mut command = ranks(mpi, 2, &["--iops", "2", "-j1", &tree]);
         let _lock = atta_testkit::lock::Lock::acquire("mpi").unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -263,8 +263,8 @@ fn tasks_crossed_hosts(stats: &Value) -> bool {
 }
 
 #[test]
-fn ranks_of_three_hosts_give_one_summary_and_one_list() {
-    let test = "ranks_of_three_hosts_give_one_summary_and_one_list";
+fn ranks_of_three_hosts_give_one_summary() {
+    let test = "ranks_of_three_hosts_give_one_summary";
     let Some(hosts) = three_hosts(test) else { return };
     let (scratch, tree) = tree("mpi-hosts");
     for number in 0..200 {
@@ -309,8 +309,8 @@ fn ranks_of_three_hosts_give_one_summary_and_one_list() {
 }
 
 #[test]
-fn a_root_that_is_another_file_system_on_one_host_is_refused() {
-    let test = "a_root_that_is_another_file_system_on_one_host_is_refused";
+fn root_that_differs_on_one_host_is_refused() {
+    let test = "root_that_differs_on_one_host_is_refused";
     let Some(hosts) = three_hosts(test) else { return };
     let scratch = scratch("mpi-roots");
     let root = make_directory(scratch.join("root"));

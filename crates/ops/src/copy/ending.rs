@@ -365,7 +365,7 @@ mod tests {
 
     /// The time spent waiting for the bandwidth cap is reported: more threads would not help.
     #[test]
-    fn whoever_chooses_the_number_of_threads_hears_of_the_cap_on_bytes() {
+    fn fixed_thread_count_obeys_the_byte_cap() {
         let scratch = Scratch::new("cap").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));
         fs::write(&source, "source").unwrap();

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_counted_and_the_slowest_kept_whoever_met_them() {
+    fn slowest_files_do_not_depend_on_threads() {
         let mut all = Report::default();
         for thread in 0..3_u64 {
             let mut report = Report::default();

@@ -241,7 +241,7 @@ mod tests {
     ];
 
     #[test]
-    fn blocks_of_data_and_of_zeros_come_to_the_digest_of_the_whole() {
+    fn blocks_of_data_and_zeros_give_the_whole_digest() {
         for runs in RUNS {
             let mut whole = Vec::new();
             let mut hashed = Piece::at(0);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_several_blocks_that_are_not_at_the_start_merge_as_well() {
+    fn pieces_in_the_middle_of_a_file_merge() {
         let piece = 4 * BLOCK;
         let (mut first, mut second) = (Piece::at(0), Piece::at(piece));
         first.zeros(piece);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_at_one_place_are_not_what_they_are_at_another() {
+    fn zeros_at_two_offsets_have_two_digests() {
         assert_ne!(zeros_at(0), zeros_at(BLOCK));
         assert_eq!(zeros_at(BLOCK), zeros_at(BLOCK));
     }

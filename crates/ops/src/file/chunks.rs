@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_larger_on_fast_storage_and_smaller_on_slow_one() {
+    fn chunks_are_larger_on_fast_storage() {
         let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
         let chunk = |bytes, rate| cut.at_rate(rate).chunk_of(bytes);
         // Unknown: by the size and the threads alone.

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_system_moves_is_what_is_there_and_the_rest_is_read() {
+    fn server_side_copies_are_checked_by_reading() {
         let scratch = Scratch::new("within").unwrap();
         let bytes: Vec<u8> = (0..5_000_001_u32).map(|at| (at * 7) as u8).collect();
         std::fs::write(scratch.join("from"), &bytes).unwrap();

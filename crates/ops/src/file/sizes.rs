@@ -43,7 +43,7 @@ mod tests {
     use atta_sys::stat_descriptor;
 
     #[test]
-    fn the_kernels_own_files_and_empty_ones_state_no_size() {
+    fn kernel_files_and_empty_ones_have_no_stated_size() {
         let mut known = SizeKnowledge::default();
         let mut is_stated = |file: &File| known.is_stated(file, &stat_descriptor(file).unwrap());
         let program = File::open(std::env::current_exe().unwrap()).unwrap();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_the_same_version_whatever_blocks_it_has() {
+    fn version_of_a_source_ignores_its_blocks() {
         let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
         let metadata = Metadata {
             mode: 0o100_640,

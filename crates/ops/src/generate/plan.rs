@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_lies_in_one_directory_and_is_found_there() {
+    fn every_file_lies_in_exactly_one_directory() {
         for spread in [Spread::Even, Spread::Random] {
             for (files, directories) in [(0, 0), (0, 5), (7, 0), (1, 9), (1000, 1), (1000, 77), (77, 1000)] {
                 let plan = plan(files, directories, spread);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_keep_to_the_limits_and_hardly_change_their_total_with_the_seed() {
+    fn sizes_keep_to_the_limits_with_any_seed() {
         let sizes = Sizes::new(Shape::Lognormal, 1000, 1_000_000, 1).unwrap();
         let total = |seed| {
             let plan = Plan::new(&Spec { seed, sizes, files: 10_000, ..Spec::default() }).unwrap();

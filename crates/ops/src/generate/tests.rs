@@ -197,9 +197,9 @@ fn a_spec_that_cannot_be_makes_nothing() {
 }
 
 #[test]
-fn a_full_file_system_ends_the_run_with_what_where_and_why() {
+fn full_file_system_ends_the_run_with_a_reason() {
     let _lock = Lock::for_mounts().unwrap();
-    let name = "a_full_file_system_ends_the_run_with_what_where_and_why";
+    let name = "full_file_system_ends_the_run_with_a_reason";
     let Some(scratch) = skip::unless_available(name, Scratch::on_tmpfs(1 << 20)) else {
         return;
     };

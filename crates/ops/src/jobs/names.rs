@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_recognizes_the_names_that_it_gave_and_no_others() {
+    fn job_recognizes_only_its_own_names() {
         let (one, other) = (Namer::of(1, b"1000"), Namer::of(2, b"1000"));
         for name in [one.of_directory(c"a"), one.of_file(7)] {
             assert!(one.gave(name.as_bytes()) && !other.gave(name.as_bytes()));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_with_a_byte_changed_or_cut_anywhere_is_another_one_or_none() {
+    fn damaged_record_is_never_misread() {
         let text = record().to_text().into_bytes();
         for end in 0..text.len() {
             assert_eq!(Record::from_text(&text[..end]), None, "cut at {end}");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_makes_very_many_names_says_that_it_makes_anything() {
+    fn generate_of_very_many_names_reports_progress() {
         let name = |number: u32| CString::new("x".repeat(250) + &number.to_string()).unwrap();
         let makes = |count| (0..count).map(|number| Makes { name: name(number), is_new: true }).collect();
         let most = Record::of_this_process(7, (1, 2), true, makes(512));

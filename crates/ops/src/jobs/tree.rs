@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_counted_then_removed_and_what_links_lead_to_stays() {
+    fn tree_is_removed_without_targets_of_links() {
         let scratch = Scratch::new("dispose").unwrap();
         let (tree, outside) = (scratch.join("tree"), scratch.join("outside"));
         fs::create_dir_all(&outside).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_thousands_of_levels_is_removed_with_two_descriptors() {
+    fn deep_chain_is_removed_with_two_descriptors() {
         let scratch = Scratch::new("dispose-deep").unwrap();
         fs::create_dir(scratch.join("tree")).unwrap();
         trees::chain(&scratch.join("tree"), 3_000, b"level").unwrap();

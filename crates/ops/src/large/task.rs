@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_survive_being_bytes_and_damaged_ones_are_none_or_others() {
+    fn encoded_tasks_survive_damage() {
         let ended = |result| Task::Ended { file: 9, chunk: 1 << 40, result };
         let plan = Plan { name: c"a/b".into(), is_again: true, bytes: 1 << 40 };
         for task in [Task::Plan(plan), Task::Chunks(range()), ended(Ok(7)), ended(Err(true))] {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_split_until_each_is_alone_and_none_is_lost() {
+    fn chunks_are_split_until_each_is_alone() {
         let mut waiting = vec![ChunkRange { first: 0, count: 1025, ..range() }];
         let (mut next, mut most) = (0, 0);
         while let Some(mut some) = waiting.pop() {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_counts_as_kept_only_as_its_file_system_cuts_times() {
+    fn time_is_kept_as_far_as_its_file_system_can() {
         let given = time(7, 123_456_789);
         let cuts = [(7, 123_456_789), (7, 123_456_700), (7, 123_456_000), (7, 123_000_000), (7, 120_000_000)];
         let cuts = cuts.into_iter().chain([(7, 0), (6, 0)]).map(|(seconds, rest)| time(seconds, rest));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_list_a_mode_gives_the_group_no_more_than_the_list_did() {
+    fn mode_without_its_acl_gives_the_group_no_more() {
         // rwx for the owner, r-- for the group, rwx for somebody else, and at most rw- for both.
         let entry = |kind: u16, rights: u16| {
             [&kind.to_le_bytes()[..], &rights.to_le_bytes(), &u32::MAX.to_le_bytes()].concat()

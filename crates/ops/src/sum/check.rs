@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_directory_that_cannot_be_read_is_not_missing() {
+    fn entries_below_an_unreadable_directory_not_missing() {
         let expected = ["a/b/c", "a/b", "a/b.c", "a/d"].map(|path| file(path, 1));
         let found = [file("a/d", 1)];
         let (compared, told) = compare(&expected, &found, &["a/b", "a/b/c"], 1 << 20);

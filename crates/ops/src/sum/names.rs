@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_known_under_the_other_names_until_something_happens() {
+    fn digest_is_reused_for_other_names_until_a_change() {
         let names = Names::new(2 * EACH);
         let digest = blake3::hash(b"content");
         let file = Metadata { nlink: 3, inode: 7, size: 7, ..Metadata::default() };

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_sent_work_is_done_in_part_and_stays_open() {
+    fn directory_with_sent_work_stays_open() {
         let of = |what| ("r/a".to_owned(), what);
         assert_eq!(send_and_end(&root(), ALONE), [of("looked"), of("done in part")]);
     }

@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stale_directory_is_opened_again_from_its_root_three_times_at_most() {
+    fn stale_directory_is_reopened_at_most_three_times() {
         let scratch = atta_testkit::scratch::Scratch::new("stale").unwrap();
         rustix::fs::mkdirat(rustix::fs::CWD, scratch.join("a"), rustix::fs::Mode::RWXU).unwrap();
         let descriptor =

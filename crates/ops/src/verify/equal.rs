@@ -56,7 +56,7 @@ mod tests {
     use crate::verify::links::tests::both;
 
     #[test]
-    fn what_is_equal_is_remembered_as_far_as_there_is_room() {
+    fn equal_pairs_are_kept_within_the_limit() {
         let equal = Equal::new(2 * PAIR_BYTES);
         for number in 0..3 {
             equal.add(&both(number, number));

@@ -297,7 +297,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn equal_sets_are_equal_whatever_their_files_are_called() {
+    fn equal_sets_of_links_are_equal() {
         assert_eq!(found(&[("a", 1, 10), ("b", 1, 10), ("c", 2, 20), ("d", 3, 30), ("e", 3, 30)]), []);
         assert_eq!(found(&[]), []);
     }

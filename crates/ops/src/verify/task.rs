@@ -39,7 +39,7 @@ mod tests {
     use crate::large::{LargeTask, Plan};
 
     #[test]
-    fn tasks_survive_being_bytes_and_damaged_ones_are_none() {
+    fn tasks_survive_encoding() {
         for task in [
             LargeTask::Plan(Plan { name: c"a\xff".into(), is_again: true, bytes: 7 }),
             LargeTask::Ended { file: 1, chunk: u64::MAX, result: Ok(Some(9)) },

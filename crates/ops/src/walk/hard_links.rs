@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_inode_counts_once_with_much_memory_and_with_little() {
+    fn every_inode_counts_once_with_any_memory() {
         assert_eq!(count(1 << 30, 10_000), (10_000, 0));
         let (first, later) = count(64 << 10, 100_000);
         assert_eq!(first + later, 100_000);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_were_put_off_are_not_counted_when_the_run_is_to_end() {
+    fn deferred_names_are_not_counted_after_a_stop() {
         let links = HardLinks::new(0, std::env::temp_dir());
         assert_eq!(links.note((1, 1), 2, 1, 1), Seen::Later);
         let stop = Stop::new();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_made_is_an_error_not_a_wrong_sum() {
+    fn file_that_cannot_be_made_is_an_error() {
         let links = HardLinks::new(0, "/nonexistent".into());
         for inode in 0..100_000 {
             assert_ne!(links.note((1, inode), 2, 1, 1), Seen::Again);

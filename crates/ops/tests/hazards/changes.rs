@@ -22,9 +22,10 @@ fn in_chunks() -> Options<'static> {
     Options { chunk: Some(1 << 20), digest: true, ..threads(1) }
 }
 
+/// Row 12 of docs/hazards.md.
 #[test]
-fn row_12_a_file_that_changed_once_is_read_again() {
-    let test = "row_12_a_file_that_changed_once_is_read_again";
+fn file_that_changed_once_is_copied_again() {
+    let test = "file_that_changed_once_is_copied_again";
     for change in ["grow", "cut", "rewrite"] {
         for name in ["victim", "large", "linked"] {
             let fill = |directory: &Path| {
@@ -46,10 +47,11 @@ fn row_12_a_file_that_changed_once_is_read_again() {
     }
 }
 
+/// Row 12 of docs/hazards.md.
 /// They are copied as a whole then, and other threads may be done with the rest of their directory.
 #[test]
-fn row_12_files_that_are_not_large_any_more_are_not_seen_in_part_in_a_new_directory() {
-    let test = "row_12_files_that_are_not_large_any_more_are_not_seen_in_part_in_a_new_directory";
+fn shrunken_large_file_is_not_visible_in_part() {
+    let test = "shrunken_large_file_is_not_visible_in_part";
     let content: Vec<u8> = (0..128 << 10).map(|at: u32| (at * 31 / 7) as u8).collect();
     let victims: Vec<_> = (0..4).map(|number| format!("victim-{number}")).collect();
     let fill = |directory: &Path| {
@@ -81,9 +83,10 @@ fn row_12_files_that_are_not_large_any_more_are_not_seen_in_part_in_a_new_direct
     assert_same(&served.beneath("source"), &served.beneath("target"));
 }
 
+/// Row 12 of docs/hazards.md.
 #[test]
-fn row_12_a_file_that_changes_each_time_is_no_copy_and_what_was_there_stays() {
-    let test = "row_12_a_file_that_changes_each_time_is_no_copy_and_what_was_there_stays";
+fn unstable_file_leaves_the_old_copy() {
+    let test = "unstable_file_leaves_the_old_copy";
     for change in ["grow", "cut", "rewrite"] {
         for name in ["victim", "large"] {
             let fill = |directory: &Path| {
@@ -110,9 +113,10 @@ fn row_12_a_file_that_changes_each_time_is_no_copy_and_what_was_there_stays() {
     }
 }
 
+/// Row 13 of docs/hazards.md.
 #[test]
-fn row_13_what_goes_away_is_told_as_gone_and_the_rest_is_copied() {
-    let test = "row_13_what_goes_away_is_told_as_gone_and_the_rest_is_copied";
+fn vanished_entry_is_reported() {
+    let test = "vanished_entry_is_reported";
     // Between the listing and the first look, between looking and opening.
     for rule in ["lookup:victim:vanish:times=1", "lookup:victim:vanish:skip=1:times=1"] {
         let Some(served) = serve(test, |directory| small(&directory.join("source")), &[rule]) else { return };
@@ -125,9 +129,10 @@ fn row_13_what_goes_away_is_told_as_gone_and_the_rest_is_copied() {
     }
 }
 
+/// Row 13 of docs/hazards.md.
 #[test]
-fn row_13_a_directory_that_tells_names_twice_is_copied_once() {
-    let test = "row_13_a_directory_that_tells_names_twice_is_copied_once";
+fn repeated_names_are_copied_once() {
+    let test = "repeated_names_are_copied_once";
     let fill = |directory: &Path| {
         let source = directory.join("source");
         small(&source);
@@ -145,10 +150,11 @@ fn row_13_a_directory_that_tells_names_twice_is_copied_once() {
     }
 }
 
+/// Row 7 of docs/hazards.md.
 /// What was a file when it was listed is opened without waiting, and not through a link.
 #[test]
-fn row_07_a_file_that_became_something_else_is_not_taken_for_one() {
-    let test = "row_07_a_file_that_became_something_else_is_not_taken_for_one";
+fn file_that_changed_its_type_is_not_copied() {
+    let test = "file_that_changed_its_type_is_not_copied";
     for kind in ["fifo", "directory", "link"] {
         let rule = format!("lookup:victim:{kind}:skip=1:times=1");
         let Some(served) = serve(test, |directory| small(&directory.join("source")), &[&rule]) else {
@@ -163,9 +169,10 @@ fn row_07_a_file_that_became_something_else_is_not_taken_for_one() {
     }
 }
 
+/// Row 13 of docs/hazards.md.
 #[test]
-fn row_13_a_directory_that_breaks_off_is_told_and_takes_nothing_from_the_target() {
-    let test = "row_13_a_directory_that_breaks_off_is_told_and_takes_nothing_from_the_target";
+fn truncated_directory_removes_nothing() {
+    let test = "truncated_directory_removes_nothing";
     let fill = |directory: &Path| {
         fs::create_dir_all(directory.join("source/broken")).unwrap();
         for number in 0..50 {
@@ -187,10 +194,11 @@ fn row_13_a_directory_that_breaks_off_is_told_and_takes_nothing_from_the_target(
     assert_no_leftovers(&target);
 }
 
+/// Row 12 of docs/hazards.md.
 /// Where it is written into there is nothing left of what was there: then it is empty, and nobody takes it for a copy.
 #[test]
-fn row_12_a_file_in_place_whose_source_changes_each_time_is_empty() {
-    let test = "row_12_a_file_in_place_whose_source_changes_each_time_is_empty";
+fn unstable_file_in_place_is_emptied() {
+    let test = "unstable_file_in_place_is_emptied";
     let fill = |directory: &Path| {
         let source = directory.join("source");
         small(&source);

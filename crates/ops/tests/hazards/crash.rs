@@ -16,10 +16,11 @@ use crate::served::{Served, serve, small, small_and_old, whole_or_hidden};
 const STEPS: &str =
     "create,write,fsync,flush,rename,mkdir,link,symlink,mknod,unlink,rmdir,chmod,chown,utimes";
 
+/// Row 25 of docs/hazards.md.
 /// Old files or new ones, or none, whatever the step at which it is killed; and the next copy completes it.
 #[test]
-fn row_25_killed_at_any_step_it_leaves_whole_files_and_can_be_run_again() {
-    let test = "row_25_killed_at_any_step_it_leaves_whole_files_and_can_be_run_again";
+fn kill_at_any_step_leaves_whole_files() {
+    let test = "kill_at_any_step_leaves_whole_files";
     for target in ["old", "new"] {
         let mut steps = 0;
         loop {
@@ -68,10 +69,11 @@ fn a_copy_that_may_be_killed() {
     copy(&[&Path::new(source).join(".")], Path::new(target), &threads(1));
 }
 
+/// Row 28 of docs/hazards.md.
 /// A copy alone does not read what it wrote; but its signature is that of what it read, so that a second look tells.
 #[test]
-fn row_28_bytes_that_became_others_show_in_the_signature() {
-    let test = "row_28_bytes_that_became_others_show_in_the_signature";
+fn changed_bytes_change_the_signature() {
+    let test = "changed_bytes_change_the_signature";
     let Some(served) = serve(test, |_| {}, &["write:victim:flip:times=1"]) else { return };
     let source = served.scratch.join("source");
     small(&source);
@@ -93,8 +95,9 @@ fn row_28_bytes_that_became_others_show_in_the_signature() {
     }
 }
 
+/// Row 26 of docs/hazards.md.
 #[test]
-fn row_26_leftovers_and_names_of_others_are_neither_used_nor_removed() {
+fn leftovers_and_foreign_names_stay() {
     let scratch = Scratch::new("leftovers").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     small(&source);

@@ -27,8 +27,8 @@ fn mixed(tree: &Path) {
 
 // Hazard 31.
 #[test]
-fn all_that_was_copied_is_there_after_what_was_not_synced_is_lost() {
-    let test = "all_that_was_copied_is_there_after_what_was_not_synced_is_lost";
+fn copied_files_survive_the_loss_of_unsynced_data() {
+    let test = "copied_files_survive_the_loss_of_unsynced_data";
     for fsync in [Fsync::Batch, Fsync::File] {
         for target in ["new", "old"] {
             let fill = |directory: &Path| small_and_old(&directory.join("old"));
@@ -58,8 +58,8 @@ fn without_syncs_what_was_copied_is_lost() {
 
 // Hazard 31.
 #[test]
-fn files_that_are_made_durable_one_by_one_do_not_wait_for_each_other() {
-    let test = "files_that_are_made_durable_one_by_one_do_not_wait_for_each_other";
+fn individually_synced_files_do_not_wait() {
+    let test = "individually_synced_files_do_not_wait";
     for fsync in [Fsync::Batch, Fsync::File] {
         for target in ["new", "old"] {
             // One thread copies; no fsync ends before four have begun.
@@ -85,8 +85,8 @@ fn files_that_are_made_durable_one_by_one_do_not_wait_for_each_other() {
 /// The kernel answers a `syncfs` of such an overlay and does nothing.
 // Hazard 31.
 #[test]
-fn an_overlay_that_is_volatile_gets_an_fsync_of_each_file_and_another_one_a_sync_of_all() {
-    let test = "an_overlay_that_is_volatile_gets_an_fsync_of_each_file_and_another_one_a_sync_of_all";
+fn volatile_overlay_gets_an_fsync_for_each_file() {
+    let test = "volatile_overlay_gets_an_fsync_for_each_file";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("overlay").unwrap();
     let (source, lower) = (scratch.join("source"), scratch.join("lower"));
@@ -106,8 +106,8 @@ fn an_overlay_that_is_volatile_gets_an_fsync_of_each_file_and_another_one_a_sync
 /// Old files, new ones, or none, whatever the step at which the machine goes down.
 // Hazard 31.
 #[test]
-fn no_part_of_a_file_has_its_name_when_the_machine_goes_down_at_any_step() {
-    let test = "no_part_of_a_file_has_its_name_when_the_machine_goes_down_at_any_step";
+fn files_have_their_names_whole_after_a_crash() {
+    let test = "files_have_their_names_whole_after_a_crash";
     for (target, existing) in
         [("old", Existing::Replace), ("new", Existing::Replace), ("old", Existing::Update)]
     {

@@ -110,8 +110,8 @@ fn forged(scratch: &Scratch) -> (PathBuf, PathBuf) {
 
 // Hazard 35.
 #[test]
-fn an_update_gives_bytes_of_others_no_owner_no_set_id_bits_and_no_capabilities() {
-    let test = "an_update_gives_bytes_of_others_no_owner_no_set_id_bits_and_no_capabilities";
+fn update_gives_no_rights_to_bytes_of_others() {
+    let test = "update_gives_no_rights_to_bytes_of_others";
     if !skip::is_root() {
         return skip::skipped(test, "it needs several users");
     }
@@ -135,8 +135,8 @@ fn an_update_gives_bytes_of_others_no_owner_no_set_id_bits_and_no_capabilities()
 
 // Hazard 35.
 #[test]
-fn an_update_links_no_file_of_somebody_else_into_other_directories() {
-    let test = "an_update_links_no_file_of_somebody_else_into_other_directories";
+fn update_does_not_link_files_of_others() {
+    let test = "update_does_not_link_files_of_others";
     if !skip::is_root() {
         return skip::skipped(test, "it needs several users");
     }
@@ -161,8 +161,8 @@ fn an_update_links_no_file_of_somebody_else_into_other_directories() {
 
 /// Neither the owners of others nor capabilities are a user's to give: what a copy could not get either makes none necessary.
 #[test]
-fn what_this_user_cannot_give_does_not_make_an_update_copy_again() {
-    let test = "what_this_user_cannot_give_does_not_make_an_update_copy_again";
+fn ungivable_attributes_cause_no_copy_again() {
+    let test = "ungivable_attributes_cause_no_copy_again";
     if !skip::is_root() {
         return skip::skipped(test, "it needs several users");
     }
@@ -307,8 +307,8 @@ impl Mapping {
 
 // Hazard 35.
 #[test]
-fn nothing_is_written_into_a_file_that_somebody_else_may_have_mapped() {
-    let test = "nothing_is_written_into_a_file_that_somebody_else_may_have_mapped";
+fn mapped_files_of_others_are_not_written_in_place() {
+    let test = "mapped_files_of_others_are_not_written_in_place";
     if !skip::is_root() {
         return skip::skipped(test, "it needs several users");
     }
@@ -342,8 +342,8 @@ fn nothing_is_written_into_a_file_that_somebody_else_may_have_mapped() {
 
 /// Stale attributes and missing ones, of a file that is kept, of one that is written into, and of directories.
 #[test]
-fn what_an_update_leaves_has_what_its_source_has_and_verify_finds_no_difference() {
-    let test = "what_an_update_leaves_has_what_its_source_has_and_verify_finds_no_difference";
+fn update_and_verify_agree_on_differences() {
+    let test = "update_and_verify_agree_on_differences";
     if !skip::is_root() {
         return skip::skipped(test, "trusted attributes need root");
     }
@@ -394,8 +394,8 @@ fn what_an_update_leaves_has_what_its_source_has_and_verify_finds_no_difference(
 
 /// What the system itself keeps of a file is neither taken away nor a difference.
 #[test]
-fn labels_of_the_system_stay_where_the_source_has_none() {
-    let test = "labels_of_the_system_stay_where_the_source_has_none";
+fn system_labels_stay_where_the_source_has_none() {
+    let test = "system_labels_stay_where_the_source_has_none";
     if !skip::is_root() {
         return skip::skipped(test, "labels need root");
     }
@@ -425,7 +425,7 @@ fn labels_of_the_system_stay_where_the_source_has_none() {
 }
 
 #[test]
-fn a_file_that_was_rewritten_within_a_microsecond_is_copied_where_times_are_kept() {
+fn file_rewritten_within_a_microsecond_is_copied() {
     let scratch = Scratch::new("nanoseconds").unwrap();
     let (source, target) = (make(&scratch.join("source")), make(&scratch.join("target")));
     for (name, kept) in [("same", 123_456_789), ("one", 123_456_700), ("two", 123_456_000), ("three", 0)] {
@@ -444,8 +444,8 @@ fn a_file_that_was_rewritten_within_a_microsecond_is_copied_where_times_are_kept
 }
 
 #[test]
-fn where_times_are_cut_to_seconds_an_update_copies_nothing_twice_and_verify_finds_no_difference() {
-    let test = "where_times_are_cut_to_seconds_an_update_copies_nothing_twice_and_verify_finds_no_difference";
+fn update_is_stable_where_times_are_in_seconds() {
+    let test = "update_is_stable_where_times_are_in_seconds";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let Some(disk) = skip::unless_available(test, loop_image("ext4-seconds", 64)) else { return };
     let scratch = Scratch::new("seconds").unwrap();

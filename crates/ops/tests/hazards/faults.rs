@@ -16,10 +16,11 @@ use crate::served::{
     assert_no_leftovers, assert_whole_or_old, copy_with, copy_within, names, serve, small, small_and_old,
 };
 
+/// Row 15 of docs/hazards.md.
 /// What is told where something cannot be made: for each operation, in a new directory and in one that was there.
 #[test]
-fn row_15_one_file_that_finds_no_room_fails_alone_and_leaves_nothing() {
-    let test = "row_15_one_file_that_finds_no_room_fails_alone_and_leaves_nothing";
+fn file_without_space_leaves_nothing() {
+    let test = "file_without_space_leaves_nothing";
     for (operation, error) in [
         ("create", "ENOSPC"),
         ("write", "ENOSPC"),
@@ -59,9 +60,10 @@ fn row_15_one_file_that_finds_no_room_fails_alone_and_leaves_nothing() {
     }
 }
 
+/// Row 15 of docs/hazards.md.
 #[test]
-fn row_15_a_name_or_a_directory_that_finds_no_room_fails_alone() {
-    let test = "row_15_a_name_or_a_directory_that_finds_no_room_fails_alone";
+fn name_without_space_fails_alone() {
+    let test = "name_without_space_fails_alone";
     let Some(served) =
         serve(test, |directory| small_and_old(&directory.join("old")), &["rename:victim:ENOSPC"])
     else {
@@ -85,9 +87,10 @@ fn row_15_a_name_or_a_directory_that_finds_no_room_fails_alone() {
     assert_no_leftovers(&served.directory);
 }
 
+/// Row 16 of docs/hazards.md.
 #[test]
-fn row_16_a_file_that_cannot_be_read_is_told_and_nothing_of_it_is_there() {
-    let test = "row_16_a_file_that_cannot_be_read_is_told_and_nothing_of_it_is_there";
+fn unreadable_file_is_reported() {
+    let test = "unreadable_file_is_reported";
     let Some(served) = serve(test, |directory| small(&directory.join("source")), &["read:victim:EIO"]) else {
         return;
     };
@@ -101,10 +104,11 @@ fn row_16_a_file_that_cannot_be_read_is_told_and_nothing_of_it_is_there() {
     }
 }
 
+/// Row 16 of docs/hazards.md.
 /// Disks read at the second try what they could not at the first.
 #[test]
-fn row_16_a_read_that_failed_is_tried_again_twice() {
-    let test = "row_16_a_read_that_failed_is_tried_again_twice";
+fn failed_read_is_tried_again_twice() {
+    let test = "failed_read_is_tried_again_twice";
     for (rule, failed) in [("read:victim:EIO:times=2", 0), ("read:victim:EIO:times=3", 1)] {
         let Some(served) = serve(test, |directory| small(&directory.join("source")), &[rule]) else { return };
         let target = served.scratch.join("target");
@@ -114,10 +118,11 @@ fn row_16_a_read_that_failed_is_tried_again_twice() {
     }
 }
 
+/// Row 16 of docs/hazards.md.
 /// An error of writing back is told once; a second sync of the same file says that all is well when it is not.
 #[test]
-fn row_16_a_file_whose_sync_failed_is_written_again_and_never_only_synced_again() {
-    let test = "row_16_a_file_whose_sync_failed_is_written_again_and_never_only_synced_again";
+fn file_is_written_again_after_a_failed_sync() {
+    let test = "file_is_written_again_after_a_failed_sync";
     // What the first sync was of is lost, as it is on a disk.
     let rules = ["write:*victim:lose:times=1", "fsync:*victim:EIO:times=1"];
     let Some(served) = serve(test, |_| {}, &rules) else { return };
@@ -138,10 +143,11 @@ fn row_16_a_file_whose_sync_failed_is_written_again_and_never_only_synced_again(
     assert_no_leftovers(&served.directory);
 }
 
+/// Row 16 of docs/hazards.md.
 /// It has the size and the time of its source by then, and nobody is to take it for a copy.
 #[test]
-fn row_16_a_file_in_place_that_is_not_durable_is_emptied_and_copied_by_the_next_run() {
-    let test = "row_16_a_file_in_place_that_is_not_durable_is_emptied_and_copied_by_the_next_run";
+fn file_in_place_is_emptied_if_not_durable() {
+    let test = "file_in_place_is_emptied_if_not_durable";
     let rules = ["fsync:*victim:EIO:times=2"];
     let Some(served) = serve(test, |directory| small_and_old(&directory.join("new")), &rules) else { return };
     let source = served.scratch.join("source");
@@ -157,9 +163,10 @@ fn row_16_a_file_in_place_that_is_not_durable_is_emptied_and_copied_by_the_next_
     assert_same(&source, &served.beneath("new"));
 }
 
+/// Row 17 of docs/hazards.md.
 #[test]
-fn row_17_calls_that_do_less_or_are_to_be_tried_again_are() {
-    let test = "row_17_calls_that_do_less_or_are_to_be_tried_again_are";
+fn short_calls_and_retries_are_handled() {
+    let test = "short_calls_and_retries_are_handled";
     for rule in [
         "read:*:short=1",
         "read:*:short=4095",
@@ -188,9 +195,10 @@ fn row_17_calls_that_do_less_or_are_to_be_tried_again_are() {
     }
 }
 
+/// Row 18 of docs/hazards.md.
 #[test]
-fn row_18_what_a_target_has_not_is_counted_or_told() {
-    let test = "row_18_what_a_target_has_not_is_counted_or_told";
+fn attributes_that_a_target_lacks_are_counted() {
+    let test = "attributes_that_a_target_lacks_are_counted";
     let rules = ["setxattr,link,mknod,symlink:*:EOPNOTSUPP", "chown:*:EPERM"];
     let Some(served) = serve(test, |_| {}, &rules) else { return };
     let source = served.scratch.join("source");
@@ -236,10 +244,11 @@ fn row_18_what_a_target_has_not_is_counted_or_told() {
     assert_eq!(assert_whole_or_old(&source, &served.beneath("old"), b"old"), 0);
 }
 
+/// Row 18 of docs/hazards.md.
 /// Files and directories that `chattr +i` and `+a` have shut: nobody may change them, root neither.
 #[test]
-fn row_18_what_is_immutable_or_only_grows_stays_and_is_told() {
-    let test = "row_18_what_is_immutable_or_only_grows_stays_and_is_told";
+fn immutable_files_stay_and_are_reported() {
+    let test = "immutable_files_stay_and_are_reported";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("immutable").unwrap();
     let (source, room) = (scratch.join("source"), scratch.join("room"));
@@ -281,10 +290,11 @@ fn row_18_what_is_immutable_or_only_grows_stays_and_is_told() {
     assert_eq!(failures, []);
 }
 
+/// Row 17 of docs/hazards.md.
 /// What follows begins at no page, and other threads have written what is behind.
 #[test]
-fn row_17_reads_that_do_less_past_the_cache_harm_no_other_chunk() {
-    let test = "row_17_reads_that_do_less_past_the_cache_harm_no_other_chunk";
+fn short_direct_reads_harm_no_other_chunk() {
+    let test = "short_direct_reads_harm_no_other_chunk";
     let fill = |directory: &std::path::Path| {
         let source = directory.join("source");
         fs::create_dir(&source).unwrap();

@@ -48,8 +48,8 @@ fn secrets(source: &Path) {
 
 // Hazard 38.
 #[test]
-fn a_default_acl_that_is_set_during_the_copy_lets_its_owner_read_nothing() {
-    let test = "a_default_acl_that_is_set_during_the_copy_lets_its_owner_read_nothing";
+fn default_acl_set_during_the_copy_grants_nothing() {
+    let test = "default_acl_set_during_the_copy_grants_nothing";
     if !skip::is_root() {
         return skip::skipped(test, "it needs two users");
     }
@@ -184,8 +184,8 @@ const ACCESS_LIST: &str = "system.posix_acl_access";
 
 // Hazard 23.
 #[test]
-fn attributes_are_kept_beside_an_acl_that_lets_the_owner_only_read() {
-    let test = "attributes_are_kept_beside_an_acl_that_lets_the_owner_only_read";
+fn attributes_are_kept_beside_a_read_only_acl() {
+    let test = "attributes_are_kept_beside_a_read_only_acl";
     if !skip::is_root() {
         return skip::skipped(test, "it needs two users");
     }
@@ -221,8 +221,8 @@ fn set_many(path: &Path) {
 
 // Hazard 23.
 #[test]
-fn more_names_of_attributes_than_the_kernel_lists_are_counted_and_the_data_is_copied() {
-    let test = "more_names_of_attributes_than_the_kernel_lists_are_counted_and_the_data_is_copied";
+fn too_many_attribute_names_are_counted() {
+    let test = "too_many_attribute_names_are_counted";
     if !skip::is_root() {
         return skip::skipped(test, "trusted attributes need root");
     }

@@ -39,8 +39,8 @@ fn mixed(tree: &Path, has_links: bool) {
 
 // Hazard 32.
 #[test]
-fn a_request_that_was_carried_out_and_answered_with_an_error_is_done() {
-    let test = "a_request_that_was_carried_out_and_answered_with_an_error_is_done";
+fn request_done_but_answered_with_an_error_counts() {
+    let test = "request_done_but_answered_with_an_error_counts";
     for (operation, errno) in REPLIES {
         for target in ["new", "old"] {
             // A claim on a file with several names cannot be distinguished from another thread's: such a file loses its links, and that is counted.
@@ -66,8 +66,8 @@ fn a_request_that_was_carried_out_and_answered_with_an_error_is_done() {
 
 // GlusterFS does so where another client looks at a directory that is new.
 #[test]
-fn a_name_that_a_server_denies_once_is_renamed_all_the_same() {
-    let test = "a_name_that_a_server_denies_once_is_renamed_all_the_same";
+fn name_denied_once_is_renamed() {
+    let test = "name_denied_once_is_renamed";
     for target in ["new", "old"] {
         for skip in 0.. {
             let rule = format!("rename:*:ENOENT:skip={skip}:times=1");
@@ -88,8 +88,8 @@ fn a_name_that_a_server_denies_once_is_renamed_all_the_same() {
 
 // GlusterFS does so where a new directory is missing on one of its bricks.
 #[test]
-fn a_directory_that_a_server_denies_gets_its_attributes_all_the_same() {
-    let test = "a_directory_that_a_server_denies_gets_its_attributes_all_the_same";
+fn denied_directory_gets_its_attributes() {
+    let test = "denied_directory_gets_its_attributes";
     for (operation, target) in [
         (Operation::Chmod, "new"),
         (Operation::Utimes, "new"),
@@ -121,8 +121,8 @@ fn a_directory_that_a_server_denies_gets_its_attributes_all_the_same() {
 
 // Hazard 32.
 #[test]
-fn a_rename_that_was_not_carried_out_has_failed_whatever_has_the_name() {
-    let test = "a_rename_that_was_not_carried_out_has_failed_whatever_has_the_name";
+fn failed_rename_is_not_mistaken_for_success() {
+    let test = "failed_rename_is_not_mistaken_for_success";
     for errno in ["ENOENT", "EEXIST"] {
         let rule = format!("rename:victim:{errno}");
         let fill = |directory: &Path| small_and_old(&directory.join("old"));
@@ -138,8 +138,8 @@ fn a_rename_that_was_not_carried_out_has_failed_whatever_has_the_name() {
 
 // Hazard 32.
 #[test]
-fn a_server_that_reports_each_new_name_as_taken_ends_no_copy_in_a_loop() {
-    let test = "a_server_that_reports_each_new_name_as_taken_ends_no_copy_in_a_loop";
+fn server_that_reports_names_as_taken_causes_no_loop() {
+    let test = "server_that_reports_names_as_taken_causes_no_loop";
     let fill = |directory: &Path| small_and_old(&directory.join("old"));
     let Some(served) = serve(test, fill, &["create:*:done=EEXIST"]) else { return };
     let source = served.scratch.join("source");

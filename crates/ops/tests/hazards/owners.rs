@@ -21,9 +21,10 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
+/// Row 22 of docs/hazards.md.
 #[test]
-fn row_22_who_cannot_give_files_away_gives_no_rights_of_others_either() {
-    let test = "row_22_who_cannot_give_files_away_gives_no_rights_of_others_either";
+fn no_rights_of_others_without_chown() {
+    let test = "no_rights_of_others_without_chown";
     if !skip::is_root() {
         return skip::skipped(test, "it needs two users");
     }
@@ -52,9 +53,10 @@ fn row_22_who_cannot_give_files_away_gives_no_rights_of_others_either() {
     assert_same(&source, &scratch.join("kept"));
 }
 
+/// Row 22 of docs/hazards.md.
 #[test]
-fn row_22_what_a_directory_would_hand_down_is_not_taken() {
-    let test = "row_22_what_a_directory_would_hand_down_is_not_taken";
+fn default_acl_of_the_target_is_not_inherited() {
+    let test = "default_acl_of_the_target_is_not_inherited";
     if !skip::is_root() {
         return skip::skipped(test, "it needs two groups");
     }
@@ -76,9 +78,10 @@ fn row_22_what_a_directory_would_hand_down_is_not_taken() {
     assert_same(&source.join("file"), &target.join("file"));
 }
 
+/// Row 23 of docs/hazards.md.
 #[test]
-fn row_23_extended_attributes_lists_and_capabilities_are_kept() {
-    let test = "row_23_extended_attributes_lists_and_capabilities_are_kept";
+fn xattrs_acls_and_capabilities_are_kept() {
+    let test = "xattrs_acls_and_capabilities_are_kept";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     // The only one that takes a value of 64 KiB.
     let Some(disk) = skip::unless_available(test, loop_image("xfs", 320)) else { return };
@@ -135,9 +138,10 @@ fn links_and_specials(source: &Path, outside: &Path) {
     set_mode(&source.join("fifo"), 0o620);
 }
 
+/// Row 23 of docs/hazards.md.
 #[test]
-fn row_23_what_links_and_special_files_have_is_kept_and_no_link_is_gone_through() {
-    let test = "row_23_what_links_and_special_files_have_is_kept_and_no_link_is_gone_through";
+fn xattrs_of_links_are_kept_without_following() {
+    let test = "xattrs_of_links_are_kept_without_following";
     if !skip::is_root() {
         return skip::skipped(test, "trusted attributes need root");
     }
@@ -160,9 +164,10 @@ fn row_23_what_links_and_special_files_have_is_kept_and_no_link_is_gone_through(
     assert!(extended(&outside).is_empty());
 }
 
+/// Row 23 of docs/hazards.md.
 #[test]
-fn row_23_links_and_special_files_keep_what_is_asked_for() {
-    let test = "row_23_links_and_special_files_keep_what_is_asked_for";
+fn links_and_special_files_keep_attributes() {
+    let test = "links_and_special_files_keep_attributes";
     if !skip::is_root() {
         return skip::skipped(test, "trusted attributes need root");
     }
@@ -187,8 +192,9 @@ fn row_23_links_and_special_files_keep_what_is_asked_for() {
     assert_eq!(kept("some", some), (links, vec![], 0o750));
 }
 
+/// Row 24 of docs/hazards.md.
 #[test]
-fn row_24_times_are_kept_whenever_they_are() {
+fn times_of_any_year_are_kept() {
     let scratch = Scratch::new("times").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     trees::times(&source).unwrap();
@@ -208,9 +214,10 @@ fn list_of(user: u16, group: u16, most: u16) -> Vec<u8> {
     bytes
 }
 
+/// Row 22 of docs/hazards.md.
 #[test]
-fn row_22_lists_that_come_or_go_without_modes_give_nobody_more_rights() {
-    let test = "row_22_lists_that_come_or_go_without_modes_give_nobody_more_rights";
+fn acls_without_modes_give_no_rights() {
+    let test = "acls_without_modes_give_no_rights";
     if !skip::is_root() {
         return skip::skipped(test, "it needs root");
     }
@@ -258,9 +265,10 @@ fn row_22_lists_that_come_or_go_without_modes_give_nobody_more_rights() {
     assert_eq!(extended(&target.join("source"))[LIST.as_bytes()], list_of(6, 0, 6));
 }
 
+/// Row 22 of docs/hazards.md.
 #[test]
-fn row_22_directories_above_what_a_list_names_take_no_list_that_is_handed_down() {
-    let test = "row_22_directories_above_what_a_list_names_take_no_list_that_is_handed_down";
+fn directories_above_a_list_inherit_no_acl() {
+    let test = "directories_above_a_list_inherit_no_acl";
     if !skip::is_root() {
         return skip::skipped(test, "it needs root");
     }
@@ -321,7 +329,7 @@ fn copy_with_and_without_calls_at(source: &Path) {
 }
 
 #[test]
-#[ignore = "run by links_and_special_files_need_newer_calls_or_proc_but_not_both"]
+#[ignore = "run by links_need_newer_calls_or_proc_but_not_both"]
 fn child_copies_special_files_without_proc() {
     let Some(source) = crate::harness::child_argument() else { return };
     assert!(!Path::new("/proc/self").exists());
@@ -330,8 +338,8 @@ fn child_copies_special_files_without_proc() {
 
 // Hazards 8 and 23.
 #[test]
-fn links_and_special_files_need_newer_calls_or_proc_but_not_both() {
-    let test = "links_and_special_files_need_newer_calls_or_proc_but_not_both";
+fn links_need_newer_calls_or_proc_but_not_both() {
+    let test = "links_need_newer_calls_or_proc_but_not_both";
     if !skip::is_root() {
         return skip::skipped(test, "it needs root");
     }

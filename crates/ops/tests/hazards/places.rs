@@ -19,9 +19,10 @@ use atta_testkit::skip;
 use crate::copying::{assert_same, bytes, copy, threads, try_copy};
 use crate::served::{assert_no_leftovers, names, whole_or_hidden};
 
+/// Row 21 of docs/hazards.md.
 #[test]
-fn row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied() {
-    let test = "row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied";
+fn mounts_are_entered_or_left_alone() {
+    let test = "mounts_are_entered_or_left_alone";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("mounts").unwrap();
     let (source, other) = (scratch.join("source"), scratch.join("other"));
@@ -60,9 +61,10 @@ fn row_21_mounts_are_entered_or_left_as_asked_and_a_target_within_is_not_copied(
     drop(tmpfs);
 }
 
+/// Row 21 of docs/hazards.md.
 #[test]
-fn row_21_automounts_are_mounted_by_entering_them_or_left_alone_as_asked() {
-    let test = "row_21_automounts_are_mounted_by_entering_them_or_left_alone_as_asked";
+fn automounts_are_entered_or_left_alone() {
+    let test = "automounts_are_entered_or_left_alone";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("automounts").unwrap();
     let source = scratch.join("source");
@@ -91,9 +93,10 @@ fn row_21_automounts_are_mounted_by_entering_them_or_left_alone_as_asked() {
     drop(automounts);
 }
 
+/// Row 21 of docs/hazards.md.
 #[test]
-fn row_21_snapshots_within_are_trees_of_their_own() {
-    let test = "row_21_snapshots_within_are_trees_of_their_own";
+fn snapshots_within_are_trees_of_their_own() {
+    let test = "snapshots_within_are_trees_of_their_own";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let Some(image) = skip::unless_available(test, loop_image("btrfs", 160)) else {
         return;
@@ -131,9 +134,10 @@ fn btrfs(arguments: &[&OsStr]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Row 27 of docs/hazards.md.
 #[test]
-fn row_27_files_of_others_in_a_sticky_directory_are_replaced_and_never_opened() {
-    let test = "row_27_files_of_others_in_a_sticky_directory_are_replaced_and_never_opened";
+fn foreign_files_in_sticky_directories() {
+    let test = "foreign_files_in_sticky_directories";
     let protected = fs::read_to_string("/proc/sys/fs/protected_regular").unwrap_or_default();
     if !skip::is_root() || protected.trim() == "0" {
         return skip::skipped(test, "it needs root, and fs.protected_regular");
@@ -151,9 +155,10 @@ fn row_27_files_of_others_in_a_sticky_directory_are_replaced_and_never_opened() 
     assert_same(&source.join("file"), &target.join("file"));
 }
 
+/// Row 21 of docs/hazards.md.
 #[test]
-fn row_21_what_is_mounted_below_the_target_gets_everything_that_it_can_have() {
-    let test = "row_21_what_is_mounted_below_the_target_gets_everything_that_it_can_have";
+fn mounts_in_the_target_get_all_attributes() {
+    let test = "mounts_in_the_target_get_all_attributes";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("mounted").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
@@ -181,9 +186,10 @@ fn row_21_what_is_mounted_below_the_target_gets_everything_that_it_can_have() {
     assert_no_leftovers(&target);
 }
 
+/// Row 21 of docs/hazards.md.
 #[test]
-fn row_21_links_are_made_where_nothing_can_be_moved_to_on_one_file_system() {
-    let test = "row_21_links_are_made_where_nothing_can_be_moved_to_on_one_file_system";
+fn links_are_made_across_bind_mounts() {
+    let test = "links_are_made_across_bind_mounts";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("bound").unwrap();
     let (source, target, other) = (scratch.join("source"), scratch.join("target"), scratch.join("other"));
@@ -217,8 +223,9 @@ impl Watch for Crowded {
     }
 }
 
+/// Row 29 of docs/hazards.md.
 #[test]
-fn row_29_who_comes_second_is_told_that_it_is_not_alone() {
+fn second_copy_is_reported_as_not_alone() {
     let scratch = Scratch::new("crowded").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     for directory in [&source, &target] {
@@ -242,8 +249,9 @@ fn row_29_who_comes_second_is_told_that_it_is_not_alone() {
     assert_eq!(told(&target), 0);
 }
 
+/// Row 29 of docs/hazards.md.
 #[test]
-fn row_29_two_copies_at_once_leave_whole_files_of_either() {
+fn two_copies_leave_whole_files() {
     let scratch = Scratch::new("two").unwrap();
     let (one, other, target) = (scratch.join("one"), scratch.join("other"), scratch.join("target"));
     for (source, letter) in [(&one, b'1'), (&other, b'2')] {

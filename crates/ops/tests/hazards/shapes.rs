@@ -17,8 +17,9 @@ use crate::copying::{assert_same, copy, threads, try_copy};
 use crate::harness;
 use crate::served::{assert_no_leftovers, copy_within, serve};
 
+/// Row 1 of docs/hazards.md.
 #[test]
-fn row_01_names_of_any_bytes_are_kept() {
+fn names_of_any_bytes_are_kept() {
     let scratch = Scratch::new("names").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     trees::hostile_names(&source).unwrap();
@@ -38,8 +39,9 @@ fn row_01_names_of_any_bytes_are_kept() {
     assert!(!failures[0].2.contains(['\n', '\x1b']), "{}", failures[0].2);
 }
 
+/// Row 2 of docs/hazards.md.
 #[test]
-fn row_02_no_depth_is_too_deep() {
+fn no_depth_is_too_deep() {
     let scratch = Scratch::new("depth").unwrap();
     let (levels, name) = (3_000, b"0123456789");
     let (source, target) = (scratch.join("source"), scratch.join("target"));
@@ -56,8 +58,9 @@ fn row_02_no_depth_is_too_deep() {
     assert_eq!(deepest, expected);
 }
 
+/// Row 3 of docs/hazards.md.
 #[test]
-fn row_03_a_directory_of_many_names_takes_little_memory() {
+fn large_directory_needs_little_memory() {
     let scratch = Scratch::new("many").unwrap();
     let source = scratch.join("source");
     fs::create_dir(&source).unwrap();
@@ -82,8 +85,9 @@ fn a_copy_in_a_process_of_its_own() {
     println!("\nfiles={} memory_kb={}", outcome.totals.files, harness::peak_memory_kb());
 }
 
+/// Row 4 of docs/hazards.md.
 #[test]
-fn row_04_links_are_links_wherever_they_lead() {
+fn links_are_copied_as_links() {
     let scratch = Scratch::new("links").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     fs::create_dir_all(source.join("below")).unwrap();
@@ -111,8 +115,9 @@ fn row_04_links_are_links_wherever_they_lead() {
     assert_eq!(fs::read_link(scratch.join("copied-link")).unwrap(), Path::new("source"));
 }
 
+/// Row 6 of docs/hazards.md.
 #[test]
-fn row_06_a_link_in_the_target_is_replaced_or_refused_and_never_gone_through() {
+fn link_in_the_target_is_never_followed() {
     let scratch = Scratch::new("target-links").unwrap();
     let (source, target, outside) = (scratch.join("source"), scratch.join("target"), scratch.join("outside"));
     for directory in [&source, &target, &outside] {
@@ -146,9 +151,10 @@ fn row_06_a_link_in_the_target_is_replaced_or_refused_and_never_gone_through() {
     assert_same(&source, &target);
 }
 
+/// Row 8 of docs/hazards.md.
 #[test]
-fn row_08_what_is_no_file_is_made_and_never_opened() {
-    let test = "row_08_what_is_no_file_is_made_and_never_opened";
+fn special_files_are_made_and_never_opened() {
+    let test = "special_files_are_made_and_never_opened";
     let is_root = skip::is_root();
     let fill = |directory: &Path| {
         let source = directory.join("source");
@@ -179,8 +185,9 @@ fn row_08_what_is_no_file_is_made_and_never_opened() {
     assert_eq!(served.shown.finish().unwrap().of(Operation::Open), 0);
 }
 
+/// Row 9 of docs/hazards.md.
 #[test]
-fn row_09_names_outside_of_what_is_copied_are_not_there_and_take_nothing_with_them() {
+fn hard_links_outside_are_not_copied() {
     let scratch = Scratch::new("hard-links").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     fs::create_dir(&source).unwrap();
@@ -205,9 +212,10 @@ fn row_09_names_outside_of_what_is_copied_are_not_there_and_take_nothing_with_th
     }
 }
 
+/// Row 10 of docs/hazards.md.
 #[test]
-fn row_10_holes_stay_holes_and_zeros_stay_zeros() {
-    let test = "row_10_holes_stay_holes_and_zeros_stay_zeros";
+fn holes_stay_holes_and_zeros_stay_zeros() {
+    let test = "holes_stay_holes_and_zeros_stay_zeros";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("holes").unwrap();
     let Some(room) = skip::unless_available(test, Mount::tmpfs(scratch.path(), 64 << 20)) else { return };
@@ -242,9 +250,10 @@ fn row_10_holes_stay_holes_and_zeros_stay_zeros() {
     }
 }
 
+/// Row 11 of docs/hazards.md.
 #[test]
-fn row_11_files_of_any_size_are_whole() {
-    let test = "row_11_files_of_any_size_are_whole";
+fn files_of_any_size_are_whole() {
+    let test = "files_of_any_size_are_whole";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("sizes").unwrap();
     let Some(room) = skip::unless_available(test, Mount::tmpfs(scratch.path(), 64 << 20)) else { return };

@@ -95,8 +95,8 @@ fn signature_of(content: &[u8]) -> Hash {
 
 // Hazard 34.
 #[test]
-fn files_that_the_kernel_makes_are_read_to_their_end_whatever_their_size_says() {
-    let test = "files_that_the_kernel_makes_are_read_to_their_end_whatever_their_size_says";
+fn kernel_files_are_read_to_their_end() {
+    let test = "kernel_files_are_read_to_their_end";
     let scratch = Scratch::new("kernel-files").unwrap();
     for (number, path) in OF_THE_KERNEL.map(Path::new).into_iter().enumerate() {
         let Some(content) = skip::unless_available(test, fs::read(path)) else { continue };
@@ -171,8 +171,8 @@ fn a_file_that_says_it_is_empty_is_read_to_its_end() {
 
 // Hazard 34.
 #[test]
-fn a_file_with_more_bytes_than_its_size_says_has_changed() {
-    let test = "a_file_with_more_bytes_than_its_size_says_has_changed";
+fn file_longer_than_its_size_has_changed() {
+    let test = "file_longer_than_its_size_has_changed";
     let options = || {
         [
             threads(1),
@@ -208,8 +208,8 @@ fn a_file_with_more_bytes_than_its_size_says_has_changed() {
 
 // Hazard 34.
 #[test]
-fn a_file_without_an_end_is_reported_and_the_rest_is_copied() {
-    let test = "a_file_without_an_end_is_reported_and_the_rest_is_copied";
+fn endless_file_is_reported_and_the_rest_copied() {
+    let test = "endless_file_is_reported_and_the_rest_copied";
     let rules = ["lookup,stat:victim:size=0", "read:victim:endless"];
     let Some(served) = serve(test, |directory| small(&directory.join("source")), &rules) else { return };
     let (source, target) = (served.at("source"), served.scratch.join("target"));
@@ -238,8 +238,8 @@ fn a_file_without_an_end_is_reported_and_the_rest_is_copied() {
 
 // Hazard 34.
 #[test]
-fn a_file_that_would_have_to_be_waited_for_is_reported() {
-    let test = "a_file_that_would_have_to_be_waited_for_is_reported";
+fn file_that_would_block_is_reported() {
+    let test = "file_that_would_block_is_reported";
     let log = Path::new("/proc/kmsg");
     if skip::unless_available(test, fs::File::open(log)).is_none() {
         return;
@@ -265,8 +265,8 @@ fn tmpfs(test: &str) -> Option<(Lock, Scratch, Mount)> {
 }
 
 #[test]
-fn a_file_with_too_many_holes_gets_no_digest_and_stops_nobody() {
-    let test = "a_file_with_too_many_holes_gets_no_digest_and_stops_nobody";
+fn file_with_too_many_holes_gets_no_digest() {
+    let test = "file_with_too_many_holes_gets_no_digest";
     let Some((_lock, _scratch, room)) = tmpfs(test) else { return };
     let source = room.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -363,8 +363,8 @@ fn hashing_holes_ends_when_the_run_is_to_end() {
 }
 
 #[test]
-fn reading_back_leaves_the_times_of_access_that_copies_were_given() {
-    let test = "reading_back_leaves_the_times_of_access_that_copies_were_given";
+fn verify_of_copies_keeps_access_times() {
+    let test = "verify_of_copies_keeps_access_times";
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     let fill = |source: &Path| {
         small(source);

@@ -59,9 +59,10 @@ fn fill(what: &str, room: &Path, options: &Options<'_>) {
     assert_eq!(failures, [], "{what}");
 }
 
+/// Row 15 of docs/hazards.md.
 #[test]
-fn row_15_a_target_without_room_has_whole_files_or_none() {
-    let test = "row_15_a_target_without_room_has_whole_files_or_none";
+fn full_target_has_only_whole_files() {
+    let test = "full_target_has_only_whole_files";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("room").unwrap();
     let room = Mount::tmpfs(scratch.path(), 1200 << 10);
@@ -75,9 +76,10 @@ fn row_15_a_target_without_room_has_whole_files_or_none() {
     fill("tmpfs, entries", room.path(), &threads(2));
 }
 
+/// Row 15 of docs/hazards.md.
 #[test]
-fn row_15_a_disk_without_room_has_whole_files_or_none() {
-    let test = "row_15_a_disk_without_room_has_whole_files_or_none";
+fn full_disk_has_only_whole_files() {
+    let test = "full_disk_has_only_whole_files";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     for fsync in [Fsync::Batch, Fsync::File, Fsync::None] {
         let Some(disk) = skip::unless_available(test, loop_image("ext4", 2)) else { return };
@@ -85,10 +87,11 @@ fn row_15_a_disk_without_room_has_whole_files_or_none() {
     }
 }
 
+/// Row 16 of docs/hazards.md.
 /// No name may be of something that is not on the disk.
 #[test]
-fn row_16_nothing_gets_its_name_on_a_disk_that_died_before_it_was_durable() {
-    let test = "row_16_nothing_gets_its_name_on_a_disk_that_died_before_it_was_durable";
+fn dead_disk_gets_no_final_names() {
+    let test = "dead_disk_gets_no_final_names";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("dying").unwrap();
     let source = scratch.join("source");
@@ -115,9 +118,10 @@ fn row_16_nothing_gets_its_name_on_a_disk_that_died_before_it_was_durable() {
     }
 }
 
+/// Row 16 of docs/hazards.md.
 #[test]
-fn row_16_what_is_mounted_below_the_target_is_durable_before_it_has_its_name_too() {
-    let test = "row_16_what_is_mounted_below_the_target_is_durable_before_it_has_its_name_too";
+fn mounts_below_the_target_are_synced_first() {
+    let test = "mounts_below_the_target_are_synced_first";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("dying").unwrap();
     let disk = DyingDisk::new(32, &["write,fsync,fallocate:disk:EIO:armed"]);
@@ -133,10 +137,11 @@ fn row_16_what_is_mounted_below_the_target_is_durable_before_it_has_its_name_too
     assert!(!disk.path().join("new").exists());
 }
 
+/// Row 16 of docs/hazards.md.
 /// The disk fails a few times and is well again: what the failed writes were of is not on it, and only the first sync tells.
 #[test]
-fn row_16_a_batch_whose_sync_failed_is_written_again_where_the_disk_is_well_again() {
-    let test = "row_16_a_batch_whose_sync_failed_is_written_again_where_the_disk_is_well_again";
+fn batch_is_written_again_after_a_failed_sync() {
+    let test = "batch_is_written_again_after_a_failed_sync";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("failing").unwrap();
     let source = scratch.join("source");
@@ -175,10 +180,11 @@ fn row_16_a_batch_whose_sync_failed_is_written_again_where_the_disk_is_well_agai
     assert_same(&source, &disk.path().join("old"));
 }
 
+/// Row 16 of docs/hazards.md.
 /// Of a file with several names some are met before the sync that fails and some after it: none of these may be the lost one.
 #[test]
-fn row_16_each_name_of_a_file_that_a_failed_sync_lost_has_its_bytes_whenever_it_was_met() {
-    let test = "row_16_each_name_of_a_file_that_a_failed_sync_lost_has_its_bytes_whenever_it_was_met";
+fn links_of_a_lost_file_are_copied_again() {
+    let test = "links_of_a_lost_file_are_copied_again";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("failing").unwrap();
     let source = scratch.join("source");
@@ -212,10 +218,11 @@ fn row_16_each_name_of_a_file_that_a_failed_sync_lost_has_its_bytes_whenever_it_
     assert!(outcome.totals.mended >= 8, "{} written again", outcome.totals.mended);
 }
 
+/// Row 16 of docs/hazards.md.
 /// Where it goes on to fail, what is written once more fails by itself, and no file of it has its name.
 #[test]
-fn row_16_what_cannot_be_written_again_either_is_told_and_gone() {
-    let test = "row_16_what_cannot_be_written_again_either_is_told_and_gone";
+fn file_that_stays_lost_is_removed() {
+    let test = "file_that_stays_lost_is_removed";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("failing").unwrap();
     let source = scratch.join("source");
@@ -244,10 +251,11 @@ fn row_16_what_cannot_be_written_again_either_is_told_and_gone() {
     }
 }
 
+/// Row 15 of docs/hazards.md.
 /// A target that is full is not asked for room a million times.
 #[test]
-fn row_15_a_copy_parks_when_there_is_no_room_for_anything_and_goes_on_when_it_is_run_again() {
-    let test = "row_15_a_copy_parks_when_there_is_no_room_for_anything_and_goes_on_when_it_is_run_again";
+fn copy_without_space_parks_and_goes_on() {
+    let test = "copy_without_space_parks_and_goes_on";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let scratch = Scratch::new("parked").unwrap();
     let source = scratch.join("source");

@@ -15,8 +15,8 @@ fn verifying(count: usize) -> Options<'static> {
 }
 
 #[test]
-fn what_is_corrupted_while_it_is_written_is_written_once_more() {
-    let test = "what_is_corrupted_while_it_is_written_is_written_once_more";
+fn bytes_corrupted_on_the_way_are_written_again() {
+    let test = "bytes_corrupted_on_the_way_are_written_again";
     for (name, fsync) in [("new", Fsync::Batch), ("old", Fsync::File), ("none", Fsync::None)] {
         let Some(served) = serve(
             test,
@@ -82,8 +82,8 @@ fn a_copy_that_is_right_is_verified_and_left_alone() {
 }
 
 #[test]
-fn each_name_of_a_file_that_stays_corrupted_is_told_and_removed() {
-    let test = "each_name_of_a_file_that_stays_corrupted_is_told_and_removed";
+fn names_of_a_corrupted_file_are_all_removed() {
+    let test = "names_of_a_corrupted_file_are_all_removed";
     // The server knows the file by any of its names, also by that in the job's own directory.
     let rules = ["write:*victim:flip", "write:*.atta.*/*/*-*:flip"];
     for count in [1, 4] {
@@ -138,8 +138,8 @@ fn what_is_mended_has_what_writing_takes_away() {
 
 /// A copy with a fault is better than none, and one of which no fault is known all the more.
 #[test]
-fn what_stays_corrupted_stays_where_its_source_is_out_of_reach() {
-    let test = "what_stays_corrupted_stays_where_its_source_is_out_of_reach";
+fn corrupted_copy_stays_if_its_source_is_lost() {
+    let test = "corrupted_copy_stays_if_its_source_is_lost";
     for (of_target, of_source) in
         [("write:*victim:flip", "open:victim:ENOENT:skip=1"), ("read:*victim:EIO", "read:victim:EIO:skip=1")]
     {

@@ -190,7 +190,7 @@ fn says_what_cannot_be_drawn() {
 }
 
 #[test]
-fn a_wide_first_tick_meets_no_label_of_the_other_axis() {
+fn wide_first_tick_overlaps_no_other_label() {
     let labels = Labels::new("").y("a label that is as long as its axis is high");
     let shares = [("a".to_owned(), vec![9.85e-10, 1e-9])];
     checked(&histogram(&labels, &shares, 3).unwrap());

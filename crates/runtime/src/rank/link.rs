@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_meetings_are_neither_the_engine_s_nor_of_a_stream() {
+    fn meeting_messages_are_distinct_from_others() {
         assert_eq!(Message::decode(&[TAG, 0, 0, 0, 0]), Err(WireError::Tag(TAG)));
         assert!(outbox::open(&[TAG]).is_none());
     }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_follow_in_a_ring_where_no_launcher_names_switches() {
+    fn ranks_form_a_ring_without_switch_names() {
         let asked = asked(&[0, 1, 2], &[None, None, None]);
         assert_eq!(asked, [[1, 2], [2, 0], [0, 1]]);
     }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_is_let_go_when_there_is_some_and_at_the_end() {
+    fn waiter_is_woken_before_a_dependent_callback() {
         let outbox = Outbox::new(Bell::default(), 2);
         outbox.set_bounded(true);
         let large = vec![0; QUEUE_BYTES + 1];

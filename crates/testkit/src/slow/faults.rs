@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_counts_as_often_as_it_says() {
+    fn first_matching_rule_counts_as_often_as_given() {
         let faults = faults(&["read:x:EIO:skip=1:times=2", "read:*:short=3", "any:y:EPERM"]);
         let reads = [(); 5].map(|()| faults.meet(Operation::Read, b"a/x", 0));
         let (error, short) = (Some(Effect::Error(5)), Some(Effect::Short(3)));

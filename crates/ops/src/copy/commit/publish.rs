@@ -285,8 +285,8 @@ mod tests {
 
     // Row 19: another thread may have created the other spelling after this one has looked for it.
     #[test]
-    fn what_has_another_spelling_of_the_name_is_not_replaced() {
-        let test = "what_has_another_spelling_of_the_name_is_not_replaced";
+    fn other_spelling_of_a_name_is_not_replaced() {
+        let test = "other_spelling_of_a_name_is_not_replaced";
         let _lock = Lock::for_mounts().unwrap();
         for rules in [&["rename:*:EINVAL:times=1"][..], &["rename:*:EINVAL:times=1", "link:*:EPERM"]] {
             let scratch = Scratch::new("spelling").unwrap();
@@ -319,8 +319,8 @@ mod tests {
 
     // Hazard 35.
     #[test]
-    fn what_turns_up_is_not_replaced_where_the_file_system_has_no_such_rename() {
-        let test = "what_turns_up_is_not_replaced_where_the_file_system_has_no_such_rename";
+    fn new_name_is_not_replaced_without_renameat2() {
+        let test = "new_name_is_not_replaced_without_renameat2";
         let _lock = Lock::for_mounts().unwrap();
         let scratch = Scratch::new("no-replace").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));

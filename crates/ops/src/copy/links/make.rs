@@ -471,7 +471,7 @@ mod tests {
     use crate::copy::{Copy, Seat};
 
     #[test]
-    fn a_claim_says_nothing_of_a_copy_before_all_of_it_is_written() {
+    fn incomplete_claim_is_not_used() {
         let digest = Some(blake3::hash(b"copy"));
         let metadata = Metadata { mode: 0o100_644, nlink: 3, size: 5, ..Metadata::default() };
         for known in [Known::new(&metadata, 7, digest), Known::new(&metadata, 8, None)] {
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_another_file_with_the_same_number_is_not_linked() {
+    fn copy_with_the_same_inode_number_is_not_linked() {
         let scratch = Scratch::new("links").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));
         fs::create_dir(&source).unwrap();

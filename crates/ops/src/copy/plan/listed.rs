@@ -151,8 +151,8 @@ mod tests {
 
     // Another rank with entries in the same directory may finish at once.
     #[test]
-    fn a_directory_is_made_also_if_another_rank_gives_it_its_owner_at_once() {
-        let test = "a_directory_is_made_also_if_another_rank_gives_it_its_owner_at_once";
+    fn directory_with_an_owner_of_another_rank_is_made() {
+        let test = "directory_with_an_owner_of_another_rank_is_made";
         if !skip::is_root() {
             return skip::skipped(test, "it needs root");
         }

@@ -303,7 +303,7 @@ mod tests {
 
     // Hazard 32.
     #[test]
-    fn what_is_there_under_the_name_of_a_new_directory_is_taken_only_if_it_is_private_and_empty() {
+    fn name_of_a_new_directory_is_taken_if_empty() {
         let scratch = Scratch::new("directories").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));
         fs::create_dir(&target).unwrap();

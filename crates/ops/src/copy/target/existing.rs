@@ -473,7 +473,7 @@ mod tests {
     use crate::tree::operation::Handler;
 
     #[test]
-    fn only_a_file_of_one_name_is_written_into_and_not_where_what_is_there_stays() {
+    fn only_files_with_one_name_are_written_in_place() {
         let scratch = Scratch::new("in-place").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));
         fs::create_dir(&target).unwrap();

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn below_a_mirrored_directory_each_level_has_one_mirror() {
+    fn each_level_below_a_mirror_has_one_mirror() {
         let shared = Shared::new(Namer::new(1));
         let source = root(c"/from");
         source.set_state(Mirror::new(root(c"/to"), &shared));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_a_hundred_thousand_levels_is_mirrored_and_dropped_without_recursion() {
+    fn deep_mirrored_chain_is_dropped_without_recursion() {
         let shared = Shared::new(Namer::new(1));
         let source = root(c"/from");
         source.set_state(Mirror::new(root(c"/to"), &shared));

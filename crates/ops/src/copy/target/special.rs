@@ -243,7 +243,7 @@ mod tests {
 
     /// The name was listed as one link and then replaced by another.
     #[test]
-    fn what_is_something_else_by_now_gets_nothing_of_what_it_was() {
+    fn entry_of_another_type_gets_no_old_attributes() {
         let scratch = Scratch::new("special").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));
         fs::create_dir(&target).unwrap();

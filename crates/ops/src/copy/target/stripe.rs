@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_choose_by_size_and_say_it_as_lustre_takes_it() {
+    fn stripe_rules_choose_by_size() {
         let rules = [
             StripeRule { below: Some(1 << 20), count: Some(1), size: None },
             StripeRule { below: Some(1 << 30), count: Some(4), size: Some(4 << 20) },
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_layout_names_no_object_and_no_first_target() {
+    fn kept_layout_names_no_object() {
         let mut source = StripeRule { below: None, count: Some(2), size: Some(1 << 20) }.layout();
         source[8..24].fill(7);
         source[30..32].fill(0);

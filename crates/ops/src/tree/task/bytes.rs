@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_deep_tree_only_the_first_path_is_written_as_a_whole() {
+    fn only_the_first_deep_path_is_written_whole() {
         let root = root();
         let deep = chain_to(&root, &vec![c"a level with a long name"; 5000]);
         let enter = |parent: &Arc<Directory>, name: &CStr| Task::Enter {
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tasks_of_a_root_that_is_gone_fail_with_their_own_paths_and_no_others() {
+    fn tasks_of_a_lost_root_fail_with_their_paths() {
         let root = root();
         let mut bytes = Vec::new();
         pack_all(&tasks(&root), &mut bytes);
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_not_taken_from_another_rank() {
+    fn names_of_another_rank_that_lead_elsewhere_fail() {
         let root = root();
         let looked = |name: &CStr| {
             let mut names = Names::default();
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_a_hundred_thousand_levels_is_dropped_without_recursion() {
+    fn deep_chain_is_dropped_without_recursion() {
         let names = vec![c"level"; 100_000];
         let deep = chain_to(&root(), &names);
         let mut path = Vec::new();
