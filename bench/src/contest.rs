@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_contender_runs_once_a_round_and_in_other_company() {
+    fn every_contender_runs_once_in_each_round() {
         assert_eq!([order(0, 3), order(1, 3), order(2, 3)], [[0, 1, 2], [0, 2, 1], [2, 0, 1]]);
         for round in 0..20 {
             let mut sorted = order(round, 7);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_that_says_nothing_is_told_by_its_last_complaint() {
+    fn last_complaint_of_a_silent_launcher_is_reported() {
         // A shell in the launcher's place looks for a script named like the sub-command.
         let complaint = measure(Path::new("sh"), &words(&["x"]), None).unwrap_err();
         assert!(complaint.contains(SUB_COMMAND), "{complaint}");

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_compares_with_the_fastest_limit_and_shows_no_path() {
+    fn section_compares_with_the_fastest_limit() {
         let mut failed = outcome("broken", false, &[]);
         failed.runs = Err("exit code 1: /big/tree: no".into());
         let slow = outcome("slow limit", true, &[2.0, 2.0, 2.0]);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_round_is_dropped_and_who_fails_is_left_out() {
+    fn first_round_and_failing_contenders_are_dropped() {
         let mut runs = 0.0;
         let counts = Contender::new("counts", || {
             runs += 1.0;

@@ -116,7 +116,7 @@ fn only_complete_copies_count() {
 }
 
 #[test]
-fn an_option_that_is_not_there_leaves_only_its_contender_out() {
+fn missing_option_leaves_only_its_contender_out() {
     let scratch = Scratch::new("option");
     let script = "case \"$*\" in *--verify*) echo no such option >&2; exit 2;; esac\n\
                   while [ $# -gt 2 ]; do shift; done\nexec cp -a \"$1\" \"$2\"";

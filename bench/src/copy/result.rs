@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_program_is_compared_by_round_and_seven_rounds_are_not_listed() {
+    fn older_program_is_compared_by_round() {
         let place = Place::named("tmpfs", false);
         let limit = outcome(LIMIT, true, Ok(&[1.0; 7]));
         let now = outcome(ATTA, false, Ok(&[1.1, 1.1, 1.1, 1.2, 1.3, 1.4, 1.5]));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn one_large_file_is_faster_with_two_threads_by_a_ratio_above_one() {
+    fn two_threads_speed_up_one_large_file() {
         let place = Place::named("tmpfs", false);
         let one = outcome("atta copy, no digest, 1 thread", false, Ok(&[1.4, 1.4, 1.4]));
         let outcomes = [one, outcome("atta copy, no digest, 2 threads", false, Ok(&[1.0, 1.0, 1.0]))];

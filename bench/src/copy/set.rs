@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_set_fits_a_machine_and_becomes_smaller_with_its_scale() {
+    fn every_set_fits_a_machine_and_scales_down() {
         for name in Name::value_variants() {
             let (usual, quick) = (name.at(1.0).unwrap(), name.at(0.02).unwrap());
             assert!(usual.bytes < 2 << 30 && usual.bytes > 300 << 20, "{}: {}", name.word(), usual.described);

@@ -312,7 +312,7 @@ mod tests {
         }
 
         #[test]
-        fn changed_bytes_never_panic_and_are_read_as_what_they_say(
+        fn changed_bytes_never_panic_when_decoded(
             message in message(),
             at in any::<prop::sample::Index>(),
             byte in any::<u8>(),
@@ -326,7 +326,7 @@ mod tests {
         }
 
         #[test]
-        fn a_message_cut_short_is_an_error_or_another_message(message in message()) {
+        fn truncated_message_is_an_error_or_another(message in message()) {
             let bytes = message.encode();
             for length in 0..bytes.len() {
                 if let Ok(read) = Message::decode(&bytes[..length]) {

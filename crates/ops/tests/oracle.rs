@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn rules_are_a_filter_of_each_name_and_of_what_is_below(
+    fn rules_filter_names_and_all_below_them(
         seed in any::<u64>(),
         rules in prop::collection::vec((any::<bool>(), prop::sample::select(PATTERNS.to_vec())), 1..4),
         threads in 1_usize..4,

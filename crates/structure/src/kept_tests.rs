@@ -20,7 +20,12 @@ pub(crate) struct Kept {
     pub(crate) dropped: usize,
     /// Gone without one.
     pub(crate) missing: Vec<String>,
+    /// Tests whose names are too long.
+    pub(crate) long: Vec<String>,
 }
+
+/// A name of this many characters is too long.
+const LONG: usize = 50;
 
 /// Looks for the tests of the list in all sources below `crates` and `bench`.
 pub(crate) fn of(root: &Path) -> Result<Kept, Box<dyn Error>> {
@@ -29,7 +34,8 @@ pub(crate) fn of(root: &Path) -> Result<Kept, Box<dyn Error>> {
     for directory in ["crates", "bench"] {
         add_tests_below(&root.join(directory), &mut there)?;
     }
-    Ok(compare(&list, &there))
+    let long = there.keys().filter(|name| name.len() >= LONG).cloned().collect();
+    Ok(Kept { long, ..compare(&list, &there) })
 }
 
 fn compare(list: &str, there: &BTreeMap<String, usize>) -> Kept {
@@ -92,6 +98,7 @@ mod tests {
         assert_eq!(there.keys().collect::<Vec<_>>(), ["one", "two"]);
         let list = "# before\n\none\none\nolder -> two\nother -> none\nnone\ngone: it tested nothing\n";
         let expected = ["one", "other -> none", "none"].map(str::to_owned).to_vec();
-        assert_eq!(compare(list, &there), Kept { same: 1, replaced: 1, dropped: 1, missing: expected });
+        let found = compare(list, &there);
+        assert_eq!(found, Kept { same: 1, replaced: 1, dropped: 1, missing: expected, long: Vec::new() });
     }
 }

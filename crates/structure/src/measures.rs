@@ -73,7 +73,7 @@ pub(crate) fn of(root: &Path) -> Result<Measured, Box<dyn Error>> {
             _ => {}
         }
     }
-    let kept_tests::Kept { same, replaced, dropped, missing } = kept_tests::of(root)?;
+    let kept_tests::Kept { same, replaced, dropped, missing, long } = kept_tests::of(root)?;
     measured.lines.push(format!(
         "tests of {}: {same} as they were, {replaced} replaced, {dropped} gone for a reason",
         kept_tests::LIST
@@ -83,6 +83,12 @@ pub(crate) fn of(root: &Path) -> Result<Measured, Box<dyn Error>> {
         value: missing.len() as f64,
         goal: 0.0,
         details: missing,
+    });
+    measured.measures.push(Measure {
+        name: "tests with names of 50 characters or more".to_owned(),
+        value: long.len() as f64,
+        goal: 0.0,
+        details: long,
     });
     Ok(measured)
 }

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_comes_back_from_bytes_and_no_part_of_one_does() {
+    fn list_survives_encoding_but_no_part_of_it() {
         let entry = |path: &CStr, mode| Entry {
             path: path.to_owned(),
             mode,

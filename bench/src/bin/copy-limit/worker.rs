@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test made these trees itself")]
-    fn what_is_copied_is_what_was_listed_whole_or_in_pieces() {
+    fn copied_entries_are_the_listed_ones() {
         let place = std::env::temp_dir().join(format!("copy-limit-{}", std::process::id()));
         let source = place.join("source");
         std::fs::create_dir_all(source.join("a/empty")).unwrap();

@@ -170,7 +170,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn the_first_difference_is_where_an_obvious_comparison_finds_it(
+        fn first_difference_matches_a_simple_comparison(
             bytes in 1_u64..1 << 20,
             common in pieces(),
             own in pieces(),
