@@ -845,3 +845,28 @@ fn unreadable_directories_are_reported_once() {
 fn the_word_of_a_change_is_its_name() {
     assert_eq!([Change::Missing, Change::Extra].map(|change| change.name()), ["missing", "extra"]);
 }
+
+#[test]
+fn extra_names_are_handed_out_by_several_tasks() {
+    // More than one task may hand out.
+    const NAMES: u64 = 70_000;
+    let scratch = scratch("verify-many");
+    let (source, target) = (scratch.join("source"), scratch.join("target"));
+    for root in [&source, &target] {
+        std::fs::create_dir(root).unwrap();
+    }
+    for number in 0..NAMES {
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            target.join(number.to_string()),
+            rustix::fs::FileType::RegularFile,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+    }
+    let (outcome, found) =
+        verify(&source, &target, &Options { fields: [Field::Size].into_iter().collect(), ..threads(4) });
+    let extra = found.iter().filter(|(text, _)| text.starts_with("extra ")).count() as u64;
+    assert_eq!((outcome.totals.extra, extra), (NAMES, NAMES));
+}

@@ -138,13 +138,12 @@ fn start(path: Vec<u8>) -> Start {
 /// The most directories at which ranks compare what they see.
 const ROOTS_MAX: usize = 256;
 
-/// A directory that a listed path is in, for the comparison of what ranks see: the working directory, or at most two levels below `/`, which
-/// ranks of several hosts do not share.
+/// The directory that a listed path is in, for the comparison of what ranks see: the working directory, or the parent of an absolute path. `/`
+/// is not compared: hosts do not share it.
 fn root_of(path: &[u8]) -> Vec<u8> {
     let Some(path) = path.strip_prefix(b"/") else { return b".".to_vec() };
     let mut names: Vec<_> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
     names.pop();
-    names.truncate(2);
     [b"/", names.join(&b'/').as_slice()].concat()
 }
 
@@ -346,6 +345,6 @@ mod tests {
     fn listed_paths_are_in_directories_that_ranks_share() {
         let roots =
             [&b"a/b/c"[..], b"a", b"/f", b"/scratch/f", b"/scratch/u/d/f", b"//scratch//u//d"].map(root_of);
-        assert_eq!(roots, [&b"."[..], b".", b"/", b"/scratch", b"/scratch/u", b"/scratch/u"]);
+        assert_eq!(roots, [&b"."[..], b".", b"/", b"/scratch", b"/scratch/u/d", b"/scratch/u"]);
     }
 }

@@ -8,6 +8,7 @@
 //! ```
 
 use std::os::unix::ffi::OsStrExt;
+use std::time::Instant;
 
 use atta_ops::verify::{self, Options, Progress, Trees};
 use atta_ops::walk;
@@ -139,7 +140,9 @@ impl Rank<'_> {
             Ok(compared) => {
                 let mut compared = compared.unwrap_or_default();
                 if !compared.stopped {
+                    let began = Instant::now();
                     trees.conclude(&rows, &mut compared.totals);
+                    compared.elapsed += began.elapsed();
                 }
                 Ok((rows, compared))
             }

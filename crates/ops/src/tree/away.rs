@@ -1,7 +1,8 @@
 //! Tasks that leave the memory of this process: to the spill file, with the units that they hold, or to another rank, where they hold none
 //! of this process. `task/bytes.rs` has the format.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::tree::anchors::{Anchor, Lost, Unit};
 use crate::tree::directory::Directory;
@@ -11,6 +12,47 @@ use crate::tree::operation::{DirectoryOf, Handler, Of, Own, Stage};
 use crate::tree::slice::Part;
 use crate::tree::task::Task;
 use crate::tree::task::bytes::{self, FindRoot};
+
+/// Parts of tasks that were sent to other ranks and that have not ended here. Many tasks leave at once, so they share one task.
+#[derive(Debug)]
+pub(crate) struct Sent<S> {
+    parts: Mutex<Vec<Part<S>>>,
+    has_parts: AtomicBool,
+    /// A task that ends them waits.
+    has_task: AtomicBool,
+}
+
+impl<S> Default for Sent<S> {
+    fn default() -> Self {
+        Self { parts: Mutex::default(), has_parts: AtomicBool::new(false), has_task: AtomicBool::new(false) }
+    }
+}
+
+impl<S> Sent<S> {
+    /// Returns whether a task is needed that ends the parts.
+    fn add(&self, part: Part<S>) -> bool {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.push(part);
+        self.has_parts.store(true, Ordering::Release);
+        drop(parts);
+        !self.has_task.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that the task runs. It takes the parts afterwards, so none that came before this is left.
+    pub(crate) fn note_run(&self) {
+        self.has_task.store(false, Ordering::Release);
+    }
+
+    /// Takes the parts, if there are some.
+    pub(crate) fn take(&self) -> Option<Vec<Part<S>>> {
+        if !self.has_parts.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_parts.store(false, Ordering::Release);
+        Some(std::mem::take(&mut *parts))
+    }
+}
 
 impl<V: Handler> TreeJob<'_, V> {
     /// Encodes a task for another rank. False: it must stay.
@@ -53,7 +95,8 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// The task that ends, on this rank, a part that another rank has got. Its slice ends here without it.
+    /// Ends a part that another rank has got, after the next task of this rank: its slice ends here without it. Returns a task for that,
+    /// unless one waits.
     pub(crate) fn end_of_sent(&self, task: &Task<V::State>) -> Option<Task<V::State>> {
         if V::STAGE == Stage::Slices {
             return None;
@@ -67,13 +110,13 @@ impl<V: Handler> TreeJob<'_, V> {
         };
         part.slice().directory().life().give_away();
         // A rank without threads has no directories of its own.
-        self.runs_tasks.then(|| Task::Ended(vec![part]))
+        if self.runs_tasks && self.sent.add(part) { Some(Task::EndSent) } else { None }
     }
 
-    /// Called when no task is left: ends the parts and children of lost tasks.
+    /// Called when no task is left: ends the parts and children of lost tasks, and after a stop the parts of sent ones.
     pub(crate) fn end_left(&self, workers: &mut [Worker<V>]) {
         let Some(worker) = workers.first_mut() else { return };
-        let (mut left, mut children) = (Vec::new(), Vec::new());
+        let (mut left, mut children) = (self.sent.take().unwrap_or_default(), Vec::new());
         for lost in self.anchors.take_lost() {
             match lost {
                 Lost::Part(part) => left.push(part),
@@ -109,8 +152,6 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use atta_entry::{Entry, Errno, Failure, Kind};
     use atta_runtime::Job as _;
     use atta_sys::Place;
@@ -228,9 +269,8 @@ mod tests {
         job.roots.intern(b"r".to_vec());
         let task = batch_of(&notes, directory);
         assert!(job.pack(&task, None, &mut Vec::new()));
-        if let Some(Task::Ended(parts)) = job.sent(&task) {
-            job.end_each(&mut job.worker(0), parts);
-        }
+        let again = job.sent.has_task.load(Ordering::Relaxed);
+        assert!(job.sent(&task).is_some_and(|task| matches!(task, Task::EndSent)) == on.runs_tasks && !again);
         job.end_left(&mut [job.worker(0)]);
         notes.take()
     }

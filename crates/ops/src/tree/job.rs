@@ -23,6 +23,7 @@ use rustix::fd::OwnedFd;
 
 use crate::descriptors::Budget;
 use crate::tree::anchors::Anchors;
+use crate::tree::away::Sent;
 use crate::tree::directory::Directory;
 use crate::tree::life;
 use crate::tree::listing::facts::Fact;
@@ -60,6 +61,8 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) anchors: Anchors<V::State>,
     /// Whether tasks run on this rank.
     pub(crate) runs_tasks: bool,
+    /// Parts of tasks that were sent to other ranks. They end here after the next task.
+    pub(crate) sent: Sent<V::State>,
 }
 
 /// The rank that a job runs on.
@@ -101,6 +104,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             options,
             rank: on.rank,
             runs_tasks: on.runs_tasks,
+            sent: Sent::default(),
             roots: Roots::default(),
             starts: Mutex::new(starts),
             counters: (0..budget.threads).map(|_| CachePadded::default()).collect(),
@@ -251,6 +255,9 @@ impl<'a, V: Handler> TreeJob<'a, V> {
 
     /// Ends the parts that have ended on this thread. If there are many, other threads get some.
     fn end_parts(&self, worker: &mut Worker<V>, queue: &mut Queue<'_, Self>) {
+        if let Some(parts) = self.sent.take() {
+            self.end_each(worker, parts);
+        }
         loop {
             let mut ended = self.visit.ended(&mut worker.visit);
             if ended.is_empty() {
@@ -377,6 +384,8 @@ impl<V: Handler> Job for TreeJob<'_, V> {
             }
             Task::Own(own) => self.own(worker, &own, queue),
             Task::Ended(parts) => self.end_each(worker, parts),
+            // The parts end after the task.
+            Task::EndSent => self.sent.note_run(),
         }
         self.counters[worker.index].looked(steps);
         self.visit.between(&mut worker.visit);

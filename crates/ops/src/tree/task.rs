@@ -33,6 +33,8 @@ pub(crate) enum Task<S = ()> {
     Own(Own<S>),
     /// Parts of slices that have ended.
     Ended(Vec<Part<S>>),
+    /// End the parts of tasks that were sent to other ranks.
+    EndSent,
 }
 
 /// Approximate size of a waiting task's share in its directory, with the allocator's overhead.
@@ -42,7 +44,7 @@ impl<S: State> Task<S> {
     /// Bytes of memory that the task holds.
     pub(crate) fn weigh(&self) -> usize {
         let own = match self {
-            Self::Feed | Self::ReadOn { .. } => 0,
+            Self::Feed | Self::ReadOn { .. } | Self::EndSent => 0,
             Self::Ended(parts) => size_of_val(parts.as_slice()),
             Self::Start { below, .. } => below.as_ref().map_or(0, Vec::len),
             Self::Enter { name, target, .. } => name.as_bytes().len() + target.as_ref().map_or(0, Vec::len),
@@ -57,7 +59,7 @@ impl<S: State> Task<S> {
     /// Counts the names and directories that it looks at.
     pub(crate) fn steps(&self) -> u64 {
         match self {
-            Self::Own(_) | Self::Ended(_) => 0,
+            Self::Own(_) | Self::Ended(_) | Self::EndSent => 0,
             Self::Look { names, .. } => names.len() as u64,
             Self::Feed | Self::Start { .. } | Self::Enter { .. } | Self::ReadOn { .. } => 1,
         }
@@ -69,7 +71,7 @@ impl<S: State> Task<S> {
             Self::Enter { parent: directory, .. } => Some(directory),
             Self::Look { slice, .. } => Some(slice.directory()),
             Self::Own(own) => own.directory(),
-            Self::ReadOn { .. } | Self::Feed | Self::Start { .. } | Self::Ended(_) => None,
+            Self::ReadOn { .. } | Self::Feed | Self::Start { .. } | Self::Ended(_) | Self::EndSent => None,
         }
     }
 

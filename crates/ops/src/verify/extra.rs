@@ -25,6 +25,8 @@ use atta_sys as sys;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Names that one thread looks up at a time: some milliseconds of work.
 const BATCH: usize = 1024;
+/// Batches that one task may hand out. The next task reads on, so the names of a directory are never all in memory.
+const BATCHES_MOST: usize = 64;
 
 impl Comparing<'_> {
     /// Called when all names of a source directory are done. If the target may have more names, adds a task for them.
@@ -36,28 +38,39 @@ impl Comparing<'_> {
         tasks: &mut Tasks,
     ) {
         let (known, mut tally) = (counterpart.tally(), Tally::default());
-        let counted = self.each_name(worker, directory, counterpart, &mut |name| {
+        let counted = self.each_name(worker, (directory, 0), counterpart, &mut |name, _| {
             counterpart.add_to(&mut tally, name.name);
             // One more name than known is enough: the target has extra names.
             if tally.names > known.names { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if counted.is_err() || tally != known {
-            tasks.push_in(directory, Task::Names.bytes());
+            tasks.push_in(directory, Task::Names(0).bytes());
         }
     }
 
-    /// Reads the names of the target's directory and cuts them into batches.
-    pub(crate) fn look_up_names(&self, worker: &mut VerifyWorker, here: Here<'_>, tasks: &mut Tasks) {
+    /// Reads names of the target's directory, from this position on, and cuts them into batches.
+    pub(crate) fn look_up_names(
+        &self,
+        worker: &mut VerifyWorker,
+        here: Here<'_>,
+        from: u64,
+        tasks: &mut Tasks,
+    ) {
         let Some(counterpart) = Counterpart::of(here.directory) else { return };
         if counterpart.is_lost() {
             return;
         }
-        let mut batch = Names::default();
-        let read = self.each_name(worker, here.directory, &counterpart, &mut |name| {
+        let (mut batch, mut batches) = (Names::default(), 0);
+        let read = self.each_name(worker, (here.directory, from), &counterpart, &mut |name, next| {
             batch.push(name.name, name.kind, name.inode);
             if batch.len() == BATCH {
                 tasks.push_in(here.directory, Task::LookUp(batch.bytes()).bytes());
                 batch.clear();
+                batches += 1;
+                if batches == BATCHES_MOST {
+                    tasks.push_in(here.directory, Task::Names(next).bytes());
+                    return ControlFlow::Break(());
+                }
             }
             ControlFlow::Continue(())
         });
@@ -114,13 +127,14 @@ impl Comparing<'_> {
         worker.current.is_excluded(rules, name.to_bytes(), kind)
     }
 
-    /// Calls `each` for every name in the target's directory that no rule excludes, until the end or a break.
+    /// Calls `each` for every name in the target's directory that no rule excludes, from a position on until the end or a break. It also gets
+    /// the position of the next name.
     fn each_name(
         &self,
         worker: &mut VerifyWorker,
-        directory: &Arc<SourceDirectory>,
+        (directory, from): (&Arc<SourceDirectory>, u64),
         counterpart: &Counterpart,
-        each: &mut dyn FnMut(Name<'_>) -> ControlFlow<()>,
+        each: &mut dyn FnMut(Name<'_>, u64) -> ControlFlow<()>,
     ) -> Result<(), PairError> {
         let cannot = |operation| failed(Side::Target, operation);
         let opened = counterpart.target.descriptor(&mut worker.held, self.features());
@@ -129,21 +143,24 @@ impl Comparing<'_> {
         let opened = opened.map_err(cannot(Operation::OpenDirectory))?;
         let at = At { directories: Some((directory, &counterpart.target)), name: c"" };
         let mut buffer = std::mem::take(&mut worker.buffer);
-        let read = read_names(&opened, &mut buffer, &mut |name| {
+        let read = read_names((&opened, from), &mut buffer, &mut |name, next| {
             let is_out = name.kind != Kind::Unknown && self.is_excluded(worker, at, name.name, name.kind);
-            if is_out { ControlFlow::Continue(()) } else { each(name) }
+            if is_out { ControlFlow::Continue(()) } else { each(name, next) }
         });
         worker.buffer = buffer;
         read.map_err(cannot(Operation::ReadDirectory))
     }
 }
 
-/// Calls `each` for every name of an open directory.
+/// Calls `each` for every name of an open directory, from a position on, with the position of the next name.
 fn read_names(
-    directory: &OwnedFd,
+    (directory, from): (&OwnedFd, u64),
     buffer: &mut Vec<MaybeUninit<u8>>,
-    each: &mut dyn FnMut(Name<'_>) -> ControlFlow<()>,
+    each: &mut dyn FnMut(Name<'_>, u64) -> ControlFlow<()>,
 ) -> Result<(), Errno> {
+    if from > 0 {
+        sys::retry(|| rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(from)))?;
+    }
     buffer.resize(BUFFER_BYTES, MaybeUninit::uninit());
     let mut reader = RawDir::new(directory, buffer);
     while let Some(entry) = reader.next() {
@@ -163,7 +180,7 @@ fn read_names(
             return Err(Errno::IO);
         }
         let kind = sys::kind_of(entry.file_type());
-        if each(Name { name, kind, inode: entry.ino() }).is_break() {
+        if each(Name { name, kind, inode: entry.ino() }, entry.next_entry_cookie()).is_break() {
             break;
         }
     }

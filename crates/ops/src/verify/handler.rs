@@ -191,7 +191,7 @@ impl Comparing<'_> {
         let both = Both { source: *listed, target };
         if both.kinds() == (Kind::File, Kind::File) {
             if links::has_names(&both) && self.options.fields.has(Field::Links) {
-                worker.names.note(&both, &at.below(), &self.trees.links);
+                worker.names.note(self.trees.files_of(&both), &at.below(), &self.trees.links);
             }
             if self.is_large(listed) {
                 let plan = Plan::first(at.name.to_bytes(), listed.size);
@@ -239,7 +239,7 @@ impl Handler for Comparing<'_> {
     /// Other ranks count some of the names on both sides.
     fn done_in_part(&self, _worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
         if self.counterpart_with_names(directory).is_some() {
-            tasks.push_in(directory, Task::Names.bytes());
+            tasks.push_in(directory, Task::Names(0).bytes());
         }
     }
 
@@ -273,14 +273,14 @@ impl Handler for Comparing<'_> {
     ) {
         match (Task::from_bytes(task), here) {
             (Some(Task::Large(task)), here) => self.large_task(worker, here, task, tasks),
-            (Some(Task::Names), Ok(Some(here))) => self.look_up_names(worker, here, tasks),
+            (Some(Task::Names(from)), Ok(Some(here))) => self.look_up_names(worker, here, from, tasks),
             (Some(Task::LookUp(names)), Ok(Some(here))) => {
                 if let Some(names) = Names::from_bytes(names) {
                     self.look_up(worker, here, &names);
                 }
             }
             // The path of an unreachable directory is unknown.
-            (Some(Task::Names | Task::LookUp(_)), Err(errno)) => {
+            (Some(Task::Names(_) | Task::LookUp(_)), Err(errno)) => {
                 let at = At { directories: None, name: &self.trees.source };
                 let operation = Operation::Custom("look up names of TARGET in a directory below");
                 self.fail(worker, at, failed(Side::Source, operation)(errno));

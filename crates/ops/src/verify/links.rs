@@ -39,8 +39,7 @@ pub(crate) struct Names(Vec<u8>);
 
 impl Names {
     /// Adds a name, by its path below the roots.
-    pub(crate) fn note(&mut self, both: &Both, path: &[u8], links: &Links) {
-        let [source, target] = both.identities();
+    pub(crate) fn note(&mut self, [source, target]: [File; 2], path: &[u8], links: &Links) {
         Name { source, target, path: path.to_vec() }.encode(&mut self.0);
         if self.0.len() >= BATCH_BYTES {
             self.hand_over(links);
@@ -122,8 +121,11 @@ impl Sets {
             find_differing(names.sorted()?.take_while(goes_on), parted.sorted()?, side, &mut found)?;
         }
         let mut last: Option<(Vec<u8>, Vec<Detail>)> = None;
-        for record in found.sorted()?.take_while(|_| !self.stop.is_set()) {
+        for record in found.sorted()? {
             let (mut path, winner) = record?;
+            if self.stop.is_set() {
+                return Ok(());
+            }
             let side = if path.pop() == Some(Side::Source as u8) { Side::Source } else { Side::Target };
             path.pop();
             let detail = Detail::Links(side, winner);
@@ -273,7 +275,7 @@ pub(super) mod tests {
             Links::Here(Box::new(Mutex::new(Sets::new(memory, &std::env::temp_dir(), Stop::default()))));
         let mut threads = [Names::default(), Names::default()];
         for (number, (name, source, target)) in names.iter().rev().enumerate() {
-            threads[number % 2].note(&both(*source, *target), name.as_bytes(), &links);
+            threads[number % 2].note([(0, *source), (0, *target)], name.as_bytes(), &links);
         }
         threads.iter_mut().for_each(|names| names.hand_over(&links));
         let Links::Here(sets) = links else { unreachable!() };

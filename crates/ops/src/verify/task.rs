@@ -9,8 +9,8 @@ use crate::large::TaskOf;
 pub(crate) enum Task<'a> {
     /// A step of a large file.
     Large(TaskOf<Comparing<'a>>),
-    /// Reads the names of the target's directory.
-    Names,
+    /// Reads names of the target's directory, from this position on.
+    Names(u64),
     /// Looks up a batch of these names in the source.
     LookUp(&'a [u8]),
 }
@@ -19,14 +19,14 @@ impl<'a> Task<'a> {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Large(task) => task.encoded(),
-            Self::Names => b"N".to_vec(),
+            Self::Names(from) => [b"N".as_slice(), &from.encoded()].concat(),
             Self::LookUp(names) => [b"L", *names].concat(),
         }
     }
 
     pub(crate) fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
         Some(match bytes.split_first()? {
-            (b'N', _) => Self::Names,
+            (b'N', from) => Self::Names(u64::decode_all(from)?),
             (b'L', names) => Self::LookUp(names),
             _ => Self::Large(TaskOf::<Comparing<'a>>::decode_all(bytes)?),
         })
@@ -47,9 +47,9 @@ mod tests {
             let bytes = Task::Large(task.clone()).bytes();
             assert!(matches!(Task::from_bytes(&bytes), Some(Task::Large(read)) if read == task));
         }
-        assert!(matches!(Task::from_bytes(&Task::Names.bytes()), Some(Task::Names)));
+        assert!(matches!(Task::from_bytes(&Task::Names(7).bytes()), Some(Task::Names(7))));
         assert!(matches!(Task::from_bytes(&Task::LookUp(b"x").bytes()), Some(Task::LookUp(b"x"))));
-        for damaged in [&b""[..], b"P", b"C", b"C12345678", b"X"] {
+        for damaged in [&b""[..], b"N", b"P", b"C", b"C12345678", b"X"] {
             assert!(Task::from_bytes(damaged).is_none(), "{damaged:?}");
         }
     }

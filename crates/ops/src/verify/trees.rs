@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use atta_entry::{Change, Difference, Failure, Kind, Operation, escape};
 use atta_runtime::{Outbox, Stream};
 
-use super::links::{Links, Sets, errno_of};
+use super::links::{File, Links, Sets, errno_of};
+use super::pair::Both;
 use super::{Options, Totals, Watch};
 use crate::refused::Refused;
 use crate::tree::directory::Directory;
@@ -25,6 +26,8 @@ pub struct Trees {
     /// TARGET opened, if both are directories.
     pub(super) top: Option<Arc<Directory>>,
     pub(super) links: Links,
+    /// The devices of SOURCE and TARGET on this host.
+    devices: [u64; 2],
 }
 
 impl Trees {
@@ -33,7 +36,7 @@ impl Trees {
     /// # Errors
     /// One of the two does not exist, or only one is a directory.
     pub fn open(source: &[u8], target: &[u8], options: &Options<'_>) -> Result<Self, Refused> {
-        let top = open(source, target, options.walk.features)?;
+        let (top, devices) = open(source, target, options.walk.features)?;
         let memory = options.walk.memory_bytes / LINKS_PART;
         let sets = Sets::new(memory, &options.walk.spill_directory, options.walk.stop.clone());
         let path = |path: &[u8]| CString::new(path).unwrap_or_default();
@@ -42,7 +45,20 @@ impl Trees {
             target: path(target),
             top,
             links: Links::Here(Box::new(Mutex::new(sets))),
+            devices,
         })
+    }
+
+    /// Both files as all ranks know them: hosts number the device of a root differently. Devices mounted below the roots keep their
+    /// numbers, which may differ between hosts, too.
+    pub(super) fn files_of(&self, both: &Both) -> [File; 2] {
+        let mut files = both.identities();
+        for ((device, _), root) in files.iter_mut().zip(self.devices) {
+            if *device == root {
+                *device = 0;
+            }
+        }
+        files
     }
 
     /// Sends names of files with several names to the first rank, through this stream: for all other ranks.
@@ -84,15 +100,20 @@ impl Trees {
     }
 }
 
+/// TARGET opened, if both roots are directories, and the devices of both.
+type Opened = (Option<Arc<Directory>>, [u64; 2]);
+
 /// Checks both roots. Opens the target if both are directories.
-fn open(source: &[u8], target: &[u8], features: Features) -> Result<Option<Arc<Directory>>, Refused> {
+fn open(source: &[u8], target: &[u8], features: Features) -> Result<Opened, Refused> {
     let hint = "both must be there; nothing was compared";
     let look = |name: &str, path: &[u8]| {
         let found = sys::stat_path(path, false);
         let found = found.map_err(|errno| Refused::failed(&format!("stat {name}"), path, errno, hint))?;
-        Ok(found.kind())
+        Ok((found.kind(), found.device))
     };
-    match (look("SOURCE", source)?, look("TARGET", target)?) {
+    let ((from, device), (to, other)) = (look("SOURCE", source)?, look("TARGET", target)?);
+    let devices = [device, other];
+    match (from, to) {
         (Kind::Directory, Kind::Directory) => {}
         (one, other) if one == Kind::Directory || other == Kind::Directory => {
             let (from, to) = (escape(source), escape(target));
@@ -101,11 +122,29 @@ fn open(source: &[u8], target: &[u8], features: Features) -> Result<Option<Arc<D
                 "name two directories, or two entries that are none; a slash at the end follows a link";
             return Err(Refused { what, hint: hint.into(), is_usage: false });
         }
-        _ => return Ok(None),
+        _ => return Ok((None, devices)),
     }
     let cannot = |errno| Refused::failed("open TARGET", target, errno, hint);
     let opened = Arc::new(sys::open_directory_path(target, false).map_err(cannot)?);
     let place = sys::place_of(&opened, features).map_err(cannot)?;
     let path = CString::new(target).unwrap_or_default();
-    Ok(Some(Directory::root(path, 0, opened, place)))
+    Ok((Some(Directory::root(path, 0, opened, place)), devices))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atta_entry::Metadata;
+
+    #[test]
+    fn devices_of_the_roots_are_the_same_on_all_hosts() {
+        let scratch = atta_testkit::scratch::Scratch::new("trees").unwrap();
+        let path = scratch.path().as_os_str().as_encoded_bytes();
+        let trees = Trees::open(path, path, &Options::default()).unwrap();
+        let [device, _] = trees.devices;
+        let on = |device| Metadata { device, inode: 7, ..Metadata::default() };
+        let files = |source, target| trees.files_of(&Both { source: on(source), target: on(target) });
+        assert_eq!(files(device, device), [(0, 7), (0, 7)]);
+        assert_eq!(files(device + 1, device), [(device + 1, 7), (0, 7)]);
+    }
 }

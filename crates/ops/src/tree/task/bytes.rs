@@ -118,7 +118,7 @@ fn pack_itself<S: State>(task: &Task<S>, out: &mut Vec<u8>) -> bool {
             out.push(b'S');
             put_target(below.as_deref(), out);
         }
-        Task::Feed | Task::ReadOn { .. } | Task::Ended(_) => return false,
+        Task::Feed | Task::ReadOn { .. } | Task::Ended(_) | Task::EndSent => return false,
     }
     true
 }
