@@ -193,7 +193,7 @@ fn may_go<'a>(
         (Some(code), ..) => code,
         (None, _, Some(differ)) => {
             let hint = "SOURCE and TARGET must be the same file systems, at the same places, on all ranks";
-            complain(&format!("ranks see different things at a PATH: {differ}"), Some(hint));
+            complain(&format!("PATH is not the same on all ranks: {differ}"), Some(hint));
             exit::FATAL
         }
         (None, Err(refused), None) => tell(refused),

@@ -50,7 +50,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
         text.push_str("interrupted: results are incomplete\n");
     }
     if outcome.parked {
-        text.push_str("parked: TARGET is out of space; results are incomplete\n");
+        text.push_str("stopped: TARGET is out of space; results are incomplete\n");
     }
     let (kinds, bytes) = (report::kinds(totals), binary(totals.bytes));
     if arguments.dry_run {

@@ -16,6 +16,12 @@ pub(crate) enum Fatal {
 }
 
 impl Fatal {
+    /// Another rank sent data that cannot be decoded.
+    pub(crate) fn protocol(rank: u32) -> Self {
+        let what = format!("protocol error: cannot decode data from rank {rank}");
+        Self::Failed { what, hint: Some("run the same atta on all ranks".to_owned()) }
+    }
+
     /// The reason, as text.
     pub(crate) fn what(self) -> String {
         match self {

@@ -73,7 +73,7 @@ mod tests {
         let mut lines = Vec::new();
         totals().show(&mut |counter| lines.extend(line(&counter)));
         let expected = [
-            "2.0 KiB read back and found right",
+            "2.0 KiB verified",
             "1 file or part written once more",
             "not kept: 1,234 owners or groups: only root may give files away",
         ];

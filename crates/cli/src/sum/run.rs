@@ -78,7 +78,7 @@ pub(super) fn hash(
     if let Some(differ) = session.agree(facts)? {
         if session.is_first() {
             let hint = "PATH must be the same file system, at the same place, on all ranks";
-            complain(&format!("ranks see different things at a PATH: {differ}"), Some(hint));
+            complain(&format!("PATH is not the same on all ranks: {differ}"), Some(hint));
         }
         return Ok(Err(exit::FATAL));
     }
@@ -109,7 +109,7 @@ impl Rank<'_> {
         let options = self.options(verdict, &sink, rate.as_ref(), &stop);
         let mut display = Display::new(&self.arguments.tell, self.arguments.prints());
         let closed = session.receiving(
-            |_, stream, bytes: &[u8]| sink.receive(stream, bytes),
+            |rank, stream, bytes: &[u8]| sink.receive(rank, stream, bytes),
             |session| {
                 let outcome = sum::run(session, &sink, starts, &options, |progress| {
                     display.tick(progress.walk.elapsed, || line(progress));

@@ -147,7 +147,7 @@ impl Sink {
     }
 
     /// Takes what another rank sent.
-    pub(crate) fn receive(&self, stream: Stream, bytes: &[u8]) {
+    pub(crate) fn receive(&self, rank: u32, stream: Stream, bytes: &[u8]) {
         let is_known = match stream {
             ROWS => {
                 self.keep(print_rows(bytes));
@@ -158,8 +158,7 @@ impl Sink {
             _ => false,
         };
         if !is_known {
-            let what = "another rank sent what this one does not understand".to_owned();
-            self.fail(Fatal::Failed { what, hint: Some("run the same atta on all ranks".to_owned()) });
+            self.fail(Fatal::protocol(rank));
         }
     }
 

@@ -82,7 +82,7 @@ fn words(outcome: &Summed, was_interrupted: bool) -> String {
     let totals = &outcome.totals;
     let mut text = String::new();
     if was_interrupted {
-        text.push_str("interrupted: this is not all\n");
+        text.push_str("interrupted: results are incomplete\n");
     }
     let _ = writeln!(text, "{} summed up, {}", report::kinds(totals), speed(outcome));
     if let Some(signature) = &outcome.signature {

@@ -17,7 +17,7 @@ pub(crate) fn words(outcome: &Compared, was_interrupted: bool) -> String {
     let seconds = outcome.elapsed.as_secs_f64();
     let mut text = String::new();
     if was_interrupted {
-        text.push_str("interrupted: this is not all\n");
+        text.push_str("interrupted: results are incomplete\n");
     }
     let _ = write!(text, "{} compared", counted(totals.compared, "entry", "entries"));
     if totals.files > 0 {

@@ -86,16 +86,14 @@ impl Rows {
     }
 
     /// Takes what another rank sent.
-    pub(super) fn receive(&self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn receive(&self, rank: u32, stream: Stream, bytes: &[u8]) {
         let is_known = match stream {
             DIFFERENCES => self.receive_differences(bytes),
             FAILURES => self.failures.receive(bytes),
             _ => false,
         };
         if !is_known && let Out::Here(here) = &self.out {
-            let what = "another rank sent what this one does not understand".to_owned();
-            let hint = Some("run the same atta on all ranks".to_owned());
-            here.lock().fatal.get_or_insert(Fatal::Failed { what, hint });
+            here.lock().fatal.get_or_insert(Fatal::protocol(rank));
             self.stop.set();
         }
     }

@@ -78,7 +78,7 @@ pub(super) fn compare(
         if let Some(rows) = rows {
             rows.abandon();
             let hint = "SOURCE and TARGET must each be the same file system, at the same place, on all ranks";
-            complain(&format!("ranks see different things at SOURCE or TARGET: {differ}"), Some(hint));
+            complain(&format!("SOURCE or TARGET is not the same on all ranks: {differ}"), Some(hint));
         }
         return Ok(Err(exit::FATAL));
     }
@@ -124,9 +124,9 @@ impl Rank<'_> {
     ) -> Result<(Rows, Compared), RankError> {
         let mut display = Display::new(&self.arguments.tell, false);
         let closed = session.receiving(
-            |_, stream, bytes: &[u8]| match stream {
+            |rank, stream, bytes: &[u8]| match stream {
                 LINKS => trees.receive(bytes),
-                _ => rows.receive(stream, bytes),
+                _ => rows.receive(rank, stream, bytes),
             },
             |session| {
                 let outcome = verify::run(session, trees, self.options, &rows, |progress| {

@@ -47,7 +47,7 @@ pub(super) fn run(
     if let Some(differ) = session.agree(facts)? {
         if session.is_first() {
             let hint = "PATH must be the same file system, at the same place, on all ranks";
-            complain(&format!("ranks see different things at a PATH: {differ}"), Some(hint));
+            complain(&format!("PATH is not the same on all ranks: {differ}"), Some(hint));
         }
         return Ok(exit::FATAL);
     }
@@ -125,7 +125,11 @@ impl Rank<'_> {
         // Totals of files whose names other ranks found.
         let linked = Mutex::new(Totals::default());
         let (mut entries, mut is_done) = (0, false);
-        let received = |_, stream, bytes: &[u8]| receive(&sink, &linked, stream, bytes);
+        let received = |rank, stream, bytes: &[u8]| {
+            if !receive(&sink, &linked, stream, bytes) {
+                sink.fail(Fatal::protocol(rank));
+            }
+        };
         let closed = session.receiving(received, |session| {
             let outcome = walk::run_on(session, &sink, starts, &options, |progress| {
                 entries = progress.profile.entries;
@@ -202,9 +206,9 @@ impl Rank<'_> {
     }
 }
 
-/// Passes data from another rank to its destination.
-fn receive(sink: &Sink, linked: &Mutex<Totals>, stream: Stream, bytes: &[u8]) {
-    let understood = match stream {
+/// Passes data from another rank to its destination. Returns false if it cannot be decoded.
+fn receive(sink: &Sink, linked: &Mutex<Totals>, stream: Stream, bytes: &[u8]) -> bool {
+    match stream {
         ROWS => {
             sink.write_rows(&mut bytes.to_vec());
             true
@@ -212,9 +216,5 @@ fn receive(sink: &Sink, linked: &Mutex<Totals>, stream: Stream, bytes: &[u8]) {
         FAILURES => sink.failures.receive(bytes),
         LINKS => sink.summary.receive(&mut linked.lock().unwrap_or_else(PoisonError::into_inner), bytes),
         _ => false,
-    };
-    if !understood {
-        let what = "another rank sent what this one does not understand".to_owned();
-        sink.fail(Fatal::Failed { what, hint: Some("run the same atta on all ranks".to_owned()) });
     }
 }

@@ -202,7 +202,7 @@ fn interrupted_comparison_leaves_no_table() {
     }
     running.signal(rustix::process::Signal::INT);
     let ran = running.finish().expect_code(130);
-    assert!(ran.out().starts_with("interrupted: this is not all\n"), "{}", ran.out());
+    assert!(ran.out().starts_with("interrupted: results are incomplete\n"), "{}", ran.out());
     assert!(ran.err().contains("interrupted: no table was written"), "{}", ran.err());
     assert_eq!(fs::read(scratch.join("table")).unwrap(), b"");
 }

@@ -323,12 +323,7 @@ fn root_that_differs_on_one_host_is_refused() {
         let output = mpi::alone(&mut command);
         expect_code(&output, 4, &mpi.version);
         let told = text(&output.stderr);
-        assert_eq!(
-            told.matches("ranks see different things at a PATH").count(),
-            1,
-            "{}: {told}",
-            mpi.version
-        );
+        assert_eq!(told.matches("PATH is not the same on all ranks").count(), 1, "{}: {told}", mpi.version);
         assert!(output.stdout.is_empty(), "{}: {}", mpi.version, text(&output.stdout));
     }
 }
@@ -390,7 +385,7 @@ fn what_is_wrong_is_told_once() {
             (&["--bogus"], 2, "unexpected argument '--bogus'"),
             (&["--exclude", "["], 2, "unclosed character class"),
             (&["/tmp", "--output", "/proc/nowhere"], 4, "atta: "),
-            (&["/proc/self"], 4, "ranks see different things at a PATH"),
+            (&["/proc/self"], 4, "PATH is not the same on all ranks"),
         ];
         for (arguments, code, what) in cases {
             let output = mpi::alone(&mut ranks(mpi, 3, arguments));

@@ -24,7 +24,7 @@ counters! {
         pub bytes: u64 = "bytes";
         /// Bytes that were read back from the target and found to be those of the source; of what has several names, once on each rank
         /// that met one.
-        pub verified_bytes: u64 = "verified_bytes", Bytes(" read back and found right");
+        pub verified_bytes: u64 = "verified_bytes", Bytes(" verified");
         /// Copies, and chunks of large ones, that were to be read back and were not, since the run was to end, or since they have no
         /// digest ([`not_hashed`](Self::not_hashed)).
         pub not_verified: u64 = "not_verified",
