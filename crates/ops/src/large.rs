@@ -15,12 +15,12 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::{Code, Errno};
+use atta_entry::Code;
 
 use crate::file::chunks::{Chunks, UnderWay};
 use crate::tree::directory::{Directory, State};
 use crate::tree::location::Location;
-use crate::tree::operation::{DirectoryOf, Handler, HereOf, Tasks};
+use crate::tree::operation::{Cx, DirectoryOf, Handler, HereOf, Tasks};
 use crate::tree::slice::Part;
 pub(crate) use task::{ChunkRange, LargeTask, Plan};
 
@@ -101,13 +101,7 @@ pub(crate) trait Chunked: Handler {
     fn key(file: &Self::File) -> Self::Key;
 
     /// Opens a file and calls [`Chunked::cut`], or processes it as a whole. `here`: an error if its directory cannot be opened.
-    fn plan(
-        &self,
-        worker: &mut Self::Worker,
-        here: Result<Option<HereOf<'_, Self>>, Errno>,
-        plan: &Plan,
-        tasks: &mut Tasks<Self::State>,
-    );
+    fn plan(&self, cx: &mut Cx<'_, Self>, plan: &Plan);
 
     /// Processes one chunk of a file of this rank.
     fn process(
@@ -118,12 +112,8 @@ pub(crate) trait Chunked: Handler {
     ) -> ChunkResult<Self>;
 
     /// Processes the first of these chunks, of a file that another rank planned.
-    fn process_for_another(
-        &self,
-        worker: &mut Self::Worker,
-        here: Result<Option<HereOf<'_, Self>>, Errno>,
-        chunks: &ChunkRange<Self::Key>,
-    ) -> ChunkResult<Self>;
+    fn process_for_another(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Self::Key>)
+    -> ChunkResult<Self>;
 
     /// Keeps the value of a chunk.
     fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Self::Value);
@@ -151,74 +141,49 @@ pub(crate) trait Chunked: Handler {
     }
 
     /// Runs a task of a large file.
-    fn large_task(
-        &self,
-        worker: &mut Self::Worker,
-        here: Result<Option<HereOf<'_, Self>>, Errno>,
-        task: TaskOf<Self>,
-        tasks: &mut Tasks<Self::State>,
-    ) {
+    fn large_task(&self, cx: &mut Cx<'_, Self>, task: TaskOf<Self>) {
         match task {
-            LargeTask::Plan(plan) => self.plan(worker, here, &plan, tasks),
-            LargeTask::Chunks(chunks) => self.run_chunks(worker, here, chunks, tasks),
-            LargeTask::Ended { file, chunk, result } => self.end_chunk(worker, file, chunk, result, tasks),
+            LargeTask::Plan(plan) => self.plan(cx, &plan),
+            LargeTask::Chunks(chunks) => self.run_chunks(cx, chunks),
+            LargeTask::Ended { file, chunk, result } => self.end_chunk(cx, (file, chunk), result),
         }
     }
 
     /// Processes one chunk, and leaves the others to other threads.
-    fn run_chunks(
-        &self,
-        worker: &mut Self::Worker,
-        here: Result<Option<HereOf<'_, Self>>, Errno>,
-        mut chunks: ChunkRange<Self::Key>,
-        tasks: &mut Tasks<Self::State>,
-    ) {
+    fn run_chunks(&self, cx: &mut Cx<'_, Self>, mut chunks: ChunkRange<Self::Key>) {
         let is_own = chunks.rank == self.rank();
         let large = if is_own { self.large().find(chunks.file) } else { None };
-        let directory = match (&large, &here) {
+        let directory = match (&large, cx.opened()) {
             // Its file is open, even if its directory can no longer be opened.
             (Some(large), _) => directory_of(&large.at),
             (None, _) if is_own => return,
-            (None, Ok(here)) => here.as_ref().map(|here| here.directory),
+            (None, Ok(here)) => here.map(|here| here.directory),
             // Without their directory, no thread can open the file.
-            (None, Err(_)) => return self.end_each(worker, here, &chunks, tasks),
+            (None, Err(_)) => return self.end_each(cx, &chunks),
         };
         while let Some(rest) = chunks.split() {
             // The newest task runs first: the chunk after the current one.
-            push::<Self>(directory, &TaskOf::<Self>::Chunks(rest), tasks);
+            push::<Self>(directory, &TaskOf::<Self>::Chunks(rest), cx.tasks);
         }
-        let Some(large) = &large else { return self.end_each(worker, here, &chunks, tasks) };
+        let Some(large) = &large else { return self.end_each(cx, &chunks) };
         let result = match large.chunks.error() {
             Some(error) => Err(error),
-            None => self.process(worker, large, chunks.range()),
+            None => self.process(cx.worker, large, chunks.range()),
         };
-        self.end_chunk(worker, chunks.file, chunks.first, result, tasks);
+        self.end_chunk(cx, (chunks.file, chunks.first), result);
     }
 
     /// Processes each of these chunks for the rank that planned the file.
-    fn end_each(
-        &self,
-        worker: &mut Self::Worker,
-        here: Result<Option<HereOf<'_, Self>>, Errno>,
-        chunks: &ChunkRange<Self::Key>,
-        tasks: &mut Tasks<Self::State>,
-    ) {
+    fn end_each(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Self::Key>) {
         for chunk in chunks.each() {
-            let result = self.process_for_another(worker, here, &chunk);
+            let result = self.process_for_another(cx, &chunk);
             let task = TaskOf::<Self>::Ended { file: chunk.file, chunk: chunk.first, result };
-            tasks.push_to(chunk.rank, task.encoded());
+            cx.tasks.push_to(chunk.rank, task.encoded());
         }
     }
 
     /// Records the end of a chunk of a file of this rank. The last chunk completes the file.
-    fn end_chunk(
-        &self,
-        worker: &mut Self::Worker,
-        file: u64,
-        chunk: u64,
-        result: ChunkResult<Self>,
-        tasks: &mut Tasks<Self::State>,
-    ) {
+    fn end_chunk(&self, cx: &mut Cx<'_, Self>, (file, chunk): (u64, u64), result: ChunkResult<Self>) {
         let Some(large) = self.large().find(file) else { return };
         self.count_ended(large.chunks.bytes_of(chunk));
         let result = result.map(|value| self.keep(&large, chunk, value));
@@ -226,12 +191,12 @@ pub(crate) trait Chunked: Handler {
             return;
         }
         self.large().remove(file);
-        if self.complete(worker, &large, !large.is_again) == Completion::Again {
+        if self.complete(cx.worker, &large, !large.is_again) == Completion::Again {
             let plan = Plan { name: name_of(&large.at), is_again: true, bytes: large.chunks.bytes() };
             let task = TaskOf::<Self>::Plan(plan).encoded();
             match directory_of(&large.at) {
-                Some(directory) => tasks.push_part(directory, large.take_part(), task),
-                None => tasks.push(task),
+                Some(directory) => cx.tasks.push_part(directory, large.take_part(), task),
+                None => cx.tasks.push(task),
             }
         }
     }
@@ -282,7 +247,7 @@ pub(crate) fn plan_later<C: Chunked + ?Sized>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::operation::Here;
+    use atta_entry::Errno;
     use atta_entry::{Entry, Failure};
     use atta_sys::Place;
 
@@ -295,9 +260,9 @@ mod tests {
 
         fn worker(&self, _index: usize) {}
 
-        fn entry(&self, (): &mut (), _: Option<Here<'_>>, _: &Entry<'_>, _: &mut Tasks) {}
+        fn entry(&self, _cx: &mut Cx<'_, Self>, _entry: &Entry<'_>) {}
 
-        fn task(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+        fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
         fn failure(&self, (): &mut (), _: &Failure<'_>) {}
 
@@ -320,19 +285,14 @@ mod tests {
 
         fn key((): &()) {}
 
-        fn plan(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &Plan, _: &mut Tasks) {}
+        fn plan(&self, _cx: &mut Cx<'_, Self>, _plan: &Plan) {}
 
         fn process(&self, (): &mut (), _: &LargeOf<Self>, _: Range<u64>) -> Result<(), Errno> {
             Ok(())
         }
 
-        fn process_for_another(
-            &self,
-            (): &mut (),
-            here: Result<Option<Here<'_>>, Errno>,
-            _: &ChunkRange<()>,
-        ) -> Result<(), Errno> {
-            here.map(|_| ())
+        fn process_for_another(&self, cx: &mut Cx<'_, Self>, _: &ChunkRange<()>) -> Result<(), Errno> {
+            cx.opened().map(|_| ())
         }
 
         fn keep(&self, _: &LargeOf<Self>, _chunk: u64, (): ()) {}
@@ -349,7 +309,7 @@ mod tests {
     #[test]
     fn chunks_of_a_lost_directory_end_with_its_error() {
         let (fake, mut tasks) = (Fake(UnderWay::new(1)), Tasks::default());
-        fake.run_chunks(&mut (), Err(Errno::STALE), chunks_of(0, 7), &mut tasks);
+        fake.run_chunks(&mut Cx::new(&mut (), &mut tasks, Err(Errno::STALE)), chunks_of(0, 7));
         let ended: Vec<_> = tasks
             .pushed
             .iter()
@@ -366,7 +326,7 @@ mod tests {
         let root = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
         let at = Location::In(Arc::clone(&root), c"f".into());
         let all = fake.insert(Cuttable { at, size: 12, chunk: 4, own: (), part: None, is_again: false });
-        fake.run_chunks(&mut (), Err(Errno::STALE), all, &mut tasks);
+        fake.run_chunks(&mut Cx::new(&mut (), &mut tasks, Err(Errno::STALE)), all);
         assert!(!tasks.pushed.is_empty());
         assert!(
             tasks.pushed.iter().all(|own| own.directory().is_some_and(|found| Arc::ptr_eq(found, &root)))

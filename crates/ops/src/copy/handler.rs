@@ -54,7 +54,7 @@ use crate::metadata::give::Attributes;
 use crate::tree::Differs;
 use crate::tree::listing::held::Held;
 use crate::tree::location::below;
-use crate::tree::operation::{Handler, Stage};
+use crate::tree::operation::{Cx, Handler, Stage};
 use crate::tree::progress::{Counted, Live};
 use atta_sys::{self as sys, Features};
 
@@ -470,7 +470,9 @@ impl Handler for Copying<'_> {
         std::mem::take(&mut worker.ended)
     }
 
-    fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+    fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
+        let here = cx.here();
+        let Cx { worker, tasks, .. } = cx;
         if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.held, self.features)) {
             worker.totals.unfinished += 1;
             return tasks.prune();
@@ -483,26 +485,13 @@ impl Handler for Copying<'_> {
         self.copy_entry(worker, here, entry, tasks);
     }
 
-    fn differing(
-        &self,
-        worker: &mut CopyWorker,
-        here: Option<Here<'_>>,
-        entry: &Entry<'_>,
-        differs: Differs,
-        tasks: &mut Tasks,
-    ) {
-        self.repair(worker, here, entry, differs, tasks);
+    fn differing(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>, differs: Differs) {
+        self.repair(cx.worker, cx.here(), entry, differs, cx.tasks);
     }
 
-    fn task(
-        &self,
-        worker: &mut CopyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        task: &[u8],
-        tasks: &mut Tasks,
-    ) {
+    fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
         if let Some(task) = TaskOf::<Self>::decode_all(task) {
-            self.large_task(worker, here, task, tasks);
+            self.large_task(cx, task);
         }
     }
 

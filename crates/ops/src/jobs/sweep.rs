@@ -12,7 +12,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use super::record::Record;
 use super::tree::{Manner, Tally, dispose};
 use crate::jobs::names::{Namer, PREFIX};
-use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::operation::{Cx, Handler};
 use crate::tree::{self, Start};
 
 /// What is remembered of what was found; all of it is counted.
@@ -140,7 +140,9 @@ impl Handler for Sweep<'_> {
 
     fn worker(&self, _index: usize) {}
 
-    fn entry(&self, (): &mut (), here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+    fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
+        let here = cx.here();
+        let Cx { tasks, .. } = cx;
         let Some(here) = here else { return };
         if entry.name.starts_with(PREFIX) && self.namers.iter().any(|namer| namer.gave(entry.name)) {
             self.dispose(here.descriptor, entry);
@@ -154,7 +156,7 @@ impl Handler for Sweep<'_> {
         }
     }
 
-    fn task(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+    fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
     fn failure(&self, (): &mut (), failure: &Failure<'_>) {
         // What is gone is not left.

@@ -21,7 +21,7 @@ use crate::file::mover::{Mover, Way};
 use crate::file::source::{Source, TRIES, is_same, look, open, settled};
 use crate::large::{self, Chunked as _, LargeFiles, Plan, TaskOf};
 use crate::tree::location::{Location, below};
-use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::operation::{Cx, Handler, Here};
 use crate::tree::progress::{Counted, Live};
 use atta_sys as sys;
 
@@ -243,7 +243,9 @@ impl<W: Watch> Handler for Summing<'_, W> {
         }
     }
 
-    fn entry(&self, worker: &mut Self::Worker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+    fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
+        let here = cx.here();
+        let Cx { worker, tasks, .. } = cx;
         if !self.options.enters {
             tasks.prune();
         }
@@ -264,15 +266,9 @@ impl<W: Watch> Handler for Summing<'_, W> {
         }
     }
 
-    fn task(
-        &self,
-        worker: &mut Self::Worker,
-        here: Result<Option<Here<'_>>, Errno>,
-        task: &[u8],
-        tasks: &mut Tasks,
-    ) {
+    fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
         if let Some(task) = TaskOf::<Self>::decode_all(task) {
-            self.large_task(worker, here, task, tasks);
+            self.large_task(cx, task);
         }
     }
 

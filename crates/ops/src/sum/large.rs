@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use atta_entry::{Entry, Errno, Kind, Metadata};
+use atta_entry::{Entry, Kind, Metadata};
 
 use super::Watch;
 use super::handler::{Read, SumWorker, Summing, place};
@@ -16,7 +16,7 @@ use crate::file::source::{Source, is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::large::{ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::tree::location::Location;
-use crate::tree::operation::{Here, Tasks};
+use crate::tree::operation::Cx;
 use atta_sys as sys;
 
 /// A file whose chunks are being hashed.
@@ -45,19 +45,13 @@ impl<W: Watch> Chunked for Summing<'_, W> {
         Version::of(&file.before)
     }
 
-    fn plan(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        here: Result<Option<Here<'_>>, Errno>,
-        plan: &Plan,
-        tasks: &mut Tasks,
-    ) {
+    fn plan(&self, cx: &mut Cx<'_, Self>, plan: &Plan) {
         // If its directory is unreachable, the error names the file alone.
-        let (at, directory) = place(here.ok().flatten(), &plan.name);
-        let planned = here.map_err(|errno| FileError::new(Step::Open, errno));
+        let (at, directory) = place(cx.here(), &plan.name);
+        let planned = cx.opened().map_err(|errno| FileError::new(Step::Open, errno));
         let from = Source { directory, name: &plan.name };
-        if let Err(error) = planned.and_then(|_| self.try_plan(worker, from, &at, plan, tasks)) {
-            self.fail(worker, &at, error);
+        if let Err(error) = planned.and_then(|_| self.try_plan(cx, from, &at, plan.is_again)) {
+            self.fail(cx.worker, &at, error);
         }
     }
 
@@ -70,19 +64,14 @@ impl<W: Watch> Chunked for Summing<'_, W> {
         self.hash_chunk(worker, file.own.source.as_fd(), range, &Self::key(&file.own))
     }
 
-    fn process_for_another(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        here: Result<Option<Here<'_>>, Errno>,
-        chunks: &ChunkRange<Version>,
-    ) -> ChunkResult<Self> {
-        let here = here.map_err(|errno| FileError::new(Step::Open, errno))?;
+    fn process_for_another(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Version>) -> ChunkResult<Self> {
+        let here = cx.opened().map_err(|errno| FileError::new(Step::Open, errno))?;
         let (_, directory) = place(here, &chunks.name);
         let source = open(Source { directory, name: &chunks.name })?;
         if !chunks.key.is_of(&look(&source)?) {
             return Err(FileError::Changed);
         }
-        let value = self.hash_chunk(worker, source.as_fd(), chunks.range(), &chunks.key)?;
+        let value = self.hash_chunk(cx.worker, source.as_fd(), chunks.range(), &chunks.key)?;
         // The planning rank may get the metadata from a cache that does not know of a change yet.
         if !chunks.key.is_of(&look(&source)?) {
             return Err(FileError::Changed);
@@ -113,12 +102,12 @@ impl<W: Watch> Summing<'_, W> {
     /// Opens a file and cuts it into chunks, or hashes it as a whole.
     fn try_plan(
         &self,
-        worker: &mut SumWorker<W::Worker>,
+        cx: &mut Cx<'_, Self>,
         from: Source<'_>,
         at: &Location,
-        plan: &Plan,
-        tasks: &mut Tasks,
+        is_again: bool,
     ) -> Result<(), FileError> {
+        let worker = &mut *cx.worker;
         let source = open(from)?;
         let mut before = settled(&source)?;
         if before.kind() != Kind::File {
@@ -137,8 +126,8 @@ impl<W: Watch> Summing<'_, W> {
         if self.options.walk.birth_time {
             before.btime = sys::stat_of(&source).ok().and_then(|found| found.btime);
         }
-        let (at, is_again) = (at.clone(), plan.is_again);
-        self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part: None, is_again }, tasks);
+        let at = at.clone();
+        self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part: None, is_again }, cx.tasks);
         Ok(())
     }
 

@@ -152,7 +152,7 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
 
 #[cfg(test)]
 mod tests {
-    use atta_entry::{Entry, Errno, Failure, Kind};
+    use atta_entry::{Entry, Failure, Kind};
     use atta_runtime::Job as _;
     use atta_sys::Place;
 
@@ -160,7 +160,7 @@ mod tests {
     use crate::tree::directory::Directory;
     use crate::tree::job::OnRank;
     use crate::tree::listing::names::Names;
-    use crate::tree::operation::{Here, Tasks};
+    use crate::tree::operation::{Cx, Tasks};
     use crate::tree::options::Options;
     use crate::tree::slice::{CurrentSlice, Extent};
 
@@ -204,9 +204,9 @@ mod tests {
             self.note(directory, "closed");
         }
 
-        fn entry(&self, (): &mut (), _here: Option<Here<'_>>, _entry: &Entry<'_>, _tasks: &mut Tasks) {}
+        fn entry(&self, _cx: &mut Cx<'_, Self>, _entry: &Entry<'_>) {}
 
-        fn task(&self, (): &mut (), _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+        fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
         fn failure(&self, (): &mut (), _failure: &Failure<'_>) {}
 

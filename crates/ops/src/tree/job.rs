@@ -31,7 +31,7 @@ use crate::tree::listing::held::Held;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::path::CurrentPath;
-use crate::tree::operation::{DirectoryOf, Handler, Here, Of, Own, Stage, Tasks};
+use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, Of, Own, Stage, Tasks};
 use crate::tree::options::Options;
 use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
 use crate::tree::slice::{CurrentSlice, Extent, Part};
@@ -331,7 +331,7 @@ impl<V: Handler> TreeJob<'_, V> {
             })),
             Err(errno) => Err(*errno),
         };
-        self.visit.task(&mut worker.visit, here, &own.bytes, &mut worker.tasks);
+        self.visit.task(&mut Cx::new(&mut worker.visit, &mut worker.tasks, here), &own.bytes);
         // A task has no directory to prune, and the next entry must not inherit the flag.
         worker.tasks.pruned = false;
         if let Of::Part(part) = &own.of {

@@ -97,11 +97,11 @@ mod tests {
     use std::ffi::CString;
     use std::sync::Mutex;
 
-    use atta_entry::{Entry, Errno, Failure};
+    use atta_entry::{Entry, Failure};
     use atta_sys::Place;
 
     use super::*;
-    use crate::tree::operation::Here;
+    use crate::tree::operation::Cx;
     use crate::tree::slice::{Extent, Slice};
 
     /// Events of a directory, in this order.
@@ -245,9 +245,9 @@ mod tests {
             self.note(directory, Event::Closed);
         }
 
-        fn entry(&self, _: &mut Dice, _: Option<Here<'_>>, _: &Entry<'_>, _: &mut Tasks) {}
+        fn entry(&self, _cx: &mut Cx<'_, Self>, _entry: &Entry<'_>) {}
 
-        fn task(&self, _: &mut Dice, _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+        fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
         fn failure(&self, _: &mut Dice, _: &Failure<'_>) {}
 

@@ -51,6 +51,36 @@ pub(crate) type DirectoryOf<H> = Directory<<H as Handler>::State>;
 /// An open directory of an operation.
 pub(crate) type HereOf<'a, H> = Here<'a, <H as Handler>::State>;
 
+/// What a hook works with: the state of its thread, the directory of the entry or task, and the tasks that it adds.
+pub(crate) struct Cx<'a, H: Handler + ?Sized> {
+    pub(crate) worker: &'a mut H::Worker,
+    pub(crate) tasks: &'a mut Tasks<H::State>,
+    opened: Opened<'a, H>,
+}
+
+/// The directory of an entry or a task, if it has one. An error: it can no longer be opened.
+pub(crate) type Opened<'a, H> = Result<Option<HereOf<'a, H>>, Errno>;
+
+impl<'a, H: Handler + ?Sized> Cx<'a, H> {
+    pub(crate) fn new(
+        worker: &'a mut H::Worker,
+        tasks: &'a mut Tasks<H::State>,
+        opened: Opened<'a, H>,
+    ) -> Self {
+        Self { worker, tasks, opened }
+    }
+
+    /// The directory. None: there is none, as for a root, or it can no longer be opened.
+    pub(crate) fn here(&self) -> Option<HereOf<'a, H>> {
+        self.opened.ok().flatten()
+    }
+
+    /// The directory, or why it can no longer be opened.
+    pub(crate) fn opened(&self) -> Opened<'a, H> {
+        self.opened
+    }
+}
+
 /// An operation of this crate on a tree: like [`Visit`], from which callers outside get one, but it also sees the directories of entries.
 pub(crate) trait Handler: Sync {
     /// State of one thread.
@@ -109,37 +139,18 @@ pub(crate) trait Handler: Sync {
     }
 
     /// Gets an entry and its directory; a root has none.
-    fn entry(
-        &self,
-        worker: &mut Self::Worker,
-        here: Option<HereOf<'_, Self>>,
-        entry: &Entry<'_>,
-        tasks: &mut Tasks<Self::State>,
-    );
+    fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>);
 
     /// Gets an entry that a list of differences names, with its flags. The walk enters a directory unless it is pruned.
-    fn differing(
-        &self,
-        worker: &mut Self::Worker,
-        here: Option<HereOf<'_, Self>>,
-        entry: &Entry<'_>,
-        differs: Differs,
-        tasks: &mut Tasks<Self::State>,
-    ) {
-        self.entry(worker, here, entry, tasks);
+    fn differing(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>, differs: Differs) {
+        self.entry(cx, entry);
         if !differs.is_missing {
-            tasks.prune();
+            cx.tasks.prune();
         }
     }
 
-    /// Runs a task that was pushed, in its directory, if it has one. An error means that the directory can no longer be opened.
-    fn task(
-        &self,
-        worker: &mut Self::Worker,
-        here: Result<Option<HereOf<'_, Self>>, Errno>,
-        task: &[u8],
-        tasks: &mut Tasks<Self::State>,
-    );
+    /// Runs a task that was pushed.
+    fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]);
 
     /// As [`Visit::failure`].
     fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>);

@@ -40,7 +40,7 @@ use crate::large::{self, Chunked as _, LargeFiles, Plan};
 use crate::metadata::granularity::Shown;
 use crate::tree::listing::held::Held;
 use crate::tree::listing::names::Names;
-use crate::tree::operation::{Handler, Stage};
+use crate::tree::operation::{Cx, Handler, Stage};
 use crate::tree::progress::Counted;
 use atta_sys::{self as sys, Features};
 
@@ -243,7 +243,9 @@ impl Handler for Comparing<'_> {
         }
     }
 
-    fn entry(&self, worker: &mut VerifyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+    fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
+        let here = cx.here();
+        let Cx { worker, tasks, .. } = cx;
         let Some(listed) = entry.metadata else { return };
         let name = CString::new(entry.name).unwrap_or_default();
         let is_walked = match here {
@@ -264,26 +266,22 @@ impl Handler for Comparing<'_> {
         }
     }
 
-    fn task(
-        &self,
-        worker: &mut VerifyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        task: &[u8],
-        tasks: &mut Tasks,
-    ) {
-        match (Task::from_bytes(task), here) {
-            (Some(Task::Large(task)), here) => self.large_task(worker, here, task, tasks),
-            (Some(Task::Names(from)), Ok(Some(here))) => self.look_up_names(worker, here, from, tasks),
+    fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
+        match (Task::from_bytes(task), cx.opened()) {
+            (Some(Task::Large(task)), _) => self.large_task(cx, task),
+            (Some(Task::Names(from)), Ok(Some(here))) => {
+                self.look_up_names(cx.worker, here, from, cx.tasks);
+            }
             (Some(Task::LookUp(names)), Ok(Some(here))) => {
                 if let Some(names) = Names::from_bytes(names) {
-                    self.look_up(worker, here, &names);
+                    self.look_up(cx.worker, here, &names);
                 }
             }
             // The path of an unreachable directory is unknown.
             (Some(Task::Names(_) | Task::LookUp(_)), Err(errno)) => {
                 let at = At { directories: None, name: &self.trees.source };
                 let operation = Operation::Custom("look up names of TARGET in a directory below");
-                self.fail(worker, at, failed(Side::Source, operation)(errno));
+                self.fail(cx.worker, at, failed(Side::Source, operation)(errno));
             }
             _ => {}
         }

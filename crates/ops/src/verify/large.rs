@@ -18,6 +18,7 @@ use crate::file::error::{PairError, failed};
 use crate::file::source::Source;
 use crate::file::version::Version;
 use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
+use crate::tree::operation::Cx;
 
 /// Stands for no difference: no file has this many bytes.
 const NONE: u64 = u64::MAX;
@@ -77,14 +78,10 @@ impl Chunked for Comparing<'_> {
         Key::of(&file.opened.read)
     }
 
-    fn plan(
-        &self,
-        worker: &mut VerifyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        plan: &Plan,
-        tasks: &mut Tasks,
-    ) {
-        let here = match here {
+    fn plan(&self, cx: &mut Cx<'_, Self>, plan: &Plan) {
+        let opened = cx.opened();
+        let Cx { worker, tasks, .. } = cx;
+        let here = match opened {
             Ok(here) => here,
             Err(errno) => return self.fail_by_name(worker, &plan.name, errno),
         };
@@ -110,15 +107,10 @@ impl Chunked for Comparing<'_> {
         self.compare_chunk(worker, &file.own.opened, &Limit { first: &file.own.first, range })
     }
 
-    fn process_for_another(
-        &self,
-        worker: &mut VerifyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        chunks: &ChunkRange<Key>,
-    ) -> ChunkResult<Self> {
+    fn process_for_another(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Key>) -> ChunkResult<Self> {
         let unreachable = failed(Side::Source, Operation::OpenDirectory);
-        let here = here.map_err(unreachable)?;
-        let compared = self.with_pair(worker, here, &chunks.name, |worker, _, pair| {
+        let here = cx.opened().map_err(unreachable)?;
+        let compared = self.with_pair(cx.worker, here, &chunks.name, |worker, _, pair| {
             let opened = pair.open()?;
             if !chunks.key.is_of(&opened.read) {
                 return Err(PairError::Changed);

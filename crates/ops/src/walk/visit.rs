@@ -1,8 +1,8 @@
 //! The callback API between a walk and its caller. No I/O.
 
-use atta_entry::{Entry, Errno, Failure};
+use atta_entry::{Entry, Failure};
 
-use crate::tree::operation::{Handler, Here, Tasks};
+use crate::tree::operation::{Cx, Handler, Tasks};
 
 /// A caller's operation on a tree: it gets each entry once and may push tasks.
 ///
@@ -36,24 +36,12 @@ impl<V: Visit> Handler for V {
         Visit::worker(self, index)
     }
 
-    fn entry(
-        &self,
-        worker: &mut Self::Worker,
-        _here: Option<Here<'_>>,
-        entry: &Entry<'_>,
-        tasks: &mut Tasks,
-    ) {
-        Visit::entry(self, worker, entry, tasks);
+    fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
+        Visit::entry(self, cx.worker, entry, cx.tasks);
     }
 
-    fn task(
-        &self,
-        worker: &mut Self::Worker,
-        _here: Result<Option<Here<'_>>, Errno>,
-        task: &[u8],
-        tasks: &mut Tasks,
-    ) {
-        Visit::task(self, worker, task, tasks);
+    fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
+        Visit::task(self, cx.worker, task, cx.tasks);
     }
 
     fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>) {

@@ -29,6 +29,7 @@ use crate::file::version::Version;
 use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::metadata::give;
 use crate::tree::location::below;
+use crate::tree::operation::Cx;
 use atta_sys::{self as sys, retry};
 
 /// A copy that exists under a temporary name.
@@ -57,14 +58,9 @@ impl Copying<'_> {
     }
 
     /// Opens a file on both sides and cuts it into chunks.
-    fn try_plan(
-        &self,
-        worker: &mut CopyWorker,
-        at: &Location,
-        here: Option<Here<'_>>,
-        plan: &Plan,
-        tasks: &mut Tasks,
-    ) -> Result<(), FileError> {
+    fn try_plan(&self, cx: &mut Cx<'_, Self>, at: &Location, plan: &Plan) -> Result<(), FileError> {
+        let here = cx.here();
+        let worker = &mut *cx.worker;
         let (from, mirror, own) = self.both_sides(here, &plan.name)?;
         let source = open(from)?;
         let before = settled(&source)?;
@@ -102,9 +98,9 @@ impl Copying<'_> {
         if is_cloned {
             self.live.bytes.fetch_add(size, Ordering::Relaxed);
             let all = self.insert(cuttable);
-            self.end_chunk(worker, all.file, 0, Ok(None), tasks);
+            self.end_chunk(cx, (all.file, 0), Ok(None));
         } else {
-            self.cut(cuttable, tasks);
+            self.cut(cuttable, cx.tasks);
         }
         Ok(())
     }
@@ -305,20 +301,14 @@ impl Chunked for Copying<'_> {
         file.key.clone()
     }
 
-    fn plan(
-        &self,
-        worker: &mut CopyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        plan: &Plan,
-        tasks: &mut Tasks,
-    ) {
-        let (at, planned) = match here {
+    fn plan(&self, cx: &mut Cx<'_, Self>, plan: &Plan) {
+        let (at, planned) = match cx.opened() {
             Ok(here) => {
                 let at = match here {
                     Some(here) => Location::In(Arc::clone(here.directory), plan.name.clone()),
                     None => Location::Root(plan.name.as_bytes().to_vec()),
                 };
-                let planned = self.try_plan(worker, &at, here, plan, tasks);
+                let planned = self.try_plan(cx, &at, plan);
                 (at, planned)
             }
             // The directory cannot be reached, so the failure is reported by name only.
@@ -328,7 +318,7 @@ impl Chunked for Copying<'_> {
             }
         };
         if let Err(error) = planned {
-            self.fail(worker, &at, error);
+            self.fail(cx.worker, &at, error);
         }
         // From here on its chunks count the remaining bytes.
         self.count_ended(plan.bytes);
@@ -345,13 +335,10 @@ impl Chunked for Copying<'_> {
     }
 
     /// The chunk is durable before the planning rank is notified, because that rank's sync would not cover it.
-    fn process_for_another(
-        &self,
-        worker: &mut CopyWorker,
-        here: Result<Option<Here<'_>>, Errno>,
-        chunks: &ChunkRange<Key>,
-    ) -> ChunkResult<Self> {
-        let here = here.map_err(|errno| FileError::new(Step::Open, errno))?;
+    fn process_for_another(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Key>) -> ChunkResult<Self> {
+        let opened = cx.opened();
+        let worker = &mut *cx.worker;
+        let here = opened.map_err(|errno| FileError::new(Step::Open, errno))?;
         let (from, mirror, own) = self.both_sides(here, &chunks.name)?;
         let (source, Key { version, temporary, .. }) = (open(from)?, &chunks.key);
         if !version.is_of_source(&look(&source)?) {

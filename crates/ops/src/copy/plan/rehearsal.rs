@@ -15,7 +15,7 @@ use crate::copy::plan::roots::{Roots, Target};
 use crate::copy::plan::unfinished::is_unfinished;
 use crate::copy::report::Report;
 use crate::copy::target::existing::{is_alike, is_alike_named};
-use crate::copy::target::mirror::{Here, Mirror, Shared, SourceDirectory, Tasks};
+use crate::copy::target::mirror::{Here, Mirror, Shared, SourceDirectory};
 use crate::copy::target::stripe::Striping;
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::totals::Totals;
@@ -27,7 +27,7 @@ use crate::jobs::names::Namer;
 use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::granularity::{Granularity, Shown};
-use crate::tree::operation::Handler;
+use crate::tree::operation::{Cx, Handler};
 use crate::tree::{self, Differs, Seed, Start};
 use crate::walk::{HardLinks, Seen};
 use atta_sys as sys;
@@ -311,7 +311,9 @@ impl Handler for Rehearsal<'_> {
         }
     }
 
-    fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, tasks: &mut Tasks) {
+    fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
+        let here = cx.here();
+        let Cx { worker, tasks, .. } = cx;
         let features = self.options.walk.features;
         if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.held, features)) {
             worker.totals.unfinished += 1;
@@ -338,14 +340,9 @@ impl Handler for Rehearsal<'_> {
         }
     }
 
-    fn differing(
-        &self,
-        worker: &mut CopyWorker,
-        here: Option<Here<'_>>,
-        entry: &Entry<'_>,
-        differs: Differs,
-        tasks: &mut Tasks,
-    ) {
+    fn differing(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>, differs: Differs) {
+        let here = cx.here();
+        let Cx { worker, tasks, .. } = cx;
         let metadata = entry.metadata.copied().unwrap_or_default();
         let name = CString::new(entry.name).unwrap_or_default();
         let there = match here {
@@ -361,10 +358,10 @@ impl Handler for Rehearsal<'_> {
             self.watch.planned(Planned::Attributes, &entry.path());
             return tasks.prune();
         }
-        self.entry(worker, here, entry, tasks);
+        self.entry(cx, entry);
     }
 
-    fn task(&self, _: &mut CopyWorker, _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+    fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
     fn failure(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
         *worker.totals.failures.entry(failure.errno).or_default() += 1;

@@ -17,7 +17,7 @@ use crate::tree::listing::facts::Fact;
 use crate::tree::listing::link;
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::path::join;
-use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf};
+use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf};
 use crate::tree::profile::Phase;
 use crate::tree::slice::CurrentSlice;
 use crate::tree::task::Task;
@@ -203,7 +203,7 @@ impl<V: Handler> TreeJob<'_, V> {
                 metadata: fact.metadata.as_ref(),
                 target: fact.link.as_deref(),
             };
-            self.visit.entry(&mut worker.visit, Some(here), &entry, &mut worker.tasks);
+            self.visit.entry(&mut Cx::new(&mut worker.visit, &mut worker.tasks, Ok(Some(here))), &entry);
             entries += 1;
             bytes = u64::saturating_add(bytes, if kind == Kind::File { entry.size() } else { 0 });
             push_own(self.rank, &mut worker.tasks, queue);
@@ -239,7 +239,7 @@ impl<V: Handler> TreeJob<'_, V> {
             metadata: Some(metadata),
             target: target.as_deref(),
         };
-        self.visit.entry(&mut worker.visit, None, &entry, &mut worker.tasks);
+        self.visit.entry(&mut Cx::new(&mut worker.visit, &mut worker.tasks, Ok(None)), &entry);
         self.counters[worker.index].entries(1, if kind == Kind::File { metadata.size } else { 0 });
         push_own(self.rank, &mut worker.tasks, queue);
         let pruned = std::mem::take(&mut worker.tasks.pruned);

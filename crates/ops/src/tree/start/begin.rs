@@ -13,7 +13,7 @@ use crate::tree::job::{TreeJob, Worker, push_own};
 use crate::tree::life::release_maker;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
-use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf};
+use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::start::{Differs, Seed, Start};
@@ -202,7 +202,8 @@ impl<V: Handler> TreeJob<'_, V> {
         differs: Differs,
         queue: &mut Queue<'_, Self>,
     ) -> bool {
-        self.visit.differing(&mut worker.visit, here, entry, differs, &mut worker.tasks);
+        let mut cx = Cx::new(&mut worker.visit, &mut worker.tasks, Ok(here));
+        self.visit.differing(&mut cx, entry, differs);
         self.counters[worker.index].entries(1, if entry.kind == Kind::File { entry.size() } else { 0 });
         push_own(self.rank, &mut worker.tasks, queue);
         let pruned = std::mem::take(&mut worker.tasks.pruned);

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use atta_entry::{Entry, Errno, Failure, Kind, Metadata};
+use atta_entry::{Entry, Failure, Kind, Metadata};
 use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -24,7 +24,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, is_same, look, open, settled};
 use crate::metadata::give::Attributes;
 use crate::tree::directory::Directory;
-use crate::tree::operation::Handler;
+use crate::tree::operation::{Cx, Handler};
 use crate::tree::{self, Differs, Start};
 use atta_sys::{self as sys, retry};
 
@@ -388,7 +388,9 @@ impl Handler for Search<'_> {
         self.copying.root(directory);
     }
 
-    fn entry(&self, worker: &mut CopyWorker, here: Option<Here<'_>>, entry: &Entry<'_>, _tasks: &mut Tasks) {
+    fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
+        let here = cx.here();
+        let Cx { worker, .. } = cx;
         let has_names = entry.kind != Kind::Directory && entry.metadata.is_some_and(|found| found.nlink > 1);
         if let (Some(here), true) = (here, has_names) {
             // An entry that cannot be looked at is not a partner: the name gets a file of its own, which is counted.
@@ -396,7 +398,7 @@ impl Handler for Search<'_> {
         }
     }
 
-    fn task(&self, _: &mut CopyWorker, _: Result<Option<Here<'_>>, Errno>, _: &[u8], _: &mut Tasks) {}
+    fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
     /// A partner that is not found is not a failure.
     fn failure(&self, _: &mut CopyWorker, _: &Failure<'_>) {}
