@@ -14,6 +14,9 @@
 //!
 //! In a job with other ranks it stays true only until the supervising thread brings tasks from one of them. There the same
 //! state is called *drained*, and all ranks together detect the end of the job.
+//!
+//! In a job of one rank the worker that completes the count asks the job for the rest ([`Job::rest`](crate::Job::rest)) under the
+//! lock, and the job is done only if there is none. With other ranks the supervising thread asks for it.
 
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -116,18 +119,17 @@ impl Idle {
         self.sleeping.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until there may be work. `empty`: whether every place that can hold a task is empty. Returns false when the job is
-    /// over.
-    pub(crate) fn sleep(&self, empty: impl Fn() -> bool) -> bool {
+    /// Sleeps until there may be work. `empty`: whether every place that can hold a task is empty. `rest`: adds a task if something still
+    /// waits that a task can end, and returns whether it did; called when nothing else is left in a job of one rank. Returns false when the
+    /// job is over.
+    pub(crate) fn sleep(&self, empty: impl Fn() -> bool, rest: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         self.sleeping.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         state.asleep += 1;
         if !state.over && empty() {
-            if state.asleep == state.live {
-                self.out_of_work(&mut state);
-            }
-            if !state.over {
+            let follows = state.asleep == state.live && self.out_of_work(&mut state, rest);
+            if !state.over && !follows {
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -136,16 +138,23 @@ impl Idle {
         !state.over
     }
 
-    /// Sleeps while `surplus` holds, as a worker beyond the target number. Returns false when the job is over.
-    pub(crate) fn retire(&self, surplus: impl Fn() -> bool, empty: impl Fn() -> bool) -> bool {
+    /// Sleeps while `surplus` holds, as a worker beyond the target number. Returns false when the job is over. For `empty` and `rest` see
+    /// [`sleep`](Self::sleep).
+    pub(crate) fn retire(
+        &self,
+        surplus: impl Fn() -> bool,
+        empty: impl Fn() -> bool,
+        rest: impl Fn() -> bool,
+    ) -> bool {
         let mut state = self.lock();
         state.asleep += 1;
         if !state.over {
             if !empty() {
                 // It may have consumed a wake-up, or leave tasks in its deque: pass the wake-up on.
                 self.work.notify_one();
-            } else if state.asleep == state.live {
-                self.out_of_work(&mut state);
+            } else if state.asleep == state.live && self.out_of_work(&mut state, rest) {
+                // The workers that are not surplus sleep.
+                self.work.notify_one();
             }
         }
         while surplus() && !state.over {
@@ -179,12 +188,18 @@ impl Idle {
         self.lock().over
     }
 
-    fn out_of_work(&self, state: &mut MutexGuard<'_, State>) {
+    /// All workers are asleep and no task is left. Returns whether one was added.
+    fn out_of_work(&self, state: &mut MutexGuard<'_, State>, rest: impl Fn() -> bool) -> bool {
         if self.has_peers {
+            // The supervising thread asks for the rest when the other ranks have no work either.
             self.bell.ring();
-        } else {
+            return false;
+        }
+        let follows = rest();
+        if !follows {
             self.finish_locked(state);
         }
+        follows
     }
 
     fn finish_locked(&self, state: &mut MutexGuard<'_, State>) {

@@ -67,6 +67,13 @@ pub trait Job: Sync + Sized {
         false
     }
 
+    /// Called when no task is left on this rank. Returns a task that ends what still waits here, such as a batch that is not full. None:
+    /// nothing waits, and this rank is idle. Called again when that task and those that followed from it have run, so it must return none
+    /// at some time.
+    fn rest(&self) -> Option<Self::Task> {
+        None
+    }
+
     /// Total time that threads have waited for the job's own cap: more threads would not help.
     fn throttled(&self) -> Duration {
         Duration::ZERO

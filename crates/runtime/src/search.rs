@@ -63,7 +63,7 @@ impl Search {
         loop {
             let index = self.index;
             let surplus = || index >= shared.wanted.load(Ordering::Relaxed);
-            if surplus() && !shared.idle.retire(surplus, || shared.is_empty()) {
+            if surplus() && !shared.idle.retire(surplus, || shared.is_empty(), || shared.add_rest()) {
                 return None;
             }
             for round in 0..ROUNDS_BEFORE_SLEEP {
@@ -72,7 +72,7 @@ impl Search {
                 }
                 (0..16 << round).for_each(|_| std::hint::spin_loop());
             }
-            if !shared.idle.sleep(|| shared.is_empty()) || shared.stop.is_set() {
+            if !shared.idle.sleep(|| shared.is_empty(), || shared.add_rest()) || shared.stop.is_set() {
                 return None;
             }
         }

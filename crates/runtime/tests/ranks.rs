@@ -249,3 +249,80 @@ fn tasks_that_cannot_leave_stay_or_fail() {
         }
     }
 }
+
+/// Cuts numbers into ones and holds these back. Its rest sends a mark for each to the next rank.
+struct Holding {
+    rank: u32,
+    ranks: u32,
+    held: AtomicU64,
+}
+
+/// Ends what is held.
+const REST: u32 = 0;
+const MARK: u32 = u32::MAX;
+
+impl Job for Holding {
+    type Task = u32;
+    type Worker = Marked;
+
+    fn worker(&self, _index: usize) -> Marked {
+        Marked(0)
+    }
+
+    fn run(&self, sum: &mut Marked, task: u32, queue: &mut Queue<'_, Self>) {
+        match task {
+            REST => {
+                for _ in 0..self.held.swap(0, Ordering::Relaxed) {
+                    match (self.rank + 1) % self.ranks {
+                        next if next == self.rank => queue.push(MARK),
+                        next => queue.send(next, MARK),
+                    }
+                }
+            }
+            MARK => sum.0 += 1,
+            1 => drop(self.held.fetch_add(1, Ordering::Relaxed)),
+            number => [number / 2, number - number / 2].into_iter().for_each(|half| queue.push(half)),
+        }
+    }
+
+    fn rest(&self) -> Option<u32> {
+        (self.held.load(Ordering::Relaxed) > 0).then_some(REST)
+    }
+
+    fn pack(&self, task: &u32, _last: Option<&u32>, out: &mut Vec<u8>) -> bool {
+        // The rest of a rank is its own.
+        let may_leave = *task != REST;
+        if may_leave {
+            out.extend(task.to_le_bytes());
+        }
+        may_leave
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Result<Vec<u32>, &'static str> {
+        Ok(bytes.as_chunks().0.iter().map(|task| u32::from_le_bytes(*task)).collect())
+    }
+}
+
+#[test]
+fn the_rest_of_every_rank_runs_before_the_end() {
+    for schedule in ScheduleKind::ALL {
+        for ranks in [1, 2, 3, 5] {
+            let config = Config { schedule, ..Config::default() };
+            let hosts: Vec<u32> = (0..ranks).collect();
+            let results: Vec<_> = std::thread::scope(|scope| {
+                let ranks: Vec<_> = in_process_on_hosts(&hosts)
+                    .into_iter()
+                    .zip(0..)
+                    .map(|(endpoint, rank)| {
+                        scope.spawn(move || {
+                            let job = Holding { rank, ranks, held: AtomicU64::new(0) };
+                            run_and_reduce(&job, vec![500], Box::new(endpoint), config).unwrap()
+                        })
+                    })
+                    .collect();
+                ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+            });
+            assert_eq!(results[0], Some(Marked(500)), "{schedule}, {ranks} ranks");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crossbeam_deque::{Injector, Stealer, Worker};
 
@@ -50,6 +51,9 @@ pub(crate) struct Shared<'a, J: Job> {
     /// Workers with an index from here on must pause.
     pub(crate) wanted: AtomicUsize,
     memory_bytes: i64,
+    /// Whether no task was left when the supervising thread last looked, and since when. With other ranks only.
+    pub(crate) is_drained: AtomicBool,
+    pub(crate) drained_since: Mutex<Instant>,
     /// Workers that have ended, by a panic or otherwise.
     pub(crate) ended: AtomicUsize,
     pub(super) finished: Mutex<Vec<(usize, J::Worker)>>,
@@ -83,6 +87,8 @@ impl<'a, J: Job> Shared<'a, J> {
             started: AtomicUsize::new(0),
             wanted: AtomicUsize::new(deques.len()),
             memory_bytes: i64::try_from(options.memory_bytes).unwrap_or(i64::MAX),
+            is_drained: AtomicBool::new(false),
+            drained_since: Mutex::new(Instant::now()),
             ended: AtomicUsize::new(0),
             finished: Mutex::default(),
             panic: Mutex::default(),
@@ -101,6 +107,17 @@ impl<'a, J: Job> Shared<'a, J> {
     /// Whether waiting tasks hold more memory than allowed.
     pub(crate) fn is_over_memory(&self) -> bool {
         self.meters.iter().map(Meter::held_bytes).sum::<i64>() > self.memory_bytes
+    }
+
+    /// Adds the task that ends what still waits in the job, if there is one. Returns whether there is. The caller wakes a worker.
+    pub(crate) fn add_rest(&self) -> bool {
+        let rest = self.job.rest();
+        let follows = rest.is_some();
+        if let Some(task) = rest {
+            self.outside().hold(i64::try_from(self.job.weigh(&task)).unwrap_or(i64::MAX));
+            self.seeds.push(task);
+        }
+        follows
     }
 
     /// Whether only a running worker can provide more tasks.

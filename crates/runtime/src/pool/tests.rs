@@ -200,3 +200,39 @@ fn a_panic_of_the_observer_ends_the_workers() {
     // Two busy workers and two that wait for tasks. The test hangs if they are not ended.
     run(&UntilStopped, vec![(), ()], &fixed(4), |_| panic!("the observer fails"));
 }
+
+/// Holds back all that it gets; its rest is done when no task is left.
+struct Late(AtomicU64);
+
+impl Job for Late {
+    type Task = Option<u64>;
+    type Worker = u64;
+
+    fn worker(&self, _index: usize) -> u64 {
+        0
+    }
+
+    fn run(&self, done: &mut u64, task: Option<u64>, queue: &mut Queue<'_, Self>) {
+        match task {
+            Some(0) => {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(more) => (0..2).for_each(|_| queue.push(Some(more - 1))),
+            None => *done += self.0.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    fn rest(&self) -> Option<Option<u64>> {
+        (self.0.load(Ordering::Relaxed) > 0).then_some(None)
+    }
+}
+
+#[test]
+fn the_rest_of_a_job_runs_before_its_end() {
+    for threads in [1, 2, 4] {
+        for _ in 0..50 {
+            let outcome = run(&Late(AtomicU64::new(0)), vec![Some(6)], &fixed(threads), |_| {});
+            assert_eq!(outcome.workers.iter().sum::<u64>(), 64);
+        }
+    }
+}

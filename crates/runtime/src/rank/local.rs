@@ -1,8 +1,9 @@
 //! The tasks of this rank as seen by the rest of the job: the load, tasks for other ranks, tasks from other ranks. This is the
 //! supervising thread's side of the pool; it sends no messages.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atta_engine::{Load, Share, Tasks};
 use crossbeam_deque::Steal;
@@ -16,6 +17,9 @@ use crate::rank::outbox::Outbox;
 const PARCEL_BYTES: usize = 256 << 10;
 /// The maximum of tasks checked for a parcel: tasks that stay are moved, and no other thread can take them meanwhile.
 const LOOKS_MOST: u64 = 4096;
+
+/// How long a rank waits for work from others before it ends what waits in the job: that may need a sync, which pays off for much.
+const REST_AFTER: Duration = Duration::from_millis(20);
 
 /// Communicates with the other ranks of a job.
 pub(crate) trait Peer {
@@ -43,7 +47,7 @@ pub(crate) trait Peer {
 
 /// The tasks of this rank.
 pub(crate) trait Local {
-    /// The current load. Zero exactly if there are no tasks: see [`Idle::busy`](crate::idle::Idle::busy).
+    /// The current load. Zero exactly if there are no tasks (see [`Idle::busy`](crate::idle::Idle::busy)) and the job has no rest.
     fn load(&self) -> Load;
 
     /// Takes tasks for another rank: the same fraction of the old ones as of the new.
@@ -82,8 +86,10 @@ impl<J: Job> Local for Shared<'_, J> {
             return Load { waiting: self.seeds.len() as u64, running: 0, slots: 0 };
         }
         if busy == 0 {
-            return Load { waiting: 0, running: 0, slots };
+            // A rank that holds something is not idle: its work is not done.
+            return Load { waiting: 0, running: u64::from(rests(self)), slots };
         }
+        self.is_drained.store(false, Ordering::Relaxed);
         if let Some(kept) = self.kept {
             // Tasks that may stay are for the local workers and count as running, except for the share that the engine leaves them.
             let leaving = self.outgoing.len();
@@ -215,6 +221,22 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
         let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
         (Tasks { count, bytes: bytes.into() }, was_refused)
     }
+}
+
+/// Whether something still waits in the job that a task can end. Adds that task when no work has come for a while.
+fn rests<J: Job>(shared: &Shared<'_, J>) -> bool {
+    if shared.job.rest().is_none() {
+        return false;
+    }
+    let mut since = shared.drained_since.lock().unwrap_or_else(PoisonError::into_inner);
+    if !shared.is_drained.swap(true, Ordering::Relaxed) {
+        *since = Instant::now();
+    }
+    if since.elapsed() >= REST_AFTER && shared.add_rest() {
+        shared.is_drained.store(false, Ordering::Relaxed);
+        shared.idle.wake_all();
+    }
+    true
 }
 
 /// Lets go of tasks that have left, and adds what follows from that for the workers.
