@@ -6,6 +6,7 @@
 
 pub(crate) mod anchors;
 mod away;
+pub(crate) mod debts;
 pub(crate) mod directory;
 pub(crate) mod job;
 pub(crate) mod life;

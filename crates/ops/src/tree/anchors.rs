@@ -1,4 +1,5 @@
-//! Directories and slices of tasks in the spill file. A task that is read back finds the same one, with the units that it held. No I/O.
+//! Directories and slices of tasks that are not in memory: in the spill file, or on another rank. A task that is read back finds the same
+//! one, with the units that it held; a rank that has done a task returns its units. No I/O.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,7 +59,7 @@ pub(crate) enum Lost<S = ()> {
     Part(Part<S>),
 }
 
-/// See the head of this file. Only spilled tasks use it, so one lock is enough.
+/// See the head of this file. Few tasks leave memory, so one lock is enough.
 #[derive(Debug)]
 pub(crate) struct Anchors<S = ()>(Mutex<HashMap<u64, Kept<S>>>);
 
@@ -80,10 +81,15 @@ impl<S: State> Anchors<S> {
 
     /// Returns the anchor with this number, for a task that was read back or was not written.
     pub(crate) fn take(&self, number: u64, unit: Unit) -> Option<Anchor<S>> {
+        self.take_many(number, unit, 1)
+    }
+
+    /// As `take`, for this many tasks.
+    pub(crate) fn take_many(&self, number: u64, unit: Unit, count: u32) -> Option<Anchor<S>> {
         let mut all = self.lock();
         let kept = all.get_mut(&number)?;
         let tasks = &mut kept.tasks[unit as usize];
-        *tasks = tasks.checked_sub(1)?;
+        *tasks = tasks.checked_sub(count.into())?;
         let anchor = kept.anchor.clone();
         if kept.tasks == [0; 4] {
             all.remove(&number);

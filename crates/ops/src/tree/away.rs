@@ -1,19 +1,23 @@
-//! Tasks that leave the memory of this process: to the spill file, with the units that they hold, or to another rank, where they hold none
-//! of this process. `task/bytes.rs` has the format.
+//! Tasks that leave the memory of this process, to the spill file or to another rank. Their units stay here (`anchors.rs`). `task/bytes.rs`
+//! has the format, `debts.rs` says how another rank returns units.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use atta_runtime::Queue;
+
 use crate::tree::anchors::{Anchor, Lost, Unit};
+use crate::tree::debts::{Debt, Payment};
 use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker};
 use crate::tree::life;
 use crate::tree::operation::{DirectoryOf, Handler, Of, Own, Stage};
 use crate::tree::slice::Part;
-use crate::tree::task::Task;
 use crate::tree::task::bytes::{self, FindRoot};
+use crate::tree::task::{Paid, Task};
 
-/// Parts of tasks that were sent to other ranks and that have not ended here. Many tasks leave at once, so they share one task.
+/// Names of batches that were sent to other ranks. Here they count as looked at, so that the directory need not wait for its name. Many
+/// tasks leave at once, so they share one task that ends them.
 #[derive(Debug)]
 pub(crate) struct Sent<S> {
     parts: Mutex<Vec<Part<S>>>,
@@ -62,10 +66,86 @@ impl<V: Handler> TreeJob<'_, V> {
         last: Option<&Task<V::State>>,
         out: &mut Vec<u8>,
     ) -> bool {
-        if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
-            return false;
+        match task {
+            Task::Own(own) if own.to == Some(self.rank) => return false,
+            Task::Pay(to) => bytes::pack_payments(&self.due.take(*to), out),
+            task if !task.may_leave() => return false,
+            task => {
+                let debt = self.lend(task);
+                let root_path = |root| self.roots.get(root).path.clone();
+                bytes::Packer { features: self.features(), root_path }.pack((task, last), debt, out);
+            }
         }
-        bytes::pack(task, last, out, self.features(), |root| self.roots.get(root).path.clone())
+        true
+    }
+
+    /// Keeps the units of a task that leaves for another rank, which will owe them.
+    fn lend(&self, task: &Task<V::State>) -> Option<Debt> {
+        if V::STAGE == Stage::Slices {
+            return None;
+        }
+        if !self.runs_tasks {
+            // The task goes on to the rank that will owe its units.
+            return task.debt();
+        }
+        // Below that stage, children are not counted.
+        let lend_child = |directory: Arc<DirectoryOf<V>>| {
+            let is_counted = V::STAGE >= Stage::Closed;
+            if is_counted { self.lent.keep(&Anchor::Directory(directory), Unit::Child) } else { 0 }
+        };
+        match task.anchor()? {
+            (Anchor::Slice(slice), unit) => {
+                if unit == Unit::Names {
+                    // Its unit of the names ends here: see `Sent`.
+                    slice.parts.add();
+                }
+                let directory = slice.directory();
+                directory.life().give_away();
+                // Directories that the other rank finds in the batch are below this one.
+                directory.life().add_child();
+                let directory = lend_child(Arc::clone(directory));
+                let slice = self.lent.keep(&Anchor::Slice(Arc::clone(&slice)), Unit::Part);
+                Some(Debt { rank: self.rank, directory, slice })
+            }
+            (Anchor::Directory(directory), Unit::Child) => {
+                let directory = lend_child(directory);
+                (directory != 0).then_some(Debt { rank: self.rank, directory, slice: 0 })
+            }
+            (Anchor::Directory(_), _) => None,
+        }
+    }
+
+    /// Sends payments, or takes them where they are for this rank.
+    pub(crate) fn pay(&self, payments: &mut Vec<Payment>, queue: &mut Queue<'_, Self>) {
+        for payment in payments.drain(..) {
+            if payment.to == self.rank {
+                // The task came back by way of a rank that runs none.
+                queue.push(Task::Paid(self.returned(payment).into_iter().collect()));
+            } else if self.due.add(payment) {
+                queue.send(payment.to, Task::Pay(payment.to));
+            }
+        }
+    }
+
+    /// The directory or slice whose units were returned. None: this rank lent no such units.
+    fn returned(&self, payment: Payment) -> Option<Paid<V::State>> {
+        let Payment { number, unit, count, .. } = payment;
+        self.lent.take_many(number, unit, count).map(|anchor| Paid { anchor, count })
+    }
+
+    /// Ends units that another rank has returned.
+    pub(crate) fn end_paid(&self, worker: &mut Worker<V>, paid: Vec<Paid<V::State>>) {
+        let Worker { visit, tasks, .. } = worker;
+        for Paid { anchor, count } in paid {
+            for _ in 0..count {
+                match &anchor {
+                    Anchor::Slice(slice) => {
+                        life::end_part(self.visit, visit, &Part::of(Arc::clone(slice), false), tasks);
+                    }
+                    Anchor::Directory(directory) => life::end_child(self.visit, visit, directory, tasks),
+                }
+            }
+        }
     }
 
     /// Encodes a task for the spill file. False: it must stay.
@@ -83,7 +163,11 @@ impl<V: Handler> TreeJob<'_, V> {
         if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
             return false;
         }
-        bytes::pack_with_anchor(task, (self.anchors.keep(&anchor, unit), unit), out)
+        if !task.may_leave() {
+            return false;
+        }
+        bytes::pack_with_anchor(task, (self.anchors.keep(&anchor, unit), unit), out);
+        true
     }
 
     /// A task that was encoded for the spill file stays in memory after all.
@@ -95,25 +179,22 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// Ends a part that another rank has got, after the next task of this rank: its slice ends here without it. Returns a task for that,
-    /// unless one waits.
+    /// Ends names that another rank has got, after the next task of this rank. Returns a task for that, unless one waits.
     pub(crate) fn end_of_sent(&self, task: &Task<V::State>) -> Option<Task<V::State>> {
         if V::STAGE == Stage::Slices {
             return None;
         }
-        let part = match task {
-            Task::Look { slice, .. } => Part::of(Arc::clone(slice), true),
-            Task::Own(Own { of: Of::Part(part), .. }) => {
-                Part::of(Arc::clone(part.slice()), part.holds_names())
-            }
+        let slice = match task {
+            Task::Look { slice, .. } => slice,
+            Task::Own(Own { of: Of::Part(part), .. }) if part.holds_names() => part.slice(),
             _ => return None,
         };
-        part.slice().directory().life().give_away();
         // A rank without threads has no directories of its own.
-        if self.runs_tasks && self.sent.add(part) { Some(Task::EndSent) } else { None }
+        let needs_task = self.runs_tasks && self.sent.add(Part::of(Arc::clone(slice), true));
+        needs_task.then_some(Task::EndSent)
     }
 
-    /// Called when no task is left: ends the parts and children of lost tasks, and after a stop the parts of sent ones.
+    /// Called when no task is left: ends the parts and children of lost tasks, and after a stop the names of sent ones.
     pub(crate) fn end_left(&self, workers: &mut [Worker<V>]) {
         let Some(worker) = workers.first_mut() else { return };
         let (mut left, mut children) = (self.sent.take().unwrap_or_default(), Vec::new());
@@ -128,8 +209,10 @@ impl<V: Handler> TreeJob<'_, V> {
             left = self.visit.ended(&mut worker.visit);
         }
         for directory in children {
-            life::end_child(self.visit, &mut worker.visit, &directory);
+            life::end_child(self.visit, &mut worker.visit, &directory, &mut worker.tasks);
         }
+        // No other rank takes payments any more.
+        worker.tasks.payments.clear();
     }
 }
 
@@ -142,6 +225,21 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
         self.anchors.take(number, unit).ok_or("a task of a directory that is not kept")
     }
 
+    fn returned(&self, payment: Payment) -> Result<Paid<V::State>, &'static str> {
+        self.returned(payment).ok_or("a payment of units that were not lent")
+    }
+
+    fn directory_of_lent(&self, index: u32) -> Result<Arc<DirectoryOf<V>>, &'static str> {
+        let kept = FindRoot::directory(self, index)?;
+        if V::STAGE == Stage::Slices {
+            return Ok(kept);
+        }
+        // The kept one never ends, and what it owes is never paid.
+        let own = Arc::new(kept.root_again());
+        self.visit.root(&own);
+        Ok(own)
+    }
+
     /// A root that can no longer be opened makes only its own tasks fail, each with its path.
     fn directory(&self, index: u32) -> Result<Arc<DirectoryOf<V>>, &'static str> {
         let unknown = "an unknown root";
@@ -150,6 +248,8 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests {
     use atta_entry::{Entry, Failure, Kind};
@@ -194,10 +294,6 @@ mod tests {
 
         fn done(&self, (): &mut (), directory: &Arc<Directory>, _tasks: &mut Tasks) {
             self.note(directory, "done");
-        }
-
-        fn done_in_part(&self, (): &mut (), directory: &Arc<Directory>, _tasks: &mut Tasks) {
-            self.note(directory, "done in part");
         }
 
         fn closed(&self, (): &mut (), directory: &Arc<Directory>) {
@@ -276,9 +372,8 @@ mod tests {
     }
 
     #[test]
-    fn directory_with_sent_work_stays_open() {
-        let of = |what| ("r/a".to_owned(), what);
-        assert_eq!(send_and_end(&root(), ALONE), [of("looked"), of("done in part")]);
+    fn directory_with_lent_names_gets_its_name_and_stays_open() {
+        assert_eq!(send_and_end(&root(), ALONE), [("r/a".to_owned(), "looked")]);
     }
 
     #[test]

@@ -82,6 +82,13 @@ impl<S: State> Directory<S> {
         Arc::new(Self::root_of(path, root, descriptor, place).with_life(Life::of_sent()))
     }
 
+    /// The same root, for tasks that another rank has lent.
+    pub(crate) fn root_again(&self) -> Self {
+        let mut again = Self::closed(self.name.clone(), self.root).with_life(Life::of_lent());
+        again.descriptor = Mutex::new(self.slot().clone());
+        again.with_place(self.known_place())
+    }
+
     fn root_of(path: CString, root: u32, descriptor: Arc<OwnedFd>, place: Place) -> Self {
         Self::closed(path, root).with_descriptor(descriptor).with_place(Some(place))
     }

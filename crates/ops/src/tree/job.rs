@@ -24,6 +24,7 @@ use rustix::fd::OwnedFd;
 use crate::descriptors::Budget;
 use crate::tree::anchors::Anchors;
 use crate::tree::away::Sent;
+use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
 use crate::tree::life;
 use crate::tree::listing::facts::Fact;
@@ -61,8 +62,12 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) anchors: Anchors<V::State>,
     /// Whether tasks run on this rank.
     pub(crate) runs_tasks: bool,
-    /// Parts of tasks that were sent to other ranks. They end here after the next task.
+    /// Names of tasks that were sent to other ranks. They end here after the next task.
     pub(crate) sent: Sent<V::State>,
+    /// Directories and slices of tasks that were sent to other ranks, with their units.
+    pub(crate) lent: Anchors<V::State>,
+    /// Units that go back to other ranks.
+    pub(crate) due: Due,
 }
 
 /// The rank that a job runs on.
@@ -105,6 +110,8 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             rank: on.rank,
             runs_tasks: on.runs_tasks,
             sent: Sent::default(),
+            lent: Anchors::default(),
+            due: Due::default(),
             roots: Roots::default(),
             starts: Mutex::new(starts),
             counters: (0..budget.threads).map(|_| CachePadded::default()).collect(),
@@ -250,7 +257,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         queue: &mut Queue<'_, Self>,
     ) {
         life::end_names(self.visit, &mut worker.visit, slice, &mut worker.tasks);
-        push_own(self.rank, &mut worker.tasks, queue);
+        push_own(self, &mut worker.tasks, queue);
     }
 
     /// Ends the parts that have ended on this thread. If there are many, other threads get some.
@@ -337,8 +344,18 @@ impl<V: Handler> TreeJob<'_, V> {
         if let Of::Part(part) = &own.of {
             life::end_part(self.visit, &mut worker.visit, part, &mut worker.tasks);
         }
-        push_own(self.rank, &mut worker.tasks, queue);
+        push_own(self, &mut worker.tasks, queue);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
+    }
+}
+
+impl<V: Handler> TreeJob<'_, V> {
+    /// Ends what waits on this rank.
+    fn settle(&self, worker: &mut Worker<V>, is_help: bool, queue: &mut Queue<'_, Self>) {
+        if !is_help && self.visit.settle(&mut worker.visit) {
+            (1..self.budget.threads).for_each(|_| queue.push(Task::Settle(true)));
+        }
+        self.visit.help(&mut worker.visit);
     }
 }
 
@@ -386,11 +403,19 @@ impl<V: Handler> Job for TreeJob<'_, V> {
             Task::Ended(parts) => self.end_each(worker, parts),
             // The parts end after the task.
             Task::EndSent => self.sent.note_run(),
+            Task::Paid(paid) => self.end_paid(worker, paid),
+            // It leaves with all that is due.
+            Task::Pay(to) => queue.send(to, Task::Pay(to)),
+            Task::Settle(is_help) => self.settle(worker, is_help, queue),
         }
         self.counters[worker.index].looked(steps);
         self.visit.between(&mut worker.visit);
         self.end_parts(worker, queue);
-        push_own(self.rank, &mut worker.tasks, queue);
+        push_own(self, &mut worker.tasks, queue);
+    }
+
+    fn rest(&self) -> Option<Task<V::State>> {
+        self.visit.waits().then_some(Task::Settle(false))
     }
 
     fn finish(&self, worker: &mut Self::Worker) {
@@ -441,13 +466,16 @@ impl<V: Handler> Job for TreeJob<'_, V> {
 }
 
 /// Moves the tasks that the caller added to the pool or to the ranks that they name.
-pub(crate) fn push_own<V: Handler>(
-    here: u32,
+pub(crate) fn push_own<'a, V: Handler>(
+    job: &TreeJob<'a, V>,
     tasks: &mut Tasks<V::State>,
-    queue: &mut Queue<'_, TreeJob<'_, V>>,
+    queue: &mut Queue<'_, TreeJob<'a, V>>,
 ) {
     tasks.pushed.drain(..).for_each(|own| match own.to {
-        Some(to) if to != here => queue.send(to, Task::Own(own)),
+        Some(to) if to != job.rank => queue.send(to, Task::Own(own)),
         _ => queue.push(Task::Own(own)),
     });
+    if !tasks.payments.is_empty() {
+        job.pay(&mut tasks.payments, queue);
+    }
 }

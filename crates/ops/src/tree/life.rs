@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Only the holder of a unit adds one, so a count that has reached zero stays zero, and only one thread sees it reach zero. Encoded tasks
-//! keep their units: those in the spill file get them back. A part that was sent to another rank ends here, and its directory is done in part;
-//! it and those above it stay open. For a directory that another rank sent, this process knows only when its own work there is over. A directory
-//! on the way to a listed name ends with that name.
+//! keep their units: those in the spill file get them back, those on other ranks are paid for (`debts.rs`). A directory that another rank sent
+//! counts only this rank's work in it: it pays and is neither done nor closed here. A directory on the way to a listed name ends with that name.
 
 use std::sync::Arc;
 
+use crate::tree::debts::Owed;
 use crate::tree::directory::{Directory, State};
 use crate::tree::operation::{DirectoryOf, Handler, Stage, Tasks};
 use crate::tree::slice::{CurrentSlice, Part};
@@ -65,21 +65,25 @@ pub(crate) fn end_slice<H: Handler>(
     }
     let life = directory.life();
     if life.is_found() {
-        match life.is_given_away() {
-            true => handler.done_in_part(worker, directory, tasks),
-            false => handler.done(worker, directory, tasks),
-        }
+        handler.done(worker, directory, tasks);
     }
+    tasks.payments.extend(life.owed().map(Owed::pay_slices).unwrap_or_default());
     if H::STAGE >= Stage::Closed {
-        end_child(handler, worker, directory);
+        end_child(handler, worker, directory, tasks);
     }
 }
 
 /// Releases a unit of `below`, and goes on with the directory above if it was the last. A loop, as a chain may have 10^5 levels.
-pub(crate) fn end_child<H: Handler>(handler: &H, worker: &mut H::Worker, directory: &Arc<DirectoryOf<H>>) {
+pub(crate) fn end_child<H: Handler>(
+    handler: &H,
+    worker: &mut H::Worker,
+    directory: &Arc<DirectoryOf<H>>,
+    tasks: &mut Tasks<H::State>,
+) {
     let mut next = Some(directory);
     while let Some(directory) = next.filter(|directory| directory.life().release_below()) {
         handler.closed(worker, directory);
+        tasks.payments.extend(directory.life().owed().and_then(Owed::pay_children));
         next = directory.parent().filter(|_| !directory.life().is_sent());
     }
 }

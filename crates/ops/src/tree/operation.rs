@@ -7,6 +7,7 @@ use atta_entry::{Entry, Errno, Failure};
 use rustix::fd::OwnedFd;
 
 use crate::descriptors::Needs;
+use crate::tree::debts::Payment;
 use crate::tree::directory::{Directory, State};
 use crate::tree::progress::Counted;
 use crate::tree::slice::{CurrentSlice, Part};
@@ -111,7 +112,7 @@ pub(crate) trait Handler: Sync {
     /// Called when all names of a slice have been looked at here, or failed. Also called after a stop, which leaves names out.
     fn looked(&self, _worker: &mut Self::Worker, _slice: &CurrentSlice<'_, Self::State>) {}
 
-    /// Called when all slices of a directory have ended, none of them on another rank. From [`Stage::Done`] on.
+    /// Called when all slices of a directory have ended, on all ranks, unless it was sent by another rank. From [`Stage::Done`] on.
     fn done(
         &self,
         _worker: &mut Self::Worker,
@@ -120,17 +121,8 @@ pub(crate) trait Handler: Sync {
     ) {
     }
 
-    /// Called instead of [`done`](Self::done) if other ranks have got some of the directory: its slices have ended here.
-    fn done_in_part(
-        &self,
-        _worker: &mut Self::Worker,
-        _directory: &Arc<DirectoryOf<Self>>,
-        _tasks: &mut Tasks<Self::State>,
-    ) {
-    }
-
-    /// Called when a directory is done and all below it is closed, or, if another rank sent it, when this rank's work in it is. From
-    /// [`Stage::Closed`] on.
+    /// Called when a directory is done and all below it is closed, on all ranks; if another rank sent it, when this rank's work in it is.
+    /// From [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<DirectoryOf<Self>>) {}
 
     /// Takes the parts of slices that have ended on this thread.
@@ -154,6 +146,19 @@ pub(crate) trait Handler: Sync {
 
     /// As [`Visit::failure`].
     fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>);
+
+    /// Whether something waits on this rank that [`settle`](Self::settle) ends.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Called when no task is left on this rank and something [waits](Self::waits). Returns whether other threads can help.
+    fn settle(&self, _worker: &mut Self::Worker) -> bool {
+        false
+    }
+
+    /// Called on each thread after [`settle`](Self::settle) asked for help.
+    fn help(&self, _worker: &mut Self::Worker) {}
 
     /// Called on a thread between two tasks.
     fn between(&self, _worker: &mut Self::Worker) {}
@@ -191,6 +196,8 @@ pub(crate) trait Handler: Sync {
 pub struct Tasks<S = ()> {
     pub(crate) pushed: Vec<Own<S>>,
     pub(crate) pruned: bool,
+    /// What directories that have ended owe to other ranks.
+    pub(crate) payments: Vec<Payment>,
 }
 
 /// A task that the operation added, and what it belongs to.
@@ -223,7 +230,7 @@ impl<S: State> Own<S> {
 
 impl<S> Default for Tasks<S> {
     fn default() -> Self {
-        Self { pushed: Vec::new(), pruned: false }
+        Self { pushed: Vec::new(), pruned: false, payments: Vec::new() }
     }
 }
 

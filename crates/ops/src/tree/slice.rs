@@ -31,14 +31,21 @@ pub(crate) struct Slice<S = ()> {
     pub(crate) names: Count,
     /// One for `names`, and one for each part.
     pub(crate) parts: Count,
+    /// Its number on the rank that sent it; 0 if it is of this rank.
+    owed: u64,
 }
 
 impl<S: State> Slice<S> {
-    /// A batch of names, by itself.
-    pub(crate) fn of_batch(directory: Arc<Directory<S>>) -> Arc<Self> {
+    /// A batch of names, by itself. `owed`: its number on the rank that sent it, or 0.
+    pub(crate) fn of_batch(directory: Arc<Directory<S>>, owed: u64) -> Arc<Self> {
         directory.life().add_slice();
         let (names, parts) = (Count::new(1), Count::new(1));
-        Arc::new(Self { directory, extent: Extent::Later, names, parts })
+        Arc::new(Self { directory, extent: Extent::Later, names, parts, owed })
+    }
+
+    /// Its number on the rank that sent it, or 0.
+    pub(crate) fn owed(&self) -> u64 {
+        self.owed
     }
 
     pub(crate) fn directory(&self) -> &Arc<Directory<S>> {
@@ -57,8 +64,8 @@ pub(crate) struct Part<S = ()> {
 
 impl<S: State> Part<S> {
     /// A slice that has nothing but this part.
-    pub(crate) fn alone(directory: Arc<Directory<S>>) -> Self {
-        Self { slice: Slice::of_batch(directory), holds_names: true }
+    pub(crate) fn alone(directory: Arc<Directory<S>>, owed: u64) -> Self {
+        Self { slice: Slice::of_batch(directory, owed), holds_names: true }
     }
 
     pub(crate) fn slice(&self) -> &Arc<Slice<S>> {
@@ -145,7 +152,8 @@ impl<'a, S: State> CurrentSlice<'a, S> {
     fn share(&self) -> &Arc<Slice<S>> {
         self.shared.get_or_init(|| {
             let (names, parts) = (Count::new(1), Count::new(1));
-            Arc::new(Slice { directory: Arc::clone(self.directory), extent: self.extent, names, parts })
+            let directory = Arc::clone(self.directory);
+            Arc::new(Slice { directory, extent: self.extent, names, parts, owed: 0 })
         })
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustix::fd::OwnedFd;
 
 use crate::tree::anchors::{Anchor, Unit};
+use crate::tree::debts::Debt;
 use crate::tree::directory::{Directory, State};
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Of, Own};
@@ -33,8 +34,21 @@ pub(crate) enum Task<S = ()> {
     Own(Own<S>),
     /// Parts of slices that have ended.
     Ended(Vec<Part<S>>),
-    /// End the parts of tasks that were sent to other ranks.
+    /// End the names of tasks that were sent to other ranks.
     EndSent,
+    /// Carries payments to this rank.
+    Pay(u32),
+    /// Units that another rank has returned.
+    Paid(Vec<Paid<S>>),
+    /// End what waits on this rank. The flag: other threads have been asked, too.
+    Settle(bool),
+}
+
+/// A directory or slice, and how many units of it were returned.
+#[derive(Debug)]
+pub(crate) struct Paid<S = ()> {
+    pub(crate) anchor: Anchor<S>,
+    pub(crate) count: u32,
 }
 
 /// Approximate size of a waiting task's share in its directory, with the allocator's overhead.
@@ -44,7 +58,8 @@ impl<S: State> Task<S> {
     /// Bytes of memory that the task holds.
     pub(crate) fn weigh(&self) -> usize {
         let own = match self {
-            Self::Feed | Self::ReadOn { .. } | Self::EndSent => 0,
+            Self::Feed | Self::ReadOn { .. } | Self::EndSent | Self::Pay(_) | Self::Settle(_) => 0,
+            Self::Paid(paid) => size_of_val(paid.as_slice()),
             Self::Ended(parts) => size_of_val(parts.as_slice()),
             Self::Start { below, .. } => below.as_ref().map_or(0, Vec::len),
             Self::Enter { name, target, .. } => name.as_bytes().len() + target.as_ref().map_or(0, Vec::len),
@@ -60,6 +75,7 @@ impl<S: State> Task<S> {
     pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Own(_) | Self::Ended(_) | Self::EndSent => 0,
+            Self::Pay(_) | Self::Paid(_) | Self::Settle(_) => 0,
             Self::Look { names, .. } => names.len() as u64,
             Self::Feed | Self::Start { .. } | Self::Enter { .. } | Self::ReadOn { .. } => 1,
         }
@@ -72,6 +88,7 @@ impl<S: State> Task<S> {
             Self::Look { slice, .. } => Some(slice.directory()),
             Self::Own(own) => own.directory(),
             Self::ReadOn { .. } | Self::Feed | Self::Start { .. } | Self::Ended(_) | Self::EndSent => None,
+            Self::Pay(_) | Self::Paid(_) | Self::Settle(_) => None,
         }
     }
 
@@ -86,6 +103,22 @@ impl<S: State> Task<S> {
             Self::Enter { parent, .. } => Some((Anchor::Directory(Arc::clone(parent)), Unit::Child)),
             _ => self.directory().map(|directory| (Anchor::Directory(Arc::clone(directory)), Unit::None)),
         }
+    }
+
+    /// Whether it can be encoded: it holds no position in an open directory, and it is not about this process.
+    pub(crate) fn may_leave(&self) -> bool {
+        matches!(self, Self::Enter { .. } | Self::Look { .. } | Self::Own(_) | Self::Start { .. })
+    }
+
+    /// What it holds of the rank that lent it.
+    pub(crate) fn debt(&self) -> Option<Debt> {
+        let slice = match self {
+            Self::Look { slice, .. } => slice.owed(),
+            Self::Own(Own { of: Of::Part(part), .. }) => part.slice().owed(),
+            Self::Enter { .. } => 0,
+            _ => return None,
+        };
+        self.directory()?.life().owed()?.debt(slice)
     }
 
     /// The root that the task belongs to, if it can be encoded and has one.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
+use crate::tree::debts::Owed;
+
 /// Units that keep something open.
 #[derive(Debug)]
 pub(crate) struct Count(AtomicU32);
@@ -34,14 +36,16 @@ pub(crate) struct Life {
     own: Count,
     below: Count,
     origin: Origin,
-    /// Another rank has got some of it.
+    /// Another rank has got some of its names.
     is_given_away: AtomicBool,
+    /// What it owes to the rank that lent its tasks.
+    owed: Option<Box<Owed>>,
 }
 
 /// Where a directory comes from: how much of it is done here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// This process has found it: all of it, unless some is given away.
+    /// This process has found it. It is done and closed here.
     Found,
     /// It is on the way to a listed name, which is all that is done in it.
     Listed,
@@ -51,10 +55,16 @@ enum Origin {
 
 impl Life {
     fn new(origin: Origin) -> Self {
-        Self { own: Count::new(1), below: Count::new(1), origin, is_given_away: AtomicBool::new(false) }
+        Self {
+            own: Count::new(1),
+            below: Count::new(1),
+            origin,
+            is_given_away: AtomicBool::new(false),
+            owed: None,
+        }
     }
 
-    /// For a directory whose slices are all done here, unless they are given away.
+    /// For a directory that is done and closed here.
     pub(crate) fn of_found() -> Self {
         Self::new(Origin::Found)
     }
@@ -64,9 +74,19 @@ impl Life {
         Self::new(Origin::Listed)
     }
 
-    /// For a directory that another rank has sent tasks for.
+    /// For a directory of tasks that were encoded. It counts only them.
     pub(crate) fn of_sent() -> Self {
         Self::new(Origin::Sent)
+    }
+
+    /// As `of_sent`, for tasks that another rank has lent.
+    pub(crate) fn of_lent() -> Self {
+        Self { owed: Some(Box::default()), ..Self::of_sent() }
+    }
+
+    /// What it owes to another rank.
+    pub(crate) fn owed(&self) -> Option<&Owed> {
+        self.owed.as_deref()
     }
 
     /// Releases the unit of a slice, or of the thread that reads the names. Returns whether it was the last one.
@@ -79,7 +99,7 @@ impl Life {
         self.below.release()
     }
 
-    /// Whether all of it is done by this process, unless some is given away.
+    /// Whether it is done and closed here.
     pub(crate) fn is_found(&self) -> bool {
         self.origin == Origin::Found
     }
@@ -89,7 +109,7 @@ impl Life {
         self.origin == Origin::Sent
     }
 
-    /// Whether another rank has got some of it.
+    /// Whether another rank has got some of its names.
     pub(crate) fn is_given_away(&self) -> bool {
         self.is_given_away.load(Ordering::Relaxed)
     }
@@ -99,11 +119,9 @@ impl Life {
         self.own.add();
     }
 
-    /// Marks that another rank has got some of it, and keeps it open for ever. The caller must hold a unit.
+    /// Notes that another rank has got some of its names.
     pub(crate) fn give_away(&self) {
-        if !self.is_given_away.swap(true, Ordering::Relaxed) {
-            self.below.add();
-        }
+        self.is_given_away.store(true, Ordering::Relaxed);
     }
 
     /// Adds a child. The thread that looks at names holds a unit.

@@ -231,15 +231,11 @@ impl Handler for Comparing<'_> {
     }
 
     fn done(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
-        if let Some(counterpart) = self.counterpart_with_names(directory) {
-            self.count_names(worker, directory, &counterpart, tasks);
-        }
-    }
-
-    /// Other ranks count some of the names on both sides.
-    fn done_in_part(&self, _worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
-        if self.counterpart_with_names(directory).is_some() {
-            tasks.push_in(directory, Task::Names(0).bytes());
+        match self.counterpart_with_names(directory) {
+            // Other ranks have counted some of the names on both sides.
+            Some(_) if directory.life().is_given_away() => tasks.push_in(directory, Task::Names(0).bytes()),
+            Some(counterpart) => self.count_names(worker, directory, &counterpart, tasks),
+            None => {}
         }
     }
 

@@ -206,7 +206,7 @@ impl<V: Handler> TreeJob<'_, V> {
             self.visit.entry(&mut Cx::new(&mut worker.visit, &mut worker.tasks, Ok(Some(here))), &entry);
             entries += 1;
             bytes = u64::saturating_add(bytes, if kind == Kind::File { entry.size() } else { 0 });
-            push_own(self.rank, &mut worker.tasks, queue);
+            push_own(self, &mut worker.tasks, queue);
             let pruned = std::mem::take(&mut worker.tasks.pruned);
             if kind == Kind::Directory && descend && !pruned {
                 let found = (directory, CString::from(name.name), fact.target.take());
@@ -241,7 +241,7 @@ impl<V: Handler> TreeJob<'_, V> {
         };
         self.visit.entry(&mut Cx::new(&mut worker.visit, &mut worker.tasks, Ok(None)), &entry);
         self.counters[worker.index].entries(1, if kind == Kind::File { metadata.size } else { 0 });
-        push_own(self.rank, &mut worker.tasks, queue);
+        push_own(self, &mut worker.tasks, queue);
         let pruned = std::mem::take(&mut worker.tasks.pruned);
         kind == Kind::Directory && !pruned
     }

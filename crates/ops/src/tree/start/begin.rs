@@ -205,7 +205,7 @@ impl<V: Handler> TreeJob<'_, V> {
         let mut cx = Cx::new(&mut worker.visit, &mut worker.tasks, Ok(here));
         self.visit.differing(&mut cx, entry, differs);
         self.counters[worker.index].entries(1, if entry.kind == Kind::File { entry.size() } else { 0 });
-        push_own(self.rank, &mut worker.tasks, queue);
+        push_own(self, &mut worker.tasks, queue);
         let pruned = std::mem::take(&mut worker.tasks.pruned);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
         entry.kind == Kind::Directory && !pruned

@@ -14,6 +14,8 @@
 //! P  ... that is a part of a slice of it: whether the slice's names wait for it: u8
 //! K  the next E, N, O or P holds this unit of the directory or slice with this number, which is in memory: u8, u64
 //! A  the next U or O is for one rank alone: u32
+//! B  the next E, N or P holds units of this rank, directory and slice, by their numbers there or 0: u32, u64, u64
+//! Y  units that go back to the rank that lent them, each with its number, kind and count: their number: u32, then u64, u8, u32
 //! ```
 //!
 //! Roots are named by their paths, because each rank numbers them for itself. Device and mount numbers differ between hosts, so of a place
@@ -23,17 +25,18 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use crate::tree::anchors::{Anchor, Unit};
+use crate::tree::debts::{Debt, Payment};
 use crate::tree::directory::{Directory, State};
 use crate::tree::life::release_maker;
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Of, Own};
 use crate::tree::slice::{Part, Slice};
 use crate::tree::start::Differs;
-use crate::tree::task::Task;
+use crate::tree::task::{Paid, Task};
 use crate::tree::units::Life;
 use atta_sys::{Features, Place};
 
-/// Maps the roots of packed tasks to roots of this rank.
+/// Maps the roots of packed tasks, and what they hold, to those of this rank.
 pub(crate) trait FindRoot<S = ()> {
     /// The index of the root with this path.
     fn intern(&self, path: &[u8]) -> Result<u32, &'static str>;
@@ -41,8 +44,14 @@ pub(crate) trait FindRoot<S = ()> {
     /// Its directory, opened or not.
     fn directory(&self, index: u32) -> Result<Arc<Directory<S>>, &'static str>;
 
+    /// The directory of a root for tasks that another rank has lent: one of their own, if units are counted.
+    fn directory_of_lent(&self, index: u32) -> Result<Arc<Directory<S>>, &'static str>;
+
     /// The directory or slice of a task that was spilled.
     fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor<S>, &'static str>;
+
+    /// The directory or slice whose units another rank returns.
+    fn returned(&self, payment: Payment) -> Result<Paid<S>, &'static str>;
 }
 
 /// Who packed the tasks.
@@ -54,43 +63,64 @@ pub(crate) enum PackedBy {
     Another,
 }
 
-/// Appends a task as bytes. Returns false if it cannot be encoded, such as one that holds a position in an open directory. `last` is the
-/// task that was packed before it.
-pub(crate) fn pack<S: State>(
-    task: &Task<S>,
-    last: Option<&Task<S>>,
-    out: &mut Vec<u8>,
-    features: Features,
-    root_path: impl Fn(u32) -> Vec<u8>,
-) -> bool {
-    let root = task.root_index();
-    // A task that the caller added may have no root. The reader's last root is then that of an earlier task, which is not known here.
-    let same_root = root.is_some() && last.and_then(Task::root_index) == root;
-    if let (Some(root), false) = (root, same_root) {
-        out.push(b'R');
-        put(&root_path(root), out);
-    }
-    if let Some(directory) = task.directory() {
-        let last = last.filter(|_| same_root).and_then(Task::directory);
-        if !last.is_some_and(|last| Arc::ptr_eq(last, directory)) {
-            pack_directory(directory, last, out, features);
+/// Encodes tasks whose directories the reader does not have in memory.
+pub(crate) struct Packer<P> {
+    pub(crate) features: Features,
+    /// The path of a root by its index.
+    pub(crate) root_path: P,
+}
+
+impl<P: Fn(u32) -> Vec<u8>> Packer<P> {
+    /// Appends a task that [may leave](Task::may_leave), as its difference from the one that was packed before it.
+    pub(crate) fn pack<S: State>(
+        &self,
+        (task, last): (&Task<S>, Option<&Task<S>>),
+        debt: Option<Debt>,
+        out: &mut Vec<u8>,
+    ) {
+        let root = task.root_index();
+        // A task that the caller added may have no root. The reader's last root is then that of an earlier task, which is not known here.
+        let same_index = root.is_some() && last.and_then(Task::root_index) == root;
+        let both = task.directory().zip(last.filter(|_| same_index).and_then(Task::directory));
+        let shared = both.map(|(one, other)| shared_levels(other, one));
+        // Two directories may have different objects for one root, which count for themselves.
+        let same_root = same_index && shared != Some(None);
+        if let (Some(root), false) = (root, same_root) {
+            out.push(b'R');
+            put(&(self.root_path)(root), out);
         }
+        if let Some(directory) = task.directory()
+            && !both.is_some_and(|(_, last)| Arc::ptr_eq(last, directory))
+        {
+            pack_directory(directory, shared.flatten().unwrap_or(0), out, self.features);
+        }
+        if let Some(Debt { rank, directory, slice }) = debt {
+            out.push(b'B');
+            out.extend(
+                rank.to_le_bytes().into_iter().chain(directory.to_le_bytes()).chain(slice.to_le_bytes()),
+            );
+        }
+        pack_itself(task, out);
     }
-    pack_itself(task, out)
+}
+
+/// Appends payments to one rank.
+pub(crate) fn pack_payments(payments: &[Payment], out: &mut Vec<u8>) {
+    out.push(b'Y');
+    put_number(payments.len(), out);
+    for Payment { number, unit, count, .. } in payments {
+        out.extend(number.to_le_bytes().into_iter().chain([*unit as u8]).chain(count.to_le_bytes()));
+    }
 }
 
 /// Appends a task as bytes for the spill file. Its directory or slice stays in memory and is referred to by number.
-pub(crate) fn pack_with_anchor<S: State>(
-    task: &Task<S>,
-    (number, unit): (u64, Unit),
-    out: &mut Vec<u8>,
-) -> bool {
+pub(crate) fn pack_with_anchor<S: State>(task: &Task<S>, (number, unit): (u64, Unit), out: &mut Vec<u8>) {
     out.extend([b'K', unit as u8]);
     out.extend_from_slice(&number.to_le_bytes());
-    pack_itself(task, out)
+    pack_itself(task, out);
 }
 
-fn pack_itself<S: State>(task: &Task<S>, out: &mut Vec<u8>) -> bool {
+fn pack_itself<S: State>(task: &Task<S>, out: &mut Vec<u8>) {
     match task {
         Task::Enter { name, target, .. } => {
             out.push(b'E');
@@ -118,21 +148,20 @@ fn pack_itself<S: State>(task: &Task<S>, out: &mut Vec<u8>) -> bool {
             out.push(b'S');
             put_target(below.as_deref(), out);
         }
-        Task::Feed | Task::ReadOn { .. } | Task::Ended(_) | Task::EndSent => return false,
+        Task::Feed | Task::ReadOn { .. } | Task::Ended(_) | Task::EndSent => debug_assert!(task.may_leave()),
+        Task::Pay(_) | Task::Paid(_) | Task::Settle(_) => debug_assert!(task.may_leave()),
     }
-    true
 }
 
 /// Writes the directory of the tasks that follow as its difference from the last one. In a deep tree whole paths would take more room than
 /// the tasks.
 fn pack_directory<S: State>(
     directory: &Arc<Directory<S>>,
-    last: Option<&Arc<Directory<S>>>,
+    shared: u32,
     out: &mut Vec<u8>,
     features: Features,
 ) {
     directory.identify(features);
-    let shared = last.map_or(0, |last| shared_levels(last, directory));
     let own = (directory.depth() - shared) as usize;
     let mut lineage: Vec<_> = directory.lineage().take(own).collect();
     lineage.reverse();
@@ -150,22 +179,20 @@ fn pack_directory<S: State>(
     }
 }
 
-/// Levels below the root that two directories share. Climbs only as far as their common directory.
-fn shared_levels<S: State>(one: &Arc<Directory<S>>, other: &Arc<Directory<S>>) -> u32 {
+/// Levels below the root that two directories share. Climbs only as far as their common directory. None: they share not even that.
+fn shared_levels<S: State>(one: &Arc<Directory<S>>, other: &Arc<Directory<S>>) -> Option<u32> {
     let (mut one, mut other): (&Directory<S>, &Directory<S>) = (one, other);
     while !std::ptr::eq(one, other) {
         let climb_one = one.depth() >= other.depth();
         let climb_other = other.depth() >= one.depth();
         if climb_one {
-            let Some(parent) = one.parent() else { return 0 };
-            one = parent;
+            one = one.parent()?;
         }
         if climb_other {
-            let Some(parent) = other.parent() else { return 0 };
-            other = parent;
+            other = other.parent()?;
         }
     }
-    one.depth()
+    Some(one.depth())
 }
 
 fn put_number(number: usize, out: &mut Vec<u8>) {
@@ -189,7 +216,7 @@ pub(crate) fn unpack<S: State>(
     by: PackedBy,
     roots: &impl FindRoot<S>,
 ) -> Result<Vec<Task<S>>, &'static str> {
-    let mut reader = Reader { rest: bytes, by, made: Vec::new() };
+    let mut reader = Reader { rest: bytes, by, debt: None, made: Vec::new() };
     let mut tasks = Vec::new();
     let mut root: Option<u32> = None;
     let mut here: Option<Anchor<S>> = None;
@@ -206,7 +233,7 @@ pub(crate) fn unpack<S: State>(
                 let last = match here.take() {
                     Some(Anchor::Directory(last)) => last,
                     Some(Anchor::Slice(_)) => return Err("a directory below a slice"),
-                    None => roots.directory(root.ok_or(no_root)?)?,
+                    None => reader.root(root.ok_or(no_root)?, roots)?,
                 };
                 here = Some(Anchor::Directory(reader.directory(last)?));
             }
@@ -214,6 +241,8 @@ pub(crate) fn unpack<S: State>(
                 let unit = reader.unit()?;
                 here = Some(roots.anchor(reader.long()?, unit)?);
             }
+            b'B' if by == PackedBy::Another => reader.debt = Some(reader.debt()?),
+            b'Y' if by == PackedBy::Another => tasks.push(reader.payments(roots)?),
             b'E' | b'N' | b'O' | b'P' => {
                 let here = here.as_ref().ok_or("a task without a directory")?;
                 tasks.push(reader.task_in(tag, here, to.take())?);
@@ -244,6 +273,8 @@ fn is_name(bytes: &[u8]) -> bool {
 struct Reader<'a, S = ()> {
     rest: &'a [u8],
     by: PackedBy,
+    /// What the next task holds of the rank that lent it.
+    debt: Option<Debt>,
     /// Directories created for the tasks.
     made: Vec<Arc<Directory<S>>>,
 }
@@ -297,6 +328,40 @@ impl<'a, S: State> Reader<'a, S> {
         Ok(target)
     }
 
+    /// The directory of a root, for tasks in it or below it.
+    fn root(&mut self, index: u32, roots: &impl FindRoot<S>) -> Result<Arc<Directory<S>>, &'static str> {
+        if self.by == PackedBy::Itself {
+            return roots.directory(index);
+        }
+        let directory = roots.directory_of_lent(index)?;
+        if directory.life().owed().is_some() {
+            self.made.push(Arc::clone(&directory));
+        }
+        Ok(directory)
+    }
+
+    fn debt(&mut self) -> Result<Debt, &'static str> {
+        Ok(Debt { rank: self.number()?, directory: self.long()?, slice: self.long()? })
+    }
+
+    /// Notes what the next task holds of the rank that lent it. Returns the number of its slice there.
+    fn owe(&mut self, directory: &Directory<S>) -> Result<u64, &'static str> {
+        let Some(debt) = self.debt.take() else { return Ok(0) };
+        let owed = directory.life().owed().ok_or("a directory that was not lent")?;
+        owed.add(debt).map(|()| debt.slice)
+    }
+
+    fn payments(&mut self, roots: &impl FindRoot<S>) -> Result<Task<S>, &'static str> {
+        let count = self.number()?;
+        let mut paid = Vec::new();
+        for _ in 0..count {
+            let (number, unit, count) = (self.long()?, self.unit()?, self.number()?);
+            // Where it goes does not matter any more.
+            paid.push(roots.returned(Payment { to: 0, number, unit, count })?);
+        }
+        Ok(Task::Paid(paid))
+    }
+
     fn unit(&mut self) -> Result<Unit, &'static str> {
         let units = [Unit::None, Unit::Child, Unit::Names, Unit::Part];
         let number = self.byte().ok_or("cut short")?;
@@ -310,6 +375,7 @@ impl<'a, S: State> Reader<'a, S> {
                 let name = self.name()?;
                 if self.by == PackedBy::Another {
                     parent.life().add_child();
+                    self.owe(parent)?;
                 }
                 Task::Enter { parent: Arc::clone(parent), name, target: self.link_target()? }
             }
@@ -319,7 +385,7 @@ impl<'a, S: State> Reader<'a, S> {
                 if self.by == PackedBy::Another && !are_names() {
                     return Err("a name that is none");
                 }
-                Task::Look { slice: slice_of(here), names }
+                Task::Look { slice: self.slice_of(here)?, names }
             }
             (b'O', Anchor::Directory(directory)) => {
                 Task::Own(Own { to, of: Of::Directory(Arc::clone(directory)), bytes: self.bytes()?.to_vec() })
@@ -328,7 +394,10 @@ impl<'a, S: State> Reader<'a, S> {
                 let held_names = self.byte().ok_or("cut short")? != 0;
                 let part = match here {
                     Anchor::Slice(slice) => Part::of(Arc::clone(slice), held_names),
-                    Anchor::Directory(directory) => Part::alone(Arc::clone(directory)),
+                    Anchor::Directory(directory) => {
+                        let owed = self.owe(directory)?;
+                        Part::alone(Arc::clone(directory), owed)
+                    }
                 };
                 Task::Own(Own { to, of: Of::Part(part), bytes: self.bytes()?.to_vec() })
             }
@@ -350,7 +419,8 @@ impl<'a, S: State> Reader<'a, S> {
             let place = Place { device: self.long()?, inode: self.long()?, mount: self.long()? };
             let target = self.link_target()?;
             let known = (place.inode != 0).then_some(place);
-            let below = Directory::below(&directory, &name, target).with_life(Life::of_sent());
+            let life = if self.by == PackedBy::Another { Life::of_lent() } else { Life::of_sent() };
+            let below = Directory::below(&directory, &name, target).with_life(life);
             directory = Arc::new(match self.by {
                 PackedBy::Itself => below.with_place(known),
                 PackedBy::Another => below.with_inode(known.map(|place| place.inode)),
@@ -359,13 +429,16 @@ impl<'a, S: State> Reader<'a, S> {
         }
         Ok(directory)
     }
-}
 
-/// The slice that a batch of names belongs to.
-fn slice_of<S: State>(anchor: &Anchor<S>) -> Arc<Slice<S>> {
-    match anchor {
-        Anchor::Slice(slice) => Arc::clone(slice),
-        Anchor::Directory(directory) => Slice::of_batch(Arc::clone(directory)),
+    /// The slice that a batch of names belongs to.
+    fn slice_of(&mut self, anchor: &Anchor<S>) -> Result<Arc<Slice<S>>, &'static str> {
+        Ok(match anchor {
+            Anchor::Slice(slice) => Arc::clone(slice),
+            Anchor::Directory(directory) => {
+                let owed = self.owe(directory)?;
+                Slice::of_batch(Arc::clone(directory), owed)
+            }
+        })
     }
 }
 
@@ -390,7 +463,7 @@ mod tests {
         names.push(c"x", Kind::File, 3);
         vec![
             Task::Enter { parent: below.clone(), name: c"c".into(), target: Some(b"really/here".to_vec()) },
-            Task::Look { slice: Slice::of_batch(below), names },
+            Task::Look { slice: Slice::of_batch(below, 0), names },
             Task::Own(Own { to: Some(3), of: Of::Nothing, bytes: b"own".to_vec() }),
             Task::Own(Own { to: None, of: Of::Directory(root.clone()), bytes: b"within".to_vec() }),
             Task::Enter { parent: root.clone(), name: c"d".into(), target: None },
@@ -406,7 +479,9 @@ mod tests {
     fn pack_all(tasks: &[Task], bytes: &mut Vec<u8>) {
         for (index, task) in tasks.iter().enumerate() {
             let last = index.checked_sub(1).map(|last| &tasks[last]);
-            assert!(pack(task, last, bytes, Features::default(), |_| b"/given".to_vec()));
+            assert!(task.may_leave());
+            let packer = Packer { features: Features::default(), root_path: |_| b"/given".to_vec() };
+            packer.pack((task, last), None, bytes);
         }
     }
 
@@ -422,8 +497,16 @@ mod tests {
             if index == 7 { Ok(Arc::clone(&self.0)) } else { Err("an unknown root") }
         }
 
+        fn directory_of_lent(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
+            FindRoot::directory(self, index)
+        }
+
         fn anchor(&self, _number: u64, _unit: Unit) -> Result<Anchor, &'static str> {
             Err("nothing is kept")
+        }
+
+        fn returned(&self, _payment: Payment) -> Result<Paid, &'static str> {
+            Err("nothing is lent")
         }
     }
 
@@ -527,7 +610,7 @@ mod tests {
         let looked = |name: &CStr| {
             let mut names = Names::default();
             names.push(name, Kind::File, 3);
-            Task::Look { slice: Slice::of_batch(root.clone()), names }
+            Task::Look { slice: Slice::of_batch(root.clone(), 0), names }
         };
         let followed = |target: &[u8]| Task::Enter {
             parent: root.clone(),

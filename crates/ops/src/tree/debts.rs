@@ -1,0 +1,142 @@
+//! Units that move between ranks. A rank that sends a task lends its units: it keeps the directory or slice with them (`anchors.rs`) and
+//! writes a debt beside the task. The rank that gets the task makes a directory of its own, which owes them. It pays when the slices, or all
+//! that is below, have ended there. No I/O.
+//!
+//! ```text
+//!   rank 0: directory d, number 7, a batch of names of its slice 9          rank 1
+//!     lend: a unit of slice 9, one of the children of d  ── N, debt 7, 9 ─▶ another d, which owes both
+//!                                                        ◀─ pay 9 ───────── its slices have ended
+//!                                                        ◀─ pay 7 ───────── all below it is closed
+//! ```
+//!
+//! A task that moves on is lent again, so each rank knows only those that it took from. A rank that runs no tasks passes debts on.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::tree::anchors::Unit;
+
+/// What a task holds of the rank that lent it: units of a directory and of a slice, by their numbers there. 0: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debt {
+    pub(crate) rank: u32,
+    /// Holds a unit of its children.
+    pub(crate) directory: u64,
+    /// Holds a unit of its parts.
+    pub(crate) slice: u64,
+}
+
+/// Units that go back to the rank that lent them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Payment {
+    pub(crate) to: u32,
+    pub(crate) number: u64,
+    pub(crate) unit: Unit,
+    pub(crate) count: u32,
+}
+
+/// What a directory owes to the rank that lent its tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Owed(Mutex<Units>);
+
+#[derive(Debug, Default)]
+struct Units {
+    /// The rank, and the number of the directory there.
+    to: Option<(u32, u64)>,
+    children: u32,
+    slices: Vec<u64>,
+}
+
+impl Owed {
+    /// Adds the debt of one more task.
+    ///
+    /// # Errors
+    /// The directory owes to another one already.
+    pub(crate) fn add(&self, debt: Debt) -> Result<(), &'static str> {
+        let mut units = lock(&self.0);
+        let to = (debt.rank, debt.directory);
+        if *units.to.get_or_insert(to) != to {
+            return Err("a directory that owes to two");
+        }
+        units.children += u32::from(debt.directory != 0);
+        if debt.slice != 0 {
+            units.slices.push(debt.slice);
+        }
+        Ok(())
+    }
+
+    /// The debt of a task that is a part of the slice with this number.
+    pub(crate) fn debt(&self, slice: u64) -> Option<Debt> {
+        let (rank, directory) = lock(&self.0).to?;
+        Some(Debt { rank, directory, slice })
+    }
+
+    /// Pays for the slices: all of them have ended here.
+    pub(crate) fn pay_slices(&self) -> Vec<Payment> {
+        let mut units = lock(&self.0);
+        let Some((to, _)) = units.to else { return Vec::new() };
+        let slices = std::mem::take(&mut units.slices);
+        slices.into_iter().map(|number| Payment { to, number, unit: Unit::Part, count: 1 }).collect()
+    }
+
+    /// Pays for the children: all of them are closed here.
+    pub(crate) fn pay_children(&self) -> Option<Payment> {
+        let mut units = lock(&self.0);
+        let (to, number) = units.to?;
+        let count = std::mem::take(&mut units.children);
+        (count > 0).then_some(Payment { to, number, unit: Unit::Child, count })
+    }
+}
+
+/// Payments that wait to be sent, by rank. One task for each rank carries all that wait when it leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Due(Mutex<HashMap<u32, Vec<Payment>>>);
+
+impl Due {
+    /// Adds a payment. Returns whether it is the only one, so that a task is needed that carries it.
+    pub(crate) fn add(&self, payment: Payment) -> bool {
+        let mut due = lock(&self.0);
+        let of_rank = due.entry(payment.to).or_default();
+        of_rank.push(payment);
+        of_rank.len() == 1
+    }
+
+    /// Takes all payments to a rank.
+    pub(crate) fn take(&self, to: u32) -> Vec<Payment> {
+        lock(&self.0).remove(&to).unwrap_or_default()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_pays_what_it_owes_once() {
+        let owed = Owed::default();
+        assert!(owed.pay_slices().is_empty() && owed.pay_children().is_none());
+        let debt = |slice| Debt { rank: 2, directory: 7, slice };
+        for slice in [9, 0, 8] {
+            owed.add(debt(slice)).unwrap();
+        }
+        assert!(owed.add(Debt { rank: 2, directory: 5, slice: 1 }).is_err());
+        assert_eq!(owed.debt(9), Some(debt(9)));
+        let part = |number| Payment { to: 2, number, unit: Unit::Part, count: 1 };
+        assert_eq!(owed.pay_slices(), [part(9), part(8)]);
+        assert_eq!(owed.pay_children(), Some(Payment { to: 2, number: 7, unit: Unit::Child, count: 3 }));
+        assert!(owed.pay_slices().is_empty() && owed.pay_children().is_none());
+    }
+
+    #[test]
+    fn payments_to_a_rank_wait_together() {
+        let due = Due::default();
+        let payment = |to, number| Payment { to, number, unit: Unit::Part, count: 1 };
+        assert!(due.add(payment(1, 5)) && !due.add(payment(1, 6)) && due.add(payment(2, 5)));
+        assert_eq!(due.take(1), [payment(1, 5), payment(1, 6)]);
+        assert!(due.take(1).is_empty() && due.add(payment(1, 7)));
+    }
+}
