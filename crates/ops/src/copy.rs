@@ -32,6 +32,7 @@ mod options;
 pub(crate) mod plan;
 mod report;
 mod room;
+mod settle;
 pub(crate) mod target;
 mod times;
 mod totals;

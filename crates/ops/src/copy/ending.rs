@@ -92,14 +92,11 @@ impl<'a> Ending<'a> {
         if !walked.stopped {
             copying.find_partners(worker, &deferred);
         }
-        for deferred in deferred {
-            walked.stopped |= copying.options.walk.stop.is_set();
-            if !walked.stopped {
-                copying.make_deferred(worker, &deferred);
-            }
-            worker.ended.extend(deferred.part);
-        }
+        copying.make_all(worker, deferred);
+        walked.stopped |= copying.options.walk.stop.is_set();
         clock.end(Phase::Links);
+        self.finish_syncs();
+        self.copying.end_parts(&mut self.worker);
         self.finish_syncs();
         let Self { copying, worker, clock, .. } = self;
         copying.publish_rest(worker);
@@ -166,6 +163,7 @@ impl<'a> Ending<'a> {
             }
             copying.finish_all(worker);
         });
+        walked.workers.iter_mut().for_each(|worker| copying.end_parts(worker));
     }
 
     /// Reads back the remaining copies, on as many threads as have copied.
@@ -179,6 +177,7 @@ impl<'a> Ending<'a> {
                 }
                 copying.check_all(worker);
             });
+            walked.workers.iter_mut().for_each(|worker| copying.end_parts(worker));
         }
         // The checks hold directories open, which still need their attributes.
         let left = copying.checks.forget();
@@ -322,7 +321,16 @@ impl Copying<'_> {
         Ok(Some(left_by((&self.top, self.target.as_slice()), &self.shared.namer, job.record(), self.options)))
     }
 
-    /// Makes a name whose file another thread or rank was copying.
+    /// Makes names whose files other threads or ranks were copying, unless the run is stopped.
+    pub(super) fn make_all(&self, worker: &mut CopyWorker, all: Vec<Deferred>) {
+        for deferred in all {
+            if !self.options.walk.stop.is_set() {
+                self.make_deferred(worker, &deferred);
+            }
+            worker.ended.extend(deferred.part);
+        }
+    }
+
     fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();
         let made = match self.repair {

@@ -499,6 +499,18 @@ impl Handler for Copying<'_> {
         self.tell(worker, failure);
     }
 
+    fn waits(&self) -> bool {
+        self.has_waiting()
+    }
+
+    fn settle(&self, worker: &mut CopyWorker) -> bool {
+        self.end_waiting(worker)
+    }
+
+    fn help(&self, worker: &mut CopyWorker) {
+        self.check_all(worker);
+    }
+
     fn between(&self, worker: &mut CopyWorker) {
         self.finish_some(worker);
         self.check_some(worker);

@@ -13,6 +13,7 @@
 pub(super) mod make;
 
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use atta_entry::{Errno, Metadata};
@@ -26,6 +27,8 @@ use crate::copy::target::place::Place;
 pub(crate) struct Links {
     pub(crate) directory: OnceLock<Result<OwnedFd, Errno>>,
     pub(crate) deferred: Mutex<Vec<Deferred>>,
+    /// A name was deferred since the deferred ones were last tried.
+    is_new: AtomicBool,
 }
 
 /// A name whose file another thread or rank is copying.
@@ -60,10 +63,22 @@ impl Links {
     /// Adds a name that has to wait.
     pub(crate) fn defer(&self, deferred: Deferred) {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+        self.is_new.store(true, Ordering::Release);
+    }
+
+    /// Returns names to those that wait: another rank is still copying their files.
+    pub(crate) fn put_back(&self, names: Vec<Deferred>) {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+
+    /// Whether names wait that were not tried again.
+    pub(crate) fn have_new(&self) -> bool {
+        self.is_new.load(Ordering::Acquire)
     }
 
     /// Takes the names that waited for others.
     pub(crate) fn take_deferred(&self) -> Vec<Deferred> {
+        self.is_new.store(false, Ordering::Release);
         std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

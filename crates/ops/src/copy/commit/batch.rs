@@ -87,6 +87,8 @@ pub(crate) struct Waiting {
     /// Checks to run once the entries are durable and renamed.
     pub(crate) checks: Vec<Check>,
     pub(crate) bytes: u64,
+    /// Something was added since the last sync. Checks that were put back do not count: a sync does not help them.
+    is_new: bool,
 }
 
 impl Batch {
@@ -94,11 +96,18 @@ impl Batch {
     pub(crate) fn add(&self, ready: Option<Ready>, bytes: u64, checks: Vec<Check>) -> Option<Waiting> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.bytes = waiting.bytes.saturating_add(bytes);
+        waiting.is_new = true;
         waiting.ready.extend(ready);
         waiting.checks.extend(checks);
         let items = waiting.ready.len().max(waiting.checks.len());
         let is_full = waiting.bytes >= BATCH_BYTES || items >= BATCH_ITEMS;
         is_full.then(|| std::mem::take(&mut *waiting))
+    }
+
+    /// Whether anything waits that a sync would end.
+    pub(crate) fn waits(&self) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.is_new && !(waiting.ready.is_empty() && waiting.checks.is_empty())
     }
 
     /// How many syncs have failed.

@@ -76,11 +76,10 @@ impl Copying<'_> {
         }
     }
 
-    /// Waits for all queued syncs and handles their outcomes. Closes the directories that are complete then.
+    /// Waits for all queued syncs and handles their outcomes.
     pub(crate) fn finish_all(&self, worker: &mut CopyWorker) {
         while let Some(synced) = self.syncing.wait() {
             self.finish_synced(worker, synced);
-            self.end_parts(worker);
         }
     }
 

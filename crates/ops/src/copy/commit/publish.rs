@@ -52,11 +52,16 @@ impl Copying<'_> {
     }
 
     /// Publishes all waiting entries.
-    pub(crate) fn publish_rest(&self, worker: &mut CopyWorker) {
-        let rest = self.batch.take();
-        if !(rest.ready.is_empty() && rest.checks.is_empty()) {
-            self.publish_durable(worker, rest);
+    pub(crate) fn publish_waiting(&self, worker: &mut CopyWorker) {
+        let waiting = self.batch.take();
+        if !(waiting.ready.is_empty() && waiting.checks.is_empty()) {
+            self.publish_durable(worker, waiting);
         }
+    }
+
+    /// Publishes all waiting entries after the last task.
+    pub(crate) fn publish_rest(&self, worker: &mut CopyWorker) {
+        self.publish_waiting(worker);
         // No file is written again from here on.
         self.checks.add(self.batch.take().checks);
     }

@@ -45,9 +45,7 @@ impl Copying<'_> {
 
     /// Reads back all waiting copies, unless the run is stopped.
     pub(crate) fn check_all(&self, worker: &mut CopyWorker) {
-        while !self.options.walk.stop.is_set() && self.check_group(worker) {
-            self.end_parts(worker);
-        }
+        while !self.options.walk.stop.is_set() && self.check_group(worker) {}
     }
 
     /// Reads back one group. Returns whether any check waited.

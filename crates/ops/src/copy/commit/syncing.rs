@@ -86,6 +86,11 @@ impl<T: Send + 'static> Syncing<T> {
         state.queued.len() + state.running + state.done.len() >= self.most
     }
 
+    /// Whether anything is queued, or its outcome was not taken.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.shared.lock().is_empty()
+    }
+
     /// Adds an entry. If no thread can be started, the caller syncs one at once.
     pub(crate) fn add(&self, opened: Opened, what: T) {
         let is_short = {

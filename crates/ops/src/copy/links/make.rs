@@ -267,6 +267,12 @@ impl Copying<'_> {
         }
     }
 
+    /// Whether the copy of a name that had to wait is complete.
+    pub(crate) fn has_copy(&self, deferred: &Deferred) -> bool {
+        let known = self.links.directory.get().and_then(|known| known.as_ref().ok());
+        known.is_some_and(|known| !matches!(self.known_of(known, &key(&deferred.metadata)), Ok(None)))
+    }
+
     /// Links a name that had to wait. Copies the file if its maker has failed.
     pub(crate) fn link_deferred(
         &self,
