@@ -60,6 +60,35 @@ fn copy_on_many_ranks_equals_its_source() {
     assert!(signatures.iter().all(|signature| *signature == signatures[0]));
 }
 
+/// Without hard links nothing keeps a directory open until the last task: a debug assertion of the copy states that.
+#[test]
+fn directories_are_closed_by_tasks_on_all_ranks() {
+    let scratch = Scratch::new("copy-ranks").unwrap();
+    let tree = scratch.join("tree");
+    for number in 0..30 {
+        let directory = tree.join(format!("{}/{number}/deep/er", number % 3));
+        fs::create_dir_all(&directory).unwrap();
+        (0..40).for_each(|file| fs::write(directory.join(file.to_string()), "data").unwrap());
+        let above = directory.parent().unwrap();
+        (0..number * 20).for_each(|file| fs::write(above.join(file.to_string()), "more").unwrap());
+        fs::set_permissions(above, fs::Permissions::from_mode(0o500)).unwrap();
+    }
+    let mut accepted = 0;
+    for (number, (hosts, config)) in all_schedules().enumerate() {
+        let target = scratch.join(format!("copy-{number}"));
+        let fsync = [Fsync::Batch, Fsync::None, Fsync::File][number % 3];
+        let whole = copied(&tree, &target, hosts, config, || Options {
+            verify: number % 2 == 0,
+            ..options(1 + number % 2, fsync)
+        });
+        assert_eq!(whole.failures, [] as [String; 0], "{} on {hosts:?}", config.schedule);
+        assert_same(&tree, &target);
+        accepted += whole.accepted;
+        fs::remove_dir_all(&target).unwrap();
+    }
+    assert!(accepted > 0, "ranks share the work");
+}
+
 #[test]
 fn chunks_of_large_files_are_copied_by_all_ranks() {
     let scratch = Scratch::new("copy-ranks").unwrap();

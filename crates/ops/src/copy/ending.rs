@@ -118,7 +118,9 @@ impl<'a> Ending<'a> {
         let may_wait =
             |mirror: &Arc<Mirror>| copying.roots.has(mirror) || copying.is_listed && mirror.waits_for_end();
         let is_interrupted = copying.options.walk.stop.is_set();
-        is_interrupted || copying.seat.ranks > 1 || copying.shared.open.all().iter().all(may_wait)
+        // A name whose file another rank copied until the end keeps its directory open, perhaps on yet another rank.
+        let may_have_links = || copying.seat.ranks > 1 && copying.have_links();
+        is_interrupted || copying.shared.open.all().iter().all(may_wait) || may_have_links()
     }
 
     /// Renames the directories of an interrupted copy to their final names, with the complete files in them.

@@ -514,6 +514,7 @@ impl Handler for Copying<'_> {
     fn between(&self, worker: &mut CopyWorker) {
         self.finish_some(worker);
         self.check_some(worker);
+        self.make_some_links(worker);
     }
 
     fn finish(&self, worker: &mut CopyWorker) {

@@ -13,7 +13,7 @@
 pub(super) mod make;
 
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use atta_entry::{Errno, Metadata};
@@ -29,7 +29,12 @@ pub(crate) struct Links {
     pub(crate) deferred: Mutex<Vec<Deferred>>,
     /// A name was deferred since the deferred ones were last tried.
     is_new: AtomicBool,
+    /// The number of names from which on they are tried before the rank has nothing else to do. 0: [`DEFERRED_MOST`].
+    most: AtomicUsize,
 }
+
+/// So many names may wait before they are tried again. After that, only names of files that are being copied wait.
+const DEFERRED_MOST: usize = 4096;
 
 /// A name whose file another thread or rank is copying.
 #[derive(Debug)]
@@ -68,7 +73,17 @@ impl Links {
 
     /// Returns names to those that wait: another rank is still copying their files.
     pub(crate) fn put_back(&self, names: Vec<Deferred>) {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+        let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        deferred.extend(names);
+        self.most.store(deferred.len() + DEFERRED_MOST, Ordering::Relaxed);
+    }
+
+    /// Whether so many names wait that some should be made now.
+    pub(crate) fn are_many(&self) -> bool {
+        self.have_new() && {
+            let waiting = self.deferred.lock().unwrap_or_else(PoisonError::into_inner).len();
+            waiting >= self.most.load(Ordering::Relaxed).max(DEFERRED_MOST)
+        }
     }
 
     /// Whether names wait that were not tried again.

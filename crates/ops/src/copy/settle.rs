@@ -17,18 +17,25 @@ impl Copying<'_> {
     /// Ends what waits, but for copies to read back. Returns whether there are any.
     pub(super) fn end_waiting(&self, worker: &mut CopyWorker) -> bool {
         if self.repair.is_none() {
-            self.make_waiting_links(worker);
+            // On one rank no thread is copying now: a name without a copy never gets one.
+            self.make_waiting_links(worker, self.seat.ranks == 1);
         }
         self.finish_all(worker);
         self.publish_waiting(worker);
         self.checks.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Makes names that had to wait. Those whose file another rank is still copying go on waiting.
-    fn make_waiting_links(&self, worker: &mut CopyWorker) {
+    /// Makes some of the names that had to wait, between two tasks, if there are many.
+    pub(super) fn make_some_links(&self, worker: &mut CopyWorker) {
+        if self.repair.is_none() && self.links.are_many() {
+            self.make_waiting_links(worker, false);
+        }
+    }
+
+    /// Makes names that had to wait; all of them, or those whose file is complete.
+    fn make_waiting_links(&self, worker: &mut CopyWorker, all: bool) {
         let mut deferred = self.links.take_deferred();
-        if self.seat.ranks > 1 {
-            // On one rank no thread is copying at the moment: what has no copy never gets one.
+        if !all {
             let waiting = deferred.extract_if(.., |deferred| !self.has_copy(deferred)).collect();
             self.links.put_back(waiting);
         }

@@ -323,6 +323,11 @@ impl Copying<'_> {
         act(job.as_ref().and_then(jobs::Job::directory).ok_or(Errno::ACCES)?)
     }
 
+    /// Whether any rank has made the links' directory.
+    pub(crate) fn have_links(&self) -> bool {
+        self.with_own_directory(|own| sys::open_directory_at(own, LINKS)).is_ok()
+    }
+
     /// Removes the links' directory, whichever rank made it, on this many threads. Returns how many names of copied files were outside
     /// the copy.
     pub(crate) fn forget_links(&self, threads: usize) -> Result<u64, Errno> {
