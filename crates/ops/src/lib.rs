@@ -17,5 +17,6 @@ mod refused;
 pub mod sorted;
 pub mod sum;
 mod tree;
+pub mod trees;
 pub mod verify;
 pub mod walk;

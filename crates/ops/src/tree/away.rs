@@ -118,19 +118,26 @@ impl<V: Handler> TreeJob<'_, V> {
     /// Sends payments, or takes them where they are for this rank.
     pub(crate) fn pay(&self, payments: &mut Vec<Payment>, queue: &mut Queue<'_, Self>) {
         for payment in payments.drain(..) {
-            if payment.to == self.rank {
+            let to = payment.to;
+            if to == self.rank {
                 // The task came back by way of a rank that runs none.
                 queue.push(Task::Paid(self.returned(payment).into_iter().collect()));
             } else if self.due.add(payment) {
-                queue.send(payment.to, Task::Pay(payment.to));
+                queue.send(to, Task::Pay(to));
             }
         }
     }
 
-    /// The directory or slice whose units were returned. None: this rank lent no such units.
+    /// The directory or slice whose units were returned, after their report was added. None: this rank lent no such units, or the report is not
+    /// valid.
     fn returned(&self, payment: Payment) -> Option<Paid<V::State>> {
-        let Payment { number, unit, count, .. } = payment;
-        self.lent.take_many(number, unit, count).map(|anchor| Paid { anchor, count })
+        let Payment { number, unit, count, report, .. } = payment;
+        let anchor = self.lent.take_many(number, unit, count)?;
+        let is_valid = match &anchor {
+            Anchor::Directory(directory) => self.visit.reported(directory, &report),
+            Anchor::Slice(_) => report.is_empty(),
+        };
+        is_valid.then_some(Paid { anchor, count })
     }
 
     /// Ends units that another rank has returned.

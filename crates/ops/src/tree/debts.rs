@@ -27,12 +27,14 @@ pub(crate) struct Debt {
 }
 
 /// Units that go back to the rank that lent them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Payment {
     pub(crate) to: u32,
     pub(crate) number: u64,
     pub(crate) unit: Unit,
     pub(crate) count: u32,
+    /// What the operation reports of the directory, with its children.
+    pub(crate) report: Vec<u8>,
 }
 
 /// What a directory owes to the rank that lent its tasks.
@@ -76,15 +78,18 @@ impl Owed {
         let mut units = lock(&self.0);
         let Some((to, _)) = units.to else { return Vec::new() };
         let slices = std::mem::take(&mut units.slices);
-        slices.into_iter().map(|number| Payment { to, number, unit: Unit::Part, count: 1 }).collect()
+        slices
+            .into_iter()
+            .map(|number| Payment { to, number, unit: Unit::Part, count: 1, report: Vec::new() })
+            .collect()
     }
 
-    /// Pays for the children: all of them are closed here.
-    pub(crate) fn pay_children(&self) -> Option<Payment> {
+    /// Pays for the children: all of them are closed here. `report`: see [`Payment`].
+    pub(crate) fn pay_children(&self, report: impl FnOnce() -> Vec<u8>) -> Option<Payment> {
         let mut units = lock(&self.0);
         let (to, number) = units.to?;
         let count = std::mem::take(&mut units.children);
-        (count > 0).then_some(Payment { to, number, unit: Unit::Child, count })
+        (count > 0).then(|| Payment { to, number, unit: Unit::Child, count, report: report() })
     }
 }
 
@@ -118,23 +123,25 @@ mod tests {
     #[test]
     fn a_directory_pays_what_it_owes_once() {
         let owed = Owed::default();
-        assert!(owed.pay_slices().is_empty() && owed.pay_children().is_none());
+        assert!(owed.pay_slices().is_empty() && owed.pay_children(Vec::new).is_none());
         let debt = |slice| Debt { rank: 2, directory: 7, slice };
         for slice in [9, 0, 8] {
             owed.add(debt(slice)).unwrap();
         }
         assert!(owed.add(Debt { rank: 2, directory: 5, slice: 1 }).is_err());
         assert_eq!(owed.debt(9), Some(debt(9)));
-        let part = |number| Payment { to: 2, number, unit: Unit::Part, count: 1 };
+        let report = Vec::new();
+        let part = |number| Payment { to: 2, number, unit: Unit::Part, count: 1, report: report.clone() };
         assert_eq!(owed.pay_slices(), [part(9), part(8)]);
-        assert_eq!(owed.pay_children(), Some(Payment { to: 2, number: 7, unit: Unit::Child, count: 3 }));
-        assert!(owed.pay_slices().is_empty() && owed.pay_children().is_none());
+        let children = Payment { to: 2, number: 7, unit: Unit::Child, count: 3, report: vec![5] };
+        assert_eq!(owed.pay_children(|| vec![5]), Some(children));
+        assert!(owed.pay_slices().is_empty() && owed.pay_children(Vec::new).is_none());
     }
 
     #[test]
     fn payments_to_a_rank_wait_together() {
         let due = Due::default();
-        let payment = |to, number| Payment { to, number, unit: Unit::Part, count: 1 };
+        let payment = |to, number| Payment { to, number, unit: Unit::Part, count: 1, report: Vec::new() };
         assert!(due.add(payment(1, 5)) && !due.add(payment(1, 6)) && due.add(payment(2, 5)));
         assert_eq!(due.take(1), [payment(1, 5), payment(1, 6)]);
         assert!(due.take(1).is_empty() && due.add(payment(1, 7)));

@@ -83,7 +83,9 @@ pub(crate) fn end_child<H: Handler>(
     let mut next = Some(directory);
     while let Some(directory) = next.filter(|directory| directory.life().release_below()) {
         handler.closed(worker, directory);
-        tasks.payments.extend(directory.life().owed().and_then(Owed::pay_children));
+        let payment =
+            directory.life().owed().and_then(|owed| owed.pay_children(|| handler.report(directory)));
+        tasks.payments.extend(payment);
         next = directory.parent().filter(|_| !directory.life().is_sent());
     }
 }

@@ -125,6 +125,17 @@ pub(crate) trait Handler: Sync {
     /// From [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<DirectoryOf<Self>>) {}
 
+    /// What the rank that found a directory gets when another rank has closed its part of it, as bytes that [`reported`](Self::reported)
+    /// adds there. From [`Stage::Closed`] on.
+    fn report(&self, _directory: &Arc<DirectoryOf<Self>>) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Adds what another rank has reported of its part of a directory. False: the bytes are not valid.
+    fn reported(&self, _directory: &Arc<DirectoryOf<Self>>, report: &[u8]) -> bool {
+        report.is_empty()
+    }
+
     /// Takes the parts of slices that have ended on this thread.
     fn ended(&self, _worker: &mut Self::Worker) -> Vec<Part<Self::State>> {
         Vec::new()

@@ -160,12 +160,13 @@ impl<'a> Rank<'a> {
         let parts = self.job.sent.take().unwrap_or_default();
         self.job.end_each(&mut self.worker, parts);
         for payment in self.worker.tasks.payments.drain(..) {
-            if payment.to == self.number {
+            let to = payment.to;
+            if to == self.number {
                 let lent = self.job.lent.take_many(payment.number, payment.unit, payment.count);
                 let anchor = lent.expect("it was lent");
                 self.tasks.push(Task::Paid(vec![crate::tree::task::Paid { anchor, count: payment.count }]));
             } else if self.job.due.add(payment) {
-                self.pays.push(payment.to);
+                self.pays.push(to);
             }
         }
     }

@@ -15,7 +15,7 @@
 //! K  the next E, N, O or P holds this unit of the directory or slice with this number, which is in memory: u8, u64
 //! A  the next U or O is for one rank alone: u32
 //! B  the next E, N or P holds units of this rank, directory and slice, by their numbers there or 0: u32, u64, u64
-//! Y  units that go back to the rank that lent them, each with its number, kind and count: their number: u32, then u64, u8, u32
+//! Y  units that go back to the rank that lent them: how many kinds: u32, then for each: number: u64, kind: u8, count: u32, length: u32, report
 //! ```
 //!
 //! Roots are named by their paths, because each rank numbers them for itself. Device and mount numbers differ between hosts, so of a place
@@ -108,8 +108,9 @@ impl<P: Fn(u32) -> Vec<u8>> Packer<P> {
 pub(crate) fn pack_payments(payments: &[Payment], out: &mut Vec<u8>) {
     out.push(b'Y');
     put_number(payments.len(), out);
-    for Payment { number, unit, count, .. } in payments {
+    for Payment { number, unit, count, report, .. } in payments {
         out.extend(number.to_le_bytes().into_iter().chain([*unit as u8]).chain(count.to_le_bytes()));
+        put(report, out);
     }
 }
 
@@ -357,7 +358,8 @@ impl<'a, S: State> Reader<'a, S> {
         for _ in 0..count {
             let (number, unit, count) = (self.long()?, self.unit()?, self.number()?);
             // Where it goes does not matter any more.
-            paid.push(roots.returned(Payment { to: 0, number, unit, count })?);
+            let report = self.bytes()?.to_vec();
+            paid.push(roots.returned(Payment { to: 0, number, unit, count, report })?);
         }
         Ok(Task::Paid(paid))
     }
