@@ -33,6 +33,7 @@ pub(crate) mod plan;
 mod report;
 mod room;
 pub(crate) mod target;
+mod thread;
 mod times;
 mod totals;
 

@@ -16,10 +16,11 @@ use atta_runtime::{RankError, Session};
 use rustix::fs::{AtFlags, FlockOperation};
 
 use crate::copy::commit::batch::Ready;
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::links::Deferred;
 use crate::copy::options::{Existing, Fsync, Leftovers, Outcome};
 use crate::copy::plan::beside::left_by;
+use crate::copy::thread::{Results, Worker};
 
 use crate::copy::target::mirror::{CurrentSlice, Location, Mirror};
 use crate::copy::times::{Clock, Phase, RankReport};
@@ -34,9 +35,9 @@ use atta_sys::{self as sys, retry};
 /// A copy on one rank after its last task.
 pub(super) struct Ending<'a> {
     copying: Copying<'a>,
-    walked: tree::Outcome<CopyWorker>,
+    walked: tree::Outcome<Worker>,
     /// The worker for everything done from here on.
-    worker: CopyWorker,
+    worker: Worker,
     clock: Clock,
     leftovers: Option<Leftovers>,
 }
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Ending<'_> {
 }
 
 impl<'a> Ending<'a> {
-    pub(super) fn new(copying: Copying<'a>, walked: tree::Outcome<CopyWorker>, mut clock: Clock) -> Self {
+    pub(super) fn new(copying: Copying<'a>, walked: tree::Outcome<Worker>, mut clock: Clock) -> Self {
         clock.end_after(Phase::Copying, walked.elapsed);
         let worker = copying.worker(walked.workers.len());
         Self { copying, walked, worker, clock, leftovers: None }
@@ -182,7 +183,7 @@ impl<'a> Ending<'a> {
         }
         // The checks hold directories open, which still need their attributes.
         let left = copying.checks.forget();
-        worker.totals.not_verified += left;
+        worker.results.totals.not_verified += left;
         walked.stopped |= left > 0;
     }
 
@@ -192,7 +193,7 @@ impl<'a> Ending<'a> {
         match copying.forget_links(walked.workers.len()) {
             // Otherwise some names were not visited, or existed already.
             Ok(elsewhere) if !walked.stopped && copying.options.existing != Existing::Ignore => {
-                worker.totals.elsewhere += elsewhere;
+                worker.results.totals.elsewhere += elsewhere;
             }
             Ok(_) => {}
             Err(errno) => {
@@ -256,12 +257,9 @@ impl<'a> Ending<'a> {
         self.clock.end(Phase::Sync);
         let rank = self.report();
         let Self { copying, walked, worker, leftovers, .. } = self;
-        let (mut totals, mut signature, mut report) = (worker.totals, worker.signature, worker.report);
-        for worker in &walked.workers {
-            totals += &worker.totals;
-            report += &worker.report;
-            signature.merge(&worker.signature);
-        }
+        let mut results = worker.results;
+        walked.workers.iter().for_each(|worker| results += &worker.results);
+        let Results { totals, report, signature } = results;
         // The signature is valid only for a whole copy.
         let is_read = totals.skipped == 0 && totals.not_hashed == 0;
         let is_whole = totals.failed() == 0 && is_read && !walked.stopped && !copying.is_listed;
@@ -294,8 +292,8 @@ impl<'a> Ending<'a> {
 
 impl Copying<'_> {
     /// Removes this job's incomplete entries in a directory.
-    fn sweep_directory(&self, worker: &mut CopyWorker, target: &Arc<Directory>) {
-        let opened = target.descriptor(&mut worker.held, self.features);
+    fn sweep_directory(&self, worker: &mut Worker, target: &Arc<Directory>) {
+        let opened = target.descriptor(&mut worker.scratch.held, self.features);
         // A missing directory has no entries.
         let Ok(opened) = opened else { return };
         let names = sys::names_of(&opened, usize::MAX).unwrap_or_default();
@@ -323,7 +321,7 @@ impl Copying<'_> {
     }
 
     /// Makes a name whose file another thread or rank was copying.
-    fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
+    fn make_deferred(&self, worker: &mut Worker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();
         let made = match self.repair {
             Some(_) => self.make_put_off(worker, deferred),

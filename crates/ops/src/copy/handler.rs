@@ -11,7 +11,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use atta_entry::{Code as _, Entry, Errno, Failure, Kind, Metadata, Timestamp};
 use atta_runtime::Rate;
@@ -30,7 +30,6 @@ use crate::copy::options::{Fsync, Options, Watch, number_of_thread};
 use crate::copy::plan::repair::Repair;
 use crate::copy::plan::roots::Roots;
 use crate::copy::plan::unfinished::is_unfinished;
-use crate::copy::report::Report;
 use crate::copy::room::Room;
 use crate::copy::target::grants::Grants;
 use crate::copy::target::mirror::{
@@ -38,10 +37,10 @@ use crate::copy::target::mirror::{
 };
 use crate::copy::target::place::{Made, Place};
 use crate::copy::target::stripe::Striping;
+use crate::copy::thread::{Scratch, Worker};
 use crate::copy::times::Syncs;
-use crate::copy::totals::Totals;
 use crate::descriptors::{Budget, Needs};
-use crate::digest::{Element, Signature};
+use crate::digest::Element;
 use crate::file::clone::Cloner;
 use crate::file::error::{FileError, Step};
 use crate::file::kernel_copy::Within;
@@ -52,7 +51,6 @@ use crate::large::{Chunked as _, TaskOf};
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::tree::Differs;
-use crate::tree::listing::held::Held;
 use crate::tree::location::below;
 use crate::tree::operation::{Cx, Handler, Stage};
 use crate::tree::progress::{Counted, Live};
@@ -105,37 +103,6 @@ pub(crate) struct Copying<'a> {
     pub(crate) left_over: AtomicU64,
 }
 
-/// State of one thread of a copy.
-pub(crate) struct CopyWorker {
-    /// Unique over the threads of all ranks.
-    pub(crate) index: u64,
-    pub(crate) held: Held,
-    pub(crate) mover: Mover,
-    /// Buffer for names of extended attributes.
-    pub(crate) room: Vec<u8>,
-    pub(crate) totals: Totals,
-    /// Sizes and slowest of the copied files.
-    pub(crate) report: Report,
-    /// Signature of the copied data, if digests are wanted.
-    pub(crate) signature: Signature,
-    /// Finished parts of slices that are not yet reported as ended.
-    pub(crate) ended: Vec<Part>,
-    pub(crate) began: Instant,
-    /// How long the thread accepted tasks.
-    pub(crate) lived: Duration,
-}
-
-impl CopyWorker {
-    /// `held`: how many descriptors to keep open.
-    pub(crate) fn new(index: u64, held: usize) -> Self {
-        let (held, mover) = (Held::new(held), Mover::default());
-        let (totals, signature) = (Totals::default(), Signature::default());
-        let (report, began) = (Report::default(), Instant::now());
-        let (room, ended, lived) = (Vec::new(), Vec::new(), Duration::ZERO);
-        Self { index, held, mover, room, totals, report, signature, ended, began, lived }
-    }
-}
-
 impl Copying<'_> {
     /// Whether some files are synced individually.
     ///
@@ -146,14 +113,14 @@ impl Copying<'_> {
         !self.stores.are_volatile() && (is_wanted || is_needed)
     }
 
-    pub(crate) fn fail(&self, worker: &mut CopyWorker, at: &Location, error: FileError) {
+    pub(crate) fn fail(&self, worker: &mut Worker, at: &Location, error: FileError) {
         if error == FileError::Stopped {
             return;
         }
         let (operation, errno) = error.described();
         let (root, path) = at.root_and_path();
         if error == FileError::Changed {
-            worker.totals.changed += 1;
+            worker.results.totals.changed += 1;
         }
         if error.is_for_want_of_room() && self.room.miss() {
             self.options.walk.stop.set();
@@ -174,19 +141,19 @@ impl Copying<'_> {
         }
     }
 
-    fn tell(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
-        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+    fn tell(&self, worker: &mut Worker, failure: &Failure<'_>) {
+        *worker.results.totals.failures.entry(failure.errno).or_default() += 1;
         self.watch.failure(failure);
     }
 
     /// Opens the target directory that a name goes to.
     pub(crate) fn place<'a>(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         mirror: &'a Arc<Mirror>,
         name: &'a CStr,
     ) -> Result<Place<'a>, FileError> {
-        let directory = mirror.target.descriptor(&mut worker.held, self.features);
+        let directory = mirror.target.descriptor(&mut worker.scratch.held, self.features);
         let directory = directory.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         if mirror.is_foreign() {
             return Err(FileError::new(Step::OpenDirectory, Errno::STALE));
@@ -198,14 +165,14 @@ impl Copying<'_> {
     /// Calls `act` with a source entry, by its name in its directory.
     pub(crate) fn with_source<T>(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         at: &Location,
-        act: impl FnOnce(&mut CopyWorker, Source<'_>) -> Result<T, FileError>,
+        act: impl FnOnce(&mut Worker, Source<'_>) -> Result<T, FileError>,
     ) -> Result<T, FileError> {
         let failed = |errno| FileError::new(Step::Open, errno);
         match at {
             Location::In(directory, name) => {
-                let opened = directory.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                let opened = directory.descriptor(&mut worker.scratch.held, self.features).map_err(failed)?;
                 act(worker, Source { directory: opened.as_fd(), name })
             }
             Location::Root(path) => {
@@ -219,7 +186,7 @@ impl Copying<'_> {
     /// Copies one entry, but not the entries below it.
     fn copy(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         at: &Location,
         from: Source<'_>,
         to: &Place<'_>,
@@ -257,7 +224,7 @@ impl Copying<'_> {
     /// Makes a copy that has only one name.
     pub(crate) fn single(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
@@ -271,7 +238,7 @@ impl Copying<'_> {
     /// Counts a new entry, and gives it its final name when that is allowed.
     pub(crate) fn complete(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         at: &Location,
         to: &Place<'_>,
         kind: Kind,
@@ -311,31 +278,31 @@ impl Copying<'_> {
     }
 
     /// Counts a complete file.
-    pub(crate) fn count_file(&self, worker: &mut CopyWorker, at: &Location, bytes: u64, elapsed: Duration) {
-        worker.totals.files += 1;
-        worker.totals.bytes = worker.totals.bytes.saturating_add(bytes);
-        worker.report.note(bytes, elapsed, || at.root_and_path().1);
+    pub(crate) fn count_file(&self, worker: &mut Worker, at: &Location, bytes: u64, elapsed: Duration) {
+        worker.results.totals.files += 1;
+        worker.results.totals.bytes = worker.results.totals.bytes.saturating_add(bytes);
+        worker.results.report.note(bytes, elapsed, || at.root_and_path().1);
         self.live.files.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a file that was copied without a digest because it has too many holes.
-    pub(crate) fn count_not_hashed(&self, worker: &mut CopyWorker) {
-        worker.totals.not_hashed += 1;
+    pub(crate) fn count_not_hashed(&self, worker: &mut Worker) {
+        worker.results.totals.not_hashed += 1;
         // Without a digest there is nothing to compare the copy with.
-        worker.totals.not_verified += u64::from(self.options.verify);
+        worker.results.totals.not_verified += u64::from(self.options.verify);
     }
 
     /// Adds an entry to the signature. `path` is relative to its root.
-    pub(crate) fn sign(&self, worker: &mut CopyWorker, path: &[u8], kind: Kind, made: &Made) {
+    pub(crate) fn sign(&self, worker: &mut Worker, path: &[u8], kind: Kind, made: &Made) {
         let size = if kind == Kind::File { made.bytes } else { 0 };
         let (digest, target) = (made.digest.as_ref(), made.target.as_deref());
-        worker.signature.add(&Element { path, kind, size, digest, target });
+        worker.results.signature.add(&Element { path, kind, size, digest, target });
     }
 
     /// Copies an entry, or leaves it to a task. Reports failures.
     pub(crate) fn copy_entry(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         here: Option<Here<'_>>,
         entry: &Entry<'_>,
         tasks: &mut Tasks,
@@ -353,7 +320,7 @@ impl Copying<'_> {
 
     fn handle(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         here: Option<Here<'_>>,
         entry: &Entry<'_>,
     ) -> Result<(), (Location, FileError)> {
@@ -407,20 +374,18 @@ fn check_of(at: &Location, to: &Place<'_>, made: &Made) -> Option<Check> {
 }
 
 impl Handler for Copying<'_> {
-    type Worker = CopyWorker;
+    type Worker = Worker;
     type State = Arc<Mirror>;
 
     const IS_SLOW: bool = true;
     const STAGE: Stage = Stage::Closed;
     const NEEDS: Needs = Needs::COPY;
 
-    fn worker(&self, index: usize) -> CopyWorker {
-        let mut worker = CopyWorker::new(number_of_thread(self.seat, index), self.budget.held_in_target);
-        worker.mover = {
-            let Options { bandwidth, direct, walk, .. } = self.options;
-            Mover::new(bandwidth.as_ref(), *direct, self.within, &walk.stop)
-        };
-        worker
+    fn worker(&self, index: usize) -> Worker {
+        let Options { bandwidth, direct, walk, .. } = self.options;
+        let mover = Mover::new(bandwidth.as_ref(), *direct, self.within, &walk.stop);
+        let index = number_of_thread(self.seat, index);
+        Worker::new(Scratch::new(index, self.budget.held_in_target, mover))
     }
 
     fn root(&self, directory: &Arc<SourceDirectory>) {
@@ -429,18 +394,13 @@ impl Handler for Copying<'_> {
         }
     }
 
-    fn entered(&self, worker: &mut CopyWorker, here: Here<'_>) {
+    fn entered(&self, worker: &mut Worker, here: Here<'_>) {
         if let Err(error) = self.enter(worker, here) {
             self.fail(worker, &Location::Itself(Arc::clone(here.directory)), error);
         }
     }
 
-    fn not_entered(
-        &self,
-        worker: &mut CopyWorker,
-        parent: Option<Here<'_>>,
-        directory: &Arc<SourceDirectory>,
-    ) {
+    fn not_entered(&self, worker: &mut Worker, parent: Option<Here<'_>>, directory: &Arc<SourceDirectory>) {
         let (Some(parent), Some(mirror)) = (parent, Mirror::of(directory)) else { return };
         // The entry may have been replaced meanwhile.
         if let Ok(metadata) = sys::stat_at(parent.descriptor, directory.name(), false)
@@ -456,25 +416,25 @@ impl Handler for Copying<'_> {
         }
     }
 
-    fn looked(&self, worker: &mut CopyWorker, slice: &CurrentSlice<'_>) {
+    fn looked(&self, worker: &mut Worker, slice: &CurrentSlice<'_>) {
         if slice.is_first() {
             self.name_directory(worker, slice);
         }
     }
 
-    fn closed(&self, worker: &mut CopyWorker, directory: &Arc<SourceDirectory>) {
+    fn closed(&self, worker: &mut Worker, directory: &Arc<SourceDirectory>) {
         self.close_source(worker, directory);
     }
 
-    fn ended(&self, worker: &mut CopyWorker) -> Vec<Part> {
+    fn ended(&self, worker: &mut Worker) -> Vec<Part> {
         std::mem::take(&mut worker.ended)
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
         let here = cx.here();
         let Cx { worker, tasks, .. } = cx;
-        if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.held, self.features)) {
-            worker.totals.unfinished += 1;
+        if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.scratch.held, self.features)) {
+            worker.results.totals.unfinished += 1;
             return tasks.prune();
         }
         if self.repair.is_some() {
@@ -495,18 +455,17 @@ impl Handler for Copying<'_> {
         }
     }
 
-    fn failure(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
+    fn failure(&self, worker: &mut Worker, failure: &Failure<'_>) {
         self.tell(worker, failure);
     }
 
-    fn between(&self, worker: &mut CopyWorker) {
+    fn between(&self, worker: &mut Worker) {
         self.finish_some(worker);
         self.check_some(worker);
     }
 
-    fn finish(&self, worker: &mut CopyWorker) {
-        worker.totals.not_direct += std::mem::take(&mut worker.mover.not_direct);
-        worker.lived = worker.began.elapsed();
+    fn finish(&self, worker: &mut Worker) {
+        worker.finish();
     }
 
     fn counted(&self) -> Counted {

@@ -20,10 +20,11 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::copy::commit::batch::Ready;
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::target::existing::is_alike;
 use crate::copy::target::mirror::{Location, Mirror, SourceDirectory};
 use crate::copy::target::place::Place;
+use crate::copy::thread::Worker;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;
@@ -40,12 +41,8 @@ impl Copying<'_> {
     ///
     /// # Errors
     /// All of the data is lost.
-    pub(crate) fn write_again(
-        &self,
-        worker: &mut CopyWorker,
-        ready: &Ready,
-    ) -> Result<Vec<CString>, FileError> {
-        let target = ready.mirror.target.descriptor(&mut worker.held, self.features);
+    pub(crate) fn write_again(&self, worker: &mut Worker, ready: &Ready) -> Result<Vec<CString>, FileError> {
+        let target = ready.mirror.target.descriptor(&mut worker.scratch.held, self.features);
         let target = target.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         let lost = match (&ready.names, &ready.origin) {
             (Some((temporary, name)), origin) => {
@@ -67,7 +64,7 @@ impl Copying<'_> {
     /// Rewrites each file with its final name in a directory that this job has made.
     fn directory_again(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: &Arc<SourceDirectory>,
         mirror: &Arc<Mirror>,
         target: &Arc<OwnedFd>,
@@ -95,10 +92,10 @@ impl Copying<'_> {
     }
 
     /// Whether a name belongs to an entry in a batch of its own, and is not a name of the source.
-    fn waits_for_itself(&self, worker: &mut CopyWorker, source: &Arc<SourceDirectory>, name: &CStr) -> bool {
+    fn waits_for_itself(&self, worker: &mut Worker, source: &Arc<SourceDirectory>, name: &CStr) -> bool {
         name.to_bytes().starts_with(PREFIX)
             && source
-                .descriptor(&mut worker.held, self.features)
+                .descriptor(&mut worker.scratch.held, self.features)
                 .is_ok_and(|source| sys::stat_at(&source, name, false) == Err(Errno::NOENT))
     }
 
@@ -106,7 +103,7 @@ impl Copying<'_> {
     /// whether the name is another file than before. `version`: the version of its source, if known.
     pub(crate) fn file_again(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         at: &Location,
         to: &Place<'_>,
         version: Option<&Version>,
@@ -133,7 +130,7 @@ impl Copying<'_> {
             false => empty(target, name, &found, self.features)?,
         };
         self.bytes_again(worker, &source, &before, &file)?;
-        worker.totals.mended += 1;
+        worker.results.totals.mended += 1;
         self.syncs
             .timed(|| retry(|| rustix::fs::fsync(&file)))
             .map_err(|errno| FileError::new(Step::Sync, errno))?;
@@ -141,27 +138,27 @@ impl Copying<'_> {
     }
 
     /// Creates a new file under a name that is not visible yet.
-    fn replace(&self, worker: &mut CopyWorker, to: &Place<'_>) -> Result<OwnedFd, FileError> {
+    fn replace(&self, worker: &mut Worker, to: &Place<'_>) -> Result<OwnedFd, FileError> {
         let failed = |errno| FileError::new(Step::Create, errno);
         match retry(|| rustix::fs::unlinkat(&to.directory, to.name, AtFlags::empty())) {
             // The reply to the first request was lost.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        worker.totals.not_kept.hard_links += 1;
+        worker.results.totals.not_kept.hard_links += 1;
         self.create_with(worker, to, to.name, None).map_err(failed)
     }
 
     fn bytes_again(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: &OwnedFd,
         metadata: &Metadata,
         file: &OwnedFd,
     ) -> Result<(), FileError> {
         let has_holes = may_have_holes(metadata);
         let way = Way { has_holes, size: metadata.size, hasher: None };
-        let came = worker.mover.copy(source.as_fd(), file.as_fd(), 0..metadata.size, way)?;
+        let came = worker.scratch.mover.copy(source.as_fd(), file.as_fd(), 0..metadata.size, way)?;
         if came < metadata.size {
             return Err(FileError::Changed);
         }
@@ -171,7 +168,7 @@ impl Copying<'_> {
         }
         // Writing clears set-id bits and capabilities, and sets the modification time.
         let extended = self.extended(worker, source)?;
-        give::give(file, metadata, &extended, self.manner(), &mut worker.totals.not_kept).map(drop)
+        give::give(file, metadata, &extended, self.manner(), &mut worker.results.totals.not_kept).map(drop)
     }
 
     /// Whether a source is unchanged since its copy, as far as its metadata show. The source was read only after it had been unchanged

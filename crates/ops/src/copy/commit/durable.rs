@@ -15,10 +15,11 @@ use crate::copy::commit::batch::Ready;
 use crate::copy::commit::checks::Check;
 use crate::copy::commit::pending::{Pending, PendingFile, SyncRule};
 use crate::copy::commit::syncing::{Opened, Synced};
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::options::Fsync;
 use crate::copy::target::mirror::{Location, Mirror};
 use crate::copy::target::place::{Made, Place, remove};
+use crate::copy::thread::Worker;
 use crate::file::error::FileError;
 use crate::tree::directory::Directory;
 use atta_sys::file_systems::Durability;
@@ -48,19 +49,19 @@ impl Copying<'_> {
     }
 
     /// Queues a complete file to be synced and then renamed, while this thread goes on.
-    pub(crate) fn sync_file(&self, worker: &mut CopyWorker, file: OwnedFd, pending: PendingFile) {
+    pub(crate) fn sync_file(&self, worker: &mut Worker, file: OwnedFd, pending: PendingFile) {
         self.sync_later(worker, Opened::File(file), Pending::File(Box::new(pending)));
     }
 
     /// Queues a directory that has all its names to be synced.
-    pub(crate) fn sync_directory(&self, worker: &mut CopyWorker, at: &Arc<Directory>, opened: Arc<OwnedFd>) {
+    pub(crate) fn sync_directory(&self, worker: &mut Worker, at: &Arc<Directory>, opened: Arc<OwnedFd>) {
         if self.options.fsync != Fsync::None {
             let pending = Pending::Directory(Location::Target(Arc::clone(at)));
             self.sync_later(worker, Opened::Directory(opened), pending);
         }
     }
 
-    fn sync_later(&self, worker: &mut CopyWorker, opened: Opened, pending: Pending) {
+    fn sync_later(&self, worker: &mut Worker, opened: Opened, pending: Pending) {
         while self.syncing.is_full() {
             let Some(synced) = self.syncing.wait() else { break };
             self.finish_synced(worker, synced);
@@ -69,7 +70,7 @@ impl Copying<'_> {
     }
 
     /// Handles some outcomes of finished syncs.
-    pub(crate) fn finish_some(&self, worker: &mut CopyWorker) {
+    pub(crate) fn finish_some(&self, worker: &mut Worker) {
         for _ in 0..OUTCOMES_MOST {
             let Some(synced) = self.syncing.take() else { return };
             self.finish_synced(worker, synced);
@@ -77,14 +78,14 @@ impl Copying<'_> {
     }
 
     /// Waits for all queued syncs and handles their outcomes. Closes the directories that are complete then.
-    pub(crate) fn finish_all(&self, worker: &mut CopyWorker) {
+    pub(crate) fn finish_all(&self, worker: &mut Worker) {
         while let Some(synced) = self.syncing.wait() {
             self.finish_synced(worker, synced);
             self.end_parts(worker);
         }
     }
 
-    fn finish_synced(&self, worker: &mut CopyWorker, synced: Synced<Pending>) {
+    fn finish_synced(&self, worker: &mut Worker, synced: Synced<Pending>) {
         let Synced { what, outcome } = synced;
         match what {
             Pending::Directory(at) => {
@@ -104,7 +105,7 @@ impl Copying<'_> {
     /// Counts a durable file and renames it to its final name. A file whose sync failed is written again, or removed and reported.
     fn finish_file(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         pending: &PendingFile,
         checks: Vec<Check>,
         outcome: Result<(), FileError>,
@@ -137,7 +138,7 @@ impl Copying<'_> {
     }
 
     /// Rewrites a file whose sync failed: a second sync would report success although data is lost.
-    fn write_file_again(&self, worker: &mut CopyWorker, pending: &PendingFile) -> Result<(), FileError> {
+    fn write_file_again(&self, worker: &mut Worker, pending: &PendingFile) -> Result<(), FileError> {
         let directory = self.place(worker, &pending.mirror, &pending.name)?.directory;
         let name = pending.temporary.as_deref().unwrap_or(&pending.name);
         let to = Place { mirror: &pending.mirror, directory, name, slice: None };

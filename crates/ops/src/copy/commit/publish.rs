@@ -14,8 +14,9 @@ use rustix::fd::OwnedFd;
 
 use crate::copy::commit::batch::{Lost, Ready, Waiting};
 use crate::copy::commit::checks::Check;
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::options::Existing;
+use crate::copy::thread::Worker;
 
 use crate::copy::target::mirror::{Location, Mirror};
 use crate::copy::target::place::{Place, refuse_taken};
@@ -26,7 +27,7 @@ use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
     /// Renames an entry to its final name as soon as the sync rule allows it. Then it is queued for reading back, if requested.
-    pub(crate) fn publish(&self, worker: &mut CopyWorker, ready: Ready, checks: Vec<Check>) {
+    pub(crate) fn publish(&self, worker: &mut Worker, ready: Ready, checks: Vec<Check>) {
         if !self.waits_in(&ready.mirror) {
             if self.publish_now(worker, &ready) {
                 self.checks.add(checks);
@@ -43,7 +44,7 @@ impl Copying<'_> {
     }
 
     /// Counts bytes in a directory that will be published.
-    pub(crate) fn add_bytes(&self, worker: &mut CopyWorker, mirror: &Mirror, bytes: u64, checks: Vec<Check>) {
+    pub(crate) fn add_bytes(&self, worker: &mut Worker, mirror: &Mirror, bytes: u64, checks: Vec<Check>) {
         if !self.waits_in(mirror) {
             self.checks.add(checks);
         } else if let Some(full) = self.batch.add(None, bytes, checks) {
@@ -52,7 +53,7 @@ impl Copying<'_> {
     }
 
     /// Publishes all waiting entries.
-    pub(crate) fn publish_rest(&self, worker: &mut CopyWorker) {
+    pub(crate) fn publish_rest(&self, worker: &mut Worker) {
         let rest = self.batch.take();
         if !(rest.ready.is_empty() && rest.checks.is_empty()) {
             self.publish_durable(worker, rest);
@@ -61,7 +62,7 @@ impl Copying<'_> {
         self.checks.add(self.batch.take().checks);
     }
 
-    fn publish_durable(&self, worker: &mut CopyWorker, all: Waiting) {
+    fn publish_durable(&self, worker: &mut Worker, all: Waiting) {
         let is_synced = self.sync().is_ok();
         let Waiting { ready, mut checks, .. } = all;
         let mut lost = Lost::default();
@@ -96,20 +97,20 @@ impl Copying<'_> {
     }
 
     /// Removes a file that cannot be published. A directory stays under its temporary name.
-    fn take_back(&self, worker: &mut CopyWorker, ready: &Ready) {
+    fn take_back(&self, worker: &mut Worker, ready: &Ready) {
         if ready.names.is_none() {
             self.left_over.fetch_add(1, Ordering::Relaxed);
             ready.mirror.set_foreign();
         }
         if let Some((temporary, _)) = &ready.names
-            && let Ok(directory) = ready.mirror.target.descriptor(&mut worker.held, self.features)
+            && let Ok(directory) = ready.mirror.target.descriptor(&mut worker.scratch.held, self.features)
         {
             let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
         }
     }
 
     /// Renames a root's directory to its final name, if it exists under a temporary one.
-    pub(crate) fn name_root(&self, worker: &mut CopyWorker, mirror: Arc<Mirror>) {
+    pub(crate) fn name_root(&self, worker: &mut Worker, mirror: Arc<Mirror>) {
         if mirror.target.alias().is_none() || mirror.is_foreign() {
             return;
         }
@@ -130,7 +131,7 @@ impl Copying<'_> {
     }
 
     /// Renames an entry now. Returns whether that succeeded.
-    pub(crate) fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) -> bool {
+    pub(crate) fn publish_now(&self, worker: &mut Worker, ready: &Ready) -> bool {
         let renamed = self.rename(worker, ready);
         if let Err(error) = renamed {
             self.left_over.fetch_add(u64::from(ready.names.is_none()), Ordering::Relaxed);
@@ -139,9 +140,9 @@ impl Copying<'_> {
         renamed.is_ok()
     }
 
-    fn rename(&self, worker: &mut CopyWorker, ready: &Ready) -> Result<(), FileError> {
+    fn rename(&self, worker: &mut Worker, ready: &Ready) -> Result<(), FileError> {
         let target = &ready.mirror.target;
-        let held = &mut worker.held;
+        let held = &mut worker.scratch.held;
         let mut open =
             |directory: &Arc<crate::tree::directory::Directory>| -> Result<Arc<OwnedFd>, FileError> {
                 directory

@@ -23,9 +23,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags};
 
 use crate::copy::commit::checks::{Check, Expected, GROUP_BYTES, Wrong};
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::options::Fsync;
 use crate::copy::target::place::{Made, Place, remove};
+use crate::copy::thread::Worker;
 use crate::digest::Piece;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
@@ -39,19 +40,19 @@ use atta_sys::{self as sys, retry};
 const WAITING_MOST: usize = 4096;
 impl Copying<'_> {
     /// Reads some copies back, between two tasks. Reads more while too many wait.
-    pub(crate) fn check_some(&self, worker: &mut CopyWorker) {
+    pub(crate) fn check_some(&self, worker: &mut Worker) {
         while self.check_group(worker) && self.checks.count.load(Ordering::Relaxed) >= WAITING_MOST {}
     }
 
     /// Reads back all waiting copies, unless the run is stopped.
-    pub(crate) fn check_all(&self, worker: &mut CopyWorker) {
+    pub(crate) fn check_all(&self, worker: &mut Worker) {
         while !self.options.walk.stop.is_set() && self.check_group(worker) {
             self.end_parts(worker);
         }
     }
 
     /// Reads back one group. Returns whether any check waited.
-    fn check_group(&self, worker: &mut CopyWorker) -> bool {
+    fn check_group(&self, worker: &mut Worker) -> bool {
         let group = self.checks.next(self.budget.group);
         let mut open =
             |check: &Check| (!self.checks.is_right(check)).then(|| self.open_afresh(worker, check));
@@ -65,12 +66,12 @@ impl Copying<'_> {
     }
 
     /// Ends the slices of checks that are done or dropped.
-    pub(crate) fn forget_checks(&self, worker: &mut CopyWorker, checks: Vec<Check>) {
+    pub(crate) fn forget_checks(&self, worker: &mut Worker, checks: Vec<Check>) {
         worker.ended.extend(checks.into_iter().filter_map(|check| check.part));
     }
 
     /// Checks one copy. `opened`: `None` if it is not to be read.
-    fn check(&self, worker: &mut CopyWorker, check: &Check, opened: Option<Result<OwnedFd, FileError>>) {
+    fn check(&self, worker: &mut Worker, check: &Check, opened: Option<Result<OwnedFd, FileError>>) {
         let Some(opened) = opened.filter(|_| !self.checks.is_gone(check)) else { return };
         if self.checks.is_right(check) {
             return;
@@ -85,12 +86,12 @@ impl Copying<'_> {
         });
         match verified {
             // The run was stopped before the copy was read back; it is counted.
-            Err(Wrong { error: FileError::Stopped, .. }) => worker.totals.not_verified += 1,
+            Err(Wrong { error: FileError::Stopped, .. }) => worker.results.totals.not_verified += 1,
             Ok(()) => {
                 // Two threads may have checked two names of the file.
                 if self.checks.note_right(check) {
                     let verified = check.range.end - check.range.start;
-                    let totals = &mut worker.totals;
+                    let totals = &mut worker.results.totals;
                     totals.verified_bytes = totals.verified_bytes.saturating_add(verified);
                 }
             }
@@ -108,7 +109,7 @@ impl Copying<'_> {
     }
 
     /// Opens a copy, drops it from the cache and starts reading it ahead.
-    fn open_afresh(&self, worker: &mut CopyWorker, check: &Check) -> Result<OwnedFd, FileError> {
+    fn open_afresh(&self, worker: &mut Worker, check: &Check) -> Result<OwnedFd, FileError> {
         let to = self.place(worker, &check.mirror, &check.name)?;
         let file = self.open_copy(&to, check, OFlags::RDONLY)?;
         self.leave_cache(&file, check)?;
@@ -119,7 +120,7 @@ impl Copying<'_> {
         Ok(file)
     }
 
-    fn verify(&self, worker: &mut CopyWorker, check: &Check, file: &OwnedFd) -> Result<(), Wrong> {
+    fn verify(&self, worker: &mut Worker, check: &Check, file: &OwnedFd) -> Result<(), Wrong> {
         let read = self.is_as_expected(worker, file, check);
         match read {
             Ok(true) => return Ok(()),
@@ -136,7 +137,7 @@ impl Copying<'_> {
     /// Rewrites the blocks of a copy that are wrong. `is_known`: whether the copy is known to be wrong.
     fn mend_copy(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         wrong: &OwnedFd,
         check: &Check,
         is_known: &mut bool,
@@ -154,7 +155,7 @@ impl Copying<'_> {
             opened => opened?,
         };
         self.rewrite(worker, &file, check, mode, is_known)?;
-        worker.totals.mended += 1;
+        worker.results.totals.mended += 1;
         self.leave_cache(&file, check)?;
         match self.is_as_expected(worker, &file, check)? {
             true => Ok(()),
@@ -191,18 +192,13 @@ impl Copying<'_> {
         Ok(())
     }
 
-    fn is_as_expected(
-        &self,
-        worker: &mut CopyWorker,
-        file: &OwnedFd,
-        check: &Check,
-    ) -> Result<bool, FileError> {
+    fn is_as_expected(&self, worker: &mut Worker, file: &OwnedFd, check: &Check) -> Result<bool, FileError> {
         let failed = |errno| FileError::new(Step::Verify, errno);
         let Range { start, end } = check.range;
         let mut piece = Piece::at(start);
         let found = sys::stat_descriptor(file).map_err(failed)?;
         let way = Way { has_holes: may_have_holes(&found), size: found.size, hasher: Some(&mut piece) };
-        let came = worker.mover.hash(file.as_fd(), start..end, way)?;
+        let came = worker.scratch.mover.hash(file.as_fd(), start..end, way)?;
         Ok(came == end
             && match check.expected {
                 Expected::Whole(digest) => found.size == end && piece.digest() == digest,
@@ -213,7 +209,7 @@ impl Copying<'_> {
     /// Writes the blocks that differ from the source, if the source is unchanged. `mode`: the mode of the copy.
     fn rewrite(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         file: &OwnedFd,
         check: &Check,
         mode: u32,
@@ -225,15 +221,15 @@ impl Copying<'_> {
         if !check.version.is_of_source(&before) {
             return Err(FileError::Changed);
         }
-        worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone(), is_known)?;
+        worker.scratch.mover.mend(source.as_fd(), file.as_fd(), check.range.clone(), is_known)?;
         if !check.version.is_of_source(&look(&source)?) {
             return Err(FileError::Changed);
         }
         // Writing clears set-id bits and capabilities, and sets the modification time. Attributes that are not kept were counted the
         // first time.
-        let not_kept = worker.totals.not_kept;
+        let not_kept = worker.results.totals.not_kept;
         let extended = self.extended(worker, &source)?;
-        worker.totals.not_kept = not_kept;
+        worker.results.totals.not_kept = not_kept;
         let keep = &self.options.keep;
         let manner = Manner { keep, is_old: !keep.mode };
         let has_list = give::give(file, &before, &extended, manner, &mut NotKept::default())?;
@@ -244,7 +240,7 @@ impl Copying<'_> {
     }
 
     /// Removes a wrong copy: a later run would accept it.
-    fn take_away(&self, worker: &mut CopyWorker, check: &Check) {
+    fn take_away(&self, worker: &mut Worker, check: &Check) {
         if let Ok(to) = self.place(worker, &check.mirror, &check.name)
             && sys::stat_at(&to.directory, &check.name, false)
                 .is_ok_and(|found| found.inode == check.version.inode)
@@ -256,13 +252,13 @@ impl Copying<'_> {
 
 /// Restores the access time if reading the copy changed it although `O_NOATIME` was requested: this process does not own the file, or a
 /// server sets the time. If it cannot be set, it is counted as not kept.
-fn give_back_atime(worker: &mut CopyWorker, file: &OwnedFd, given: Option<Timestamp>) {
+fn give_back_atime(worker: &mut Worker, file: &OwnedFd, given: Option<Timestamp>) {
     let Some(given) = given else { return };
     // If `stat` fails, another step reports the failure.
     if sys::stat_descriptor(file).map_or(given, |found| found.atime) == given {
         return;
     }
     if give::set_atime(file, given).is_err() {
-        worker.totals.not_kept.modes_and_times += 1;
+        worker.results.totals.not_kept.modes_and_times += 1;
     }
 }

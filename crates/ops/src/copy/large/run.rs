@@ -13,10 +13,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use crate::copy::commit::batch::Ready;
 use crate::copy::commit::checks::{Check, Expected};
 use crate::copy::commit::pending::{PendingFile, SyncRule};
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::large::{Key, Large};
 use crate::copy::target::mirror::{Here, Location, Mirror, Tasks};
 use crate::copy::target::place::{Made, Place, remove};
+use crate::copy::thread::Worker;
 use crate::digest::{Element, HOLE_BYTES_MAX, Piece, PieceValue};
 use crate::file::chunks::Cut;
 use crate::file::direct::bypass_cache;
@@ -74,7 +75,7 @@ impl Copying<'_> {
             return Ok(());
         }
         // If the stated size is not reliable, the end of a chunk is unknown.
-        let is_stated = worker.mover.sizes.is_stated(&source, &before);
+        let is_stated = worker.scratch.mover.sizes.is_stated(&source, &before);
         let is_hashed = is_stated && self.is_hashed(&source, &before)?;
         let chunk = if is_stated { self.chunk_of(&source, &before, is_hashed)? } else { before.size };
         if before.size <= chunk || !self.large.has_room() {
@@ -117,7 +118,7 @@ impl Copying<'_> {
     /// Copies a file as a whole: one that is no longer large, is too small for its transfer rate, or exceeds the number of large files.
     fn copy_whole(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         at: &Location,
         from: Source<'_>,
         to: &Place<'_>,
@@ -135,7 +136,7 @@ impl Copying<'_> {
     /// Prepares a new file for its chunks, or clones it as a whole where it can share the bytes of its source.
     fn begin(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: &OwnedFd,
         file: &OwnedFd,
         before: &Metadata,
@@ -143,7 +144,7 @@ impl Copying<'_> {
         let is_cloned = self.clone_bytes(worker, source, file, before)?;
         let has_holes = may_have_holes(before);
         if !is_cloned && self.options.direct && !bypass_cache(source, file, before.size, has_holes) {
-            worker.totals.not_direct += 1;
+            worker.results.totals.not_direct += 1;
         }
         // A default ACL of the directory may deny write access to the owner, and other ranks open the file by its name.
         let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));
@@ -176,7 +177,7 @@ impl Copying<'_> {
 
     fn move_chunk(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         [source, file]: [BorrowedFd<'_>; 2],
         range: Range<u64>,
         key: &Key,
@@ -185,7 +186,7 @@ impl Copying<'_> {
         let mut piece = key.is_hashed.then(|| Piece::at(start));
         let Version { has_holes, size, .. } = key.version;
         let way = Way { has_holes, size, hasher: piece.as_mut() };
-        let reached = worker.mover.copy(source, file, range, way)?;
+        let reached = worker.scratch.mover.copy(source, file, range, way)?;
         self.live.bytes.fetch_add(reached - start, Ordering::Relaxed);
         if reached < end {
             return Err(FileError::Changed);
@@ -194,7 +195,7 @@ impl Copying<'_> {
     }
 
     /// Checks that the source is unchanged once all chunks are done, and publishes the copy.
-    fn complete_large(&self, worker: &mut CopyWorker, file: &LargeOf<Self>) -> Result<(), FileError> {
+    fn complete_large(&self, worker: &mut Worker, file: &LargeOf<Self>) -> Result<(), FileError> {
         let large = &file.own;
         let to = self.place(worker, &large.mirror, &large.name)?;
         let complete = self.check_and_give(worker, file);
@@ -215,7 +216,7 @@ impl Copying<'_> {
                 digest: Some(&digest),
                 target: None,
             };
-            worker.signature.add(&element);
+            worker.results.signature.add(&element);
         }
         let (bytes, elapsed) = (large.before.size, large.began.elapsed());
         if self.syncs_each_in(&large.mirror) {
@@ -266,7 +267,7 @@ impl Copying<'_> {
         values.filter_map(check).collect()
     }
 
-    fn check_and_give(&self, worker: &mut CopyWorker, file: &LargeOf<Self>) -> Result<(), FileError> {
+    fn check_and_give(&self, worker: &mut Worker, file: &LargeOf<Self>) -> Result<(), FileError> {
         let large = &file.own;
         if let Some(error) = file.chunks.error() {
             return Err(error);
@@ -275,7 +276,7 @@ impl Copying<'_> {
         if !is_same(&large.before, &look(&large.source)?) {
             return Err(FileError::Changed);
         }
-        let not_kept = &mut worker.totals.not_kept;
+        let not_kept = &mut worker.results.totals.not_kept;
         give::give(&large.file, &large.before, &extended, self.manner(), not_kept)?;
         // A file that is synced individually is closed after the sync.
         if self.syncs_each_in(&large.mirror) { Ok(()) } else { ask_close(&large.file) }
@@ -324,13 +325,13 @@ impl Chunked for Copying<'_> {
         self.count_ended(plan.bytes);
     }
 
-    fn process(&self, worker: &mut CopyWorker, file: &LargeOf<Self>, range: Range<u64>) -> ChunkResult<Self> {
+    fn process(&self, worker: &mut Worker, file: &LargeOf<Self>, range: Range<u64>) -> ChunkResult<Self> {
         let large = &file.own;
-        worker.mover.is_shared = large.busy.fetch_add(1, Ordering::Relaxed) > 0;
+        worker.scratch.mover.is_shared = large.busy.fetch_add(1, Ordering::Relaxed) > 0;
         let both = [large.source.as_fd(), large.file.as_fd()];
         let result = self.move_chunk(worker, both, range, &large.key);
         large.busy.fetch_sub(1, Ordering::Relaxed);
-        worker.mover.is_shared = false;
+        worker.scratch.mover.is_shared = false;
         result
     }
 
@@ -377,7 +378,7 @@ impl Chunked for Copying<'_> {
         self.live.large_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn complete(&self, worker: &mut CopyWorker, file: &LargeOf<Self>, is_first: bool) -> Completion {
+    fn complete(&self, worker: &mut Worker, file: &LargeOf<Self>, is_first: bool) -> Completion {
         match self.complete_large(worker, file) {
             Ok(()) => {}
             Err(error) if error.is_worth_another_copy() && is_first => {
@@ -393,7 +394,7 @@ impl Chunked for Copying<'_> {
 
 impl Copying<'_> {
     /// Removes the copies that will not be completed.
-    pub(crate) fn forget_large(&self, worker: &mut CopyWorker) {
+    pub(crate) fn forget_large(&self, worker: &mut Worker) {
         for file in self.large.take_all() {
             if let Ok(to) = self.place(worker, &file.own.mirror, &file.own.name) {
                 remove(&to, &file.own.made());

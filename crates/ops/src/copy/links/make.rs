@@ -9,11 +9,12 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::links::Deferred;
 use crate::copy::target::mirror::Location;
 use crate::copy::target::place::{Made, Place, remove};
 use crate::copy::target::special::read_link;
+use crate::copy::thread::Worker;
 use crate::digest::Hash;
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, identity_of};
@@ -89,7 +90,7 @@ impl Copying<'_> {
     /// Makes one of several names. `None`: another thread or rank is copying the file, and the name is made later.
     pub(crate) fn linked(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         at: &Location,
         from: Source<'_>,
         to: &Place<'_>,
@@ -99,7 +100,7 @@ impl Copying<'_> {
             Ok(known) if !to.mirror.is_mounted() => known,
             // A hard link cannot cross file systems.
             _ => {
-                worker.totals.not_kept.hard_links += 1;
+                worker.results.totals.not_kept.hard_links += 1;
                 return self.single(worker, from, to, metadata).map(Some);
             }
         };
@@ -107,7 +108,7 @@ impl Copying<'_> {
         match self.link(worker, known, metadata, to)? {
             Linked::Made(made) => return Ok(Some(*made)),
             Linked::Never => {
-                worker.totals.not_kept.hard_links += 1;
+                worker.results.totals.not_kept.hard_links += 1;
                 return self.single(worker, from, to, metadata).map(Some);
             }
             Linked::NotYet => {}
@@ -147,7 +148,7 @@ impl Copying<'_> {
         }
         if keep_known(claim, &Known { since: made.since, digest: made.digest, ..now }).is_err() {
             // The copy is good, but no other name will find it.
-            worker.totals.not_kept.hard_links += 1;
+            worker.results.totals.not_kept.hard_links += 1;
             return Ok(Some(made));
         }
         // Link by descriptor: the name may lead to another file by now. Do not link if the source's name led to another file.
@@ -158,7 +159,7 @@ impl Copying<'_> {
             _ => Err(Errno::STALE),
         };
         if linked.is_err() {
-            worker.totals.not_kept.hard_links += 1;
+            worker.results.totals.not_kept.hard_links += 1;
         }
         Ok(Some(made))
     }
@@ -166,7 +167,7 @@ impl Copying<'_> {
     /// Makes a name a link of a complete copy.
     fn link(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         known: &OwnedFd,
         metadata: &Metadata,
         to: &Place<'_>,
@@ -186,7 +187,7 @@ impl Copying<'_> {
             target => target?,
         };
         if self.is_linked(known, key, to)? {
-            worker.totals.skipped += 1;
+            worker.results.totals.skipped += 1;
             return Ok(Linked::Made(Box::new(Made { is_link: true, target, ..Made::default() })));
         }
         let copy = self.linked_copy(known, key, metadata);
@@ -196,13 +197,13 @@ impl Copying<'_> {
         // Data left in doubt by a failed sync must not become visible together with its directory.
         let is_sure = since == self.batch.failures();
         let is_direct = to.is_direct() && is_sure;
-        let temporary = (!is_direct).then(|| self.shared.namer.of_file(worker.index));
+        let temporary = (!is_direct).then(|| self.shared.namer.of_file(worker.scratch.index));
         let name = temporary.as_deref().unwrap_or(to.name);
         match retry(|| rustix::fs::linkat(known, key, &to.directory, name, AtFlags::empty())) {
             Err(Errno::EXIST) if !is_there(known, key, &to.directory, name) => Ok(Linked::Never),
             // The link exists already if a directory lists a name twice, or if the reply to the first request was lost.
             Ok(()) | Err(Errno::EXIST) => {
-                worker.totals.hard_links += 1;
+                worker.results.totals.hard_links += 1;
                 let copy = temporary.as_ref().and_then(|_| sys::stat_at(known, key, false).ok());
                 let identity = copy.as_ref().map(identity_of);
                 let made = Made { temporary, bytes, digest, since, target, identity, ..Made::default() };
@@ -268,13 +269,9 @@ impl Copying<'_> {
     }
 
     /// Links a name that had to wait. Copies the file if its maker has failed.
-    pub(crate) fn link_deferred(
-        &self,
-        worker: &mut CopyWorker,
-        deferred: &Deferred,
-    ) -> Result<Made, FileError> {
+    pub(crate) fn link_deferred(&self, worker: &mut Worker, deferred: &Deferred) -> Result<Made, FileError> {
         let Deferred { at, mirror, metadata, name, .. } = deferred;
-        let directory = mirror.target.descriptor(&mut worker.held, self.features);
+        let directory = mirror.target.descriptor(&mut worker.scratch.held, self.features);
         let directory = directory.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         let to = Place { mirror, directory, name, slice: None };
         if let Some(Ok(known)) = self.links.directory.get()
@@ -282,7 +279,7 @@ impl Copying<'_> {
         {
             return Ok(*made);
         }
-        worker.totals.not_kept.hard_links += 1;
+        worker.results.totals.not_kept.hard_links += 1;
         self.with_source(worker, at, |worker, from| self.single(worker, from, &to, metadata))
     }
 

@@ -9,9 +9,10 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::target::mirror::{Mirror, SourceDirectory};
 use crate::copy::target::place::Place;
+use crate::copy::thread::Worker;
 use crate::file::error::{FileError, Step};
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{disinherit, open_own};
@@ -53,7 +54,7 @@ impl Copying<'_> {
     /// Returns the target place of a name in a source's directory. With a list, makes the directories above it if necessary.
     pub(crate) fn place_of<'a>(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: Option<&Arc<SourceDirectory>>,
         mirror: &'a Arc<Mirror>,
         name: &'a CStr,
@@ -76,7 +77,7 @@ impl Copying<'_> {
     /// change their times.
     pub(crate) fn expect_above(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         directory: &Arc<SourceDirectory>,
     ) -> Result<(), FileError> {
         let mut next = Some(directory);
@@ -96,10 +97,10 @@ impl Copying<'_> {
     /// The final attributes of the existing copy of a directory.
     fn attributes_of(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: &Arc<SourceDirectory>,
     ) -> Result<Attributes, FileError> {
-        let opened = source.descriptor(&mut worker.held, self.features);
+        let opened = source.descriptor(&mut worker.scratch.held, self.features);
         let opened = opened.map_err(|errno| FileError::new(Step::Open, errno))?;
         let metadata = sys::stat_descriptor(&opened);
         let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
@@ -108,7 +109,7 @@ impl Copying<'_> {
     }
 
     /// Makes the missing copies of a source's directory and of those above it.
-    fn make_above(&self, worker: &mut CopyWorker, directory: &Arc<SourceDirectory>) -> Result<(), FileError> {
+    fn make_above(&self, worker: &mut Worker, directory: &Arc<SourceDirectory>) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::MakeDirectory, errno);
         let mut chain = vec![directory];
         while let Some(above) = chain.last().and_then(|last| last.parent()) {
@@ -118,11 +119,11 @@ impl Copying<'_> {
             let Some(mirror) = Mirror::of(source) else { return Ok(()) };
             let attributes = self.attributes_of(worker, source)?;
             if let Some(above) = mirror.target.parent() {
-                let above = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                let above = above.descriptor(&mut worker.scratch.held, self.features).map_err(failed)?;
                 let list = attributes.extended.access_list();
                 let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata, list);
                 if made.map_err(failed)? {
-                    worker.totals.directories += 1;
+                    worker.results.totals.directories += 1;
                     mirror.wait_for_end();
                 }
             }

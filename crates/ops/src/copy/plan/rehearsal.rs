@@ -9,7 +9,6 @@ use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
-use crate::copy::handler::CopyWorker;
 use crate::copy::options::{Existing, Options, Outcome, Planned, Progress, Watch, starts_of};
 use crate::copy::plan::roots::{Roots, Target};
 use crate::copy::plan::unfinished::is_unfinished;
@@ -17,11 +16,13 @@ use crate::copy::report::Report;
 use crate::copy::target::existing::{is_alike, is_alike_named};
 use crate::copy::target::mirror::{Here, Mirror, Shared, SourceDirectory};
 use crate::copy::target::stripe::Striping;
+use crate::copy::thread::{Scratch, Worker};
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::totals::Totals;
 use crate::copy::{Refused, Seat};
 use crate::descriptors::{Budget, Needs};
 use crate::file::error::{FileError, Step};
+use crate::file::mover::Mover;
 use crate::file::source::Source;
 use crate::jobs::names::Namer;
 use crate::metadata::differences::{Changes, Wanted};
@@ -105,7 +106,7 @@ impl<'a> DryRun<'a> {
             observe(&Progress { walk, files: 0, bytes: 0, large_found: 0, large_done: 0 });
         });
         let mut totals = Totals::default();
-        walked.workers.iter().for_each(|worker| totals += &worker.totals);
+        walked.workers.iter().for_each(|worker| totals += &worker.results.totals);
         count_links(rehearsal.links, &rehearsal.options.walk.stop, &mut totals)?;
         clock.end(Phase::Copying);
         let rank = RankReport { phases: clock.phases(), ..RankReport::default() };
@@ -153,14 +154,14 @@ impl Rehearsal<'_> {
     /// Finds the existing entry under the name of a copy.
     fn there(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         mirror: &Mirror,
         name: &CStr,
     ) -> Result<Option<(Arc<OwnedFd>, Metadata)>, FileError> {
         if mirror.is_new() {
             return Ok(None);
         }
-        let opened = mirror.target.descriptor(&mut worker.held, self.options.walk.features);
+        let opened = mirror.target.descriptor(&mut worker.scratch.held, self.options.walk.features);
         let found = opened.and_then(|directory| {
             let found = sys::stat_at(&directory, name, false)?;
             Ok((directory, found))
@@ -175,7 +176,7 @@ impl Rehearsal<'_> {
     /// Plans an entry. `None`: it is a directory that exists.
     fn plan(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         mirror: &Mirror,
         name: &CStr,
         (from, metadata): (Source<'_>, &Metadata),
@@ -183,7 +184,7 @@ impl Rehearsal<'_> {
         let there = self.there(worker, mirror, name)?;
         let is_directory = metadata.kind() == Kind::Directory;
         let Some((directory, there)) = there else {
-            worker.totals.directories += u64::from(is_directory);
+            worker.results.totals.directories += u64::from(is_directory);
             self.count(worker, metadata);
             return Ok(Some(Planned::New));
         };
@@ -201,11 +202,11 @@ impl Rehearsal<'_> {
         };
         match (is_directory, there.kind() == Kind::Directory) {
             (true, true) => {
-                worker.totals.directories += 1;
+                worker.results.totals.directories += 1;
                 Ok(None)
             }
             _ if is_left => {
-                worker.totals.skipped += 1;
+                worker.results.totals.skipped += 1;
                 Ok(Some(Planned::Skipped))
             }
             (true, false) => Err(FileError::new(Step::MakeDirectory, Errno::NOTDIR)),
@@ -217,8 +218,8 @@ impl Rehearsal<'_> {
         }
     }
 
-    fn count(&self, worker: &mut CopyWorker, metadata: &Metadata) {
-        let totals = &mut worker.totals;
+    fn count(&self, worker: &mut Worker, metadata: &Metadata) {
+        let totals = &mut worker.results.totals;
         let (index, size) = match metadata.kind() {
             Kind::Directory => return,
             Kind::File => (0, metadata.size),
@@ -248,7 +249,7 @@ impl Rehearsal<'_> {
         }
     }
 
-    fn fail(&self, worker: &mut CopyWorker, entry: &Entry<'_>, at: Vec<u8>, error: FileError) {
+    fn fail(&self, worker: &mut Worker, entry: &Entry<'_>, at: Vec<u8>, error: FileError) {
         let (operation, errno) = error.described();
         let path = entry.path();
         let root = if entry.depth > 0 { path[..entry.root_bytes].to_vec() } else { path.to_vec() };
@@ -287,13 +288,13 @@ fn is_up_to_date(
 }
 
 impl Handler for Rehearsal<'_> {
-    type Worker = CopyWorker;
+    type Worker = Worker;
     type State = Arc<Mirror>;
 
     const NEEDS: Needs = Needs::COPY;
 
-    fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(index as u64, self.held)
+    fn worker(&self, index: usize) -> Worker {
+        Worker::new(Scratch::new(index as u64, self.held, Mover::default()))
     }
 
     fn root(&self, directory: &Arc<SourceDirectory>) {
@@ -302,10 +303,10 @@ impl Handler for Rehearsal<'_> {
         }
     }
 
-    fn entered(&self, worker: &mut CopyWorker, here: Here<'_>) {
+    fn entered(&self, worker: &mut Worker, here: Here<'_>) {
         let Some(mirror) = Mirror::of(here.directory) else { return };
         let above = here.directory.parent().and_then(Mirror::of);
-        let mut opened = || mirror.target.descriptor(&mut worker.held, self.options.walk.features);
+        let mut opened = || mirror.target.descriptor(&mut worker.scratch.held, self.options.walk.features);
         if above.is_some_and(|above| above.is_new()) || matches!(opened(), Err(Errno::NOENT)) {
             mirror.set_new(0);
         }
@@ -315,8 +316,8 @@ impl Handler for Rehearsal<'_> {
         let here = cx.here();
         let Cx { worker, tasks, .. } = cx;
         let features = self.options.walk.features;
-        if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.held, features)) {
-            worker.totals.unfinished += 1;
+        if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.scratch.held, features)) {
+            worker.results.totals.unfinished += 1;
             return tasks.prune();
         }
         let metadata = entry.metadata.copied().unwrap_or_default();
@@ -354,7 +355,7 @@ impl Handler for Rehearsal<'_> {
             there.kind() == entry.kind && is_same && !differs.is_missing
         });
         if is_repaired {
-            worker.totals.repaired += 1;
+            worker.results.totals.repaired += 1;
             self.watch.planned(Planned::Attributes, &entry.path());
             return tasks.prune();
         }
@@ -363,10 +364,10 @@ impl Handler for Rehearsal<'_> {
 
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
-    fn failure(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
-        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+    fn failure(&self, worker: &mut Worker, failure: &Failure<'_>) {
+        *worker.results.totals.failures.entry(failure.errno).or_default() += 1;
         self.watch.failure(failure);
     }
 
-    fn finish(&self, _worker: &mut CopyWorker) {}
+    fn finish(&self, _worker: &mut Worker) {}
 }

@@ -9,9 +9,10 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
 use crate::copy::commit::batch::Ready;
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::target::mirror::{CurrentSlice, Here, Location, Mirror, SourceDirectory, Tasks};
 use crate::copy::target::place::{Place, refuse_taken};
+use crate::copy::thread::Worker;
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
 use crate::jobs::names::PREFIX;
@@ -27,7 +28,7 @@ impl Copying<'_> {
     /// Makes a directory under a temporary name, unless it exists. Counts it.
     pub(crate) fn make_directory(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
@@ -35,13 +36,13 @@ impl Copying<'_> {
         if to.name != c"." {
             self.make_named_directory(worker, from, to, metadata)?;
         }
-        worker.totals.directories += 1;
+        worker.results.totals.directories += 1;
         Ok(())
     }
 
     fn make_named_directory(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
@@ -104,7 +105,7 @@ impl Copying<'_> {
     /// Refuses a directory that contains its own copy by a mount that no path shows: the copy would never end.
     pub(crate) fn refuse_endless(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
     ) -> Result<(), FileError> {
@@ -122,7 +123,7 @@ impl Copying<'_> {
             is_endless = match above.known_place() {
                 Some(place) => (place.device, place.inode) == entered,
                 None => {
-                    let opened = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                    let opened = above.descriptor(&mut worker.scratch.held, self.features).map_err(failed)?;
                     is_it(sys::stat_descriptor(&opened))
                 }
             };
@@ -133,7 +134,7 @@ impl Copying<'_> {
     }
 
     /// Records the attributes that an opened directory is to get, and whether this job made its copy.
-    pub(crate) fn enter(&self, worker: &mut CopyWorker, here: Here<'_>) -> Result<(), FileError> {
+    pub(crate) fn enter(&self, worker: &mut Worker, here: Here<'_>) -> Result<(), FileError> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| FileError::new(Step::OpenDirectory, errno);
         let opened = self.open_made(worker, &mirror).map_err(failed)?;
@@ -159,19 +160,15 @@ impl Copying<'_> {
     ///
     /// If this job has just made it, inherited attributes are removed before any entry is put into it. If it is not the directory that
     /// was made, or if it keeps inherited attributes, no entry is put into it.
-    pub(crate) fn open_made(
-        &self,
-        worker: &mut CopyWorker,
-        mirror: &Arc<Mirror>,
-    ) -> Result<Arc<OwnedFd>, Errno> {
-        let mut opened = mirror.target.descriptor(&mut worker.held, self.features);
+    pub(crate) fn open_made(&self, worker: &mut Worker, mirror: &Arc<Mirror>) -> Result<Arc<OwnedFd>, Errno> {
+        let mut opened = mirror.target.descriptor(&mut worker.scratch.held, self.features);
         if matches!(opened, Err(Errno::ACCES))
             && let (Some(alias), Some(above)) = (mirror.target.alias(), mirror.target.parent())
         {
-            let above = above.descriptor(&mut worker.held, self.features)?;
+            let above = above.descriptor(&mut worker.scratch.held, self.features)?;
             let own = self.stores.own_uid(sys::stat_descriptor(&above)?.device);
             if admit_owner(&above, alias, own, self.features).is_ok() {
-                opened = mirror.target.descriptor(&mut worker.held, self.features);
+                opened = mirror.target.descriptor(&mut worker.scratch.held, self.features);
             }
         }
         let opened = opened?;
@@ -191,12 +188,13 @@ impl Copying<'_> {
     /// Returns whether it is certain that the directory belongs to the user that this process creates files as.
     fn refuse_foreign(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         mirror: &Arc<Mirror>,
         opened: &Arc<OwnedFd>,
     ) -> Result<bool, Errno> {
         let found = sys::stat_descriptor(opened)?;
-        let above = mirror.target.parent().map(|above| above.descriptor(&mut worker.held, self.features));
+        let above =
+            mirror.target.parent().map(|above| above.descriptor(&mut worker.scratch.held, self.features));
         let is_there = match above.transpose()? {
             Some(above) => sys::stat_descriptor(&above)?.device == found.device,
             None => true,
@@ -207,7 +205,7 @@ impl Copying<'_> {
     }
 
     /// Gives the directory of a slice its final name.
-    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, slice: &CurrentSlice<'_>) {
+    pub(crate) fn name_directory(&self, worker: &mut Worker, slice: &CurrentSlice<'_>) {
         let Some(mirror) = Mirror::of(slice.directory()) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
             let origin = Location::Itself(Arc::clone(slice.directory()));
@@ -219,7 +217,7 @@ impl Copying<'_> {
     ///
     /// Directories that a list may name again wait for the end. So do roots and, after a stop, all directories: those that remain then do
     /// not have their final names.
-    pub(crate) fn close_source(&self, worker: &mut CopyWorker, directory: &Arc<SourceDirectory>) {
+    pub(crate) fn close_source(&self, worker: &mut Worker, directory: &Arc<SourceDirectory>) {
         let Some(mirror) = directory.state() else { return };
         let is_listed_again = self.is_listed && mirror.waits_for_end();
         let waits = is_listed_again || directory.parent().is_none() || self.options.walk.stop.is_set();
@@ -229,14 +227,14 @@ impl Copying<'_> {
     }
 
     /// Ends the parts that have finished on this thread, with all that follows from that.
-    pub(crate) fn end_parts(&self, worker: &mut CopyWorker) {
+    pub(crate) fn end_parts(&self, worker: &mut Worker) {
         while let Some(part) = worker.ended.pop() {
             life::end_part(self, worker, &part, &mut Tasks::default());
         }
     }
 
     /// Gives a directory its attributes, and queues its sync if it is synced individually.
-    pub(crate) fn close(&self, worker: &mut CopyWorker, mirror: &Mirror) {
+    pub(crate) fn close(&self, worker: &mut Worker, mirror: &Mirror) {
         let target = &mirror.target;
         match self.close_anew(worker, target, mirror.attributes()) {
             Ok(opened) if mirror.is_synced_by_itself() => self.sync_directory(worker, target, opened),
@@ -250,20 +248,20 @@ impl Copying<'_> {
     /// The retry opens the directory by its names again: GlusterFS then makes it on a brick where it was missing.
     fn close_anew(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         target: &Arc<Directory>,
         attributes: Option<&Attributes>,
     ) -> Result<Arc<OwnedFd>, FileError> {
-        let (mut tries, not_kept) = (0, worker.totals.not_kept);
+        let (mut tries, not_kept) = (0, worker.results.totals.not_kept);
         loop {
-            let opened = target.descriptor(&mut worker.held, self.features);
+            let opened = target.descriptor(&mut worker.scratch.held, self.features);
             let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
             match attributes.map_or(Ok(()), |attributes| self.close_one(worker, &opened, attributes)) {
                 Err(FileError::Failed(_, Errno::STALE)) if tries < STALE_MOST => tries += 1,
                 outcome => return outcome.map(|()| opened),
             }
             // The successful attempt counts it.
-            worker.totals.not_kept = not_kept;
+            worker.results.totals.not_kept = not_kept;
             target.close_lineage(self.features);
         }
     }
@@ -271,7 +269,7 @@ impl Copying<'_> {
     /// Gives a directory what it lacks of its source's attributes, and removes those that its source lacks.
     fn close_one(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         opened: &OwnedFd,
         attributes: &Attributes,
     ) -> Result<(), FileError> {
@@ -283,7 +281,7 @@ impl Copying<'_> {
         let granularity = self.stores.granularity(there.device);
         let needs_times = keep.times && !granularity.is_kept(metadata.mtime, there.mtime);
         let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
-        Changes::between(wanted, &there, &others).apply(opened, &mut worker.totals.not_kept).map(drop)
+        Changes::between(wanted, &there, &others).apply(opened, &mut worker.results.totals.not_kept).map(drop)
     }
 }
 

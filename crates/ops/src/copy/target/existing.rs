@@ -7,16 +7,17 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::options::Existing;
 use crate::copy::target::grants::Grant;
 use crate::copy::target::place::Place;
 use crate::copy::target::special::read_link;
+use crate::copy::thread::Worker;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::source::{Source, device, look, open};
 use crate::metadata::differences::{Changes, Wanted};
-use crate::metadata::extended::Extended;
+use crate::metadata::extended::{Extended, Holder};
 use crate::metadata::give;
 use crate::metadata::granularity::Granularity;
 use crate::metadata::keep::gives_rights;
@@ -28,18 +29,19 @@ impl Copying<'_> {
     /// Whether this process can give a right to its own files where a copy goes. `value`: of an attribute.
     fn can_give(
         &self,
-        worker: &CopyWorker,
+        worker: &Worker,
         to: &Place<'_>,
         grant: Grant,
         value: &[u8],
     ) -> Result<bool, FileError> {
-        self.grants.can_give(&to.directory, (grant, value), || self.shared.namer.of_file(worker.index))
+        self.grants
+            .can_give(&to.directory, (grant, value), || self.shared.namer.of_file(worker.scratch.index))
     }
 
     /// Whether the existing entry is kept, so that nothing is made. If so, counts it.
     pub(crate) fn is_left(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
@@ -51,7 +53,7 @@ impl Copying<'_> {
             Existing::Replace => Ok(false),
             Existing::Ignore => {
                 let is_there = there(to)?.is_some();
-                worker.totals.skipped += u64::from(is_there);
+                worker.results.totals.skipped += u64::from(is_there);
                 Ok(is_there)
             }
             // Files with several names are handled with their links.
@@ -66,7 +68,7 @@ impl Copying<'_> {
     /// Returns a file that already has the bytes of its source, judged by size and time, after setting its other attributes. Counts it.
     pub(crate) fn mended(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
@@ -94,30 +96,30 @@ impl Copying<'_> {
         if !self.has_the_bytes(worker, (&source, &before), (&file, &there))? || !is_own {
             return Ok(None);
         }
-        let counted = worker.totals.not_kept;
+        let counted = worker.results.totals.not_kept;
         let is_mended = self.mend(worker, to, (&source, &before), (&file, &there), false)?;
         if !is_mended {
             // The new copy will be counted instead.
-            worker.totals.not_kept = counted;
+            worker.results.totals.not_kept = counted;
             return Ok(None);
         }
-        worker.totals.skipped += 1;
+        worker.results.totals.skipped += 1;
         Ok(Some(file))
     }
 
     /// Whether an existing file counts as a copy: by size and time, and by its bytes if the source's stated size is not reliable.
     fn has_the_bytes(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         (source, before): (&OwnedFd, &Metadata),
         (file, there): (&OwnedFd, &Metadata),
     ) -> Result<bool, FileError> {
         let granularity = self.stores.granularity(there.device);
-        if worker.mover.sizes.is_stated(source, before) {
+        if worker.scratch.mover.sizes.is_stated(source, before) {
             return Ok(is_alike(before, there, granularity));
         }
         let is_as_old = is_alike(before, &Metadata { size: before.size, ..*there }, granularity);
-        Ok(is_as_old && worker.mover.is_same_to_end(source.as_fd(), file.as_fd())?)
+        Ok(is_as_old && worker.scratch.mover.is_same_to_end(source.as_fd(), file.as_fd())?)
     }
 
     /// Gives an existing file the attributes that it lacks. False: it must be copied anew, since it must not get them.
@@ -125,7 +127,7 @@ impl Copying<'_> {
     /// `needs_times`: its times differ.
     pub(crate) fn mend(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         to: &Place<'_>,
         (source, from): (&OwnedFd, &Metadata),
         (file, there): (&OwnedFd, &Metadata),
@@ -144,11 +146,11 @@ impl Copying<'_> {
             return Ok(false);
         }
         let mode = changes.whole_mode();
-        let changed = match changes.apply(file, &mut worker.totals.not_kept) {
+        let changed = match changes.apply(file, &mut worker.results.totals.not_kept) {
             Err(FileError::Failed(Step::SetMode, Errno::PERM))
                 if !self.can_give(worker, to, Grant::Mode(mode.unwrap_or_default(), None), b"")? =>
             {
-                worker.totals.not_kept.modes_and_times += 1;
+                worker.results.totals.not_kept.modes_and_times += 1;
                 true
             }
             changed => changed?,
@@ -167,13 +169,11 @@ impl Copying<'_> {
     }
 
     /// Reads the extended attributes of an existing file or directory.
-    pub(crate) fn extended_there(
-        &self,
-        worker: &mut CopyWorker,
-        file: impl AsFd,
-    ) -> Result<Extended, FileError> {
-        let CopyWorker { room, totals, .. } = worker;
-        let read = Extended::read(file, room, |name| self.options.keep.gives(name), &mut totals.not_kept);
+    pub(crate) fn extended_there(&self, worker: &mut Worker, file: impl AsFd) -> Result<Extended, FileError> {
+        let Worker { scratch, results, .. } = worker;
+        let holder = Holder::Open(file.as_fd());
+        let read =
+            scratch.extended(holder, |name| self.options.keep.gives(name), &mut results.totals.not_kept);
         read.map_err(|errno| FileError::new(Step::SetExtended, errno))
     }
 
@@ -189,7 +189,7 @@ impl Copying<'_> {
     /// give are dropped from the changes and counted.
     fn gives_rights(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         to: &Place<'_>,
         changes: &mut Changes<'_>,
     ) -> Result<bool, FileError> {
@@ -204,7 +204,7 @@ impl Copying<'_> {
         {
             (changes.group, changes.is_refused) = (None, true);
         }
-        worker.totals.not_kept.owners += u64::from(changes.is_refused);
+        worker.results.totals.not_kept.owners += u64::from(changes.is_refused);
         if changes.gained_bits() != 0 {
             let mode = changes.whole_mode().unwrap_or_default();
             if self.can_give(worker, to, Grant::Mode(mode, changes.wanted_group()), b"")? {
@@ -222,7 +222,7 @@ impl Copying<'_> {
             if self.can_give(worker, to, Grant::Attribute(name.clone()), value)? {
                 return Ok(true);
             }
-            worker.totals.not_kept.extended += 1;
+            worker.results.totals.not_kept.extended += 1;
         }
         changes.set = changes.set.select(|(name, _)| !gives_rights(name));
         Ok(false)
@@ -231,7 +231,7 @@ impl Copying<'_> {
     /// Whether an existing link or special file equals its source. If so, counts it.
     fn is_named_left(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
@@ -247,7 +247,7 @@ impl Copying<'_> {
     /// by now.
     pub(crate) fn is_named_left_as(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         (from, metadata): (Source<'_>, &Metadata),
         to: &Place<'_>,
         (known, key): (&OwnedFd, &CStr),
@@ -270,7 +270,7 @@ impl Copying<'_> {
 
     fn is_copy_of(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         (from, metadata): (Source<'_>, &Metadata),
         to: &Place<'_>,
         copy: Source<'_>,
@@ -282,7 +282,7 @@ impl Copying<'_> {
         {
             return Ok(false);
         }
-        let counted = worker.totals.not_kept;
+        let counted = worker.results.totals.not_kept;
         let extended = self.extended_of_name(worker, from, metadata)?;
         let others = self.extended_of_name(worker, copy, &there)?;
         // The mode of a symbolic link has no meaning.
@@ -291,9 +291,9 @@ impl Copying<'_> {
         let mut changes = Changes::between(self.wanted(&metadata, &extended), &there, &others);
         let is_copy = !self.gives_rights(worker, to, &mut changes)? && changes.are_none();
         if is_copy {
-            worker.totals.skipped += 1;
+            worker.results.totals.skipped += 1;
         } else {
-            worker.totals.not_kept = counted;
+            worker.results.totals.not_kept = counted;
         }
         Ok(is_copy)
     }
@@ -314,7 +314,7 @@ impl Copying<'_> {
     /// to get another owner, set-id bits or capabilities while another process may have it open.
     pub(crate) fn in_place(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: BorrowedFd<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
@@ -363,19 +363,19 @@ impl Copying<'_> {
     /// has.
     fn keeps_rights(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         (source, from): (BorrowedFd<'_>, &Metadata),
         to: &Place<'_>,
         (file, there): (&OwnedFd, &Metadata),
     ) -> Result<bool, FileError> {
-        let counted = worker.totals.not_kept;
+        let counted = worker.results.totals.not_kept;
         let extended = self.extended(worker, source)?;
         let others = self.extended_there(worker, file)?;
         let others = others.select(|(name, _)| name.as_c_str() != c"security.capability");
         let written = Metadata { mode: there.mode & !give::SET_ID, ..*there };
         let mut changes = Changes::between(self.wanted(from, &extended), &written, &others);
         let gives_rights = self.gives_rights(worker, to, &mut changes)?;
-        worker.totals.not_kept = counted;
+        worker.results.totals.not_kept = counted;
         let (owner, _) = self.options.keep.owners_of(from);
         let has_owner = owner.is_some_and(|owner| owner.as_raw() == there.uid);
         Ok(!gives_rights && (has_owner || self.stores.own_uid(there.device) == Some(there.uid)))
@@ -384,7 +384,7 @@ impl Copying<'_> {
     /// Gives a file that was written in place its attributes and no others. Users who could open it before can open it again.
     pub(crate) fn settle(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         to: &Place<'_>,
         (source, from): (BorrowedFd<'_>, &Metadata),
         (file, was): (&OwnedFd, u32),
@@ -398,7 +398,7 @@ impl Copying<'_> {
             // The file had no such right when it was opened.
             return Err(FileError::Changed);
         }
-        changes.apply(file, &mut worker.totals.not_kept).map(drop)
+        changes.apply(file, &mut worker.results.totals.not_kept).map(drop)
     }
 }
 

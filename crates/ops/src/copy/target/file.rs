@@ -8,8 +8,9 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::AtFlags;
 
 use crate::copy::commit::pending::SyncRule;
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::target::place::{Made, NAMES_TRIED, Place, refuse_taken, remove};
+use crate::copy::thread::Worker;
 use crate::digest::{HOLE_BYTES_MAX, Piece};
 use crate::file::direct::bypass_cache;
 use crate::file::error::{FileError, Step};
@@ -18,7 +19,7 @@ use crate::file::mover::Way;
 use crate::file::retries::{ask_close, close};
 use crate::file::source::{Source, TRIES, identity_of, is_same, look, open, settled};
 use crate::file::version::Version;
-use crate::metadata::extended::Extended;
+use crate::metadata::extended::{Extended, Holder};
 use crate::metadata::give::{self, Manner};
 use atta_sys::{self as sys, retry};
 
@@ -26,7 +27,7 @@ impl Copying<'_> {
     /// Copies a regular file with all its metadata.
     pub(crate) fn file(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
     ) -> Result<Made, FileError> {
@@ -60,7 +61,7 @@ impl Copying<'_> {
 
     fn make(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: BorrowedFd<'_>,
         metadata: &Metadata,
         to: &Place<'_>,
@@ -108,7 +109,7 @@ impl Copying<'_> {
     /// Makes a new file: under its final name if the directory is not yet visible, else under a temporary name, which is returned.
     fn create(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         to: &Place<'_>,
         layout: Option<&[u8]>,
     ) -> Result<(OwnedFd, Option<CString>), FileError> {
@@ -126,13 +127,13 @@ impl Copying<'_> {
     /// Makes a new file under a temporary name.
     pub(crate) fn create_temporary(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         to: &Place<'_>,
         layout: Option<&[u8]>,
     ) -> Result<(OwnedFd, CString), FileError> {
         let mut last = Errno::EXIST;
         for _ in 0..NAMES_TRIED {
-            let name = self.shared.namer.of_file(worker.index);
+            let name = self.shared.namer.of_file(worker.scratch.index);
             match self.create_with(worker, to, &name, layout) {
                 Ok(file) => return Ok((file, name)),
                 Err(errno) => last = errno,
@@ -148,7 +149,7 @@ impl Copying<'_> {
 
     fn fill(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: BorrowedFd<'_>,
         metadata: &Metadata,
         file: &OwnedFd,
@@ -168,7 +169,7 @@ impl Copying<'_> {
             None => {
                 let extended = self.extended(worker, source)?;
                 let manner = self.manner();
-                give::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
+                give::give(file, metadata, &extended, manner, &mut worker.results.totals.not_kept)?;
             }
         }
         // Other names of the file may appear before this one.
@@ -181,15 +182,15 @@ impl Copying<'_> {
 
     fn fill_bytes(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: BorrowedFd<'_>,
         metadata: &Metadata,
         file: &OwnedFd,
         made: &mut Made,
     ) -> Result<(), FileError> {
-        if !worker.mover.sizes.is_stated(source, metadata) {
+        if !worker.scratch.mover.sizes.is_stated(source, metadata) {
             let mut hasher = self.options.digest.then(|| Piece::at(0));
-            made.bytes = worker.mover.pass_to_end(source, Some(file.as_fd()), hasher.as_mut())?;
+            made.bytes = worker.scratch.mover.pass_to_end(source, Some(file.as_fd()), hasher.as_mut())?;
             made.digest = hasher.map(|hasher| hasher.digest());
             return Ok(());
         }
@@ -199,11 +200,11 @@ impl Copying<'_> {
         }
         let has_holes = may_have_holes(metadata);
         if self.options.direct && !bypass_cache(source, file, metadata.size, has_holes) {
-            worker.totals.not_direct += 1;
+            worker.results.totals.not_direct += 1;
         }
         let mut hasher = self.is_hashed(source, metadata)?.then(|| Piece::at(0));
         let way = Way { has_holes, size: metadata.size, hasher: hasher.as_mut() };
-        made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
+        made.bytes = worker.scratch.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
         if made.bytes < metadata.size {
             return Err(FileError::Changed);
         }
@@ -218,21 +219,21 @@ impl Copying<'_> {
     /// Makes a new file, with a layout if one is wanted and can be set.
     pub(crate) fn create_with(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         to: &Place<'_>,
         name: &CStr,
         layout: Option<&[u8]>,
     ) -> Result<OwnedFd, Errno> {
         let directory = (&*to.directory, to.mirror.is_sealed());
         let (file, has_layout) = self.striping.create(directory, name, layout)?;
-        worker.totals.not_striped += u64::from(!has_layout);
+        worker.results.totals.not_striped += u64::from(!has_layout);
         Ok(file)
     }
 
     /// Clones the bytes of the source into a file. False: the bytes must be copied.
     pub(crate) fn clone_bytes(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         source: impl AsFd,
         copy: impl AsFd,
         metadata: &Metadata,
@@ -245,8 +246,8 @@ impl Copying<'_> {
             return Ok(false);
         }
         // No bytes were read.
-        worker.mover.check_end(source.as_fd(), metadata.size)?;
-        worker.totals.cloned += 1;
+        worker.scratch.mover.check_end(source.as_fd(), metadata.size)?;
+        worker.results.totals.cloned += 1;
         Ok(true)
     }
 
@@ -257,10 +258,11 @@ impl Copying<'_> {
     }
 
     /// Reads the extended attributes of the source.
-    pub(crate) fn extended(&self, worker: &mut CopyWorker, source: impl AsFd) -> Result<Extended, FileError> {
-        let CopyWorker { room, totals, .. } = worker;
+    pub(crate) fn extended(&self, worker: &mut Worker, source: impl AsFd) -> Result<Extended, FileError> {
+        let Worker { scratch, results, .. } = worker;
         let wanted = |name: &CStr| self.options.keep.reads(name);
-        let read = Extended::read(source, room, wanted, &mut totals.not_kept);
+        let holder = Holder::Open(source.as_fd());
+        let read = scratch.extended(holder, wanted, &mut results.totals.not_kept);
         read.map_err(|errno| FileError::new(Step::ReadExtended, errno))
     }
 

@@ -6,8 +6,9 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode};
 
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::target::place::{Made, NAMES_TRIED, Place, refuse_taken};
+use crate::copy::thread::Worker;
 use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Source, device, identity_of};
@@ -32,7 +33,7 @@ impl Copying<'_> {
     /// Makes a symbolic link with the source's target, a FIFO, a socket or a device. `key`: set if the source has several names.
     pub(crate) fn named(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
         metadata: &Metadata,
@@ -48,7 +49,7 @@ impl Copying<'_> {
             let make =
                 |directory: &OwnedFd, name: &CStr| rustix::fs::symlinkat(target.as_slice(), directory, name);
             let made = self.under_a_name(worker, to, &model, make)?;
-            worker.totals.symlinks += 1;
+            worker.results.totals.symlinks += 1;
             return Ok(Made { target: Some(target), ..made });
         }
         let (kind, device) = match metadata.kind() {
@@ -67,7 +68,7 @@ impl Copying<'_> {
         let make =
             |directory: &OwnedFd, name: &CStr| rustix::fs::mknodat(directory, name, kind, private, device);
         let made = self.under_a_name(worker, to, &model, make)?;
-        worker.totals.specials += 1;
+        worker.results.totals.specials += 1;
         Ok(made)
     }
 
@@ -77,7 +78,7 @@ impl Copying<'_> {
     /// moved to a temporary name beside its final one.
     fn under_a_name(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         to: &Place<'_>,
         model: &Model<'_>,
         make: impl Fn(&OwnedFd, &CStr) -> rustix::io::Result<()>,
@@ -94,7 +95,7 @@ impl Copying<'_> {
             Ok(())
         };
         if to.is_direct() && to.mirror.is_sealed() {
-            match complete(&to.directory, to.name, &mut worker.totals.not_kept) {
+            match complete(&to.directory, to.name, &mut worker.results.totals.not_kept) {
                 Ok(()) => return Ok(Made { since, ..Made::default() }),
                 // The source may list a name twice.
                 Err(FileError::Failed(_, Errno::EXIST)) => refuse_taken(to, model.step)?,
@@ -104,7 +105,7 @@ impl Copying<'_> {
         let make_in = |private: &OwnedFd, not_kept: &mut NotKept| {
             let mut tried = 1;
             loop {
-                let name = self.shared.namer.of_file(worker.index);
+                let name = self.shared.namer.of_file(worker.scratch.index);
                 let made = complete(private, &name, not_kept)
                     .and_then(|()| move_out(private, &to.directory, &name).map_err(failed));
                 if made.is_err() {
@@ -130,11 +131,11 @@ impl Copying<'_> {
             // The entry cannot be moved there from the job's own directory: another file system, or another project of the same one.
             Err(FileError::Failed(_, Errno::XDEV)) => {
                 not_kept = NotKept::default();
-                self.beside(worker.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??
+                self.beside(worker.scratch.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??
             }
             made => made?,
         };
-        worker.totals.not_kept += &not_kept;
+        worker.results.totals.not_kept += &not_kept;
         let identity = sys::stat_at(&to.directory, &name, false).ok().as_ref().map(identity_of);
         Ok(Made { since, identity, ..Made::temporary(name) })
     }
@@ -179,7 +180,7 @@ impl Copying<'_> {
     /// One call if it has none. No call for a link if no extended attributes are preserved.
     pub(crate) fn extended_of_name(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         metadata: &Metadata,
     ) -> Result<Extended, FileError> {
@@ -188,10 +189,9 @@ impl Copying<'_> {
             return Ok(Extended::default());
         }
         let at = NameAt { directory: from.directory, name: from.name, features: self.features };
-        let CopyWorker { room, totals, .. } = worker;
-        let not_kept = &mut totals.not_kept;
+        let not_kept = &mut worker.results.totals.not_kept;
         let wanted = |name: &CStr| keep.reads_of(kind, name);
-        match Extended::read_from(Holder::Named(at), room, wanted, not_kept) {
+        match worker.scratch.extended(Holder::Named(at), wanted, not_kept) {
             Ok(found) if found.is_empty() || named::is_still_there(from, metadata) => Ok(found),
             // They may belong to another entry, and grant rights to other users.
             Ok(_) => Err(FileError::Changed),

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 
 use rustix::fd::OwnedFd;
 
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::target::mirror::{Location, Mirror};
+use crate::copy::thread::Worker;
 use atta_sys as sys;
 
 /// Maximum number of failures for which the conflicting name is reported.
@@ -26,7 +27,7 @@ impl Copying<'_> {
     }
 
     /// The existing, differently spelled name that prevents an entry from being made.
-    pub(crate) fn other_spelling(&self, worker: &mut CopyWorker, at: &Location) -> Option<CString> {
+    pub(crate) fn other_spelling(&self, worker: &mut Worker, at: &Location) -> Option<CString> {
         let (directory, name) = match at {
             Location::In(source, name) => (Arc::clone(&Mirror::of(source)?.target), name.clone()),
             Location::Itself(source) => {
@@ -43,7 +44,7 @@ impl Copying<'_> {
         if self.namings.fetch_add(1, Ordering::Relaxed) >= NAMINGS_MOST {
             return None;
         }
-        let opened = directory.descriptor(&mut worker.held, self.features).ok()?;
+        let opened = directory.descriptor(&mut worker.scratch.held, self.features).ok()?;
         sys::other_spelling(&opened, &name)
     }
 }

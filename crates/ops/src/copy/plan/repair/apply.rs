@@ -10,9 +10,11 @@ use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::Copying;
 use crate::copy::links::Deferred;
 use crate::copy::options::number_of_thread;
+use crate::copy::thread::{Scratch, Worker};
+use crate::file::mover::Mover;
 
 use crate::copy::target::existing::{is_alike, there};
 use crate::copy::target::mirror::{Here, Location, Mirror, SourceDirectory, Tasks};
@@ -48,7 +50,7 @@ impl Copying<'_> {
     /// Repairs an entry, or reports why not.
     pub(crate) fn repair(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         here: Option<Here<'_>>,
         entry: &Entry<'_>,
         differs: Differs,
@@ -76,7 +78,7 @@ impl Copying<'_> {
     /// Repairs a name below a root. Returns whether nothing is left to copy.
     fn repair_below(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         (at, here): (&Location, Here<'_>),
         name: &CString,
         entry: &Entry<'_>,
@@ -95,7 +97,7 @@ impl Copying<'_> {
                 self.expect_above(worker, &directory)?;
                 // No entry is made in it for this row.
                 self.close_source(worker, &directory);
-                worker.totals.repaired += 1;
+                worker.results.totals.repaired += 1;
             }
             return Ok(!differs.is_missing);
         }
@@ -106,7 +108,7 @@ impl Copying<'_> {
     /// Repairs a root itself. Returns whether nothing is left to copy.
     fn repair_root(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         (at, path): (&Location, &CString),
         entry: &Entry<'_>,
         differs: Differs,
@@ -127,14 +129,14 @@ impl Copying<'_> {
         let metadata = look(&opened)?;
         let extended = self.extended(worker, &opened)?;
         root.mirror.will_have(Attributes { metadata, extended, is_old: true });
-        worker.totals.repaired += 1;
+        worker.results.totals.repaired += 1;
         Ok(true)
     }
 
     /// Repairs an entry that is not a directory on both sides. Returns whether nothing is left to copy.
     fn repair_file(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         (at, from, to): (&Location, Source<'_>, &Place<'_>),
         (metadata, found): (&Metadata, &Metadata),
         differs: Differs,
@@ -157,7 +159,7 @@ impl Copying<'_> {
     /// Sets the differing attributes of a file with the bytes of its source. Returns whether the file keeps its bytes.
     fn keep_bytes(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         from: Source<'_>,
         to: &Place<'_>,
         differs: Differs,
@@ -183,13 +185,13 @@ impl Copying<'_> {
                 return Ok(false);
             }
         }
-        let counted = worker.totals.not_kept;
+        let counted = worker.results.totals.not_kept;
         let is_mended = self.mend(worker, to, (&source, &before), (&file, &found), !is_alike)?;
         if is_mended {
-            worker.totals.repaired += 1;
+            worker.results.totals.repaired += 1;
         } else {
             // The copy will count it.
-            worker.totals.not_kept = counted;
+            worker.results.totals.not_kept = counted;
         }
         Ok(is_mended)
     }
@@ -213,12 +215,12 @@ impl Copying<'_> {
     }
 
     /// Records the final attributes of roots that no row led to: this job makes its own files in TARGET.
-    pub(crate) fn expect_roots(&self, worker: &mut CopyWorker) {
+    pub(crate) fn expect_roots(&self, worker: &mut Worker) {
         for path in self.roots.paths() {
             let Some(root) = self.roots.find(&path).filter(|root| !root.mirror.is_expecting()) else {
                 continue;
             };
-            if root.mirror.target.descriptor(&mut worker.held, self.features).is_err() {
+            if root.mirror.target.descriptor(&mut worker.scratch.held, self.features).is_err() {
                 continue;
             }
             let Ok(opened) = sys::open_directory_path(&path, true) else { continue };
@@ -236,7 +238,7 @@ impl Copying<'_> {
 
     /// Searches for the files that deferred names are links of. A partner is a name of SOURCE that was not deferred and whose copy is the
     /// same file, judged by kind, size, time, owner and mode. No name is deferred after this.
-    pub(crate) fn find_partners(&self, worker: &mut CopyWorker, deferred: &[Deferred]) {
+    pub(crate) fn find_partners(&self, worker: &mut Worker, deferred: &[Deferred]) {
         let Some(repair) = &self.repair else { return };
         repair.is_settling.store(true, Ordering::Release);
         let search = Search::new(self, worker, deferred);
@@ -267,7 +269,7 @@ impl Copying<'_> {
     /// Makes a deferred name.
     pub(crate) fn make_put_off(
         &self,
-        worker: &mut CopyWorker,
+        worker: &mut Worker,
         deferred: &Deferred,
     ) -> Result<Option<crate::copy::target::place::Made>, FileError> {
         let name = deferred.name();
@@ -297,7 +299,7 @@ struct Wanted {
 }
 
 impl<'a> Search<'a> {
-    fn new(copying: &'a Copying<'a>, worker: &mut CopyWorker, deferred: &[Deferred]) -> Self {
+    fn new(copying: &'a Copying<'a>, worker: &mut Worker, deferred: &[Deferred]) -> Self {
         let mut wanted: HashMap<File, Wanted> = HashMap::new();
         let mut names: HashMap<File, u64> = HashMap::new();
         for deferred in deferred {
@@ -319,7 +321,7 @@ impl<'a> Search<'a> {
     }
 
     /// Notes the copy of an entry as the file that deferred names become links of, if it is a partner.
-    fn look(&self, worker: &mut CopyWorker, here: Here<'_>, entry: &Entry<'_>) -> Result<(), FileError> {
+    fn look(&self, worker: &mut Worker, here: Here<'_>, entry: &Entry<'_>) -> Result<(), FileError> {
         let Some(metadata) = entry.metadata else { return Ok(()) };
         let Some(wanted) = self.wanted.get(&file_of(metadata)) else { return Ok(()) };
         if wanted.is_found.load(Ordering::Relaxed) || wanted.names.contains(&entry.path()[..]) {
@@ -375,13 +377,14 @@ impl Copying<'_> {
 }
 
 impl Handler for Search<'_> {
-    type Worker = CopyWorker;
+    type Worker = Worker;
     type State = Arc<Mirror>;
 
     const NEEDS: Needs = Needs::COPY;
 
-    fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(number_of_thread(self.copying.seat, index), self.copying.budget.held_in_target)
+    fn worker(&self, index: usize) -> Worker {
+        let (index, held) = (number_of_thread(self.copying.seat, index), self.copying.budget.held_in_target);
+        Worker::new(Scratch::new(index, held, Mover::default()))
     }
 
     fn root(&self, directory: &Arc<SourceDirectory>) {
@@ -401,7 +404,7 @@ impl Handler for Search<'_> {
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
     /// A partner that is not found is not a failure.
-    fn failure(&self, _: &mut CopyWorker, _: &Failure<'_>) {}
+    fn failure(&self, _: &mut Worker, _: &Failure<'_>) {}
 
-    fn finish(&self, _: &mut CopyWorker) {}
+    fn finish(&self, _: &mut Worker) {}
 }
