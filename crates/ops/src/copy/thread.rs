@@ -5,12 +5,13 @@ use std::ffi::CStr;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-use atta_entry::Errno;
+use atta_entry::{Errno, Kind};
 
 use crate::copy::report::Report;
 use crate::copy::target::mirror::Part;
+use crate::copy::target::place::Made;
 use crate::copy::totals::Totals;
-use crate::digest::Signature;
+use crate::digest::{Element, Signature};
 use crate::file::mover::Mover;
 use crate::metadata::extended::{Extended, Holder};
 use crate::metadata::not_kept::NotKept;
@@ -74,6 +75,15 @@ impl Scratch {
         not_kept: &mut NotKept,
     ) -> Result<Extended, Errno> {
         Extended::read_from(holder, &mut self.names, is_wanted, not_kept)
+    }
+}
+
+impl Results {
+    /// Adds an entry to the signature. `path` is relative to its root.
+    pub(crate) fn sign(&mut self, path: &[u8], kind: Kind, made: &Made) {
+        let size = if kind == Kind::File { made.bytes } else { 0 };
+        let (digest, target) = (made.digest.as_ref(), made.target.as_deref());
+        self.signature.add(&Element { path, kind, size, digest, target });
     }
 }
 

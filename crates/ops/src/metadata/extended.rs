@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString};
 
 use atta_entry::Errno;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::fs::XattrFlags;
 
 use super::keep::{self, Keep, is_of_system};

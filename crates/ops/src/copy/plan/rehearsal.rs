@@ -10,24 +10,23 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
 use crate::copy::options::{Existing, Options, Outcome, Planned, Progress, Watch, starts_of};
-use crate::copy::plan::roots::{Roots, Target};
+use crate::copy::plan::roots::{Destination, Roots};
 use crate::copy::plan::unfinished::is_unfinished;
 use crate::copy::report::Report;
 use crate::copy::target::existing::{is_alike, is_alike_named};
 use crate::copy::target::mirror::{Here, Mirror, Shared, SourceDirectory};
 use crate::copy::target::stripe::Striping;
-use crate::copy::thread::{Scratch, Worker};
 use crate::copy::times::{Clock, Phase, RankReport};
 use crate::copy::totals::Totals;
 use crate::copy::{Refused, Seat};
 use crate::descriptors::{Budget, Needs};
 use crate::file::error::{FileError, Step};
-use crate::file::mover::Mover;
 use crate::file::source::Source;
 use crate::jobs::names::Namer;
 use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::granularity::{Granularity, Shown};
+use crate::tree::listing::held::Held;
 use crate::tree::operation::{Cx, Handler};
 use crate::tree::{self, Differs, Seed, Start};
 use crate::walk::{HardLinks, Seen};
@@ -52,6 +51,18 @@ struct Rehearsal<'a> {
     held: usize,
 }
 
+/// State of one thread of a dry run.
+struct Rehearser {
+    held: Held,
+    totals: Totals,
+}
+
+/// A name in the target.
+struct Name<'a> {
+    mirror: &'a Mirror,
+    name: &'a CStr,
+}
+
 impl<'a> DryRun<'a> {
     /// Looks at SOURCE... and TARGET.
     ///
@@ -64,7 +75,7 @@ impl<'a> DryRun<'a> {
         watch: &'a dyn Watch,
     ) -> Result<Self, Refused> {
         let walk = &options.walk;
-        let target = Target::open(target, options.no_target_directory)?;
+        let target = Destination::open(target, options.no_target_directory, walk.features)?;
         // Fails if copies cannot be striped there.
         Striping::new(options.stripes.as_ref(), &target.top)?;
         let shared = Shared::new(Namer::new(Seat::alone().job));
@@ -72,7 +83,7 @@ impl<'a> DryRun<'a> {
         let rehearsal = Rehearsal {
             options,
             watch,
-            roots: target.roots(sources, &shared, walk.features)?,
+            roots: target.roots(sources, &shared)?,
             links: [4, 16, 16].map(spill),
             top_identity: sys::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
             granularity: Shown::default(),
@@ -106,7 +117,7 @@ impl<'a> DryRun<'a> {
             observe(&Progress { walk, files: 0, bytes: 0, large_found: 0, large_done: 0 });
         });
         let mut totals = Totals::default();
-        walked.workers.iter().for_each(|worker| totals += &worker.results.totals);
+        walked.workers.iter().for_each(|worker| totals += &worker.totals);
         count_links(rehearsal.links, &rehearsal.options.walk.stop, &mut totals)?;
         clock.end(Phase::Copying);
         let rank = RankReport { phases: clock.phases(), ..RankReport::default() };
@@ -154,14 +165,14 @@ impl Rehearsal<'_> {
     /// Finds the existing entry under the name of a copy.
     fn there(
         &self,
-        worker: &mut Worker,
-        mirror: &Mirror,
-        name: &CStr,
+        worker: &mut Rehearser,
+        to: &Name<'_>,
     ) -> Result<Option<(Arc<OwnedFd>, Metadata)>, FileError> {
+        let Name { mirror, name } = *to;
         if mirror.is_new() {
             return Ok(None);
         }
-        let opened = mirror.target.descriptor(&mut worker.scratch.held, self.options.walk.features);
+        let opened = mirror.target.descriptor(&mut worker.held, self.options.walk.features);
         let found = opened.and_then(|directory| {
             let found = sys::stat_at(&directory, name, false)?;
             Ok((directory, found))
@@ -176,15 +187,14 @@ impl Rehearsal<'_> {
     /// Plans an entry. `None`: it is a directory that exists.
     fn plan(
         &self,
-        worker: &mut Worker,
-        mirror: &Mirror,
-        name: &CStr,
+        worker: &mut Rehearser,
+        to: &Name<'_>,
         (from, metadata): (Source<'_>, &Metadata),
     ) -> Result<Option<Planned>, FileError> {
-        let there = self.there(worker, mirror, name)?;
+        let there = self.there(worker, to)?;
         let is_directory = metadata.kind() == Kind::Directory;
         let Some((directory, there)) = there else {
-            worker.results.totals.directories += u64::from(is_directory);
+            worker.totals.directories += u64::from(is_directory);
             self.count(worker, metadata);
             return Ok(Some(Planned::New));
         };
@@ -195,18 +205,18 @@ impl Rehearsal<'_> {
             Existing::Ignore => !is_directory,
             Existing::Update if is_directory || !is_own => false,
             Existing::Update => {
-                let copy = Source { directory: directory.as_fd(), name };
+                let copy = Source { directory: directory.as_fd(), name: to.name };
                 let granularity = self.granularity.by(&there, copy);
                 is_up_to_date(self.options, (from, metadata), (copy, &there), granularity)?
             }
         };
         match (is_directory, there.kind() == Kind::Directory) {
             (true, true) => {
-                worker.results.totals.directories += 1;
+                worker.totals.directories += 1;
                 Ok(None)
             }
             _ if is_left => {
-                worker.results.totals.skipped += 1;
+                worker.totals.skipped += 1;
                 Ok(Some(Planned::Skipped))
             }
             (true, false) => Err(FileError::new(Step::MakeDirectory, Errno::NOTDIR)),
@@ -218,8 +228,8 @@ impl Rehearsal<'_> {
         }
     }
 
-    fn count(&self, worker: &mut Worker, metadata: &Metadata) {
-        let totals = &mut worker.results.totals;
+    fn count(&self, worker: &mut Rehearser, metadata: &Metadata) {
+        let totals = &mut worker.totals;
         let (index, size) = match metadata.kind() {
             Kind::Directory => return,
             Kind::File => (0, metadata.size),
@@ -249,7 +259,7 @@ impl Rehearsal<'_> {
         }
     }
 
-    fn fail(&self, worker: &mut Worker, entry: &Entry<'_>, at: Vec<u8>, error: FileError) {
+    fn fail(&self, worker: &mut Rehearser, entry: &Entry<'_>, (at, error): (Vec<u8>, FileError)) {
         let (operation, errno) = error.described();
         let path = entry.path();
         let root = if entry.depth > 0 { path[..entry.root_bytes].to_vec() } else { path.to_vec() };
@@ -288,25 +298,23 @@ fn is_up_to_date(
 }
 
 impl Handler for Rehearsal<'_> {
-    type Worker = Worker;
+    type Worker = Rehearser;
     type State = Arc<Mirror>;
 
     const NEEDS: Needs = Needs::COPY;
 
-    fn worker(&self, index: usize) -> Worker {
-        Worker::new(Scratch::new(index as u64, self.held, Mover::default()))
+    fn worker(&self, _index: usize) -> Rehearser {
+        Rehearser { held: Held::new(self.held), totals: Totals::default() }
     }
 
     fn root(&self, directory: &Arc<SourceDirectory>) {
-        if let Some(root) = self.roots.find(directory.name().to_bytes()) {
-            directory.set_state(Arc::clone(&root.mirror));
-        }
+        self.roots.set_state(directory);
     }
 
-    fn entered(&self, worker: &mut Worker, here: Here<'_>) {
+    fn entered(&self, worker: &mut Rehearser, here: Here<'_>) {
         let Some(mirror) = Mirror::of(here.directory) else { return };
         let above = here.directory.parent().and_then(Mirror::of);
-        let mut opened = || mirror.target.descriptor(&mut worker.scratch.held, self.options.walk.features);
+        let mut opened = || mirror.target.descriptor(&mut worker.held, self.options.walk.features);
         if above.is_some_and(|above| above.is_new()) || matches!(opened(), Err(Errno::NOENT)) {
             mirror.set_new(0);
         }
@@ -316,8 +324,8 @@ impl Handler for Rehearsal<'_> {
         let here = cx.here();
         let Cx { worker, tasks, .. } = cx;
         let features = self.options.walk.features;
-        if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.scratch.held, features)) {
-            worker.results.totals.unfinished += 1;
+        if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.held, features)) {
+            worker.totals.unfinished += 1;
             return tasks.prune();
         }
         let metadata = entry.metadata.copied().unwrap_or_default();
@@ -329,13 +337,13 @@ impl Handler for Rehearsal<'_> {
         let is_endless = here.is_some() && entry.kind == Kind::Directory && identity == self.top_identity;
         let planned = match is_endless {
             true => Err(FileError::new(Step::MakeDirectory, Errno::LOOP)),
-            false => self.plan(worker, &mirror, &name, (from, &metadata)),
+            false => self.plan(worker, &Name { mirror: &mirror, name: &name }, (from, &metadata)),
         };
         match planned {
             Ok(None) => {}
             Ok(Some(planned)) => self.watch.planned(planned, &entry.path()),
             Err(error) => {
-                self.fail(worker, entry, mirror.path_of(&name), error);
+                self.fail(worker, entry, (mirror.path_of(&name), error));
                 tasks.prune();
             }
         }
@@ -346,16 +354,16 @@ impl Handler for Rehearsal<'_> {
         let Cx { worker, tasks, .. } = cx;
         let metadata = entry.metadata.copied().unwrap_or_default();
         let name = CString::new(entry.name).unwrap_or_default();
-        let there = match here {
-            Some(here) => Mirror::of(here.directory).map(|mirror| self.there(worker, &mirror, &name)),
-            None => self.roots.find(entry.name).map(|root| self.there(worker, &root.parent, &root.name)),
-        };
+        let there = self.place(here, &name, entry).map(|(mirror, name)| {
+            let to = Name { mirror: &mirror, name: &name };
+            self.there(worker, &to)
+        });
         let is_repaired = there.and_then(Result::ok).flatten().is_some_and(|(_, there)| {
             let is_same = entry.kind == Kind::Directory || there.size == metadata.size && !differs.content;
             there.kind() == entry.kind && is_same && !differs.is_missing
         });
         if is_repaired {
-            worker.results.totals.repaired += 1;
+            worker.totals.repaired += 1;
             self.watch.planned(Planned::Attributes, &entry.path());
             return tasks.prune();
         }
@@ -364,10 +372,10 @@ impl Handler for Rehearsal<'_> {
 
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
-    fn failure(&self, worker: &mut Worker, failure: &Failure<'_>) {
-        *worker.results.totals.failures.entry(failure.errno).or_default() += 1;
+    fn failure(&self, worker: &mut Rehearser, failure: &Failure<'_>) {
+        *worker.totals.failures.entry(failure.errno).or_default() += 1;
         self.watch.failure(failure);
     }
 
-    fn finish(&self, _worker: &mut Worker) {}
+    fn finish(&self, _worker: &mut Rehearser) {}
 }
