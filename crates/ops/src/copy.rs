@@ -23,6 +23,7 @@
 
 pub(crate) mod commit;
 mod ending;
+mod failures;
 pub(crate) mod handler;
 mod large;
 mod links;
@@ -31,15 +32,15 @@ mod nothing_fails;
 mod options;
 pub(crate) mod plan;
 mod report;
-mod room;
 mod settle;
+mod space;
 pub(crate) mod target;
+mod thread;
 mod times;
 mod totals;
 
 use atta_sys as sys;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub use atta_runtime::Seat;
 use atta_runtime::{RankError, Session};
@@ -58,26 +59,24 @@ pub use totals::Totals;
 
 use crate::descriptors::{Budget, Needs};
 use crate::file::chunks::UnderWay;
-use crate::file::clone::Cloner;
-use crate::file::kernel_copy::{Race, Within};
-use crate::file::source::clock_of_files;
 use crate::jobs::names::Namer;
-use crate::tree::progress::{Counted, Live};
+use crate::tree::progress::Live;
 use crate::tree::{self, Differs, Seed, Start};
-use atta_sys::file_systems::{CopyBy, is_copied_by};
-use commit::batch::Batch;
-use commit::checks::Checks;
+use commit::Commit;
 use commit::stores::Stores;
-use commit::syncing::Syncing;
 use ending::Ending;
-use handler::Copying;
+use failures::Failures;
+use handler::CopyOperation;
+use links::Links;
+use links::private::PrivateDirectory;
 use options::{number_of_thread, starts_of};
-use plan::repair::Repair;
-use plan::roots::Target;
+use plan::roots::Destination;
+use target::data::Data;
 use target::grants::Grants;
 use target::mirror::Shared;
 use target::stripe::Striping;
-use times::{Clock, Syncs};
+use target::{Target, Top};
+use times::Clock;
 
 /// Copies all `sources` to `target`, as `cp -a` does.
 ///
@@ -135,7 +134,7 @@ pub fn run_repair(
 
 /// A copy that is set up but not started: all paths are resolved, and nothing has been copied. For a dry run see [`DryRun`].
 pub struct Copy<'a> {
-    copying: Copying<'a>,
+    operation: CopyOperation<'a>,
     /// Only on the first rank.
     starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
     target_is_name: bool,
@@ -155,66 +154,61 @@ impl<'a> Copy<'a> {
         seat: Seat,
     ) -> Result<Self, Refused> {
         let features = options.walk.features;
-        let target = Target::open(target, options.no_target_directory)?;
+        let target = Destination::open(target, options.no_target_directory, features)?;
         let striping = Striping::new(options.stripes.as_ref(), &target.top)?;
         let shared = Shared::new(Namer::new(seat.job));
-        let roots = target.roots(sources, &shared, features)?;
+        let roots = target.roots(sources, &shared)?;
         let target_is_name = target.is_name();
         let budget = Budget::of_process(Needs::COPY, options.walk.threads.max(options.walk.cores));
         let who = number_of_thread(seat, u32::MAX as usize);
-        let stores = Stores::new(&target.top, &shared, who, features).with_most(budget.stores);
-        let place = plan::beside::Place { target: &target, roots: &roots, shared: &shared, stores: &stores };
-        let begin = || plan::beside::begin(&place, sources, options, watch);
+        let stores = Stores::new(&target.top, &shared, who, options).with_most(budget.stores);
+        let place = plan::beside::Place {
+            target: &target,
+            roots: &roots,
+            shared: &shared,
+            stores: &stores,
+            options,
+            watch,
+        };
+        let begin = || plan::beside::begin(&place, sources);
         let (job, refused) = match (seat.rank == 0).then(begin).transpose() {
             Ok(job) => (job.flatten(), None),
             // The other ranks do not know of the refusal and must be notified first.
             Err(refused) if seat.ranks > 1 => (None, Some(refused)),
             Err(refused) => return Err(refused),
         };
-        let grants = Grants::new(Arc::clone(&target.top));
-        let (top, path) = (target.top, target.path);
-        let within = match () {
-            () if is_copied_by(&top, CopyBy::Server) => Within::Servers,
-            () if is_copied_by(&top, CopyBy::Pages) => Within::Kernel(Race::default()),
-            () => Within::Nobody,
-        };
-        let top_identity = sys::stat_of(&top).map_or((0, 0), |top| (top.device, top.inode));
-        let (links, large) = (links::Links::default(), UnderWay::new(budget.large));
-        let (batch, live) = (Batch::default(), Live::new(budget.threads));
-        let (checks, syncs) = (Checks::default(), Arc::new(Syncs::default()));
-        let copying = Copying {
+        let (directory, path) = (target.top, target.path);
+        let grants = Grants::new(Arc::clone(&directory));
+        let data = Data::new(options, striping, &directory);
+        let identity = sys::stat_of(&directory).map_or((0, 0), |top| (top.device, top.inode));
+        let private = PrivateDirectory::new(&directory, &shared, seat, features);
+        let private = private.of_job(job, stores.own_uid(identity.0));
+        let commit = Commit::new(&budget, stores.syncs());
+        let target = Target {
             options,
-            watch,
+            features,
             seat,
+            is_listed: false,
+            top: Top { directory, path, identity },
             roots,
             shared,
-            links,
-            large,
-            batch,
-            checks,
-            room: room::Room::default(),
-            began: clock_of_files(),
-            top,
-            target: path,
             stores,
             grants,
-            within,
-            top_identity,
-            features,
-            budget,
-            live,
-            syncing: Syncing::new(budget.syncing, Arc::clone(&syncs)),
-            syncs,
-            cloner: Cloner::new(options.reflink),
-            striping,
-            is_listed: false,
-            repair: None,
-            namings: AtomicU64::new(0),
-            job: Mutex::new(job),
-            left_over: AtomicU64::new(0),
+            private,
+            data,
+            failures: Failures::new(watch, &options.walk.stop),
+        };
+        let operation = CopyOperation {
+            target,
+            commit,
+            links: Links::default(),
+            large: UnderWay::new(budget.large),
+            live: Live::new(budget.threads),
+            is_repair: false,
+            held: budget.held_in_target,
         };
         let starts = Box::new(starts_of(sources).map(Seed::from));
-        Ok(Self { copying, starts, target_is_name, refused })
+        Ok(Self { operation, starts, target_is_name, refused })
     }
 
     /// Why the copy must not run although every rank sees the same file system. Only on the first of several ranks.
@@ -237,7 +231,7 @@ impl<'a> Copy<'a> {
     /// On several ranks, every rank must call this. Only the first rank's list is used.
     #[must_use]
     pub fn listed(mut self, starts: impl Iterator<Item = Start> + Send + 'a) -> Self {
-        self.copying.is_listed = true;
+        self.operation.target.is_listed = true;
         Self { starts: Box::new(starts.map(Seed::from)), ..self }
     }
 
@@ -249,24 +243,25 @@ impl<'a> Copy<'a> {
         mut self,
         rows: impl Iterator<Item = (Start, Differs)> + Send + 'a,
     ) -> Result<Self, Refused> {
-        if self.copying.options.existing != Existing::Replace {
+        if self.operation.target.options.existing != Existing::Replace {
             let what = "a repair finds out by itself what may stay".to_owned();
             return Err(Refused::usage(what, "leave --update and --ignore-existing out"));
         }
-        self.copying.is_listed = true;
-        self.copying.repair = Some(Repair::default());
+        self.operation.target.is_listed = true;
+        self.operation.is_repair = true;
+        self.operation.links.set_defers_all(true);
         Ok(Self { starts: Box::new(rows.map(Seed::from)), ..self })
     }
 
     /// The inode of the target directory. It is the same on all ranks if they see the same file system.
     #[must_use]
     pub fn target_inode(&self) -> u64 {
-        self.copying.top_identity.1
+        self.operation.target.top.identity.1
     }
 
     /// Runs the copy in a session of one rank: see [`run`](fn@run).
     pub fn run_alone(self, observe: impl FnMut(&Progress)) -> Outcome {
-        let mut session = Session::alone(self.copying.options.walk.stop.clone());
+        let mut session = Session::alone(self.operation.target.options.walk.stop.clone());
         match self.run(&mut session, observe) {
             Ok(outcome) => outcome,
             Err(error) => unreachable!("a session of one waits for nobody: {error}"),
@@ -287,11 +282,11 @@ impl<'a> Copy<'a> {
         session: &mut Session<'_>,
         mut observe: impl FnMut(&Progress),
     ) -> Result<Outcome, RankError> {
-        let Self { copying, starts, .. } = self;
+        let Self { operation, starts, .. } = self;
         let clock = Clock::start();
         let observed = |walk: &tree::Progress, own| observe(&Progress::new(walk, own));
-        let walked = tree::run(session, &copying, starts, &copying.options.walk, observed)?;
-        let mut ending = Ending::new(copying, walked, clock);
+        let walked = tree::run(session, &operation, starts, &operation.target.options.walk, observed)?;
+        let mut ending = Ending::new(operation, walked, clock);
         ending.settle(session)?;
         session.beside(|| ending.end())
     }
@@ -299,13 +294,6 @@ impl<'a> Copy<'a> {
 
 impl std::fmt::Debug for Copy<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Copy").field("seat", &self.copying.seat).finish_non_exhaustive()
-    }
-}
-
-impl Copying<'_> {
-    fn counted_so_far(&self) -> Counted {
-        let Live { files, bytes, large_found, large_done, .. } = &self.live;
-        [files, bytes, large_found, large_done].map(|count| count.load(Ordering::Relaxed))
+        f.debug_struct("Copy").field("seat", &self.operation.target.seat).finish_non_exhaustive()
     }
 }

@@ -1,11 +1,138 @@
-//! How created entries become durable and get their final names: syncs, batches, second attempts, read-back.
+//! Everything between an entry that is complete and one that is durable, has its final name and is verified: [`Commit`] is the state that
+//! all threads share, [`Committer`] commits on one thread. It does not decide what is copied.
 
 pub(crate) mod again;
 pub(crate) mod batch;
 pub(crate) mod checks;
+pub(crate) mod close;
 pub(crate) mod durable;
 pub(crate) mod pending;
 pub(crate) mod publish;
 pub(crate) mod reread;
 pub(crate) mod stores;
 pub(crate) mod syncing;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use atta_entry::Timestamp;
+
+use crate::copy::report::Report;
+use crate::copy::target::Maker;
+use crate::copy::target::mirror::{Location, Part};
+use crate::copy::target::place::{Made, Place};
+use crate::copy::times::Syncs;
+use crate::descriptors::Budget;
+use crate::file::source::clock_of_files;
+use crate::tree::progress::Live;
+use batch::{Batch, Ready};
+use checks::{Check, Checks};
+use pending::{Pending, PendingFile};
+use syncing::Syncing;
+
+/// Complete entries that wait, and what is known of those that had to be given up.
+pub(crate) struct Commit {
+    batch: Batch,
+    pub(crate) checks: Checks,
+    /// Files and directories that are being synced individually.
+    syncing: Syncing<Pending>,
+    /// Most copies that are open at once to be read back by one thread.
+    group: usize,
+    /// Start time, by the clock of the file system.
+    began: Timestamp,
+    /// Number of directories that keep their temporary names.
+    left_over: AtomicU64,
+}
+
+/// Makes entries durable, gives them their final names and reads them back, on one thread.
+pub(crate) struct Committer<'w> {
+    pub(crate) commit: &'w Commit,
+    pub(crate) maker: Maker<'w>,
+    pub(crate) live: &'w Live,
+    pub(crate) report: &'w mut Report,
+    /// Parts of slices that have ended.
+    pub(crate) ended: &'w mut Vec<Part>,
+}
+
+impl Commit {
+    pub(crate) fn new(budget: &Budget, syncs: &Arc<Syncs>) -> Self {
+        let (batch, checks) = (Batch::default(), Checks::default());
+        let syncing = Syncing::new(budget.syncing, Arc::clone(syncs));
+        let (began, left_over) = (clock_of_files(), AtomicU64::new(0));
+        Self { batch, checks, syncing, group: budget.group, began, left_over }
+    }
+
+    /// Whether anything waits for a sync, or to be read back.
+    pub(crate) fn waits(&self) -> bool {
+        self.batch.waits() || self.syncing.has_any() || self.has_checks()
+    }
+
+    /// Whether copies wait to be read back.
+    pub(crate) fn has_checks(&self) -> bool {
+        self.checks.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts an entry that keeps its temporary name.
+    pub(crate) fn leave(&self) {
+        self.left_over.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of entries that keep their temporary names.
+    pub(crate) fn left_over(&self) -> u64 {
+        self.left_over.load(Ordering::Relaxed)
+    }
+}
+
+impl Committer<'_> {
+    /// Counts a new entry, and gives it its final name when that is allowed.
+    pub(crate) fn complete(&mut self, at: &Location, to: &Place<'_>, mut made: Made) {
+        let checks = Check::of(at, to, &made).into_iter().collect();
+        if made.is_file {
+            self.live.bytes.fetch_add(made.bytes, Ordering::Relaxed);
+            if self.maker.target.options.digest && made.digest.is_none() {
+                self.count_not_hashed();
+            }
+        }
+        if let Some((file, version)) = made.unsynced.take() {
+            let (at, mirror, name) = (at.clone(), Arc::clone(to.mirror), to.name.to_owned());
+            let Made { temporary, bytes, elapsed, identity, .. } = made;
+            // A new directory gets its final name only after its files are durable.
+            let part = if temporary.is_some() { to.part() } else { to.part_of_names() };
+            let pending =
+                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version, part };
+            return self.sync_file(file, pending);
+        }
+        self.maker.target.failures.space.find();
+        if made.is_file {
+            self.count_file(at, made.bytes, made.elapsed);
+        }
+        let written = if made.is_link { 0 } else { made.bytes };
+        match made.temporary {
+            None => self.add_bytes(to.mirror, written, checks),
+            Some(temporary) => {
+                let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
+                let names = Some((temporary, to.name.to_owned()));
+                let Made { since, identity, .. } = made;
+                let ready = Ready { origin, mirror, names, bytes: written, since, identity, part: to.part() };
+                self.publish(ready, checks);
+            }
+        }
+    }
+
+    /// Counts a file that was copied without a digest because it has too many holes.
+    pub(crate) fn count_not_hashed(&mut self) {
+        self.maker.totals.not_hashed += 1;
+        // Without a digest there is nothing to compare the copy with.
+        self.maker.totals.not_verified += u64::from(self.maker.target.options.verify);
+    }
+
+    /// Counts a complete file.
+    pub(crate) fn count_file(&mut self, at: &Location, bytes: u64, elapsed: Duration) {
+        let totals = &mut *self.maker.totals;
+        totals.files += 1;
+        totals.bytes = totals.bytes.saturating_add(bytes);
+        self.report.note(bytes, elapsed, || at.root_and_path().1);
+        self.live.files.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -7,8 +7,8 @@
 //!     ─▶ all: directories closed last, deepest of all ranks first ─▶ all: the last sync ─▶ the first: totals
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use atta_entry::Errno;
@@ -16,11 +16,14 @@ use atta_runtime::{RankError, Session};
 use rustix::fs::{AtFlags, FlockOperation};
 
 use crate::copy::commit::batch::Ready;
-use crate::copy::handler::{CopyWorker, Copying};
+use crate::copy::handler::CopyOperation;
 use crate::copy::links::Deferred;
+use crate::copy::links::forget::forget_links;
 use crate::copy::options::{Existing, Fsync, Leftovers, Outcome};
 use crate::copy::plan::beside::left_by;
+use crate::copy::thread::{Results, Worker};
 
+use crate::copy::target::Target;
 use crate::copy::target::mirror::{CurrentSlice, Location, Mirror};
 use crate::copy::times::{Clock, Phase, RankReport};
 
@@ -33,25 +36,25 @@ use atta_sys::{self as sys, retry};
 
 /// A copy on one rank after its last task.
 pub(super) struct Ending<'a> {
-    copying: Copying<'a>,
-    walked: tree::Outcome<CopyWorker>,
+    operation: CopyOperation<'a>,
+    walked: tree::Outcome<Worker>,
     /// The worker for everything done from here on.
-    worker: CopyWorker,
+    worker: Worker,
     clock: Clock,
     leftovers: Option<Leftovers>,
 }
 
 impl std::fmt::Debug for Ending<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ending").field("seat", &self.copying.seat).finish_non_exhaustive()
+        f.debug_struct("Ending").field("seat", &self.operation.target.seat).finish_non_exhaustive()
     }
 }
 
 impl<'a> Ending<'a> {
-    pub(super) fn new(copying: Copying<'a>, walked: tree::Outcome<CopyWorker>, mut clock: Clock) -> Self {
+    pub(super) fn new(operation: CopyOperation<'a>, walked: tree::Outcome<Worker>, mut clock: Clock) -> Self {
         clock.end_after(Phase::Copying, walked.elapsed);
-        let worker = copying.worker(walked.workers.len());
-        Self { copying, walked, worker, clock, leftovers: None }
+        let worker = operation.worker(walked.workers.len());
+        Self { operation, walked, worker, clock, leftovers: None }
     }
 
     /// Runs the steps together with the other ranks, up to [`end`](Self::end).
@@ -87,24 +90,22 @@ impl<'a> Ending<'a> {
 
     /// Makes the deferred names and publishes data that waits to be durable. Incomplete data is removed.
     fn link_rest(&mut self) {
-        let Self { copying, walked, worker, clock, .. } = self;
-        let deferred = copying.links.take_deferred();
-        if !walked.stopped {
-            copying.find_partners(worker, &deferred);
+        let Self { operation, walked, worker, clock, .. } = self;
+        let deferred = operation.links.take_deferred();
+        if !walked.stopped && operation.is_repair {
+            operation.repairer(worker).find_partners(&deferred, operation.held);
         }
-        copying.make_all(worker, deferred);
-        walked.stopped |= copying.options.walk.stop.is_set();
+        operation.make_all(worker, deferred);
+        walked.stopped |= operation.target.options.walk.stop.is_set();
         clock.end(Phase::Links);
         self.finish_syncs();
-        self.copying.end_parts(&mut self.worker);
-        self.finish_syncs();
-        let Self { copying, worker, clock, .. } = self;
-        copying.publish_rest(worker);
-        copying.forget_large(worker);
-        copying.end_parts(worker);
+        let Self { operation, worker, clock, .. } = self;
+        operation.committer(worker).publish_rest();
+        operation.forget_large(worker);
+        operation.end_parts(worker);
         clock.end(Phase::Batch);
         self.check_rest();
-        self.copying.end_parts(&mut self.worker);
+        self.operation.end_parts(&mut self.worker);
         self.clock.end(Phase::Verify);
         debug_assert!(self.is_all_closed(), "a directory without pending work stayed open");
         if self.walked.stopped {
@@ -114,30 +115,32 @@ impl<'a> Ending<'a> {
 
     /// Whether only directories that have to wait for the end are still open.
     fn is_all_closed(&self) -> bool {
-        let Self { copying, .. } = self;
-        let may_wait =
-            |mirror: &Arc<Mirror>| copying.roots.has(mirror) || copying.is_listed && mirror.waits_for_end();
-        let is_interrupted = copying.options.walk.stop.is_set();
+        let Self { operation, .. } = self;
+        let may_wait = |mirror: &Arc<Mirror>| {
+            operation.target.roots.has(mirror) || operation.target.is_listed && mirror.waits_for_end()
+        };
+        let is_interrupted = operation.target.options.walk.stop.is_set();
         // A name whose file another rank copied until the end keeps its directory open, perhaps on yet another rank.
-        let may_have_links = || copying.seat.ranks > 1 && copying.have_links();
-        is_interrupted || copying.shared.open.all().iter().all(may_wait) || may_have_links()
+        let may_have_links = || operation.target.seat.ranks > 1 && operation.target.private.have_links();
+        is_interrupted || operation.target.shared.open.all().iter().all(may_wait) || may_have_links()
     }
 
     /// Renames the directories of an interrupted copy to their final names, with the complete files in them.
     fn name_unfinished(&mut self) {
-        let Self { copying, worker, .. } = self;
-        let is_durable = copying.options.fsync != Fsync::Batch || copying.sync().is_ok();
-        for mirror in copying.shared.open.all() {
+        let Self { operation, worker, .. } = self;
+        let is_durable =
+            operation.target.options.fsync != Fsync::Batch || operation.target.stores.sync().is_ok();
+        for mirror in operation.target.shared.open.all() {
             if mirror.target.alias().is_none() {
                 continue;
             }
             match mirror.own_since() {
-                Some(since) if is_durable && since == copying.batch.failures() => {
+                Some(since) if is_durable && since == operation.target.stores.failed_syncs() => {
                     let at = Location::Target(Arc::clone(&mirror.target));
-                    copying.publish_now(worker, &Ready::directory(at, mirror, None));
+                    operation.committer(worker).publish_now(&Ready::directory(at, mirror, None));
                 }
                 _ => {
-                    copying.left_over.fetch_add(1, Ordering::Relaxed);
+                    operation.commit.leave();
                 }
             }
         }
@@ -146,80 +149,76 @@ impl<'a> Ending<'a> {
     /// Removes incomplete files and empty directories of an interrupted copy. Runs after every rank has published its complete ones.
     /// Returns how many entries are left.
     fn sweep(&mut self) -> u64 {
-        let Self { copying, walked, worker, .. } = self;
+        let Self { operation, walked, worker, .. } = self;
         if walked.stopped {
-            let roots = copying.roots.mirrors().into_iter();
-            let swept: Vec<_> = roots.chain(copying.shared.open.all()).collect();
-            swept.iter().for_each(|mirror| copying.sweep_directory(worker, &mirror.target));
+            let roots = operation.target.roots.mirrors().into_iter();
+            let swept: Vec<_> = roots.chain(operation.target.shared.open.all()).collect();
+            swept.iter().for_each(|mirror| operation.sweep_directory(worker, &mirror.target));
         }
-        copying.left_over.load(Ordering::Relaxed)
+        operation.commit.left_over()
     }
 
     /// Waits for single syncs and handles their outcomes, on as many threads as have copied.
     fn finish_syncs(&mut self) {
-        let Self { copying, walked, worker, .. } = self;
-        let copying = &*copying;
+        let Self { operation, walked, worker, .. } = self;
+        let operation = &*operation;
         std::thread::scope(|scope| {
             for other in walked.workers.iter_mut().skip(1) {
-                scope.spawn(|| copying.finish_all(other));
+                scope.spawn(|| operation.finish_all(other));
             }
-            copying.finish_all(worker);
+            operation.finish_all(worker);
         });
-        walked.workers.iter_mut().for_each(|worker| copying.end_parts(worker));
     }
 
     /// Reads back the remaining copies, on as many threads as have copied.
     fn check_rest(&mut self) {
-        let Self { copying, walked, worker, .. } = self;
+        let Self { operation, walked, worker, .. } = self;
         if !walked.stopped {
-            let copying = &*copying;
+            let operation = &*operation;
             std::thread::scope(|scope| {
                 for other in walked.workers.iter_mut().skip(1) {
-                    scope.spawn(|| copying.check_all(other));
+                    scope.spawn(|| operation.check_all(other));
                 }
-                copying.check_all(worker);
+                operation.check_all(worker);
             });
-            walked.workers.iter_mut().for_each(|worker| copying.end_parts(worker));
         }
         // The checks hold directories open, which still need their attributes.
-        let left = copying.checks.forget();
-        worker.totals.not_verified += left;
+        let left = operation.commit.checks.forget();
+        worker.results.totals.not_verified += left;
         walked.stopped |= left > 0;
     }
 
     /// Removes the job's own files before their directory gets its times. `left`: how many entries have to stay, on all ranks.
     fn clean(&mut self, left: u64) {
-        let Self { copying, walked, worker, .. } = self;
-        match copying.forget_links(walked.workers.len()) {
+        let Self { operation, walked, worker, .. } = self;
+        match forget_links(&operation.target.private, walked.workers.len()) {
             // Otherwise some names were not visited, or existed already.
-            Ok(elsewhere) if !walked.stopped && copying.options.existing != Existing::Ignore => {
-                worker.totals.elsewhere += elsewhere;
+            Ok(elsewhere) if !walked.stopped && operation.target.options.existing != Existing::Ignore => {
+                worker.results.totals.elsewhere += elsewhere;
             }
             Ok(_) => {}
             Err(errno) => {
-                copying.left_over.fetch_add(1, Ordering::Relaxed);
-                copying.fail(
-                    worker,
-                    &Location::Root(copying.target.clone()),
+                operation.commit.leave();
+                operation.maker(worker).fail(
+                    &Location::Root(operation.target.top.path.clone()),
                     FileError::new(Step::Clean, errno),
                 );
             }
         }
-        if copying.repair.is_some() {
-            copying.expect_roots(worker);
+        if operation.is_repair {
+            operation.repairer(worker).expect_roots();
         }
-        for mirror in copying.roots.mirrors() {
+        for mirror in operation.target.roots.mirrors() {
             // A directory that could not be read gets its final name, too.
-            copying.name_root(worker, mirror);
+            operation.committer(worker).name_root(mirror);
         }
-        let is_left = left + copying.left_over.load(Ordering::Relaxed) > 0;
-        let ended = copying.end_job(is_left);
+        let is_left = left + operation.commit.left_over() > 0;
+        let ended = operation.end_job(is_left);
         match ended {
             Ok(leftovers) => self.leftovers = leftovers,
             Err(errno) => {
-                copying.fail(
-                    worker,
-                    &Location::Root(copying.target.clone()),
+                operation.maker(worker).fail(
+                    &Location::Root(operation.target.top.path.clone()),
                     FileError::new(Step::Clean, errno),
                 );
             }
@@ -229,13 +228,13 @@ impl<'a> Ending<'a> {
 
     /// Depth of the deepest directory that waits for its attributes.
     fn deepest(&mut self) -> Option<u32> {
-        self.copying.shared.deepest_open()
+        self.operation.target.shared.deepest_open()
     }
 
     /// Sets the attributes of the directories at this depth or deeper.
     fn close(&mut self, depth: u32) {
-        for mirror in self.copying.shared.take_open(depth) {
-            self.copying.close(&mut self.worker, &mirror);
+        for mirror in self.operation.target.shared.take_open(depth) {
+            self.operation.committer(&mut self.worker).close(&mirror);
         }
         self.clock.end(Phase::Directories);
     }
@@ -243,30 +242,30 @@ impl<'a> Ending<'a> {
     /// Makes everything durable and returns the outcome of this rank.
     #[must_use]
     pub(super) fn end(mut self) -> Outcome {
-        let Self { copying, worker, .. } = &mut self;
-        let needs_none = copying.stores.are_volatile() || copying.options.fsync == Fsync::None;
-        copying.finish_all(worker);
-        let synced = if needs_none { Ok(()) } else { copying.sync_last() };
+        let Self { operation, worker, .. } = &mut self;
+        let needs_none =
+            operation.target.stores.are_volatile() || operation.target.options.fsync == Fsync::None;
+        operation.finish_all(worker);
+        let synced = if needs_none { Ok(()) } else { operation.target.stores.sync_last() };
         if let Err(errno) = synced {
-            copying.fail(worker, &Location::Root(copying.target.clone()), FileError::new(Step::Sync, errno));
+            operation
+                .maker(worker)
+                .fail(&Location::Root(operation.target.top.path.clone()), FileError::new(Step::Sync, errno));
         }
-        copying.finish(worker);
+        operation.finish(worker);
         // Closing is not enough: a child process may have inherited the descriptor.
-        let _ = rustix::fs::flock(&self.copying.top, FlockOperation::Unlock);
-        let parked = self.copying.room.is_gone();
+        let _ = rustix::fs::flock(&self.operation.target.top.directory, FlockOperation::Unlock);
+        let parked = self.operation.target.failures.space.is_full();
         self.clock.end(Phase::Sync);
         let rank = self.report();
-        let Self { copying, walked, worker, leftovers, .. } = self;
-        let (mut totals, mut signature, mut report) = (worker.totals, worker.signature, worker.report);
-        for worker in &walked.workers {
-            totals += &worker.totals;
-            report += &worker.report;
-            signature.merge(&worker.signature);
-        }
+        let Self { operation, walked, worker, leftovers, .. } = self;
+        let mut results = worker.results;
+        walked.workers.iter().for_each(|worker| results += &worker.results);
+        let Results { totals, report, signature } = results;
         // The signature is valid only for a whole copy.
         let is_read = totals.skipped == 0 && totals.not_hashed == 0;
-        let is_whole = totals.failed() == 0 && is_read && !walked.stopped && !copying.is_listed;
-        let signature = (copying.options.digest && is_whole).then_some(signature);
+        let is_whole = totals.failed() == 0 && is_read && !walked.stopped && !operation.target.is_listed;
+        let signature = (operation.target.options.digest && is_whole).then_some(signature);
         let rank = RankReport { files: totals.files, ..rank };
         let (threads, elapsed, stopped) = (walked.threads, rank.elapsed(), walked.stopped);
         let exchanged = walked.exchanged;
@@ -275,14 +274,14 @@ impl<'a> Ending<'a> {
 
     /// The report of this rank, without the counts of its threads.
     fn report(&self) -> RankReport {
-        let Self { copying, walked, clock, .. } = self;
+        let Self { operation, walked, clock, .. } = self;
         let waiting: Duration = walked.threads.iter().map(|thread| thread.worker.waiting).sum();
         let lived: Duration = walked.workers.iter().map(|worker| worker.lived).sum();
-        let (syncs, syncing) = copying.syncs.read();
+        let (syncs, syncing) = operation.target.stores.syncs().read();
         RankReport {
-            rank: copying.seat.rank,
+            rank: operation.target.seat.rank,
             files: 0,
-            bytes: copying.live.bytes.load(Ordering::Relaxed),
+            bytes: operation.live.bytes.load(Ordering::Relaxed),
             phases: clock.phases(),
             busy: lived.saturating_sub(waiting),
             finding: walked.profile.readdir + walked.profile.stat,
@@ -293,69 +292,82 @@ impl<'a> Ending<'a> {
     }
 }
 
-impl Copying<'_> {
+impl CopyOperation<'_> {
+    /// Waits for all queued syncs and handles their outcomes. Closes the directories that are complete then.
+    fn finish_all(&self, worker: &mut Worker) {
+        while self.committer(worker).finish_next() {
+            self.end_parts(worker);
+        }
+    }
+
+    /// Reads back all waiting copies, unless the run is stopped.
+    fn check_all(&self, worker: &mut Worker) {
+        while self.committer(worker).check_next() {
+            self.end_parts(worker);
+        }
+    }
+
     /// Removes this job's incomplete entries in a directory.
-    fn sweep_directory(&self, worker: &mut CopyWorker, target: &Arc<Directory>) {
-        let opened = target.descriptor(&mut worker.held, self.features);
+    fn sweep_directory(&self, worker: &mut Worker, target: &Arc<Directory>) {
+        let opened = target.descriptor(&mut worker.scratch.held, self.target.features);
         // A missing directory has no entries.
         let Ok(opened) = opened else { return };
         let names = sys::names_of(&opened, usize::MAX).unwrap_or_default();
-        for name in names.iter().filter(|name| self.shared.namer.gave(name.to_bytes())) {
+        for name in names.iter().filter(|name| self.target.shared.namer.gave(name.to_bytes())) {
             let remove = |flags| retry(|| rustix::fs::unlinkat(&opened, name, flags));
             let removed = match remove(AtFlags::empty()) {
                 Err(Errno::ISDIR | Errno::PERM) => remove(AtFlags::REMOVEDIR),
                 removed => removed,
             };
             if removed.is_err_and(|errno| errno != Errno::NOENT) {
-                self.left_over.fetch_add(1, Ordering::Relaxed);
+                self.commit.leave();
             }
         }
     }
 
     /// Removes the job's directory. Keeps it with its record if entries are left that it identifies, and returns these.
     fn end_job(&self, is_left: bool) -> Result<Option<Leftovers>, Errno> {
-        let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(job) = job.as_mut() else { return Ok(None) };
-        if !is_left {
-            return job.end().map(|()| None);
-        }
-        job.keep();
-        Ok(Some(left_by((&self.top, self.target.as_slice()), &self.shared.namer, job.record(), self.options)))
+        let Target { top, shared, options, private, .. } = &self.target;
+        let top = (&top.directory, top.path.as_slice());
+        private.end(is_left, |record| left_by(top, &shared.namer, record, options))
     }
 
     /// Makes names whose files other threads or ranks were copying, unless the run is stopped.
-    pub(super) fn make_all(&self, worker: &mut CopyWorker, all: Vec<Deferred>) {
+    pub(super) fn make_all(&self, worker: &mut Worker, all: Vec<Deferred>) {
         for deferred in all {
-            if !self.options.walk.stop.is_set() {
+            if !self.target.options.walk.stop.is_set() {
                 self.make_deferred(worker, &deferred);
             }
             worker.ended.extend(deferred.part);
         }
     }
 
-    fn make_deferred(&self, worker: &mut CopyWorker, deferred: &Deferred) {
+    fn make_deferred(&self, worker: &mut Worker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();
-        let made = match self.repair {
-            Some(_) => self.make_put_off(worker, deferred),
-            None => self.link_deferred(worker, deferred).map(Some),
+        let mut linker = self.linker(worker);
+        let made = match self.is_repair {
+            true => linker.make_put_off(deferred),
+            false => linker.link_deferred(deferred).map(Some),
         };
         let made = match made {
             Ok(Some(made)) => made,
             // The thread or rank that claimed the copy has failed.
-            Ok(None) => return self.fail(worker, &deferred.at, FileError::new(Step::Link, Errno::NOENT)),
-            Err(error) => return self.fail(worker, &deferred.at, error),
+            Ok(None) => {
+                return self.maker(worker).fail(&deferred.at, FileError::new(Step::Link, Errno::NOENT));
+            }
+            Err(error) => return self.maker(worker).fail(&deferred.at, error),
         };
-        if self.options.digest {
+        if self.target.options.digest {
             let (root, path) = deferred.at.root_and_path();
             let path = below(&path, root.len());
-            self.sign(worker, path, kind, &made);
+            worker.results.sign(path, kind, &made);
         }
         let name = deferred.name();
         let slice = deferred.part.as_ref().map(CurrentSlice::of_part);
-        let to = self.place(worker, &deferred.mirror, &name);
+        let to = self.maker(worker).place(&deferred.mirror, &name);
         match to.map(|to| to.within(slice.as_ref())) {
-            Ok(to) => self.complete(worker, &deferred.at, &to, kind, made),
-            Err(error) => self.fail(worker, &deferred.at, error),
+            Ok(to) => self.committer(worker).complete(&deferred.at, &to, made),
+            Err(error) => self.maker(worker).fail(&deferred.at, error),
         }
     }
 }
@@ -383,9 +395,9 @@ mod tests {
         let rate = Arc::new(atta_runtime::Rate::per_second(1000));
         let options = Options { bandwidth: Some(Arc::clone(&rate)), ..Options::default() };
         let copy = Copy::prepare(&sources, target, &options, &NothingFails, Seat::alone()).unwrap();
-        assert_eq!(copy.copying.throttled(), Duration::ZERO);
+        assert_eq!(copy.operation.throttled(), Duration::ZERO);
         rate.acquire(50, &atta_runtime::Stop::new());
         rate.acquire(1, &atta_runtime::Stop::new());
-        assert!(copy.copying.throttled() > Duration::ZERO);
+        assert!(copy.operation.throttled() > Duration::ZERO);
     }
 }

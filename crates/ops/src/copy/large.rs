@@ -1,5 +1,7 @@
-//! Large files that are being copied in chunks: their state, and what other ranks need to recognise them. `large/run.rs` copies them.
+//! Large files that are being copied in chunks: their state, and what other ranks need to recognise them. `large/run.rs` and its neighbours copy them.
 
+mod chunk;
+pub(crate) mod plan;
 mod run;
 
 use std::ffi::CString;
@@ -42,8 +44,10 @@ impl Code for Key {
     }
 }
 
+/// A file with its chunks.
+pub(crate) type LargeCopy = large::Large<Large, FileError, Arc<Mirror>>;
 /// Files that are being copied in chunks.
-pub(crate) type LargeCopies = UnderWay<large::Large<Large, FileError, Arc<Mirror>>>;
+pub(crate) type LargeCopies = UnderWay<LargeCopy>;
 
 /// A file that is being copied in chunks.
 #[derive(Debug)]
@@ -65,5 +69,23 @@ pub(crate) struct Large {
 impl Large {
     pub(crate) fn made(&self) -> Made {
         Made::temporary(self.key.temporary.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_other_ranks_name_temporary_files_only() {
+        let key = |temporary: &std::ffi::CStr| {
+            let version = Version::of_copy(&Metadata::default(), u64::MAX);
+            Key { is_hashed: true, version, temporary: temporary.to_owned() }
+        };
+        let good = key(c".atta.0123456789ab");
+        assert_eq!(Key::decode_all(&good.encoded()), Some(good));
+        for bad in [key(c"../passwd"), key(c".atta./../../x"), key(c"passwd")] {
+            assert_eq!(Key::decode_all(&bad.encoded()), None);
+        }
     }
 }

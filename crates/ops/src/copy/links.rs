@@ -10,23 +10,26 @@
 //!                                     source has, its kind, size and modification time, and its digest
 //! ```
 
-pub(super) mod make;
+pub(crate) mod claims;
+pub(crate) mod forget;
+pub(crate) mod make;
+pub(crate) mod private;
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use atta_entry::{Errno, Metadata};
-use rustix::fd::OwnedFd;
+use atta_entry::Metadata;
 
 use crate::copy::target::mirror::{Location, Mirror, Part};
-use crate::copy::target::place::Place;
+use crate::copy::target::place::Item;
 
-/// The links' directory, and the names that wait: see the module documentation.
+/// The names that wait for the copy that they become links of.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    pub(crate) directory: OnceLock<Result<OwnedFd, Errno>>,
-    pub(crate) deferred: Mutex<Vec<Deferred>>,
+    deferred: Mutex<Vec<Deferred>>,
+    /// Whether all names wait, until partners have been searched for: see `plan/repair.rs`.
+    defers_all: AtomicBool,
     /// A name was deferred since the deferred ones were last tried.
     is_new: AtomicBool,
     /// The number of names from which on they are tried before the rank has nothing else to do. 0: [`DEFERRED_MOST`].
@@ -48,9 +51,10 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    pub(crate) fn new(at: Location, to: &Place<'_>, metadata: Metadata) -> Self {
+    fn new(item: Item<'_>) -> Self {
+        let Item { at, to, metadata, .. } = item;
         let (mirror, name) = (Arc::clone(to.mirror), to.name.to_owned());
-        Self { at, mirror, metadata, name, part: to.part() }
+        Self { at: at.clone(), mirror, metadata: *metadata, name, part: to.part() }
     }
 
     /// The final name in the target.
@@ -60,22 +64,32 @@ impl Deferred {
 }
 
 impl Links {
-    /// Whether files with several names may exist by now.
-    pub(crate) fn are_used(&self) -> bool {
-        self.directory.get().is_some()
+    /// Lets all names wait, or none that need not.
+    pub(crate) fn set_defers_all(&self, defers_all: bool) {
+        self.defers_all.store(defers_all, Ordering::Release);
+    }
+
+    /// Whether a name without a copy has to wait.
+    pub(crate) fn defers_all(&self) -> bool {
+        self.defers_all.load(Ordering::Acquire)
     }
 
     /// Adds a name that has to wait.
-    pub(crate) fn defer(&self, deferred: Deferred) {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+    pub(crate) fn defer(&self, item: Item<'_>) {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(Deferred::new(item));
         self.is_new.store(true, Ordering::Release);
     }
 
-    /// Returns names to those that wait: another rank is still copying their files.
+    /// Returns names to those that wait: another thread or rank is still copying their files.
     pub(crate) fn put_back(&self, names: Vec<Deferred>) {
         let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
         deferred.extend(names);
         self.most.store(deferred.len() + DEFERRED_MOST, Ordering::Relaxed);
+    }
+
+    /// Whether names wait that were not tried again.
+    pub(crate) fn have_new(&self) -> bool {
+        self.is_new.load(Ordering::Acquire)
     }
 
     /// Whether so many names wait that some should be made now.
@@ -84,11 +98,6 @@ impl Links {
             let waiting = self.deferred.lock().unwrap_or_else(PoisonError::into_inner).len();
             waiting >= self.most.load(Ordering::Relaxed).max(DEFERRED_MOST)
         }
-    }
-
-    /// Whether names wait that were not tried again.
-    pub(crate) fn have_new(&self) -> bool {
-        self.is_new.load(Ordering::Acquire)
     }
 
     /// Takes the names that waited for others.

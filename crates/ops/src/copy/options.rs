@@ -188,7 +188,7 @@ pub enum Existing {
 }
 
 impl Progress {
-    /// Combines the progress of a walk with the counters of [`Copying::counted_so_far`].
+    /// Combines the progress of a walk with the counts of the copy.
     pub(crate) fn new(walk: &tree::Progress, [files, bytes, large_found, large_done]: Counted) -> Self {
         Self { walk: walk.clone(), files, bytes, large_found, large_done }
     }

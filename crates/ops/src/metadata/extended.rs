@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString};
 
 use atta_entry::Errno;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::fs::XattrFlags;
 
 use super::keep::{self, Keep, is_of_system};
@@ -63,16 +63,6 @@ const EXTENDED_MOST: usize = 64 << 10;
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
 impl Extended {
-    /// Reads the attributes of an open file.
-    pub(crate) fn read(
-        file: impl AsFd,
-        room: &mut Vec<u8>,
-        wanted: impl Fn(&CStr) -> bool,
-        not_kept: &mut NotKept,
-    ) -> Result<Self, Errno> {
-        Self::read_from(Holder::Open(file.as_fd()), room, wanted, not_kept)
-    }
-
     /// Reads the attributes of a file, open or not.
     pub(crate) fn read_from(
         holder: Holder<'_>,

@@ -19,11 +19,11 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use crate::copy::commit::Committer;
 use crate::copy::commit::batch::Ready;
-use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::existing::is_alike;
 use crate::copy::target::mirror::{Location, Mirror, SourceDirectory};
-use crate::copy::target::place::Place;
+use crate::copy::target::place::{OpenFile, Place};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Way;
@@ -34,29 +34,23 @@ use crate::metadata::give;
 use atta_sys::at;
 use atta_sys::{self as sys, Features, retry};
 
-impl Copying<'_> {
+impl Committer<'_> {
     /// Makes data durable although a sync of it failed. Returns the names that must not be read back: they are lost and reported, or are
     /// other files than before.
     ///
     /// # Errors
     /// All of the data is lost.
-    pub(crate) fn write_again(
-        &self,
-        worker: &mut CopyWorker,
-        ready: &Ready,
-    ) -> Result<Vec<CString>, FileError> {
-        let target = ready.mirror.target.descriptor(&mut worker.held, self.features);
+    pub(crate) fn write_again(&mut self, ready: &Ready) -> Result<Vec<CString>, FileError> {
+        let target = ready.mirror.target.descriptor(&mut self.maker.scratch.held, self.maker.target.features);
         let target = target.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         let lost = match (&ready.names, &ready.origin) {
             (Some((temporary, name)), origin) => {
                 let (mirror, directory) = (&ready.mirror, Arc::clone(&target));
                 let to = Place { mirror, directory, name: temporary, slice: None };
-                let is_another = self.file_again(worker, origin, &to, None)?;
+                let is_another = self.file_again(origin, &to, None)?;
                 is_another.then(|| name.clone()).into_iter().collect()
             }
-            (None, Location::Itself(source)) => {
-                self.directory_again(worker, source, &ready.mirror, &target)?
-            }
+            (None, Location::Itself(source)) => self.directory_again(source, &ready.mirror, &target)?,
             // Nothing was written into it.
             (None, _) => Vec::new(),
         };
@@ -66,8 +60,7 @@ impl Copying<'_> {
 
     /// Rewrites each file with its final name in a directory that this job has made.
     fn directory_again(
-        &self,
-        worker: &mut CopyWorker,
+        &mut self,
         source: &Arc<SourceDirectory>,
         mirror: &Arc<Mirror>,
         target: &Arc<OwnedFd>,
@@ -77,16 +70,16 @@ impl Copying<'_> {
         let names = names.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         for name in names {
             let at = Location::In(Arc::clone(source), name.clone());
-            if self.waits_for_itself(worker, source, &name) {
+            if self.waits_for_itself(source, &name) {
                 continue;
             }
             let to = Place { mirror, directory: Arc::clone(target), name: &name, slice: None };
-            match self.file_again(worker, &at, &to, None) {
+            match self.file_again(&at, &to, None) {
                 Ok(false) => {}
                 Ok(true) => lost.push(name),
                 Err(error) => {
                     let _ = rustix::fs::unlinkat(target, &name, AtFlags::empty());
-                    self.fail(worker, &at, error);
+                    self.maker.fail(&at, error);
                     lost.push(name);
                 }
             }
@@ -95,18 +88,17 @@ impl Copying<'_> {
     }
 
     /// Whether a name belongs to an entry in a batch of its own, and is not a name of the source.
-    fn waits_for_itself(&self, worker: &mut CopyWorker, source: &Arc<SourceDirectory>, name: &CStr) -> bool {
+    fn waits_for_itself(&mut self, source: &Arc<SourceDirectory>, name: &CStr) -> bool {
         name.to_bytes().starts_with(PREFIX)
             && source
-                .descriptor(&mut worker.held, self.features)
+                .descriptor(&mut self.maker.scratch.held, self.maker.target.features)
                 .is_ok_and(|source| sys::stat_at(&source, name, false) == Err(Errno::NOENT))
     }
 
     /// Rewrites one name. Entries other than regular files have no bytes of their own and are synced with their directory. Returns
     /// whether the name is another file than before. `version`: the version of its source, if known.
     pub(crate) fn file_again(
-        &self,
-        worker: &mut CopyWorker,
+        &mut self,
         at: &Location,
         to: &Place<'_>,
         version: Option<&Version>,
@@ -117,7 +109,7 @@ impl Copying<'_> {
         if found.kind() != Kind::File {
             return Ok(false);
         }
-        let source = self.with_source(worker, at, |_, from| open(from))?;
+        let source = self.maker.with_source(at, |_, from| open(from))?;
         let before = settled(&source)?;
         let is_it = version.map_or_else(
             || self.is_what_was_copied(&before, &found),
@@ -129,39 +121,32 @@ impl Copying<'_> {
         // Another name of the file may be visible already.
         let is_another = found.nlink > 1;
         let file = match is_another {
-            true => self.replace(worker, to)?,
-            false => empty(target, name, &found, self.features)?,
+            true => self.replace(to)?,
+            false => empty(target, name, &found, self.maker.target.features)?,
         };
-        self.bytes_again(worker, &source, &before, &file)?;
-        worker.totals.mended += 1;
-        self.syncs
-            .timed(|| retry(|| rustix::fs::fsync(&file)))
-            .map_err(|errno| FileError::new(Step::Sync, errno))?;
+        self.bytes_again(OpenFile::new(&source, &before), &file)?;
+        self.maker.totals.mended += 1;
+        self.maker.target.stores.sync_file(&file).map_err(|errno| FileError::new(Step::Sync, errno))?;
         if is_same(&before, &look(&source)?) { Ok(is_another) } else { Err(FileError::Changed) }
     }
 
     /// Creates a new file under a name that is not visible yet.
-    fn replace(&self, worker: &mut CopyWorker, to: &Place<'_>) -> Result<OwnedFd, FileError> {
+    fn replace(&mut self, to: &Place<'_>) -> Result<OwnedFd, FileError> {
         let failed = |errno| FileError::new(Step::Create, errno);
         match retry(|| rustix::fs::unlinkat(&to.directory, to.name, AtFlags::empty())) {
             // The reply to the first request was lost.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        worker.totals.not_kept.hard_links += 1;
-        self.create_with(worker, to, to.name, None).map_err(failed)
+        self.maker.totals.not_kept.hard_links += 1;
+        self.maker.create_with(to, to.name, None).map_err(failed)
     }
 
-    fn bytes_again(
-        &self,
-        worker: &mut CopyWorker,
-        source: &OwnedFd,
-        metadata: &Metadata,
-        file: &OwnedFd,
-    ) -> Result<(), FileError> {
+    fn bytes_again(&mut self, source: OpenFile<'_>, file: &OwnedFd) -> Result<(), FileError> {
+        let OpenFile { file: source, metadata } = source;
         let has_holes = may_have_holes(metadata);
         let way = Way { has_holes, size: metadata.size, hasher: None };
-        let came = worker.mover.copy(source.as_fd(), file.as_fd(), 0..metadata.size, way)?;
+        let came = self.maker.scratch.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
         if came < metadata.size {
             return Err(FileError::Changed);
         }
@@ -170,18 +155,19 @@ impl Copying<'_> {
             cut.map_err(|errno| FileError::new(Step::Write, errno))?;
         }
         // Writing clears set-id bits and capabilities, and sets the modification time.
-        let extended = self.extended(worker, source)?;
-        give::give(file, metadata, &extended, self.manner(), &mut worker.totals.not_kept).map(drop)
+        let extended = self.maker.extended(source)?;
+        give::give(file, metadata, &extended, self.maker.target.manner(), &mut self.maker.totals.not_kept)
+            .map(drop)
     }
 
     /// Whether a source is unchanged since its copy, as far as its metadata show. The source was read only after it had been unchanged
     /// for some clock ticks.
     fn is_what_was_copied(&self, source: &Metadata, copy: &Metadata) -> bool {
-        let is_the_same = match self.options.keep.times {
-            true => is_alike(source, copy, self.stores.granularity(copy.device)),
+        let is_the_same = match self.maker.target.options.keep.times {
+            true => is_alike(source, copy, self.maker.target.stores.granularity(copy.device)),
             false => source.size == copy.size,
         };
-        source.kind() == Kind::File && is_the_same && source.ctime <= self.began
+        source.kind() == Kind::File && is_the_same && source.ctime <= self.commit.began
     }
 }
 

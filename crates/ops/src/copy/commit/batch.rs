@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::copy::commit::checks::Check;
@@ -75,10 +74,6 @@ impl Ready {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) waiting: Mutex<Waiting>,
-    /// Held by the thread that syncs.
-    pub(crate) turn: Mutex<()>,
-    /// Syncs that failed. The kernel reports an error once, to the first caller, so everything begun before stays in doubt.
-    pub(crate) failures: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -108,11 +103,6 @@ impl Batch {
     pub(crate) fn waits(&self) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.is_new && !(waiting.ready.is_empty() && waiting.checks.is_empty())
-    }
-
-    /// How many syncs have failed.
-    pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Acquire)
     }
 
     /// Puts checks back to wait for the next sync. Returns those of lost entries.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use atta_entry::Timestamp;
 
 use crate::copy::target::mirror::{Location, Mirror, Part};
+use crate::copy::target::place::{Made, Place};
 use crate::digest::{Hash, PieceValue};
 use crate::file::error::FileError;
 use crate::file::version::Version;
@@ -53,13 +54,33 @@ pub(crate) struct Checks {
     /// Held by the thread that rewrites: another thread may have to rewrite the same copy.
     pub(crate) mending: Mutex<()>,
     /// Copies with a reported failure, by path, and whether they were removed: one report for all chunks.
-    pub(crate) told: Mutex<HashMap<Vec<u8>, bool>>,
+    reported: Mutex<HashMap<Vec<u8>, bool>>,
 }
 
 /// The error of a check, and whether the copy is known to be wrong.
 pub(crate) struct Wrong {
     pub(crate) error: FileError,
     pub(crate) is_known: bool,
+}
+
+impl Check {
+    /// The read-back check of a new copy, if read-back is wanted.
+    pub(crate) fn of(at: &Location, to: &Place<'_>, made: &Made) -> Option<Self> {
+        let (version, digest) = (made.version?, made.digest?);
+        Some(Self {
+            at: at.clone(),
+            mirror: Arc::clone(to.mirror),
+            name: to.name.to_owned(),
+            version,
+            range: 0..made.bytes,
+            expected: Expected::Whole(digest),
+            // Only on TARGET's own file system: copies on other file systems have no links.
+            has_names: !to.mirror.is_mounted()
+                && (made.is_link || made.file.is_some() && made.in_place.is_none()),
+            atime: made.atime,
+            part: to.part(),
+        })
+    }
 }
 
 impl Checks {
@@ -98,21 +119,21 @@ impl Checks {
         forgotten.len() as u64
     }
 
-    pub(crate) fn told(&self) -> MutexGuard<'_, HashMap<Vec<u8>, bool>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reported(&self) -> MutexGuard<'_, HashMap<Vec<u8>, bool>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a copy was removed.
     pub(crate) fn is_gone(&self, check: &Check) -> bool {
-        let told = self.told();
-        !told.is_empty() && told.get(&check.at.root_and_path().1) == Some(&true)
+        let reported = self.reported();
+        !reported.is_empty() && reported.get(&check.at.root_and_path().1) == Some(&true)
     }
 
     /// Notes a failure of a copy. Returns whether it is to be reported.
     pub(crate) fn note(&self, check: &Check, is_gone: bool) -> bool {
-        let mut told = self.told();
-        let before = told.get(&check.at.root_and_path().1).copied();
-        told.insert(check.at.root_and_path().1, is_gone || before == Some(true));
+        let mut reported = self.reported();
+        let before = reported.get(&check.at.root_and_path().1).copied();
+        reported.insert(check.at.root_and_path().1, is_gone || before == Some(true));
         before.is_none_or(|was_gone| is_gone && !was_gone)
     }
 

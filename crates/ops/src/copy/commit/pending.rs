@@ -9,17 +9,6 @@ use crate::copy::target::mirror::{Location, Mirror, Part};
 use crate::file::source::Identity;
 use crate::file::version::Version;
 
-/// When entries of a directory are made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SyncRule {
-    /// Not synced by this copy.
-    Never,
-    /// Together with others, by one sync of the file system.
-    Batch,
-    /// Each on its own, by `fsync`.
-    Each,
-}
-
 /// A file or directory that is being synced.
 #[derive(Debug)]
 pub(crate) enum Pending {

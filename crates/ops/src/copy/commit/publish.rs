@@ -5,16 +5,16 @@
 //! all of them durable, where `syncfs` is known to do that. Elsewhere each file is synced on its own before it is published
 //! (`durable.rs`). A file system in memory has no stable storage and is not synced.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
+use crate::copy::commit::Committer;
 use crate::copy::commit::batch::{Lost, Ready, Waiting};
 use crate::copy::commit::checks::Check;
-use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::options::Existing;
 
 use crate::copy::target::mirror::{Location, Mirror};
@@ -24,133 +24,135 @@ use crate::file::retries::until_found;
 use crate::file::source::{Identity, identity_of};
 use atta_sys::{self as sys, retry};
 
-impl Copying<'_> {
+impl Committer<'_> {
     /// Renames an entry to its final name as soon as the sync rule allows it. Then it is queued for reading back, if requested.
-    pub(crate) fn publish(&self, worker: &mut CopyWorker, ready: Ready, checks: Vec<Check>) {
-        if !self.waits_in(&ready.mirror) {
-            if self.publish_now(worker, &ready) {
-                self.checks.add(checks);
+    pub(crate) fn publish(&mut self, ready: Ready, checks: Vec<Check>) {
+        if !self.maker.target.stores.waits_in(&ready.mirror) {
+            if self.publish_now(&ready) {
+                self.commit.checks.add(checks);
             } else {
-                self.forget_checks(worker, checks);
+                self.forget_checks(checks);
             }
-            worker.ended.extend(ready.part);
+            self.ended.extend(ready.part);
             return;
         }
         let bytes = ready.bytes;
-        if let Some(full) = self.batch.add(Some(ready), bytes, checks) {
-            self.publish_durable(worker, full);
+        if let Some(full) = self.commit.batch.add(Some(ready), bytes, checks) {
+            self.publish_durable(full);
         }
     }
 
     /// Counts bytes in a directory that will be published.
-    pub(crate) fn add_bytes(&self, worker: &mut CopyWorker, mirror: &Mirror, bytes: u64, checks: Vec<Check>) {
-        if !self.waits_in(mirror) {
-            self.checks.add(checks);
-        } else if let Some(full) = self.batch.add(None, bytes, checks) {
-            self.publish_durable(worker, full);
+    pub(crate) fn add_bytes(&mut self, mirror: &Mirror, bytes: u64, checks: Vec<Check>) {
+        if !self.maker.target.stores.waits_in(mirror) {
+            self.commit.checks.add(checks);
+        } else if let Some(full) = self.commit.batch.add(None, bytes, checks) {
+            self.publish_durable(full);
         }
     }
 
     /// Publishes all waiting entries.
-    pub(crate) fn publish_waiting(&self, worker: &mut CopyWorker) {
-        let waiting = self.batch.take();
+    pub(crate) fn publish_waiting(&mut self) {
+        let waiting = self.commit.batch.take();
         if !(waiting.ready.is_empty() && waiting.checks.is_empty()) {
-            self.publish_durable(worker, waiting);
+            self.publish_durable(waiting);
         }
     }
 
     /// Publishes all waiting entries after the last task.
-    pub(crate) fn publish_rest(&self, worker: &mut CopyWorker) {
-        self.publish_waiting(worker);
+    pub(crate) fn publish_rest(&mut self) {
+        self.publish_waiting();
         // No file is written again from here on.
-        self.checks.add(self.batch.take().checks);
+        self.commit.checks.add(self.commit.batch.take().checks);
     }
 
-    fn publish_durable(&self, worker: &mut CopyWorker, all: Waiting) {
-        let is_synced = self.sync().is_ok();
+    fn publish_durable(&mut self, all: Waiting) {
+        let is_synced = self.maker.target.stores.sync().is_ok();
         let Waiting { ready, mut checks, .. } = all;
         let mut lost = Lost::default();
         for mut ready in ready {
             let part = ready.part.take();
             let ready = &ready;
-            let is_sure = is_synced && ready.since == self.batch.failures();
-            let names = if is_sure { Ok(Vec::new()) } else { self.write_again(worker, ready) };
+            let is_sure = is_synced && ready.since == self.maker.target.stores.failed_syncs();
+            let names = if is_sure { Ok(Vec::new()) } else { self.write_again(ready) };
             match names {
                 Ok(names) => {
                     lost.add_names(&ready.mirror, names);
-                    if !self.publish_now(worker, ready) {
+                    if !self.publish_now(ready) {
                         lost.add(ready);
                     }
                 }
                 Err(error) => {
-                    self.take_back(worker, ready);
-                    self.fail(worker, &ready.origin, error);
+                    self.take_back(ready);
+                    self.maker.fail(&ready.origin, error);
                     lost.add(ready);
                 }
             }
-            worker.ended.extend(part);
+            self.ended.extend(part);
         }
-        self.forget_checks(worker, lost.take_from(&mut checks));
-        if !is_synced || self.batch.failures() > 0 {
+        self.forget_checks(lost.take_from(&mut checks));
+        if !is_synced || self.maker.target.stores.failed_syncs() > 0 {
             // A file in a directory without its final name may yet be written again: do not read it meanwhile.
             let is_hidden = |check: &mut Check| check.mirror.target.alias().is_some();
             let hidden: Vec<_> = checks.extract_if(.., is_hidden).collect();
-            self.forget_checks(worker, self.batch.put_back(hidden, &lost));
+            self.forget_checks(self.commit.batch.put_back(hidden, &lost));
         }
-        self.checks.add(checks);
+        self.commit.checks.add(checks);
     }
 
     /// Removes a file that cannot be published. A directory stays under its temporary name.
-    fn take_back(&self, worker: &mut CopyWorker, ready: &Ready) {
+    fn take_back(&mut self, ready: &Ready) {
         if ready.names.is_none() {
-            self.left_over.fetch_add(1, Ordering::Relaxed);
+            self.commit.left_over.fetch_add(1, Ordering::Relaxed);
             ready.mirror.set_foreign();
         }
         if let Some((temporary, _)) = &ready.names
-            && let Ok(directory) = ready.mirror.target.descriptor(&mut worker.held, self.features)
+            && let Ok(directory) =
+                ready.mirror.target.descriptor(&mut self.maker.scratch.held, self.maker.target.features)
         {
             let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
         }
     }
 
     /// Renames a root's directory to its final name, if it exists under a temporary one.
-    pub(crate) fn name_root(&self, worker: &mut CopyWorker, mirror: Arc<Mirror>) {
+    pub(crate) fn name_root(&mut self, mirror: Arc<Mirror>) {
         if mirror.target.alias().is_none() || mirror.is_foreign() {
             return;
         }
         // No thread has entered the directory so far. If it cannot be opened, it cannot be renamed either.
-        if !mirror.is_new() && self.open_made(worker, &mirror).is_err() && mirror.is_foreign() {
-            let at = Location::Root(self.target.clone());
-            return self.fail(worker, &at, FileError::new(Step::OpenDirectory, Errno::STALE));
+        if !mirror.is_new() && self.maker.open_made(&mirror).is_err() && mirror.is_foreign() {
+            let at = Location::Root(self.maker.target.top.path.clone());
+            return self.maker.fail(&at, FileError::new(Step::OpenDirectory, Errno::STALE));
         }
-        let ready = Ready::directory(Location::Root(self.target.clone()), mirror, None);
-        let is_durable = !self.waits_in(&ready.mirror) || self.sync().is_ok();
+        let ready = Ready::directory(Location::Root(self.maker.target.top.path.clone()), mirror, None);
+        let is_durable =
+            !self.maker.target.stores.waits_in(&ready.mirror) || self.maker.target.stores.sync().is_ok();
         // Data whose sync failed is not written again any more.
-        if is_durable && (!ready.mirror.is_new() || ready.since == self.batch.failures()) {
-            let _ = self.rename(worker, &ready);
+        if is_durable && (!ready.mirror.is_new() || ready.since == self.maker.target.stores.failed_syncs()) {
+            let _ = self.rename(&ready);
         } else {
-            self.left_over.fetch_add(1, Ordering::Relaxed);
-            self.fail(worker, &ready.origin, FileError::new(Step::Sync, Errno::IO));
+            self.commit.left_over.fetch_add(1, Ordering::Relaxed);
+            self.maker.fail(&ready.origin, FileError::new(Step::Sync, Errno::IO));
         }
     }
 
     /// Renames an entry now. Returns whether that succeeded.
-    pub(crate) fn publish_now(&self, worker: &mut CopyWorker, ready: &Ready) -> bool {
-        let renamed = self.rename(worker, ready);
+    pub(crate) fn publish_now(&mut self, ready: &Ready) -> bool {
+        let renamed = self.rename(ready);
         if let Err(error) = renamed {
-            self.left_over.fetch_add(u64::from(ready.names.is_none()), Ordering::Relaxed);
-            self.fail(worker, &ready.origin, error);
+            self.commit.left_over.fetch_add(u64::from(ready.names.is_none()), Ordering::Relaxed);
+            self.maker.fail(&ready.origin, error);
         }
         renamed.is_ok()
     }
 
-    fn rename(&self, worker: &mut CopyWorker, ready: &Ready) -> Result<(), FileError> {
+    fn rename(&mut self, ready: &Ready) -> Result<(), FileError> {
         let target = &ready.mirror.target;
-        let held = &mut worker.held;
+        let held = &mut self.maker.scratch.held;
         let mut open =
             |directory: &Arc<crate::tree::directory::Directory>| -> Result<Arc<OwnedFd>, FileError> {
                 directory
-                    .descriptor(held, self.features)
+                    .descriptor(held, self.maker.target.features)
                     .map_err(|errno| FileError::new(Step::OpenDirectory, errno))
             };
         let failed = |errno| FileError::new(Step::Rename, errno);
@@ -164,7 +166,7 @@ impl Copying<'_> {
                     error => Err(error),
                 });
                 // `rename` does nothing if both names are links of the same file, as where a directory lists a name twice.
-                if renamed.is_err() || self.links.are_used() {
+                if renamed.is_err() || self.maker.target.private.is_used() {
                     let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
                 }
                 renamed
@@ -201,8 +203,8 @@ impl Copying<'_> {
             until_found(is_there, || retry(|| rustix::fs::renameat(directory, temporary, directory, *name)))
                 .map_err(failed)
         };
-        let ignores = self.options.existing == Existing::Ignore;
-        if !ignores && !Self::folds_case(to.mirror, directory, temporary) {
+        let ignores = self.maker.target.options.existing == Existing::Ignore;
+        if !ignores && !folds_case(to.mirror, directory, temporary) {
             return replace();
         }
         let renamed = match until_found(is_there, || rename_new(directory, temporary, name)) {
@@ -225,21 +227,16 @@ impl Copying<'_> {
             }
         }
     }
+}
 
-    /// Syncs all file systems for the last time. No rename waits for this sync.
-    pub(crate) fn sync_last(&self) -> Result<(), Errno> {
-        self.syncs.timed(|| self.stores.sync_all())
-    }
-
-    /// Makes all data written to the target durable. After a failure, all data begun before is in doubt.
-    pub(crate) fn sync(&self) -> Result<(), Errno> {
-        let _turn = self.batch.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let synced = self.syncs.timed(|| self.stores.sync());
-        if synced.is_err() {
-            self.batch.failures.fetch_add(1, Ordering::AcqRel);
-        }
-        synced
-    }
+/// Whether a directory of the target folds case.
+///
+/// `made` is an entry of this job in it. If the target finds `made` in capital letters, it folds case.
+fn folds_case(mirror: &Mirror, directory: &OwnedFd, made: &CStr) -> bool {
+    *mirror.folds_case.get_or_init(|| {
+        let capitals = CString::new(made.to_bytes().to_ascii_uppercase()).unwrap_or_default();
+        sys::stat_at(directory, &capitals, false).is_ok()
+    })
 }
 
 /// Whether a rename that failed was carried out. If the reply was lost and the request is sent again, a server finds nothing under the
@@ -286,7 +283,7 @@ mod tests {
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::options::Options;
     use crate::copy::{Copy, Seat};
-    use std::ffi::CString;
+    use crate::tree::operation::Handler;
 
     // Row 19: another thread may have created the other spelling after this one has looked for it.
     #[test]
@@ -304,9 +301,10 @@ mod tests {
             let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
             let sources = [source.join(".").as_os_str().as_bytes().to_vec()];
             let (options, to) = (Options::default(), shown.path().as_os_str().as_bytes());
-            let Copy { copying, .. } =
+            let Copy { operation, .. } =
                 Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone()).unwrap();
-            let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+            let mut worker = operation.worker(0);
+            let mirror = &operation.target.roots.find(&sources[0]).unwrap().parent;
             fs::write(target.join("name"), "first").unwrap();
             for (name, outcome, found) in [
                 (c"NAME", Err(FileError::new(Step::Rename, Errno::EXIST)), "first"),
@@ -315,8 +313,14 @@ mod tests {
                 (c"name", Ok(()), "second"),
             ] {
                 fs::write(target.join("temporary"), "second").unwrap();
-                let to = Place { mirror, directory: Arc::clone(&copying.top), name, slice: None };
-                assert_eq!(copying.rename_file(&to, c"temporary"), outcome, "{name:?} {rules:?}");
+                let to = Place {
+                    mirror,
+                    directory: Arc::clone(&operation.target.top.directory),
+                    name,
+                    slice: None,
+                };
+                let renamed = operation.committer(&mut worker).rename_file(&to, c"temporary");
+                assert_eq!(renamed, outcome, "{name:?} {rules:?}");
                 assert_eq!(fs::read_to_string(target.join("name")).unwrap(), found, "{name:?} {rules:?}");
             }
         }
@@ -338,17 +342,23 @@ mod tests {
             let sources = [source.join(".").as_os_str().as_bytes().to_vec()];
             let options = Options { existing: Existing::Ignore, ..Options::default() };
             let to = shown.path().as_os_str().as_bytes();
-            let Copy { copying, .. } =
+            let Copy { operation, .. } =
                 Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone()).unwrap();
-            let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+            let mut worker = operation.worker(0);
+            let mirror = &operation.target.roots.find(&sources[0]).unwrap().parent;
             for (name, is_there) in [("there", true), ("free", false)] {
                 fs::write(target.join("temporary"), "new").unwrap();
                 if is_there {
                     fs::write(target.join(name), "old").unwrap();
                 }
                 let new_name = CString::new(name).unwrap();
-                let to = Place { mirror, directory: Arc::clone(&copying.top), name: &new_name, slice: None };
-                let named = copying.rename_file(&to, c"temporary");
+                let to = Place {
+                    mirror,
+                    directory: Arc::clone(&operation.target.top.directory),
+                    name: &new_name,
+                    slice: None,
+                };
+                let named = operation.committer(&mut worker).rename_file(&to, c"temporary");
                 let found = fs::read_to_string(target.join(name)).unwrap();
                 if is_there {
                     let expected = Err(FileError::new(Step::Rename, Errno::EXIST));

@@ -22,10 +22,11 @@ use atta_entry::{Errno, Timestamp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags};
 
+use crate::copy::commit::Committer;
 use crate::copy::commit::checks::{Check, Expected, GROUP_BYTES, Wrong};
-use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::options::Fsync;
 use crate::copy::target::place::{Made, Place, remove};
+use crate::copy::totals::Totals;
 use crate::digest::Piece;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
@@ -37,77 +38,76 @@ use atta_sys::{self as sys, retry};
 
 /// Most checks that wait before the threads that copy do nothing but checks.
 const WAITING_MOST: usize = 4096;
-impl Copying<'_> {
+impl Committer<'_> {
     /// Reads some copies back, between two tasks. Reads more while too many wait.
-    pub(crate) fn check_some(&self, worker: &mut CopyWorker) {
-        while self.check_group(worker) && self.checks.count.load(Ordering::Relaxed) >= WAITING_MOST {}
+    pub(crate) fn check_some(&mut self) {
+        while self.check_group() && self.commit.checks.count.load(Ordering::Relaxed) >= WAITING_MOST {}
     }
 
-    /// Reads back all waiting copies, unless the run is stopped.
-    pub(crate) fn check_all(&self, worker: &mut CopyWorker) {
-        while !self.options.walk.stop.is_set() && self.check_group(worker) {}
+    /// Reads back the next group of waiting copies, unless the run is stopped. Returns whether any waited.
+    pub(crate) fn check_next(&mut self) -> bool {
+        !self.maker.target.options.walk.stop.is_set() && self.check_group()
     }
 
     /// Reads back one group. Returns whether any check waited.
-    fn check_group(&self, worker: &mut CopyWorker) -> bool {
-        let group = self.checks.next(self.budget.group);
-        let mut open =
-            |check: &Check| (!self.checks.is_right(check)).then(|| self.open_afresh(worker, check));
+    fn check_group(&mut self) -> bool {
+        let group = self.commit.checks.next(self.commit.group);
+        let mut open = |check: &Check| (!self.commit.checks.is_right(check)).then(|| self.open_afresh(check));
         let opened: Vec<_> = group.iter().map(&mut open).collect();
         for (check, file) in group.iter().zip(opened) {
-            self.check(worker, check, file);
+            self.check(check, file);
         }
         let is_any = !group.is_empty();
-        self.forget_checks(worker, group);
+        self.forget_checks(group);
         is_any
     }
 
     /// Ends the slices of checks that are done or dropped.
-    pub(crate) fn forget_checks(&self, worker: &mut CopyWorker, checks: Vec<Check>) {
-        worker.ended.extend(checks.into_iter().filter_map(|check| check.part));
+    pub(crate) fn forget_checks(&mut self, checks: Vec<Check>) {
+        self.ended.extend(checks.into_iter().filter_map(|check| check.part));
     }
 
     /// Checks one copy. `opened`: `None` if it is not to be read.
-    fn check(&self, worker: &mut CopyWorker, check: &Check, opened: Option<Result<OwnedFd, FileError>>) {
-        let Some(opened) = opened.filter(|_| !self.checks.is_gone(check)) else { return };
-        if self.checks.is_right(check) {
+    fn check(&mut self, check: &Check, opened: Option<Result<OwnedFd, FileError>>) {
+        let Some(opened) = opened.filter(|_| !self.commit.checks.is_gone(check)) else { return };
+        if self.commit.checks.is_right(check) {
             return;
         }
         // The open files of its group may have exceeded the limit.
-        let opened = opened.or_else(|_| self.open_afresh(worker, check));
+        let opened = opened.or_else(|_| self.open_afresh(check));
         let unread = |error| Wrong { error, is_known: false };
         let verified = opened.map_err(unread).and_then(|file| {
-            let verified = self.verify(worker, check, &file);
-            give_back_atime(worker, &file, check.atime);
+            let verified = self.verify(check, &file);
+            give_back_atime(self.maker.totals, &file, check.atime);
             verified
         });
         match verified {
             // The run was stopped before the copy was read back; it is counted.
-            Err(Wrong { error: FileError::Stopped, .. }) => worker.totals.not_verified += 1,
+            Err(Wrong { error: FileError::Stopped, .. }) => self.maker.totals.not_verified += 1,
             Ok(()) => {
                 // Two threads may have checked two names of the file.
-                if self.checks.note_right(check) {
+                if self.commit.checks.note_right(check) {
                     let verified = check.range.end - check.range.start;
-                    let totals = &mut worker.totals;
+                    let totals = &mut self.maker.totals;
                     totals.verified_bytes = totals.verified_bytes.saturating_add(verified);
                 }
             }
             Err(Wrong { error, is_known }) => {
                 // If the source is gone, a copy with a fault is better than none.
-                let goes = is_known && self.with_source(worker, &check.at, |_, from| open(from)).is_ok();
+                let goes = is_known && self.maker.with_source(&check.at, |_, from| open(from)).is_ok();
                 if goes {
-                    self.take_away(worker, check);
+                    self.take_away(check);
                 }
-                if self.checks.note(check, goes) {
-                    self.fail(worker, &check.at, error);
+                if self.commit.checks.note(check, goes) {
+                    self.maker.fail(&check.at, error);
                 }
             }
         }
     }
 
     /// Opens a copy, drops it from the cache and starts reading it ahead.
-    fn open_afresh(&self, worker: &mut CopyWorker, check: &Check) -> Result<OwnedFd, FileError> {
-        let to = self.place(worker, &check.mirror, &check.name)?;
+    fn open_afresh(&mut self, check: &Check) -> Result<OwnedFd, FileError> {
+        let to = self.maker.place(&check.mirror, &check.name)?;
         let file = self.open_copy(&to, check, OFlags::RDONLY)?;
         self.leave_cache(&file, check)?;
         let Range { start, end } = check.range;
@@ -117,8 +117,8 @@ impl Copying<'_> {
         Ok(file)
     }
 
-    fn verify(&self, worker: &mut CopyWorker, check: &Check, file: &OwnedFd) -> Result<(), Wrong> {
-        let read = self.is_as_expected(worker, file, check);
+    fn verify(&mut self, check: &Check, file: &OwnedFd) -> Result<(), Wrong> {
+        let read = self.is_as_expected(file, check);
         match read {
             Ok(true) => return Ok(()),
             Err(FileError::Stopped) => return Err(Wrong { error: FileError::Stopped, is_known: false }),
@@ -126,21 +126,15 @@ impl Copying<'_> {
         }
         // A copy that cannot be read may be right, and may be readable once it is written again.
         let mut is_known = read.is_ok();
-        let _turn = self.checks.mending.lock().unwrap_or_else(PoisonError::into_inner);
-        let mended = self.mend_copy(worker, file, check, &mut is_known);
+        let _turn = self.commit.checks.mending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mended = self.mend_copy(file, check, &mut is_known);
         mended.map_err(|error| Wrong { error, is_known })
     }
 
     /// Rewrites the blocks of a copy that are wrong. `is_known`: whether the copy is known to be wrong.
-    fn mend_copy(
-        &self,
-        worker: &mut CopyWorker,
-        wrong: &OwnedFd,
-        check: &Check,
-        is_known: &mut bool,
-    ) -> Result<(), FileError> {
+    fn mend_copy(&mut self, wrong: &OwnedFd, check: &Check, is_known: &mut bool) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::Verify, errno);
-        let to = self.place(worker, &check.mirror, &check.name)?;
+        let to = self.maker.place(&check.mirror, &check.name)?;
         let mode = sys::stat_descriptor(wrong).map_err(failed)?.mode & 0o7777;
         let file = match self.open_copy(&to, check, OFlags::RDWR) {
             Err(FileError::Failed(_, Errno::ACCES)) => {
@@ -151,10 +145,10 @@ impl Copying<'_> {
             }
             opened => opened?,
         };
-        self.rewrite(worker, &file, check, mode, is_known)?;
-        worker.totals.mended += 1;
+        self.rewrite((&file, mode), check, is_known)?;
+        self.maker.totals.mended += 1;
         self.leave_cache(&file, check)?;
-        match self.is_as_expected(worker, &file, check)? {
+        match self.is_as_expected(&file, check)? {
             true => Ok(()),
             false => Err(failed(Errno::IO)),
         }
@@ -178,9 +172,9 @@ impl Copying<'_> {
     /// Drops a copy from the cache, as far as the kernel allows.
     fn leave_cache(&self, file: &OwnedFd, check: &Check) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::Verify, errno);
-        if self.options.fsync == Fsync::None && !self.stores.are_volatile() {
+        if self.maker.target.options.fsync == Fsync::None && !self.maker.target.stores.are_volatile() {
             // Only clean pages can leave the cache.
-            self.syncs.timed(|| retry(|| rustix::fs::fdatasync(file))).map_err(failed)?;
+            self.maker.target.stores.sync_data(file).map_err(failed)?;
         }
         let Range { start, end } = check.range;
         let length = std::num::NonZero::new(end - start);
@@ -189,18 +183,13 @@ impl Copying<'_> {
         Ok(())
     }
 
-    fn is_as_expected(
-        &self,
-        worker: &mut CopyWorker,
-        file: &OwnedFd,
-        check: &Check,
-    ) -> Result<bool, FileError> {
+    fn is_as_expected(&mut self, file: &OwnedFd, check: &Check) -> Result<bool, FileError> {
         let failed = |errno| FileError::new(Step::Verify, errno);
         let Range { start, end } = check.range;
         let mut piece = Piece::at(start);
         let found = sys::stat_descriptor(file).map_err(failed)?;
         let way = Way { has_holes: may_have_holes(&found), size: found.size, hasher: Some(&mut piece) };
-        let came = worker.mover.hash(file.as_fd(), start..end, way)?;
+        let came = self.maker.scratch.mover.hash(file.as_fd(), start..end, way)?;
         Ok(came == end
             && match check.expected {
                 Expected::Whole(digest) => found.size == end && piece.digest() == digest,
@@ -210,40 +199,38 @@ impl Copying<'_> {
 
     /// Writes the blocks that differ from the source, if the source is unchanged. `mode`: the mode of the copy.
     fn rewrite(
-        &self,
-        worker: &mut CopyWorker,
-        file: &OwnedFd,
+        &mut self,
+        (file, mode): (&OwnedFd, u32),
         check: &Check,
-        mode: u32,
         is_known: &mut bool,
     ) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::Verify, errno);
-        let source = self.with_source(worker, &check.at, |_, from| open(from))?;
+        let source = self.maker.with_source(&check.at, |_, from| open(from))?;
         let before = look(&source)?;
         if !check.version.is_of_source(&before) {
             return Err(FileError::Changed);
         }
-        worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone(), is_known)?;
+        self.maker.scratch.mover.mend(source.as_fd(), file.as_fd(), check.range.clone(), is_known)?;
         if !check.version.is_of_source(&look(&source)?) {
             return Err(FileError::Changed);
         }
         // Writing clears set-id bits and capabilities, and sets the modification time. Attributes that are not kept were counted the
         // first time.
-        let not_kept = worker.totals.not_kept;
-        let extended = self.extended(worker, &source)?;
-        worker.totals.not_kept = not_kept;
-        let keep = &self.options.keep;
+        let not_kept = self.maker.totals.not_kept;
+        let extended = self.maker.extended(&source)?;
+        self.maker.totals.not_kept = not_kept;
+        let keep = &self.maker.target.options.keep;
         let manner = Manner { keep, is_old: !keep.mode };
         let has_list = give::give(file, &before, &extended, manner, &mut NotKept::default())?;
         if !keep.mode && !has_list {
             retry(|| rustix::fs::fchmod(file, Mode::from_raw_mode(mode))).map_err(failed)?;
         }
-        self.syncs.timed(|| retry(|| rustix::fs::fsync(file))).map_err(failed)
+        self.maker.target.stores.sync_file(file).map_err(failed)
     }
 
     /// Removes a wrong copy: a later run would accept it.
-    fn take_away(&self, worker: &mut CopyWorker, check: &Check) {
-        if let Ok(to) = self.place(worker, &check.mirror, &check.name)
+    fn take_away(&mut self, check: &Check) {
+        if let Ok(to) = self.maker.place(&check.mirror, &check.name)
             && sys::stat_at(&to.directory, &check.name, false)
                 .is_ok_and(|found| found.inode == check.version.inode)
         {
@@ -254,13 +241,13 @@ impl Copying<'_> {
 
 /// Restores the access time if reading the copy changed it although `O_NOATIME` was requested: this process does not own the file, or a
 /// server sets the time. If it cannot be set, it is counted as not kept.
-fn give_back_atime(worker: &mut CopyWorker, file: &OwnedFd, given: Option<Timestamp>) {
+fn give_back_atime(totals: &mut Totals, file: &OwnedFd, given: Option<Timestamp>) {
     let Some(given) = given else { return };
     // If `stat` fails, another step reports the failure.
     if sys::stat_descriptor(file).map_or(given, |found| found.atime) == given {
         return;
     }
     if give::set_atime(file, given).is_err() {
-        worker.totals.not_kept.modes_and_times += 1;
+        totals.not_kept.modes_and_times += 1;
     }
 }

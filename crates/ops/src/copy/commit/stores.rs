@@ -1,15 +1,17 @@
 //! The file systems that the copy writes to: TARGET's, and those mounted below it as they are found. Records their durability, the owner
-//! of new files, and how all of them are synced. This module mounts nothing and knows nothing of the servers behind them.
+//! of new files, which syncs reach storage, and which syncs have failed. This module mounts nothing and knows nothing of the servers behind them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Errno;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::copy::target::mirror::{Shared, StoreFacts};
+use crate::copy::options::{Fsync, Options};
+use crate::copy::target::mirror::{Mirror, Shared, StoreFacts};
 use crate::copy::target::place::NAMES_TRIED;
+use crate::copy::times::Syncs;
 use crate::metadata::granularity::Granularity;
 use atta_sys::file_systems::{Durability, durability_of};
 use atta_sys::{self as sys, Features, retry};
@@ -46,11 +48,28 @@ pub(crate) struct Stores {
     /// The kernel does not report errors of a sync of a whole file system.
     is_silent: bool,
     features: Features,
+    fsync: Fsync,
+    /// Held by the thread that syncs.
+    turn: Mutex<()>,
+    /// Syncs that failed. The kernel reports an error once, to the first caller, so everything begun before stays in doubt.
+    failed: AtomicU64,
+    syncs: Arc<Syncs>,
+}
+
+/// When entries of a directory are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SyncRule {
+    /// Not synced by this copy.
+    Never,
+    /// Together with others, by one sync of the file system.
+    Batch,
+    /// Each on its own, by `fsync`.
+    Each,
 }
 
 impl Stores {
     /// Starts with TARGET's file system alone.
-    pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, who: u64, features: Features) -> Self {
+    pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, who: u64, options: &Options<'_>) -> Self {
         let device = sys::stat_descriptor(top).map_or(0, |found| found.device);
         let (keeps, has_each) = (AtomicBool::new(false), AtomicBool::new(false));
         let (shared, is_silent) = (Arc::clone(shared), syncfs_is_silent());
@@ -65,7 +84,11 @@ impl Stores {
             keeps,
             has_each,
             is_silent,
-            features,
+            features: options.walk.features,
+            fsync: options.fsync,
+            turn: Mutex::default(),
+            failed: AtomicU64::new(0),
+            syncs: Arc::default(),
         };
         stores.top_durability = stores.add(device, top);
         stores
@@ -166,18 +189,73 @@ impl Stores {
     }
 
     /// Whether at least one of them needs a sync of each file.
-    pub(crate) fn have_each(&self) -> bool {
+    fn have_each(&self) -> bool {
         self.has_each.load(Ordering::Acquire)
     }
 
-    /// Syncs the file systems where `syncfs` makes all data durable.
-    pub(crate) fn sync(&self) -> Result<(), Errno> {
-        self.sync_those(|store| store.durability == Durability::Whole)
+    /// When entries of a directory are made durable.
+    pub(crate) fn sync_rule(&self, mirror: &Mirror) -> SyncRule {
+        let durability = mirror.durability().unwrap_or(self.top_durability);
+        match (self.fsync, durability) {
+            (Fsync::None, _) | (_, Durability::Volatile) => SyncRule::Never,
+            (Fsync::Batch, Durability::Whole) => SyncRule::Batch,
+            (Fsync::Batch, Durability::Each) | (Fsync::File, _) => SyncRule::Each,
+        }
     }
 
-    /// Syncs all file systems once more. Where each file was synced on its own, nothing is known to be left to sync.
-    pub(crate) fn sync_all(&self) -> Result<(), Errno> {
-        self.sync_those(|_| true)
+    /// Whether entries of a directory get their final names only after a sync of the whole batch.
+    pub(crate) fn waits_in(&self, mirror: &Mirror) -> bool {
+        self.sync_rule(mirror) == SyncRule::Batch
+    }
+
+    /// Whether each file in a directory is synced on its own.
+    pub(crate) fn syncs_each_in(&self, mirror: &Mirror) -> bool {
+        self.sync_rule(mirror) == SyncRule::Each
+    }
+
+    /// Whether some files are synced on their own.
+    ///
+    /// This is so if the user requested it, or if a sync of the whole file system is not known to reach storage.
+    pub(crate) fn sync_each(&self) -> bool {
+        let is_wanted = self.fsync == Fsync::File;
+        let is_needed = self.have_each() && self.fsync == Fsync::Batch;
+        !self.are_volatile() && (is_wanted || is_needed)
+    }
+
+    /// How many syncs have failed.
+    pub(crate) fn failed_syncs(&self) -> u64 {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The number and duration of syncs.
+    pub(crate) fn syncs(&self) -> &Arc<Syncs> {
+        &self.syncs
+    }
+
+    /// Syncs one file, and measures it.
+    pub(crate) fn sync_file(&self, file: impl AsFd) -> Result<(), Errno> {
+        self.syncs.timed(|| retry(|| rustix::fs::fsync(&file)))
+    }
+
+    /// Syncs the data of one file, and measures it.
+    pub(crate) fn sync_data(&self, file: impl AsFd) -> Result<(), Errno> {
+        self.syncs.timed(|| retry(|| rustix::fs::fdatasync(&file)))
+    }
+
+    /// Makes all data durable that was written where `syncfs` does that. After a failure, all data begun before is in doubt.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let synced = self.syncs.timed(|| self.sync_those(|store| store.durability == Durability::Whole));
+        if synced.is_err() {
+            self.failed.fetch_add(1, Ordering::AcqRel);
+        }
+        synced
+    }
+
+    /// Syncs all file systems for the last time. No rename waits for this sync. Where each file was synced on its own, nothing is known to
+    /// be left to sync.
+    pub(crate) fn sync_last(&self) -> Result<(), Errno> {
+        self.syncs.timed(|| self.sync_those(|_| true))
     }
 
     fn sync_those(&self, are_those: impl Fn(&Store) -> bool) -> Result<(), Errno> {

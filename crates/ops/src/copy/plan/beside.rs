@@ -9,7 +9,7 @@ use rustix::fd::OwnedFd;
 
 use crate::copy::commit::stores::Stores;
 use crate::copy::options::{Fsync, Leftovers, Notice, Options, Watch};
-use crate::copy::plan::roots::{Roots, Target};
+use crate::copy::plan::roots::{Destination, Roots};
 use crate::copy::target::mirror::Shared;
 
 use crate::jobs::names::Namer;
@@ -23,23 +23,20 @@ use atta_sys::file_systems::Durability;
 
 /// Where a copy writes, and what it makes.
 pub(crate) struct Place<'a> {
-    pub(crate) target: &'a Target,
+    pub(crate) target: &'a Destination,
     pub(crate) roots: &'a Roots,
     pub(crate) shared: &'a Shared,
     pub(crate) stores: &'a Stores,
+    pub(crate) options: &'a Options<'a>,
+    pub(crate) watch: &'a dyn Watch,
 }
 
 /// Makes the private directory of a copy, on its first rank. `None`: it cannot be made.
 ///
 /// # Errors
 /// Another run makes the same new name, or is present and excluded by the options.
-pub(crate) fn begin(
-    place: &Place<'_>,
-    sources: &[Vec<u8>],
-    options: &Options<'_>,
-    watch: &dyn Watch,
-) -> Result<Option<Job>, Refused> {
-    let Place { target, roots, shared, stores } = *place;
+pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job>, Refused> {
+    let Place { target, roots, shared, stores, options, watch } = *place;
     let (top, namer) = (&target.top, &shared.namer);
     let identity = sys::stat_of(top).map_or((0, 0), |top| (top.device, top.inode));
     let is_locked = target.is_taken();
@@ -73,7 +70,7 @@ pub(crate) fn begin(
         None => {}
     }
     report_crowd(others.iter().find(|other| runs(other) && meets(&record, &other.record)), is_locked, watch);
-    others.iter().for_each(|other| settle(other, target, identity, options, watch));
+    others.iter().for_each(|other| place.settle(other, identity));
     Ok(Some(job))
 }
 
@@ -153,28 +150,35 @@ fn report_crowd(other: Option<&Other>, is_locked: bool, watch: &dyn Watch) {
     }
 }
 
-/// Removes the leftovers of an ended run of the same user, host and boot. Reports any others.
-fn settle(other: &Other, target: &Target, top: (u64, u64), options: &Options<'_>, watch: &dyn Watch) {
-    if runs(other) {
-        return;
-    }
-    let holder = other.record.holder.clone();
-    let is_own = other.record.is_of_this_boot()
-        && other.record.top == top
-        && other.record.uid == rustix::process::geteuid().as_raw();
-    if !is_own || !matches!(other.state, State::Ended { .. }) {
-        return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
-    }
-    let walk = &options.walk;
-    let manner = Manner { removes: true, stop: walk.stop.clone(), features: walk.features };
-    let swept =
-        sweep((&*target.top, target.path.as_slice()), &[(&other.namer, &other.record)], walk, manner.clone());
-    let is_swept = swept.failed == 0 && !swept.stopped;
-    if !is_swept || jobs::remove_other(other, &target.top, &manner).is_err() {
-        return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
-    }
-    if swept.names > 0 {
-        watch.notice(&Notice::Removed { holder, entries: swept.tally.entries, bytes: swept.tally.bytes });
+impl Place<'_> {
+    /// Removes the leftovers of an ended run of the same user, host and boot. Reports any others.
+    fn settle(&self, other: &Other, top: (u64, u64)) {
+        let Self { target, options, watch, .. } = *self;
+        if runs(other) {
+            return;
+        }
+        let holder = other.record.holder.clone();
+        let is_own = other.record.is_of_this_boot()
+            && other.record.top == top
+            && other.record.uid == rustix::process::geteuid().as_raw();
+        if !is_own || !matches!(other.state, State::Ended { .. }) {
+            return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
+        }
+        let walk = &options.walk;
+        let manner = Manner { removes: true, stop: walk.stop.clone(), features: walk.features };
+        let swept = sweep(
+            (&*target.top, target.path.as_slice()),
+            &[(&other.namer, &other.record)],
+            walk,
+            manner.clone(),
+        );
+        let is_swept = swept.failed == 0 && !swept.stopped;
+        if !is_swept || jobs::remove_other(other, &target.top, &manner).is_err() {
+            return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
+        }
+        if swept.names > 0 {
+            watch.notice(&Notice::Removed { holder, entries: swept.tally.entries, bytes: swept.tally.bytes });
+        }
     }
 }
 

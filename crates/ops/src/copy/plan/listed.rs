@@ -9,26 +9,25 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
-use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::target::mirror::{Mirror, SourceDirectory};
 use crate::copy::target::place::Place;
+use crate::copy::target::{Maker, Target};
 use crate::file::error::{FileError, Step};
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{disinherit, open_own};
 use atta_sys::{self as sys, retry};
 
-impl Copying<'_> {
-    /// Makes a directory under its final name. Returns whether it is new.
-    pub(crate) fn make_at_once(
-        &self,
-        above: &OwnedFd,
-        name: &CStr,
-        metadata: &Metadata,
-        list: Option<&[u8]>,
-    ) -> Result<bool, Errno> {
-        // The directory is private until it gets its mode, if it gets one.
+impl Target<'_> {
+    /// The mode that a directory gets when it is made under its final name, beside its owner's rights. It is private until it gets the mode
+    /// of its source, if it gets that. `list`: the source's access list.
+    pub(crate) fn mode_at_once(&self, metadata: &Metadata, list: Option<&[u8]>) -> Mode {
         let keep = &self.options.keep;
-        let bits = keep.mode_of(metadata, list, false).filter(|_| !keep.mode).unwrap_or_default();
+        let bits = keep.mode_of(metadata, list, false).filter(|_| !keep.mode);
+        Mode::from_raw_mode(bits.unwrap_or_default())
+    }
+
+    /// Makes a directory under its final name. Returns whether it is new.
+    pub(crate) fn make_at_once(&self, above: &OwnedFd, name: &CStr, mode: Mode) -> Result<bool, Errno> {
         match retry(|| rustix::fs::mkdirat(above, name, Mode::RWXU)) {
             Ok(()) => {
                 let own = self.stores.own_uid(sys::stat_descriptor(above)?.device);
@@ -38,7 +37,7 @@ impl Copying<'_> {
                     opened => opened?.0,
                 };
                 disinherit(&made)?;
-                match retry(|| rustix::fs::fchmod(&made, Mode::RWXU | Mode::from_raw_mode(bits))) {
+                match retry(|| rustix::fs::fchmod(&made, Mode::RWXU | mode)) {
                     // The file system does not support modes.
                     Ok(()) | Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(true),
                     Err(errno) => Err(errno),
@@ -49,22 +48,23 @@ impl Copying<'_> {
             Err(errno) => Err(errno),
         }
     }
+}
 
+impl Maker<'_> {
     /// Returns the target place of a name in a source's directory. With a list, makes the directories above it if necessary.
     pub(crate) fn place_of<'a>(
-        &self,
-        worker: &mut CopyWorker,
+        &mut self,
         source: Option<&Arc<SourceDirectory>>,
         mirror: &'a Arc<Mirror>,
         name: &'a CStr,
     ) -> Result<Place<'a>, FileError> {
-        match (self.place(worker, mirror, name), source) {
-            (Err(FileError::Failed(_, Errno::NOENT)), Some(source)) if self.is_listed => {
-                self.make_above(worker, source)?;
-                self.place(worker, mirror, name)
+        match (self.place(mirror, name), source) {
+            (Err(FileError::Failed(_, Errno::NOENT)), Some(source)) if self.target.is_listed => {
+                self.make_above(source)?;
+                self.place(mirror, name)
             }
-            (Ok(to), Some(source)) if self.is_listed => {
-                self.expect_above(worker, source)?;
+            (Ok(to), Some(source)) if self.target.is_listed => {
+                self.expect_above(source)?;
                 Ok(to)
             }
             (to, _) => to,
@@ -74,16 +74,12 @@ impl Copying<'_> {
 
     /// Records the final attributes of the copies of a source's directory and of those above it: new entries, and this job's own files,
     /// change their times.
-    pub(crate) fn expect_above(
-        &self,
-        worker: &mut CopyWorker,
-        directory: &Arc<SourceDirectory>,
-    ) -> Result<(), FileError> {
+    pub(crate) fn expect_above(&mut self, directory: &Arc<SourceDirectory>) -> Result<(), FileError> {
         let mut next = Some(directory);
         while let Some(directory) = next {
             match Mirror::of(directory) {
                 Some(mirror) if !mirror.is_expecting() => {
-                    mirror.will_have(self.attributes_of(worker, directory)?);
+                    mirror.will_have(self.attributes_of(directory)?);
                 }
                 // The attributes of the directories above are recorded, too.
                 _ => return Ok(()),
@@ -94,21 +90,17 @@ impl Copying<'_> {
     }
 
     /// The final attributes of the existing copy of a directory.
-    fn attributes_of(
-        &self,
-        worker: &mut CopyWorker,
-        source: &Arc<SourceDirectory>,
-    ) -> Result<Attributes, FileError> {
-        let opened = source.descriptor(&mut worker.held, self.features);
+    fn attributes_of(&mut self, source: &Arc<SourceDirectory>) -> Result<Attributes, FileError> {
+        let opened = source.descriptor(&mut self.scratch.held, self.target.features);
         let opened = opened.map_err(|errno| FileError::new(Step::Open, errno))?;
         let metadata = sys::stat_descriptor(&opened);
         let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
-        let extended = self.extended(worker, &opened)?;
+        let extended = self.extended(&opened)?;
         Ok(Attributes { metadata, extended, is_old: true })
     }
 
     /// Makes the missing copies of a source's directory and of those above it.
-    fn make_above(&self, worker: &mut CopyWorker, directory: &Arc<SourceDirectory>) -> Result<(), FileError> {
+    fn make_above(&mut self, directory: &Arc<SourceDirectory>) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::MakeDirectory, errno);
         let mut chain = vec![directory];
         while let Some(above) = chain.last().and_then(|last| last.parent()) {
@@ -116,13 +108,14 @@ impl Copying<'_> {
         }
         for source in chain.into_iter().rev() {
             let Some(mirror) = Mirror::of(source) else { return Ok(()) };
-            let attributes = self.attributes_of(worker, source)?;
+            let attributes = self.attributes_of(source)?;
             if let Some(above) = mirror.target.parent() {
-                let above = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                let above = above.descriptor(&mut self.scratch.held, self.target.features).map_err(failed)?;
                 let list = attributes.extended.access_list();
-                let made = self.make_at_once(&above, mirror.target.name(), &attributes.metadata, list);
+                let mode = self.target.mode_at_once(&attributes.metadata, list);
+                let made = self.target.make_at_once(&above, mirror.target.name(), mode);
                 if made.map_err(failed)? {
-                    worker.totals.directories += 1;
+                    self.totals.directories += 1;
                     mirror.wait_for_end();
                 }
             }
@@ -163,8 +156,10 @@ mod tests {
         let sources = [source.as_os_str().as_bytes().to_vec()];
         let (options, path) = (Options::default(), target.as_os_str().as_bytes());
         let seat = Seat { ranks: 2, ..Seat::alone() };
-        let Copy { copying, .. } = Copy::prepare(&sources, path, &options, &NothingFails, seat).unwrap();
+        let Copy { operation, .. } = Copy::prepare(&sources, path, &options, &NothingFails, seat).unwrap();
         let metadata = sys::stat_path(&sources[0], false).unwrap();
+        let mode = operation.target.mode_at_once(&metadata, None);
+        let top = &operation.target.top.directory;
         let (made, has_ended) = (target.join("made"), AtomicBool::new(false));
         let all = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -172,7 +167,7 @@ mod tests {
                     let _ = lchown(&made, Some(1000), None);
                 }
             });
-            let make = || copying.make_at_once(&copying.top, c"made", &metadata, None);
+            let make = || operation.target.make_at_once(top, c"made", mode);
             let all: Vec<_> = (0..TIMES).map(|_| (make(), fs::remove_dir(&made).is_ok())).collect();
             has_ended.store(true, Ordering::Relaxed);
             all

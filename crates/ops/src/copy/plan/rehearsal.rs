@@ -9,9 +9,8 @@ use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
-use crate::copy::handler::CopyWorker;
 use crate::copy::options::{Existing, Options, Outcome, Planned, Progress, Watch, starts_of};
-use crate::copy::plan::roots::{Roots, Target};
+use crate::copy::plan::roots::{Destination, Roots};
 use crate::copy::plan::unfinished::is_unfinished;
 use crate::copy::report::Report;
 use crate::copy::target::existing::{is_alike, is_alike_named};
@@ -27,6 +26,7 @@ use crate::jobs::names::Namer;
 use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::granularity::{Granularity, Shown};
+use crate::tree::listing::held::Held;
 use crate::tree::operation::{Cx, Handler};
 use crate::tree::{self, Differs, Seed, Start};
 use crate::walk::{HardLinks, Seen};
@@ -51,6 +51,18 @@ struct Rehearsal<'a> {
     held: usize,
 }
 
+/// State of one thread of a dry run.
+struct Rehearser {
+    held: Held,
+    totals: Totals,
+}
+
+/// A name in the target.
+struct Name<'a> {
+    mirror: &'a Mirror,
+    name: &'a CStr,
+}
+
 impl<'a> DryRun<'a> {
     /// Looks at SOURCE... and TARGET.
     ///
@@ -63,7 +75,7 @@ impl<'a> DryRun<'a> {
         watch: &'a dyn Watch,
     ) -> Result<Self, Refused> {
         let walk = &options.walk;
-        let target = Target::open(target, options.no_target_directory)?;
+        let target = Destination::open(target, options.no_target_directory, walk.features)?;
         // Fails if copies cannot be striped there.
         Striping::new(options.stripes.as_ref(), &target.top)?;
         let shared = Shared::new(Namer::new(Seat::alone().job));
@@ -71,7 +83,7 @@ impl<'a> DryRun<'a> {
         let rehearsal = Rehearsal {
             options,
             watch,
-            roots: target.roots(sources, &shared, walk.features)?,
+            roots: target.roots(sources, &shared)?,
             links: [4, 16, 16].map(spill),
             top_identity: sys::stat_of(&target.top).map_or((0, 0), |top| (top.device, top.inode)),
             granularity: Shown::default(),
@@ -153,10 +165,10 @@ impl Rehearsal<'_> {
     /// Finds the existing entry under the name of a copy.
     fn there(
         &self,
-        worker: &mut CopyWorker,
-        mirror: &Mirror,
-        name: &CStr,
+        worker: &mut Rehearser,
+        to: &Name<'_>,
     ) -> Result<Option<(Arc<OwnedFd>, Metadata)>, FileError> {
+        let Name { mirror, name } = *to;
         if mirror.is_new() {
             return Ok(None);
         }
@@ -175,12 +187,11 @@ impl Rehearsal<'_> {
     /// Plans an entry. `None`: it is a directory that exists.
     fn plan(
         &self,
-        worker: &mut CopyWorker,
-        mirror: &Mirror,
-        name: &CStr,
+        worker: &mut Rehearser,
+        to: &Name<'_>,
         (from, metadata): (Source<'_>, &Metadata),
     ) -> Result<Option<Planned>, FileError> {
-        let there = self.there(worker, mirror, name)?;
+        let there = self.there(worker, to)?;
         let is_directory = metadata.kind() == Kind::Directory;
         let Some((directory, there)) = there else {
             worker.totals.directories += u64::from(is_directory);
@@ -194,7 +205,7 @@ impl Rehearsal<'_> {
             Existing::Ignore => !is_directory,
             Existing::Update if is_directory || !is_own => false,
             Existing::Update => {
-                let copy = Source { directory: directory.as_fd(), name };
+                let copy = Source { directory: directory.as_fd(), name: to.name };
                 let granularity = self.granularity.by(&there, copy);
                 is_up_to_date(self.options, (from, metadata), (copy, &there), granularity)?
             }
@@ -217,7 +228,7 @@ impl Rehearsal<'_> {
         }
     }
 
-    fn count(&self, worker: &mut CopyWorker, metadata: &Metadata) {
+    fn count(&self, worker: &mut Rehearser, metadata: &Metadata) {
         let totals = &mut worker.totals;
         let (index, size) = match metadata.kind() {
             Kind::Directory => return,
@@ -248,7 +259,7 @@ impl Rehearsal<'_> {
         }
     }
 
-    fn fail(&self, worker: &mut CopyWorker, entry: &Entry<'_>, at: Vec<u8>, error: FileError) {
+    fn fail(&self, worker: &mut Rehearser, entry: &Entry<'_>, (at, error): (Vec<u8>, FileError)) {
         let (operation, errno) = error.described();
         let path = entry.path();
         let root = if entry.depth > 0 { path[..entry.root_bytes].to_vec() } else { path.to_vec() };
@@ -287,22 +298,20 @@ fn is_up_to_date(
 }
 
 impl Handler for Rehearsal<'_> {
-    type Worker = CopyWorker;
+    type Worker = Rehearser;
     type State = Arc<Mirror>;
 
     const NEEDS: Needs = Needs::COPY;
 
-    fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(index as u64, self.held)
+    fn worker(&self, _index: usize) -> Rehearser {
+        Rehearser { held: Held::new(self.held), totals: Totals::default() }
     }
 
     fn root(&self, directory: &Arc<SourceDirectory>) {
-        if let Some(root) = self.roots.find(directory.name().to_bytes()) {
-            directory.set_state(Arc::clone(&root.mirror));
-        }
+        self.roots.set_state(directory);
     }
 
-    fn entered(&self, worker: &mut CopyWorker, here: Here<'_>) {
+    fn entered(&self, worker: &mut Rehearser, here: Here<'_>) {
         let Some(mirror) = Mirror::of(here.directory) else { return };
         let above = here.directory.parent().and_then(Mirror::of);
         let mut opened = || mirror.target.descriptor(&mut worker.held, self.options.walk.features);
@@ -328,13 +337,13 @@ impl Handler for Rehearsal<'_> {
         let is_endless = here.is_some() && entry.kind == Kind::Directory && identity == self.top_identity;
         let planned = match is_endless {
             true => Err(FileError::new(Step::MakeDirectory, Errno::LOOP)),
-            false => self.plan(worker, &mirror, &name, (from, &metadata)),
+            false => self.plan(worker, &Name { mirror: &mirror, name: &name }, (from, &metadata)),
         };
         match planned {
             Ok(None) => {}
             Ok(Some(planned)) => self.watch.planned(planned, &entry.path()),
             Err(error) => {
-                self.fail(worker, entry, mirror.path_of(&name), error);
+                self.fail(worker, entry, (mirror.path_of(&name), error));
                 tasks.prune();
             }
         }
@@ -345,10 +354,10 @@ impl Handler for Rehearsal<'_> {
         let Cx { worker, tasks, .. } = cx;
         let metadata = entry.metadata.copied().unwrap_or_default();
         let name = CString::new(entry.name).unwrap_or_default();
-        let there = match here {
-            Some(here) => Mirror::of(here.directory).map(|mirror| self.there(worker, &mirror, &name)),
-            None => self.roots.find(entry.name).map(|root| self.there(worker, &root.parent, &root.name)),
-        };
+        let there = self.place(here, &name, entry).map(|(mirror, name)| {
+            let to = Name { mirror: &mirror, name: &name };
+            self.there(worker, &to)
+        });
         let is_repaired = there.and_then(Result::ok).flatten().is_some_and(|(_, there)| {
             let is_same = entry.kind == Kind::Directory || there.size == metadata.size && !differs.content;
             there.kind() == entry.kind && is_same && !differs.is_missing
@@ -363,10 +372,10 @@ impl Handler for Rehearsal<'_> {
 
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
-    fn failure(&self, worker: &mut CopyWorker, failure: &Failure<'_>) {
+    fn failure(&self, worker: &mut Rehearser, failure: &Failure<'_>) {
         *worker.totals.failures.entry(failure.errno).or_default() += 1;
         self.watch.failure(failure);
     }
 
-    fn finish(&self, _worker: &mut CopyWorker) {}
+    fn finish(&self, _worker: &mut Rehearser) {}
 }

@@ -18,11 +18,24 @@
 
 mod apply;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
-/// The state of a repair.
-#[derive(Debug, Default)]
-pub(crate) struct Repair {
-    /// Hard links do not wait any longer.
-    pub(crate) is_settling: AtomicBool,
+use crate::copy::links::Links;
+use crate::copy::target::Maker;
+use crate::copy::target::mirror::SourceDirectory;
+
+/// What is left to do for an entry of the list.
+pub(crate) enum Repaired {
+    /// Nothing.
+    Done,
+    /// It has to be copied.
+    Copy,
+    /// The directory may be closed: no entry is made in it for this row.
+    Directory(Arc<SourceDirectory>),
+}
+
+/// Repairs entries, on one thread.
+pub(crate) struct Repairer<'w> {
+    pub(crate) links: &'w Links,
+    pub(crate) maker: Maker<'w>,
 }

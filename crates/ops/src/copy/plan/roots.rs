@@ -19,7 +19,7 @@ use atta_entry::{Errno, Kind, Metadata, escape, shell_quote};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FlockOperation;
 
-use crate::copy::target::mirror::{Mirror, Shared};
+use crate::copy::target::mirror::{Mirror, Shared, SourceDirectory};
 use crate::refused::Refused;
 use crate::tree::directory::Directory;
 use atta_sys::{self as sys, Features, Place};
@@ -61,6 +61,13 @@ impl Roots {
         self.0.keys().cloned().collect()
     }
 
+    /// Gives the directory of a root the state of its copy.
+    pub(crate) fn set_state(&self, directory: &Arc<SourceDirectory>) {
+        if let Some(root) = self.find(directory.name().to_bytes()) {
+            directory.set_state(Arc::clone(&root.mirror));
+        }
+    }
+
     /// Finds the root with this path.
     pub(crate) fn find(&self, path: &[u8]) -> Option<&Arc<Root>> {
         self.0.get(path)
@@ -68,25 +75,28 @@ impl Roots {
 }
 
 /// TARGET, opened: the directory that is written to, and the name of a single SOURCE there.
-pub(crate) struct Target {
+pub(crate) struct Destination {
     pub(crate) top: Arc<OwnedFd>,
     pub(crate) path: Vec<u8>,
+    features: Features,
     /// TARGET's own name, which one SOURCE gets. `.`: its entries go to TARGET itself. `None`: each SOURCE has its own name.
     name: Option<CString>,
     /// TARGET does not exist and ends in a slash: it is to be a directory.
     wants_directory: bool,
 }
 
-impl Target {
+impl Destination {
     /// Opens TARGET. `is_name`: TARGET is the name of the copy even if it is a directory (`-T`).
-    pub(crate) fn open(path: &[u8], is_name: bool) -> Result<Self, Refused> {
+    pub(crate) fn open(path: &[u8], is_name: bool, features: Features) -> Result<Self, Refused> {
         let hint = "TARGET must be a directory, or a new name in one";
         let opened = |path: &[u8]| sys::open_directory_path(path, true).map(Arc::new);
         // A path that ends in a slash, `.` or `..` can only be a directory.
         if !is_name || split(path).1.is_none() {
             let name = is_name.then(|| c".".to_owned());
             match opened(path) {
-                Ok(top) => return Ok(Self { top, path: path.to_vec(), name, wants_directory: false }),
+                Ok(top) => {
+                    return Ok(Self { top, path: path.to_vec(), features, name, wants_directory: false });
+                }
                 Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => return Err(Refused::failed("open TARGET", path, errno, hint)),
             }
@@ -104,7 +114,7 @@ impl Target {
             let hint = format!("make it first: mkdir -p -- {}", shell_quote(parent));
             Refused::failed("open the directory of TARGET", path, errno, hint)
         })?;
-        Ok(Self { top, path: parent.to_vec(), name: Some(name), wants_directory })
+        Ok(Self { top, path: parent.to_vec(), features, name: Some(name), wants_directory })
     }
 
     /// Whether TARGET is the name of the copy, and not a directory that the copy is put into.
@@ -125,12 +135,7 @@ impl Target {
     }
 
     /// Finds the target of each SOURCE.
-    pub(crate) fn roots(
-        &self,
-        sources: &[Vec<u8>],
-        shared: &Arc<Shared>,
-        features: Features,
-    ) -> Result<Roots, Refused> {
+    pub(crate) fn roots(&self, sources: &[Vec<u8>], shared: &Arc<Shared>) -> Result<Roots, Refused> {
         if let Some(name) = self.name.as_ref().filter(|_| sources.len() > 1) {
             let what = "several SOURCEs, and TARGET is not a directory that they are put into".to_owned();
             let path = shell_quote(&[self.path.as_slice(), name.as_bytes()].join(&b'/'));
@@ -138,12 +143,12 @@ impl Target {
             return Err(Refused::usage(what, hint));
         }
         let cannot = |errno| Refused::failed("open TARGET", &self.path, errno, "see the error above");
-        let place = sys::place_of(&self.top, features).map_err(cannot)?;
+        let place = sys::place_of(&self.top, self.features).map_err(cannot)?;
         let path = CString::new(self.path.clone()).unwrap_or_default();
         let top = Mirror::new(Directory::root(path, 0, Arc::clone(&self.top), place), shared);
         let mut roots = HashMap::new();
         for source in sources {
-            let root = self.root(source, &top, features)?;
+            let root = self.root(source, &top)?;
             let same = roots.values().any(|other: &Arc<Root>| other.name == root.name);
             if same {
                 let what = format!("two SOURCEs would become {}", escape(root.name.as_bytes()));
@@ -155,7 +160,7 @@ impl Target {
         Ok(Roots(roots))
     }
 
-    fn root(&self, source: &[u8], top: &Arc<Mirror>, features: Features) -> Result<Root, Refused> {
+    fn root(&self, source: &[u8], top: &Arc<Mirror>) -> Result<Root, Refused> {
         let follow = source.ends_with(b"/");
         let found = sys::stat_path(source, follow).map_err(|errno| {
             Refused::failed("stat SOURCE", source, errno, "every SOURCE must be there; nothing was copied")
@@ -171,19 +176,14 @@ impl Target {
             let hint = "SOURCE is not a directory: leave out the slash at the end of TARGET, or make the directory first";
             return Err(Refused::failed("make TARGET", &path, Errno::NOTDIR, hint));
         }
-        self.refuse(source, &found, &name, features)?;
+        self.refuse(source, &found, &name)?;
         let mirror = if name.as_c_str() == c"." { Arc::clone(top) } else { top.below(&name) };
         Ok(Root { parent: Arc::clone(top), name, mirror })
     }
 
     /// Refuses a copy of an entry onto itself, or of a directory into itself.
-    fn refuse(
-        &self,
-        source: &[u8],
-        found: &Metadata,
-        name: &CStr,
-        features: Features,
-    ) -> Result<(), Refused> {
+    fn refuse(&self, source: &[u8], found: &Metadata, name: &CStr) -> Result<(), Refused> {
+        let features = self.features;
         let refused = |why: &str| {
             let what = format!("SOURCE {}: {why}", escape(source));
             Err(Refused::usage(what, "nothing was copied; choose another TARGET"))

@@ -8,10 +8,9 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
-use crate::copy::commit::batch::Ready;
-use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::mirror::{CurrentSlice, Here, Location, Mirror, SourceDirectory, Tasks};
-use crate::copy::target::place::{Place, refuse_taken};
+use crate::copy::target::Maker;
+use crate::copy::target::mirror::{Here, Mirror};
+use crate::copy::target::place::{Item, Place, refuse_taken};
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
 use crate::jobs::names::PREFIX;
@@ -20,32 +19,20 @@ use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{admit_owner, disinherit};
 use crate::tree::directory::{Directory, STALE_MOST};
-use crate::tree::life;
 use atta_sys::{self as sys, retry};
 
-impl Copying<'_> {
+impl Maker<'_> {
     /// Makes a directory under a temporary name, unless it exists. Counts it.
-    pub(crate) fn make_directory(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-        metadata: &Metadata,
-    ) -> Result<(), FileError> {
-        if to.name != c"." {
-            self.make_named_directory(worker, from, to, metadata)?;
+    pub(crate) fn make_directory(&mut self, item: Item<'_>) -> Result<(), FileError> {
+        if item.to.name != c"." {
+            self.make_named_directory(item)?;
         }
-        worker.totals.directories += 1;
+        self.totals.directories += 1;
         Ok(())
     }
 
-    fn make_named_directory(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-        metadata: &Metadata,
-    ) -> Result<(), FileError> {
+    fn make_named_directory(&mut self, item: Item<'_>) -> Result<(), FileError> {
+        let Item { from, to, metadata, .. } = item;
         let failed = |errno| FileError::new(Step::MakeDirectory, errno);
         // Also in a new directory of this job: the source may list a name twice.
         match sys::open_directory_at(&to.directory, to.name) {
@@ -55,14 +42,14 @@ impl Copying<'_> {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        if self.is_listed {
+        if self.target.is_listed {
             // Not needed if the mode is preserved.
-            let extended = match self.options.keep.mode {
+            let extended = match self.target.options.keep.mode {
                 true => Extended::default(),
-                false => self.extended_of_name(worker, from, metadata)?,
+                false => self.extended_of_name(from, metadata)?,
             };
-            let list = extended.access_list();
-            return self.make_at_once(&to.directory, to.name, metadata, list).map(drop).map_err(failed);
+            let mode = self.target.mode_at_once(metadata, extended.access_list());
+            return self.target.make_at_once(&to.directory, to.name, mode).map(drop).map_err(failed);
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
@@ -79,7 +66,7 @@ impl Copying<'_> {
     fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
         let opened = sys::open_directory_at(&to.directory, alias)?;
         let found = sys::stat_descriptor(&opened)?;
-        let own = self.stores.own_uid(found.device);
+        let own = self.target.stores.own_uid(found.device);
         let is_private = found.mode & 0o777 == 0o700 && own.is_none_or(|own| own == found.uid);
         if !is_private {
             return Err(Errno::EXIST);
@@ -95,21 +82,17 @@ impl Copying<'_> {
 
     /// Whether an existing directory is the private directory of this copy and of concurrent copies.
     fn is_own_home(&self, to: &Place<'_>, opened: &OwnedFd) -> bool {
-        let namer = &self.shared.namer;
+        let namer = &self.target.shared.namer;
         to.name.to_bytes().starts_with(PREFIX)
             && *to.name == *namer.home()
             && sys::stat_at(opened, &namer.tag(), false).is_ok()
     }
 
     /// Refuses a directory that contains its own copy by a mount that no path shows: the copy would never end.
-    pub(crate) fn refuse_endless(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-    ) -> Result<(), FileError> {
+    pub(crate) fn refuse_endless(&mut self, item: Item<'_>) -> Result<(), FileError> {
+        let Item { from, to, .. } = item;
         // With `one_file_system`, mounts are not entered.
-        if self.options.walk.one_file_system || !sys::may_be_mount(from.directory, from.name) {
+        if self.target.options.walk.one_file_system || !sys::may_be_mount(from.directory, from.name) {
             return Ok(());
         }
         let failed = |errno| FileError::new(Step::MakeDirectory, errno);
@@ -122,7 +105,8 @@ impl Copying<'_> {
             is_endless = match above.known_place() {
                 Some(place) => (place.device, place.inode) == entered,
                 None => {
-                    let opened = above.descriptor(&mut worker.held, self.features).map_err(failed)?;
+                    let opened =
+                        above.descriptor(&mut self.scratch.held, self.target.features).map_err(failed)?;
                     is_it(sys::stat_descriptor(&opened))
                 }
             };
@@ -133,13 +117,13 @@ impl Copying<'_> {
     }
 
     /// Records the attributes that an opened directory is to get, and whether this job made its copy.
-    pub(crate) fn enter(&self, worker: &mut CopyWorker, here: Here<'_>) -> Result<(), FileError> {
+    pub(crate) fn enter(&mut self, here: Here<'_>) -> Result<(), FileError> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| FileError::new(Step::OpenDirectory, errno);
-        let opened = self.open_made(worker, &mirror).map_err(failed)?;
+        let opened = self.open_made(&mirror).map_err(failed)?;
         if mirror.target.alias().is_some() {
-            mirror.set_new(self.batch.failures());
-            if self.waits_in(&mirror) && self.batch.failures() > 0 {
+            mirror.set_new(self.target.stores.failed_syncs());
+            if self.target.stores.waits_in(&mirror) && self.target.stores.failed_syncs() > 0 {
                 // The directory may have been made before a sync that failed.
                 retry(|| rustix::fs::fsync(&opened)).map_err(|errno| FileError::new(Step::Sync, errno))?;
             }
@@ -147,8 +131,8 @@ impl Copying<'_> {
         let is_old = !mirror.is_new();
         let metadata = sys::stat_descriptor(here.descriptor);
         let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
-        let extended = self.extended(worker, here.descriptor)?;
-        if self.is_listed {
+        let extended = self.extended(here.descriptor)?;
+        if self.target.is_listed {
             mirror.wait_for_end();
         }
         mirror.will_have(Attributes { metadata, extended, is_old });
@@ -159,24 +143,20 @@ impl Copying<'_> {
     ///
     /// If this job has just made it, inherited attributes are removed before any entry is put into it. If it is not the directory that
     /// was made, or if it keeps inherited attributes, no entry is put into it.
-    pub(crate) fn open_made(
-        &self,
-        worker: &mut CopyWorker,
-        mirror: &Arc<Mirror>,
-    ) -> Result<Arc<OwnedFd>, Errno> {
-        let mut opened = mirror.target.descriptor(&mut worker.held, self.features);
+    pub(crate) fn open_made(&mut self, mirror: &Arc<Mirror>) -> Result<Arc<OwnedFd>, Errno> {
+        let mut opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
         if matches!(opened, Err(Errno::ACCES))
             && let (Some(alias), Some(above)) = (mirror.target.alias(), mirror.target.parent())
         {
-            let above = above.descriptor(&mut worker.held, self.features)?;
-            let own = self.stores.own_uid(sys::stat_descriptor(&above)?.device);
-            if admit_owner(&above, alias, own, self.features).is_ok() {
-                opened = mirror.target.descriptor(&mut worker.held, self.features);
+            let above = above.descriptor(&mut self.scratch.held, self.target.features)?;
+            let own = self.target.stores.own_uid(sys::stat_descriptor(&above)?.device);
+            if admit_owner(&above, alias, own, self.target.features).is_ok() {
+                opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
             }
         }
         let opened = opened?;
         if mirror.target.alias().is_some() {
-            let settled = self.refuse_foreign(worker, mirror, &opened);
+            let settled = self.refuse_foreign(mirror, &opened);
             let settled = settled.and_then(|is_known| disinherit(&opened).map(|_| is_known));
             if settled.inspect_err(|_| mirror.set_foreign())? {
                 mirror.seal();
@@ -189,101 +169,54 @@ impl Copying<'_> {
     ///
     /// Where other users may create names, they may replace a new directory by one of theirs; and nothing is mounted on a new directory.
     /// Returns whether it is certain that the directory belongs to the user that this process creates files as.
-    fn refuse_foreign(
-        &self,
-        worker: &mut CopyWorker,
-        mirror: &Arc<Mirror>,
-        opened: &Arc<OwnedFd>,
-    ) -> Result<bool, Errno> {
+    fn refuse_foreign(&mut self, mirror: &Arc<Mirror>, opened: &Arc<OwnedFd>) -> Result<bool, Errno> {
         let found = sys::stat_descriptor(opened)?;
-        let above = mirror.target.parent().map(|above| above.descriptor(&mut worker.held, self.features));
+        let above = mirror
+            .target
+            .parent()
+            .map(|above| above.descriptor(&mut self.scratch.held, self.target.features));
         let is_there = match above.transpose()? {
             Some(above) => sys::stat_descriptor(&above)?.device == found.device,
             None => true,
         };
-        mirror.store.get_or_init(|| self.stores.note(opened));
-        let own = self.stores.own_uid(found.device);
+        mirror.store.get_or_init(|| self.target.stores.note(opened));
+        let own = self.target.stores.own_uid(found.device);
         if is_there && own.is_none_or(|own| own == found.uid) { Ok(own.is_some()) } else { Err(Errno::STALE) }
-    }
-
-    /// Gives the directory of a slice its final name.
-    pub(crate) fn name_directory(&self, worker: &mut CopyWorker, slice: &CurrentSlice<'_>) {
-        let Some(mirror) = Mirror::of(slice.directory()) else { return };
-        if mirror.target.alias().is_some() && !mirror.is_foreign() {
-            let origin = Location::Itself(Arc::clone(slice.directory()));
-            self.publish(worker, Ready::directory(origin, mirror, Some(slice.part())), Vec::new());
-        }
-    }
-
-    /// Sets the attributes of a copy after its source directory was closed.
-    ///
-    /// Directories that a list may name again wait for the end. So do roots and, after a stop, all directories: those that remain then do
-    /// not have their final names.
-    pub(crate) fn close_source(&self, worker: &mut CopyWorker, directory: &Arc<SourceDirectory>) {
-        let Some(mirror) = directory.state() else { return };
-        let is_listed_again = self.is_listed && mirror.waits_for_end();
-        let waits = is_listed_again || directory.parent().is_none() || self.options.walk.stop.is_set();
-        if !waits && self.shared.open.take(mirror) {
-            self.close(worker, mirror);
-        }
-    }
-
-    /// Ends the parts that have finished on this thread, with all that follows from that.
-    pub(crate) fn end_parts(&self, worker: &mut CopyWorker) {
-        while let Some(part) = worker.ended.pop() {
-            life::end_part(self, worker, &part, &mut Tasks::default());
-        }
-    }
-
-    /// Gives a directory its attributes, and queues its sync if it is synced individually.
-    pub(crate) fn close(&self, worker: &mut CopyWorker, mirror: &Mirror) {
-        let target = &mirror.target;
-        match self.close_anew(worker, target, mirror.attributes()) {
-            Ok(opened) if mirror.is_synced_by_itself() => self.sync_directory(worker, target, opened),
-            Ok(_) => {}
-            Err(error) => self.fail(worker, &Location::Target(Arc::clone(target)), error),
-        }
     }
 
     /// Gives a directory its attributes. Retries on ESTALE, which means that the server no longer knows the descriptor.
     ///
     /// The retry opens the directory by its names again: GlusterFS then makes it on a brick where it was missing.
-    fn close_anew(
-        &self,
-        worker: &mut CopyWorker,
+    pub(crate) fn close_anew(
+        &mut self,
         target: &Arc<Directory>,
         attributes: Option<&Attributes>,
     ) -> Result<Arc<OwnedFd>, FileError> {
-        let (mut tries, not_kept) = (0, worker.totals.not_kept);
+        let (mut tries, not_kept) = (0, self.totals.not_kept);
         loop {
-            let opened = target.descriptor(&mut worker.held, self.features);
+            let opened = target.descriptor(&mut self.scratch.held, self.target.features);
             let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
-            match attributes.map_or(Ok(()), |attributes| self.close_one(worker, &opened, attributes)) {
+            match attributes.map_or(Ok(()), |attributes| self.close_one(&opened, attributes)) {
                 Err(FileError::Failed(_, Errno::STALE)) if tries < STALE_MOST => tries += 1,
                 outcome => return outcome.map(|()| opened),
             }
             // The successful attempt counts it.
-            worker.totals.not_kept = not_kept;
-            target.close_lineage(self.features);
+            self.totals.not_kept = not_kept;
+            target.close_lineage(self.target.features);
         }
     }
 
     /// Gives a directory what it lacks of its source's attributes, and removes those that its source lacks.
-    fn close_one(
-        &self,
-        worker: &mut CopyWorker,
-        opened: &OwnedFd,
-        attributes: &Attributes,
-    ) -> Result<(), FileError> {
+    fn close_one(&mut self, opened: &OwnedFd, attributes: &Attributes) -> Result<(), FileError> {
         let Attributes { metadata, extended, is_old } = attributes;
         let there = sys::stat_descriptor(opened);
         let there = there.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
-        let others = self.extended_there(worker, opened)?;
-        let keep = &self.options.keep;
-        let granularity = self.stores.granularity(there.device);
+        let others = self.extended_there(opened)?;
+        let keep = &self.target.options.keep;
+        let granularity = self.target.stores.granularity(there.device);
         let needs_times = keep.times && !granularity.is_kept(metadata.mtime, there.mtime);
         let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
-        Changes::between(wanted, &there, &others).apply(opened, &mut worker.totals.not_kept).map(drop)
+        Changes::between(wanted, &there, &others).apply(opened, &mut self.totals.not_kept).map(drop)
     }
 }
 
@@ -298,6 +231,7 @@ mod tests {
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::options::Options;
+    use crate::copy::target::mirror::Location;
     use crate::copy::{Copy, Seat};
     use crate::tree::operation::Handler;
 
@@ -311,10 +245,15 @@ mod tests {
         let sources = [source.as_os_str().as_bytes().to_vec()];
         let (options, path) = (Options::default(), target.as_os_str().as_bytes());
         let prepared = Copy::prepare(&sources, path, &options, &NothingFails, Seat::alone());
-        let Copy { copying, .. } = prepared.unwrap();
-        let mut worker = copying.worker(0);
-        let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
-        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy", slice: None };
+        let Copy { operation, .. } = prepared.unwrap();
+        let mut worker = operation.worker(0);
+        let mirror = &operation.target.roots.find(&sources[0]).unwrap().parent;
+        let to = Place {
+            mirror,
+            directory: Arc::clone(&operation.target.top.directory),
+            name: c"copy",
+            slice: None,
+        };
         let from = Source { directory: CWD, name: c"copy" };
         let alias = target.join(std::ffi::OsStr::from_bytes(mirror.alias(to.name).as_bytes()));
         let metadata = sys::stat_path(&sources[0], false).unwrap();
@@ -323,7 +262,8 @@ mod tests {
         {
             rustix::fs::mkdirat(CWD, &alias, Mode::from_raw_mode(mode)).unwrap();
             content.iter().for_each(|name| fs::write(alias.join(name), "").unwrap());
-            let made = copying.make_directory(&mut worker, from, &to, &metadata);
+            let item = Item { at: &Location::Root(Vec::new()), from, to: &to, metadata: &metadata };
+            let made = operation.maker(&mut worker).make_directory(item);
             let expected = Err(FileError::new(Step::MakeDirectory, Errno::EXIST));
             assert_eq!(made, if is_taken { Ok(()) } else { expected }, "{mode:o} {content:?}");
             content.iter().for_each(|name| fs::remove_file(alias.join(name)).unwrap());

@@ -4,14 +4,14 @@
 use std::ffi::{CStr, CString};
 
 use atta_entry::{Errno, Kind, Metadata};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::copy::handler::{CopyWorker, Copying};
 use crate::copy::options::Existing;
 use crate::copy::target::grants::Grant;
-use crate::copy::target::place::Place;
+use crate::copy::target::place::{Item, OpenFile, Pair, Place};
 use crate::copy::target::special::read_link;
+use crate::copy::target::{Maker, Target};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::source::{Source, device, look, open};
@@ -19,61 +19,38 @@ use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::give;
 use crate::metadata::granularity::Granularity;
-use crate::metadata::keep::gives_rights;
 use atta_sys::{self as sys, retry};
 
 const OPENED: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-impl Copying<'_> {
-    /// Whether this process can give a right to its own files where a copy goes. `value`: of an attribute.
-    fn can_give(
-        &self,
-        worker: &CopyWorker,
-        to: &Place<'_>,
-        grant: Grant,
-        value: &[u8],
-    ) -> Result<bool, FileError> {
-        self.grants.can_give(&to.directory, (grant, value), || self.shared.namer.of_file(worker.index))
-    }
-
+impl Maker<'_> {
     /// Whether the existing entry is kept, so that nothing is made. If so, counts it.
-    pub(crate) fn is_left(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-        metadata: &Metadata,
-    ) -> Result<bool, FileError> {
+    pub(crate) fn is_left(&mut self, item: Item<'_>) -> Result<bool, FileError> {
+        let Item { to, metadata, .. } = item;
         if to.mirror.is_new() {
             return Ok(false);
         }
-        match self.options.existing {
+        match self.target.options.existing {
             Existing::Replace => Ok(false),
             Existing::Ignore => {
                 let is_there = there(to)?.is_some();
-                worker.totals.skipped += u64::from(is_there);
+                self.totals.skipped += u64::from(is_there);
                 Ok(is_there)
             }
             // Files with several names are handled with their links.
-            Existing::Update if metadata.nlink > 1 && self.options.keep.links => Ok(false),
-            Existing::Update if metadata.kind() == Kind::File => {
-                Ok(self.mended(worker, from, to, metadata)?.is_some())
-            }
-            Existing::Update => self.is_named_left(worker, from, to, metadata),
+            Existing::Update if metadata.nlink > 1 && self.target.options.keep.links => Ok(false),
+            Existing::Update if metadata.kind() == Kind::File => Ok(self.mended(item)?.is_some()),
+            Existing::Update => self.is_named_left(item),
         }
     }
 
     /// Returns a file that already has the bytes of its source, judged by size and time, after setting its other attributes. Counts it.
-    pub(crate) fn mended(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-        metadata: &Metadata,
-    ) -> Result<Option<OwnedFd>, FileError> {
-        let is_asked = self.options.existing == Existing::Update && !to.mirror.is_new();
+    pub(crate) fn mended(&mut self, item: Item<'_>) -> Result<Option<OwnedFd>, FileError> {
+        let Item { from, to, metadata, .. } = item;
+        let is_asked = self.target.options.existing == Existing::Update && !to.mirror.is_new();
+        let stores = &self.target.stores;
         let is_alike =
-            |from: &Metadata, there: &Metadata| is_alike(from, there, self.stores.granularity(there.device));
+            |from: &Metadata, there: &Metadata| is_alike(from, there, stores.granularity(there.device));
         // A file with a stated size of 0 may have bytes. Only reading it shows this.
         let may_be = |there: Metadata| match metadata.size {
             0 => is_alike(metadata, &Metadata { size: 0, ..there }),
@@ -90,53 +67,49 @@ impl Copying<'_> {
         };
         let (before, there) = (look(&source)?, look(&file)?);
         // A source with one name needs a copy with one name.
-        let is_own = there.nlink == 1 || before.nlink > 1 && self.options.keep.links;
-        if !self.has_the_bytes(worker, (&source, &before), (&file, &there))? || !is_own {
+        let is_own = there.nlink == 1 || before.nlink > 1 && self.target.options.keep.links;
+        let pair = Pair { source: OpenFile::new(&source, &before), copy: OpenFile::new(&file, &there) };
+        if !self.has_the_bytes(pair)? || !is_own {
             return Ok(None);
         }
-        let counted = worker.totals.not_kept;
-        let is_mended = self.mend(worker, to, (&source, &before), (&file, &there), false)?;
+        let counted = self.totals.not_kept;
+        let is_mended = self.mend(to, pair, false)?;
         if !is_mended {
             // The new copy will be counted instead.
-            worker.totals.not_kept = counted;
+            self.totals.not_kept = counted;
             return Ok(None);
         }
-        worker.totals.skipped += 1;
+        self.totals.skipped += 1;
         Ok(Some(file))
     }
 
     /// Whether an existing file counts as a copy: by size and time, and by its bytes if the source's stated size is not reliable.
-    fn has_the_bytes(
-        &self,
-        worker: &mut CopyWorker,
-        (source, before): (&OwnedFd, &Metadata),
-        (file, there): (&OwnedFd, &Metadata),
-    ) -> Result<bool, FileError> {
-        let granularity = self.stores.granularity(there.device);
-        if worker.mover.sizes.is_stated(source, before) {
-            return Ok(is_alike(before, there, granularity));
+    fn has_the_bytes(&mut self, pair: Pair<'_>) -> Result<bool, FileError> {
+        let Pair { source: OpenFile { file: source, metadata: before }, copy } = pair;
+        let granularity = self.target.stores.granularity(copy.metadata.device);
+        if self.scratch.mover.sizes.is_stated(source, before) {
+            return Ok(is_alike(before, copy.metadata, granularity));
         }
-        let is_as_old = is_alike(before, &Metadata { size: before.size, ..*there }, granularity);
-        Ok(is_as_old && worker.mover.is_same_to_end(source.as_fd(), file.as_fd())?)
+        let is_as_old = is_alike(before, &Metadata { size: before.size, ..*copy.metadata }, granularity);
+        Ok(is_as_old && self.scratch.mover.is_same_to_end(source, copy.file)?)
     }
 
     /// Gives an existing file the attributes that it lacks. False: it must be copied anew, since it must not get them.
     ///
     /// `needs_times`: its times differ.
     pub(crate) fn mend(
-        &self,
-        worker: &mut CopyWorker,
+        &mut self,
         to: &Place<'_>,
-        (source, from): (&OwnedFd, &Metadata),
-        (file, there): (&OwnedFd, &Metadata),
+        pair: Pair<'_>,
         needs_times: bool,
     ) -> Result<bool, FileError> {
-        let extended = self.extended(worker, source)?;
-        let others = self.extended_there(worker, file)?;
-        let needs_times = needs_times && self.options.keep.times;
-        let wanted = Wanted { needs_times, ..self.wanted(from, &extended) };
+        let Pair { source, copy: OpenFile { file, metadata: there } } = pair;
+        let extended = self.extended(source.file)?;
+        let others = self.extended_there(file)?;
+        let needs_times = needs_times && self.target.options.keep.times;
+        let wanted = Wanted { needs_times, ..self.target.wanted(source.metadata, &extended) };
         let mut changes = Changes::between(wanted, there, &others);
-        if self.gives_rights(worker, to, &mut changes)? {
+        if self.gives_rights(to, &mut changes)? {
             return Ok(false);
         }
         if (changes.are_beside_owner() || needs_times) && !self.is_mine(there) {
@@ -144,101 +117,28 @@ impl Copying<'_> {
             return Ok(false);
         }
         let mode = changes.whole_mode();
-        let changed = match changes.apply(file, &mut worker.totals.not_kept) {
+        let changed = match changes.apply(file, &mut self.totals.not_kept) {
             Err(FileError::Failed(Step::SetMode, Errno::PERM))
-                if !self.can_give(worker, to, Grant::Mode(mode.unwrap_or_default(), None), b"")? =>
+                if !self.can_give(to, Grant::Mode(mode.unwrap_or_default(), None), b"")? =>
             {
-                worker.totals.not_kept.modes_and_times += 1;
+                self.totals.not_kept.modes_and_times += 1;
                 true
             }
             changed => changed?,
         };
-        if changed && self.syncs_each() {
-            let synced = self.syncs.timed(|| retry(|| rustix::fs::fsync(file)));
+        if changed && self.target.stores.sync_each() {
+            let synced = self.target.stores.sync_file(file);
             synced.map_err(|errno| FileError::new(Step::Sync, errno))?;
         }
         Ok(true)
     }
 
-    /// The attributes an existing entry is to have, except times.
-    fn wanted<'w>(&'w self, from: &'w Metadata, extended: &'w Extended) -> Wanted<'w> {
-        let keep = &self.options.keep;
-        Wanted { from, extended, keep, is_old: true, own_mode: None, needs_times: false }
-    }
-
-    /// Reads the extended attributes of an existing file or directory.
-    pub(crate) fn extended_there(
-        &self,
-        worker: &mut CopyWorker,
-        file: impl AsFd,
-    ) -> Result<Extended, FileError> {
-        let CopyWorker { room, totals, .. } = worker;
-        let read = Extended::read(file, room, |name| self.options.keep.gives(name), &mut totals.not_kept);
-        read.map_err(|errno| FileError::new(Step::SetExtended, errno))
-    }
-
-    /// Whether a file belongs to the user that this process creates files as. Any file does if that user is root.
-    fn is_mine(&self, there: &Metadata) -> bool {
-        let own = self.stores.own_uid(there.device);
-        own == Some(there.uid) || own == Some(0) && rustix::process::geteuid().is_root()
-    }
-
-    /// Whether changes would give rights: another owner, set-id bits, or attributes that make a file trusted.
-    ///
-    /// A previous owner, or a process that has the file open, may have written its bytes. Rights that this process or file system cannot
-    /// give are dropped from the changes and counted.
-    fn gives_rights(
-        &self,
-        worker: &mut CopyWorker,
-        to: &Place<'_>,
-        changes: &mut Changes<'_>,
-    ) -> Result<bool, FileError> {
-        if let Some(owner) = changes.owner {
-            if self.can_give(worker, to, Grant::Owner(owner), b"")? {
-                return Ok(true);
-            }
-            (changes.owner, changes.is_refused) = (None, true);
-        }
-        if let Some(group) = changes.group
-            && !self.can_give(worker, to, Grant::Group(group), b"")?
-        {
-            (changes.group, changes.is_refused) = (None, true);
-        }
-        worker.totals.not_kept.owners += u64::from(changes.is_refused);
-        if changes.gained_bits() != 0 {
-            let mode = changes.whole_mode().unwrap_or_default();
-            if self.can_give(worker, to, Grant::Mode(mode, changes.wanted_group()), b"")? {
-                return Ok(true);
-            }
-            changes.is_refused = true;
-        }
-        // A change of the group removes capabilities.
-        let lost = |name: &CStr| name == c"security.capability" && changes.group.is_some();
-        for (name, value) in changes.given().filter(|(name, _)| gives_rights(name)) {
-            let is_new = changes.set.pairs().iter().any(|(new, _)| new == name);
-            if !is_new && !lost(name) {
-                continue;
-            }
-            if self.can_give(worker, to, Grant::Attribute(name.clone()), value)? {
-                return Ok(true);
-            }
-            worker.totals.not_kept.extended += 1;
-        }
-        changes.set = changes.set.select(|(name, _)| !gives_rights(name));
-        Ok(false)
-    }
-
     /// Whether an existing link or special file equals its source. If so, counts it.
-    fn is_named_left(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-        metadata: &Metadata,
-    ) -> Result<bool, FileError> {
+    fn is_named_left(&mut self, item: Item<'_>) -> Result<bool, FileError> {
+        let Item { to, metadata, .. } = item;
         let is_own = there(to)?.is_some_and(|there| there.kind() == metadata.kind() && there.nlink == 1);
         let copy = Source { directory: to.directory.as_fd(), name: to.name };
-        Ok(is_own && self.is_copy_of(worker, (from, metadata), to, copy)?)
+        Ok(is_own && self.is_copy_of(item, copy)?)
     }
 
     /// Whether an existing link or special file with several names equals its source.
@@ -246,13 +146,13 @@ impl Copying<'_> {
     /// If so, counts it. It then has a name in the links' directory, where it was compared: the original name may refer to another file
     /// by now.
     pub(crate) fn is_named_left_as(
-        &self,
-        worker: &mut CopyWorker,
-        (from, metadata): (Source<'_>, &Metadata),
-        to: &Place<'_>,
-        (known, key): (&OwnedFd, &CStr),
+        &mut self,
+        item: Item<'_>,
+        known: &OwnedFd,
+        key: &CStr,
     ) -> Result<bool, FileError> {
-        let is_asked = self.options.existing == Existing::Update && !to.mirror.is_new();
+        let Item { to, metadata, .. } = item;
+        let is_asked = self.target.options.existing == Existing::Update && !to.mirror.is_new();
         if !is_asked || there(to)?.is_none_or(|there| there.kind() != metadata.kind()) {
             return Ok(false);
         }
@@ -261,51 +161,39 @@ impl Copying<'_> {
             return Ok(false);
         }
         let copy = Source { directory: known.as_fd(), name: key };
-        let is_copy = self.is_copy_of(worker, (from, metadata), to, copy);
+        let is_copy = self.is_copy_of(item, copy);
         if !matches!(is_copy, Ok(true)) {
             let _ = rustix::fs::unlinkat(known, key, none);
         }
         is_copy
     }
 
-    fn is_copy_of(
-        &self,
-        worker: &mut CopyWorker,
-        (from, metadata): (Source<'_>, &Metadata),
-        to: &Place<'_>,
-        copy: Source<'_>,
-    ) -> Result<bool, FileError> {
+    fn is_copy_of(&mut self, item: Item<'_>, copy: Source<'_>) -> Result<bool, FileError> {
+        let Item { from, to, metadata, .. } = item;
         let failed = |errno| FileError::new(Step::LookAtCopy, errno);
         let there = sys::stat_at(copy.directory, copy.name, false).map_err(failed)?;
-        let granularity = self.stores.granularity(there.device);
-        if !is_alike_named((from, metadata), (copy, &there), self.options.keep.times.then_some(granularity))?
-        {
+        let granularity = self.target.stores.granularity(there.device);
+        if !is_alike_named(
+            (from, metadata),
+            (copy, &there),
+            self.target.options.keep.times.then_some(granularity),
+        )? {
             return Ok(false);
         }
-        let counted = worker.totals.not_kept;
-        let extended = self.extended_of_name(worker, from, metadata)?;
-        let others = self.extended_of_name(worker, copy, &there)?;
+        let counted = self.totals.not_kept;
+        let extended = self.extended_of_name(from, metadata)?;
+        let others = self.extended_of_name(copy, &there)?;
         // The mode of a symbolic link has no meaning.
         let mode = if metadata.kind() == Kind::Symlink { there.mode } else { metadata.mode };
         let metadata = Metadata { mode, ..*metadata };
-        let mut changes = Changes::between(self.wanted(&metadata, &extended), &there, &others);
-        let is_copy = !self.gives_rights(worker, to, &mut changes)? && changes.are_none();
+        let mut changes = Changes::between(self.target.wanted(&metadata, &extended), &there, &others);
+        let is_copy = !self.gives_rights(to, &mut changes)? && changes.are_none();
         if is_copy {
-            worker.totals.skipped += 1;
+            self.totals.skipped += 1;
         } else {
-            worker.totals.not_kept = counted;
+            self.totals.not_kept = counted;
         }
         Ok(is_copy)
-    }
-
-    /// Whether a name already refers to a copy that was found under another name.
-    pub(crate) fn is_linked(&self, known: &OwnedFd, key: &CStr, to: &Place<'_>) -> Result<bool, FileError> {
-        if self.options.existing != Existing::Update || to.mirror.is_new() {
-            return Ok(false);
-        }
-        let Some(there) = there(to)? else { return Ok(false) };
-        let copy = sys::stat_at(known, key, false);
-        Ok(copy.is_ok_and(|copy| (copy.device, copy.inode) == (there.device, there.inode)))
     }
 
     /// Opens an existing file for writing in place, and returns its mode. No other user can open it until it gets its mode.
@@ -313,14 +201,16 @@ impl Copying<'_> {
     /// None: the file must be replaced. It is not a regular file, has other names, or cannot be opened or changed by this user; or it is
     /// to get another owner, set-id bits or capabilities while another process may have it open.
     pub(crate) fn in_place(
-        &self,
-        worker: &mut CopyWorker,
-        source: BorrowedFd<'_>,
+        &mut self,
+        source: OpenFile<'_>,
         to: &Place<'_>,
-        metadata: &Metadata,
     ) -> Result<Option<(OwnedFd, u32)>, FileError> {
+        let metadata = source.metadata;
         // With `Existing::Ignore`, the file has appeared only just now.
-        if !self.options.in_place || to.mirror.is_new() || self.options.existing == Existing::Ignore {
+        if !self.target.options.in_place
+            || to.mirror.is_new()
+            || self.target.options.existing == Existing::Ignore
+        {
             return Ok(None);
         }
         let identity = |of: &Metadata| (of.device, of.inode);
@@ -340,10 +230,10 @@ impl Copying<'_> {
         if identity(&there) != identity(&named) || !may_be(&there) {
             return Ok(None);
         }
-        if !self.keeps_rights(worker, (source, metadata), to, (&file, &there))? {
+        if !self.keeps_rights(to, Pair { source, copy: OpenFile::new(&file, &there) })? {
             return Ok(None);
         }
-        let keep = &self.options.keep;
+        let keep = &self.target.options.keep;
         // The group permissions that the file's ACL grants, if the ACL is to be removed.
         let mode = if keep.lists { give::mode_without_list(&file, there.mode) } else { there.mode };
         if retry(|| rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)).is_err() {
@@ -361,44 +251,61 @@ impl Copying<'_> {
 
     /// Whether a file to write in place has its final owner and gains no set-id bits and no capabilities. Writing removes those that it
     /// has.
-    fn keeps_rights(
-        &self,
-        worker: &mut CopyWorker,
-        (source, from): (BorrowedFd<'_>, &Metadata),
-        to: &Place<'_>,
-        (file, there): (&OwnedFd, &Metadata),
-    ) -> Result<bool, FileError> {
-        let counted = worker.totals.not_kept;
-        let extended = self.extended(worker, source)?;
-        let others = self.extended_there(worker, file)?;
+    fn keeps_rights(&mut self, to: &Place<'_>, pair: Pair<'_>) -> Result<bool, FileError> {
+        let Pair { source: OpenFile { file: source, metadata: from }, copy } = pair;
+        let there = copy.metadata;
+        let counted = self.totals.not_kept;
+        let extended = self.extended(source)?;
+        let others = self.extended_there(copy.file)?;
         let others = others.select(|(name, _)| name.as_c_str() != c"security.capability");
         let written = Metadata { mode: there.mode & !give::SET_ID, ..*there };
-        let mut changes = Changes::between(self.wanted(from, &extended), &written, &others);
-        let gives_rights = self.gives_rights(worker, to, &mut changes)?;
-        worker.totals.not_kept = counted;
-        let (owner, _) = self.options.keep.owners_of(from);
+        let mut changes = Changes::between(self.target.wanted(from, &extended), &written, &others);
+        let gives_rights = self.gives_rights(to, &mut changes)?;
+        self.totals.not_kept = counted;
+        let (owner, _) = self.target.options.keep.owners_of(from);
         let has_owner = owner.is_some_and(|owner| owner.as_raw() == there.uid);
-        Ok(!gives_rights && (has_owner || self.stores.own_uid(there.device) == Some(there.uid)))
+        Ok(!gives_rights && (has_owner || self.target.stores.own_uid(there.device) == Some(there.uid)))
     }
 
     /// Gives a file that was written in place its attributes and no others. Users who could open it before can open it again.
     pub(crate) fn settle(
-        &self,
-        worker: &mut CopyWorker,
+        &mut self,
         to: &Place<'_>,
-        (source, from): (BorrowedFd<'_>, &Metadata),
+        source: OpenFile<'_>,
         (file, was): (&OwnedFd, u32),
     ) -> Result<(), FileError> {
-        let extended = self.extended(worker, source)?;
-        let others = self.extended_there(worker, file)?;
-        let needs_times = self.options.keep.times;
-        let wanted = Wanted { own_mode: Some(was & 0o777), needs_times, ..self.wanted(from, &extended) };
+        let extended = self.extended(source.file)?;
+        let others = self.extended_there(file)?;
+        let needs_times = self.target.options.keep.times;
+        let wanted = Wanted {
+            own_mode: Some(was & 0o777),
+            needs_times,
+            ..self.target.wanted(source.metadata, &extended)
+        };
         let mut changes = Changes::between(wanted, &look(file)?, &others);
-        if self.gives_rights(worker, to, &mut changes)? {
+        if self.gives_rights(to, &mut changes)? {
             // The file had no such right when it was opened.
             return Err(FileError::Changed);
         }
-        changes.apply(file, &mut worker.totals.not_kept).map(drop)
+        changes.apply(file, &mut self.totals.not_kept).map(drop)
+    }
+}
+
+impl Target<'_> {
+    /// Whether a name already refers to a copy that was found under another name.
+    pub(crate) fn is_linked(&self, known: &OwnedFd, key: &CStr, to: &Place<'_>) -> Result<bool, FileError> {
+        if self.options.existing != Existing::Update || to.mirror.is_new() {
+            return Ok(false);
+        }
+        let Some(there) = there(to)? else { return Ok(false) };
+        let copy = sys::stat_at(known, key, false);
+        Ok(copy.is_ok_and(|copy| (copy.device, copy.inode) == (there.device, there.inode)))
+    }
+
+    /// The attributes an existing entry is to have, except times.
+    fn wanted<'w>(&'w self, from: &'w Metadata, extended: &'w Extended) -> Wanted<'w> {
+        let keep = &self.options.keep;
+        Wanted { from, extended, keep, is_old: true, own_mode: None, needs_times: false }
     }
 }
 
@@ -496,14 +403,19 @@ mod tests {
                 &NothingFails,
                 Seat::alone(),
             );
-            let Copy { copying, .. } = prepared.unwrap();
-            let mut worker = copying.worker(0);
-            let opened = fs::File::open(&source).unwrap();
-            let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
+            let Copy { operation, .. } = prepared.unwrap();
+            let mut worker = operation.worker(0);
+            let opened = OwnedFd::from(fs::File::open(&source).unwrap());
+            let from = OpenFile::new(&opened, &metadata);
+            let mirror = &operation.target.roots.find(&sources[0]).unwrap().parent;
             for name in [c"file", c"one", c"fifo", c"link", c"none"] {
-                let to = Place { mirror, directory: Arc::clone(&copying.top), name, slice: None };
-                let is_opened =
-                    copying.in_place(&mut worker, opened.as_fd(), &to, &metadata).unwrap().is_some();
+                let to = Place {
+                    mirror,
+                    directory: Arc::clone(&operation.target.top.directory),
+                    name,
+                    slice: None,
+                };
+                let is_opened = operation.maker(&mut worker).in_place(from, &to).unwrap().is_some();
                 assert_eq!(is_opened, written_into.contains(&name.to_str().unwrap()), "{name:?}");
             }
         }

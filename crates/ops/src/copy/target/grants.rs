@@ -6,11 +6,15 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::Errno;
+use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 
+use crate::copy::target::Maker;
+use crate::copy::target::place::Place;
 use crate::file::error::{FileError, Step};
+use crate::metadata::differences::Changes;
+use crate::metadata::keep::gives_rights;
 use atta_sys::{self as sys, retry};
 
 /// A right that not every process can give to a file.
@@ -63,6 +67,65 @@ impl Grants {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(u64, Grant), bool>> {
         self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Maker<'_> {
+    /// Whether this process can give a right to its own files where a copy goes. `value`: of an attribute.
+    pub(crate) fn can_give(&self, to: &Place<'_>, grant: Grant, value: &[u8]) -> Result<bool, FileError> {
+        self.target
+            .grants
+            .can_give(&to.directory, (grant, value), || self.target.shared.namer.of_file(self.scratch.index))
+    }
+
+    /// Whether a file belongs to the user that this process creates files as. Any file does if that user is root.
+    pub(crate) fn is_mine(&self, there: &Metadata) -> bool {
+        let own = self.target.stores.own_uid(there.device);
+        own == Some(there.uid) || own == Some(0) && rustix::process::geteuid().is_root()
+    }
+
+    /// Whether changes would give rights: another owner, set-id bits, or attributes that make a file trusted.
+    ///
+    /// A previous owner, or a process that has the file open, may have written its bytes. Rights that this process or file system cannot
+    /// give are dropped from the changes and counted.
+    pub(crate) fn gives_rights(
+        &mut self,
+        to: &Place<'_>,
+        changes: &mut Changes<'_>,
+    ) -> Result<bool, FileError> {
+        if let Some(owner) = changes.owner {
+            if self.can_give(to, Grant::Owner(owner), b"")? {
+                return Ok(true);
+            }
+            (changes.owner, changes.is_refused) = (None, true);
+        }
+        if let Some(group) = changes.group
+            && !self.can_give(to, Grant::Group(group), b"")?
+        {
+            (changes.group, changes.is_refused) = (None, true);
+        }
+        self.totals.not_kept.owners += u64::from(changes.is_refused);
+        if changes.gained_bits() != 0 {
+            let mode = changes.whole_mode().unwrap_or_default();
+            if self.can_give(to, Grant::Mode(mode, changes.wanted_group()), b"")? {
+                return Ok(true);
+            }
+            changes.is_refused = true;
+        }
+        // A change of the group removes capabilities.
+        let lost = |name: &CStr| name == c"security.capability" && changes.group.is_some();
+        for (name, value) in changes.given().filter(|(name, _)| gives_rights(name)) {
+            let is_new = changes.set.pairs().iter().any(|(new, _)| new == name);
+            if !is_new && !lost(name) {
+                continue;
+            }
+            if self.can_give(to, Grant::Attribute(name.clone()), value)? {
+                return Ok(true);
+            }
+            self.totals.not_kept.extended += 1;
+        }
+        changes.set = changes.set.select(|(name, _)| !gives_rights(name));
+        Ok(false)
     }
 }
 

@@ -1,16 +1,16 @@
-//! A name in the target, and an entry that was made there.
+//! A name in the target, an entry that is copied there, and one that was made there.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use atta_entry::{Errno, Timestamp};
-use rustix::fd::OwnedFd;
+use atta_entry::{Errno, Metadata, Timestamp};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode};
 
-use crate::copy::target::mirror::{CurrentSlice, Mirror, Part};
+use crate::copy::target::mirror::{CurrentSlice, Location, Mirror, Part};
 use crate::digest::Hash;
 use crate::file::error::{FileError, Step};
-use crate::file::source::Identity;
+use crate::file::source::{Identity, Source};
 use crate::file::version::Version;
 use atta_sys::{self as sys, retry};
 
@@ -48,11 +48,42 @@ impl<'a> Place<'a> {
     }
 }
 
+/// An entry that is being copied: where it is, where it goes, and what it was when it was listed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) at: &'a Location,
+    pub(crate) from: Source<'a>,
+    pub(crate) to: &'a Place<'a>,
+    pub(crate) metadata: &'a Metadata,
+}
+
+/// An open file and its metadata.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenFile<'a> {
+    pub(crate) file: BorrowedFd<'a>,
+    pub(crate) metadata: &'a Metadata,
+}
+
+impl<'a> OpenFile<'a> {
+    pub(crate) fn new(file: &'a OwnedFd, metadata: &'a Metadata) -> Self {
+        Self { file: file.as_fd(), metadata }
+    }
+}
+
+/// A source and the existing file under the name of its copy, both open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) source: OpenFile<'a>,
+    pub(crate) copy: OpenFile<'a>,
+}
+
 /// An entry that exists as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     /// Its temporary name, if it does not have its final name.
     pub(crate) temporary: Option<CString>,
+    /// Whether it is a regular file with bytes of its own.
+    pub(crate) is_file: bool,
     pub(crate) bytes: u64,
     /// How long the copy took.
     pub(crate) elapsed: std::time::Duration,

@@ -6,8 +6,8 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode};
 
-use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::target::place::{Made, NAMES_TRIED, Place, refuse_taken};
+use crate::copy::target::place::{Item, Made, NAMES_TRIED, Place, refuse_taken};
+use crate::copy::target::{Maker, Target};
 use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Source, device, identity_of};
@@ -28,27 +28,21 @@ struct Model<'a> {
     step: Step,
 }
 
-impl Copying<'_> {
+impl Maker<'_> {
     /// Makes a symbolic link with the source's target, a FIFO, a socket or a device. `key`: set if the source has several names.
-    pub(crate) fn named(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-        metadata: &Metadata,
-        key: Option<&CStr>,
-    ) -> Result<Made, FileError> {
+    pub(crate) fn named(&mut self, item: Item<'_>, key: Option<&CStr>) -> Result<Made, FileError> {
+        let Item { from, to, metadata, .. } = item;
         if metadata.kind() == Kind::Symlink {
             let target = read_link(from)?;
             if key.is_some() {
                 refuse_another(from, metadata)?;
             }
-            let extended = self.extended_of_name(worker, from, metadata)?;
+            let extended = self.extended_of_name(from, metadata)?;
             let model = Model { metadata, extended, key, step: Step::MakeLink };
             let make =
                 |directory: &OwnedFd, name: &CStr| rustix::fs::symlinkat(target.as_slice(), directory, name);
-            let made = self.under_a_name(worker, to, &model, make)?;
-            worker.totals.symlinks += 1;
+            let made = self.under_a_name(to, &model, make)?;
+            self.totals.symlinks += 1;
             return Ok(Made { target: Some(target), ..made });
         }
         let (kind, device) = match metadata.kind() {
@@ -61,13 +55,13 @@ impl Copying<'_> {
         if matches!(metadata.kind(), Kind::CharDevice | Kind::BlockDevice) {
             refuse_another(from, metadata)?;
         }
-        let extended = self.extended_of_name(worker, from, metadata)?;
+        let extended = self.extended_of_name(from, metadata)?;
         let model = Model { metadata, extended, key, step: Step::MakeSpecial };
         let private = Mode::RUSR | Mode::WUSR;
         let make =
             |directory: &OwnedFd, name: &CStr| rustix::fs::mknodat(directory, name, kind, private, device);
-        let made = self.under_a_name(worker, to, &model, make)?;
-        worker.totals.specials += 1;
+        let made = self.under_a_name(to, &model, make)?;
+        self.totals.specials += 1;
         Ok(made)
     }
 
@@ -76,25 +70,25 @@ impl Copying<'_> {
     /// It is made under its final name if no other process can access the directory. Otherwise it is made in a private directory and
     /// moved to a temporary name beside its final one.
     fn under_a_name(
-        &self,
-        worker: &mut CopyWorker,
+        &mut self,
         to: &Place<'_>,
         model: &Model<'_>,
         make: impl Fn(&OwnedFd, &CStr) -> rustix::io::Result<()>,
     ) -> Result<Made, FileError> {
-        let since = self.batch.failures();
+        let (target, who) = (self.target, self.scratch.index);
+        let since = target.stores.failed_syncs();
         let failed = |errno| FileError::new(model.step, errno);
         let complete = |directory: &OwnedFd, name: &CStr, not_kept: &mut NotKept| {
             retry(|| make(directory, name)).map_err(failed)?;
             let Model { metadata, extended, key, .. } = model;
-            let at = NameAt { directory: directory.as_fd(), name, features: self.features };
-            named::give(at, metadata, extended, &self.options.keep, not_kept)?;
-            let is_found = key.is_none_or(|key| self.link_as(directory, name, key).is_ok());
+            let at = NameAt { directory: directory.as_fd(), name, features: target.features };
+            named::give(at, metadata, extended, &target.options.keep, not_kept)?;
+            let is_found = key.is_none_or(|key| target.link_as(directory, name, key).is_ok());
             not_kept.hard_links += u64::from(!is_found);
             Ok(())
         };
         if to.is_direct() && to.mirror.is_sealed() {
-            match complete(&to.directory, to.name, &mut worker.totals.not_kept) {
+            match complete(&to.directory, to.name, &mut self.totals.not_kept) {
                 Ok(()) => return Ok(Made { since, ..Made::default() }),
                 // The source may list a name twice.
                 Err(FileError::Failed(_, Errno::EXIST)) => refuse_taken(to, model.step)?,
@@ -104,7 +98,7 @@ impl Copying<'_> {
         let make_in = |private: &OwnedFd, not_kept: &mut NotKept| {
             let mut tried = 1;
             loop {
-                let name = self.shared.namer.of_file(worker.index);
+                let name = target.shared.namer.of_file(who);
                 let made = complete(private, &name, not_kept)
                     .and_then(|()| move_out(private, &to.directory, &name).map_err(failed));
                 if made.is_err() {
@@ -124,21 +118,23 @@ impl Copying<'_> {
         let mut not_kept = NotKept::default();
         let made = match to.mirror.is_mounted() {
             true => Err(failed(Errno::XDEV)),
-            false => make_in(self.private().map_err(failed)?, &mut not_kept),
+            false => make_in(target.private.links().map_err(failed)?, &mut not_kept),
         };
         let name = match made {
             // The entry cannot be moved there from the job's own directory: another file system, or another project of the same one.
             Err(FileError::Failed(_, Errno::XDEV)) => {
                 not_kept = NotKept::default();
-                self.beside(worker.index, to, |own| make_in(own, &mut not_kept)).map_err(failed)??
+                target.beside(who, to, |own| make_in(own, &mut not_kept)).map_err(failed)??
             }
             made => made?,
         };
-        worker.totals.not_kept += &not_kept;
+        self.totals.not_kept += &not_kept;
         let identity = sys::stat_at(&to.directory, &name, false).ok().as_ref().map(identity_of);
         Ok(Made { since, identity, ..Made::temporary(name) })
     }
+}
 
+impl Target<'_> {
     /// Runs `act` with a new private directory in the directory that the entry goes to.
     fn beside<T>(&self, who: u64, to: &Place<'_>, act: impl FnOnce(&OwnedFd) -> T) -> Result<T, Errno> {
         let name = self.shared.namer.of_file(who);
@@ -160,7 +156,7 @@ impl Copying<'_> {
 
     /// Links a new entry into the private directory under `key`, so that other threads find it.
     fn link_as(&self, directory: &OwnedFd, name: &CStr, key: &CStr) -> Result<(), Errno> {
-        let private = self.private()?;
+        let private = self.private.links()?;
         match retry(|| rustix::fs::linkat(directory, name, private, key, AtFlags::empty())) {
             Err(Errno::EXIST) => {
                 // If both names refer to the same inode, the reply to the first request was lost.
@@ -173,25 +169,23 @@ impl Copying<'_> {
     }
 }
 
-impl Copying<'_> {
+impl Maker<'_> {
     /// Reads the extended attributes of a link or a special file.
     ///
     /// One call if it has none. No call for a link if no extended attributes are preserved.
     pub(crate) fn extended_of_name(
-        &self,
-        worker: &mut CopyWorker,
+        &mut self,
         from: Source<'_>,
         metadata: &Metadata,
     ) -> Result<Extended, FileError> {
-        let (keep, kind) = (&self.options.keep, metadata.kind());
+        let (keep, kind) = (&self.target.options.keep, metadata.kind());
         if kind == Kind::Symlink && keep.extended == ExtendedNames::None {
             return Ok(Extended::default());
         }
-        let at = NameAt { directory: from.directory, name: from.name, features: self.features };
-        let CopyWorker { room, totals, .. } = worker;
-        let not_kept = &mut totals.not_kept;
+        let at = NameAt { directory: from.directory, name: from.name, features: self.target.features };
+        let not_kept = &mut self.totals.not_kept;
         let wanted = |name: &CStr| keep.reads_of(kind, name);
-        match Extended::read_from(Holder::Named(at), room, wanted, not_kept) {
+        match self.scratch.extended(Holder::Named(at), wanted, not_kept) {
             Ok(found) if found.is_empty() || named::is_still_there(from, metadata) => Ok(found),
             // They may belong to another entry, and grant rights to other users.
             Ok(_) => Err(FileError::Changed),
@@ -238,6 +232,7 @@ mod tests {
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::options::Options;
+    use crate::copy::target::mirror::Location;
     use crate::copy::{Copy, Seat};
     use crate::tree::operation::Handler;
 
@@ -251,25 +246,37 @@ mod tests {
         let sources = [source.as_os_str().as_bytes().to_vec()];
         let (options, to) = (Options::default(), target.as_os_str().as_bytes());
         let prepared = Copy::prepare(&sources, to, &options, &NothingFails, Seat::alone());
-        let Copy { copying, .. } = prepared.unwrap();
-        let mut worker = copying.worker(0);
-        let mirror = &copying.roots.find(&sources[0]).unwrap().parent;
-        let to = Place { mirror, directory: Arc::clone(&copying.top), name: c"copy", slice: None };
+        let Copy { operation, .. } = prepared.unwrap();
+        let mut worker = operation.worker(0);
+        let mirror = &operation.target.roots.find(&sources[0]).unwrap().parent;
+        let to = Place {
+            mirror,
+            directory: Arc::clone(&operation.target.top.directory),
+            name: c"copy",
+            slice: None,
+        };
         let path = std::ffi::CString::new(sources[0].clone()).unwrap();
         let from = Source { directory: rustix::fd::AsFd::as_fd(&CWD), name: &path };
         let listed = sys::stat_path(&sources[0], false).unwrap();
         // Both links exist at the same time, so the second one has another inode number.
         symlink("another", scratch.join("another")).unwrap();
         fs::rename(scratch.join("another"), &source).unwrap();
-        let made = copying.named(&mut worker, from, &to, &listed, Some(c"key"));
+        let at = &Location::Root(Vec::new());
+        let mut named = |metadata: &Metadata, key| {
+            operation.maker(&mut worker).named(Item { at, from, to: &to, metadata }, key)
+        };
+        let made = named(&listed, Some(c"key"));
         assert!(matches!(made, Err(FileError::Changed)), "{made:?}");
         for kind in [0o020_000, 0o060_000] {
             let device = Metadata { mode: kind | 0o666, ..listed };
-            let made = copying.named(&mut worker, from, &to, &device, None);
+            let made = named(&device, None);
             assert!(matches!(made, Err(FileError::Changed)), "{made:?}");
         }
-        assert_eq!(sys::names_of(&copying.top, 10).unwrap(), [copying.shared.namer.home()]);
+        assert_eq!(
+            sys::names_of(&operation.target.top.directory, 10).unwrap(),
+            [operation.target.shared.namer.home()]
+        );
         let now = sys::stat_path(&sources[0], false).unwrap();
-        assert!(copying.named(&mut worker, from, &to, &now, None).is_ok());
+        assert!(named(&now, None).is_ok());
     }
 }

@@ -7,20 +7,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use atta_entry::{Entry, Failure, Kind, Metadata};
 use atta_runtime::Stop;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::copy::handler::{CopyWorker, Copying};
-use crate::copy::links::Deferred;
+use crate::copy::links::make::Linker;
+use crate::copy::links::{Deferred, Links};
 use crate::copy::options::number_of_thread;
-
+use crate::copy::plan::repair::{Repaired, Repairer};
 use crate::copy::target::existing::{is_alike, there};
-use crate::copy::target::mirror::{Here, Location, Mirror, SourceDirectory, Tasks};
-use crate::copy::target::place::Place;
+use crate::copy::target::mirror::{Here, Location, Mirror, SourceDirectory};
+use crate::copy::target::place::{Item, OpenFile, Pair};
 use crate::copy::target::special::read_link;
+use crate::copy::target::{Maker, Target};
+use crate::copy::thread::Scratch;
+use crate::copy::totals::Totals;
 use crate::descriptors::Needs;
 use crate::file::compare::{Blocks, Two};
 use crate::file::error::{FileError, Step};
+use crate::file::mover::Mover;
 use crate::file::source::{Source, is_same, look, open, settled};
 use crate::metadata::give::Attributes;
 use crate::tree::directory::Directory;
@@ -39,129 +43,103 @@ fn file_of(metadata: &Metadata) -> File {
     (metadata.device, metadata.inode)
 }
 
-impl Copying<'_> {
-    /// Whether a hard link has to wait.
-    pub(crate) fn defers_names(&self) -> bool {
-        self.repair.as_ref().is_some_and(|repair| !repair.is_settling.load(Ordering::Acquire))
-    }
-
-    /// Repairs an entry, or reports why not.
+impl Repairer<'_> {
+    /// Repairs an entry.
     pub(crate) fn repair(
-        &self,
-        worker: &mut CopyWorker,
+        &mut self,
         here: Option<Here<'_>>,
         entry: &Entry<'_>,
         differs: Differs,
-        tasks: &mut Tasks,
-    ) {
+    ) -> Result<Repaired, FileError> {
         let name = CString::new(entry.name).unwrap_or_default();
-        let at = match here {
-            Some(here) => Location::In(Arc::clone(here.directory), name.clone()),
-            None => Location::Root(entry.name.to_vec()),
-        };
-        let is_done = match here {
-            Some(here) => self.repair_below(worker, (&at, here), &name, entry, differs),
-            None => self.repair_root(worker, (&at, &name), entry, differs),
-        };
-        match is_done {
-            Ok(true) => tasks.prune(),
-            Ok(false) => self.copy_entry(worker, here, entry, tasks),
-            Err(error) => {
-                self.fail(worker, &at, error);
-                tasks.prune();
-            }
+        match here {
+            Some(here) => self.repair_below(here, (entry, &name), differs),
+            None => self.repair_root((entry, &name), differs),
         }
     }
 
-    /// Repairs a name below a root. Returns whether nothing is left to copy.
+    /// Repairs a name below a root.
     fn repair_below(
-        &self,
-        worker: &mut CopyWorker,
-        (at, here): (&Location, Here<'_>),
-        name: &CString,
-        entry: &Entry<'_>,
+        &mut self,
+        here: Here<'_>,
+        (entry, name): (&Entry<'_>, &CString),
         differs: Differs,
-    ) -> Result<bool, FileError> {
-        let Some(mirror) = Mirror::of(here.directory) else { return Ok(true) };
+    ) -> Result<Repaired, FileError> {
+        let Some(mirror) = Mirror::of(here.directory) else { return Ok(Repaired::Done) };
         if mirror.is_new() {
-            return Ok(false);
+            return Ok(Repaired::Copy);
         }
-        let to = self.place_of(worker, Some(here.directory), &mirror, name)?.within(here.slice);
-        let metadata = entry.metadata.copied().unwrap_or_default();
-        let Some(found) = there(&to)? else { return Ok(false) };
+        let to = &self.maker.place_of(Some(here.directory), &mirror, name)?.within(here.slice);
+        let metadata = &entry.metadata.copied().unwrap_or_default();
+        let Some(found) = there(to)? else { return Ok(Repaired::Copy) };
         if (metadata.kind(), found.kind()) == (Kind::Directory, Kind::Directory) {
-            if !differs.is_missing {
-                let directory = Arc::new(Directory::below(here.directory, name, None));
-                self.expect_above(worker, &directory)?;
-                // No entry is made in it for this row.
-                self.close_source(worker, &directory);
-                worker.totals.repaired += 1;
+            if differs.is_missing {
+                return Ok(Repaired::Copy);
             }
-            return Ok(!differs.is_missing);
+            let directory = Arc::new(Directory::below(here.directory, name, None));
+            self.maker.expect_above(&directory)?;
+            self.maker.totals.repaired += 1;
+            return Ok(Repaired::Directory(directory));
         }
         let from = Source { directory: here.descriptor.as_fd(), name };
-        self.repair_file(worker, (at, from, &to), (&metadata, &found), differs)
+        let at = &Location::In(Arc::clone(here.directory), name.clone());
+        self.repair_file(Item { at, from, to, metadata }, &found, differs)
     }
 
-    /// Repairs a root itself. Returns whether nothing is left to copy.
+    /// Repairs a root itself.
     fn repair_root(
-        &self,
-        worker: &mut CopyWorker,
-        (at, path): (&Location, &CString),
-        entry: &Entry<'_>,
+        &mut self,
+        (entry, path): (&Entry<'_>, &CString),
         differs: Differs,
-    ) -> Result<bool, FileError> {
-        let Some(root) = self.roots.find(entry.name).cloned() else { return Ok(true) };
-        let to = self.place_of(worker, None, &root.parent, &root.name)?;
-        let metadata = entry.metadata.copied().unwrap_or_default();
-        let Some(found) = there(&to)? else { return Ok(false) };
+    ) -> Result<Repaired, FileError> {
+        let found = self.maker.target.roots.find(entry.name).cloned();
+        let Some(root) = found else { return Ok(Repaired::Done) };
+        let to = &self.maker.place_of(None, &root.parent, &root.name)?;
+        let metadata = &entry.metadata.copied().unwrap_or_default();
+        let Some(found) = there(to)? else { return Ok(Repaired::Copy) };
         if (metadata.kind(), found.kind()) != (Kind::Directory, Kind::Directory) {
             let from = Source { directory: CWD, name: path };
-            return self.repair_file(worker, (at, from, &to), (&metadata, &found), differs);
+            let at = &Location::Root(entry.name.to_vec());
+            return self.repair_file(Item { at, from, to, metadata }, &found, differs);
         }
         if differs.is_missing {
-            return Ok(false);
+            return Ok(Repaired::Copy);
         }
         let opened = sys::open_directory_path(entry.name, true);
         let opened = opened.map_err(|errno| FileError::new(Step::Open, errno))?;
         let metadata = look(&opened)?;
-        let extended = self.extended(worker, &opened)?;
+        let extended = self.maker.extended(&opened)?;
         root.mirror.will_have(Attributes { metadata, extended, is_old: true });
-        worker.totals.repaired += 1;
-        Ok(true)
+        self.maker.totals.repaired += 1;
+        Ok(Repaired::Done)
     }
 
-    /// Repairs an entry that is not a directory on both sides. Returns whether nothing is left to copy.
+    /// Repairs an entry that is not a directory on both sides.
     fn repair_file(
-        &self,
-        worker: &mut CopyWorker,
-        (at, from, to): (&Location, Source<'_>, &Place<'_>),
-        (metadata, found): (&Metadata, &Metadata),
+        &mut self,
+        item: Item<'_>,
+        found: &Metadata,
         differs: Differs,
-    ) -> Result<bool, FileError> {
+    ) -> Result<Repaired, FileError> {
+        let metadata = item.metadata;
         if (metadata.kind(), found.kind()) != (Kind::File, Kind::File) {
-            return Ok(false);
+            return Ok(Repaired::Copy);
         }
-        let may_be_link = metadata.nlink > 1 && self.options.keep.links;
+        let may_be_link = metadata.nlink > 1 && self.maker.target.options.keep.links;
         if differs.links && may_be_link {
-            self.defer(at, to, metadata);
-            return Ok(true);
+            self.links.defer(item);
+            return Ok(Repaired::Done);
         }
         // A file with one name must not be shared with another name.
         if (found.nlink > 1 && !may_be_link) || metadata.size != found.size {
-            return Ok(false);
+            return Ok(Repaired::Copy);
         }
-        self.keep_bytes(worker, from, to, differs)
+        Ok(if self.keep_bytes(item, differs)? { Repaired::Done } else { Repaired::Copy })
     }
 
     /// Sets the differing attributes of a file with the bytes of its source. Returns whether the file keeps its bytes.
-    fn keep_bytes(
-        &self,
-        worker: &mut CopyWorker,
-        from: Source<'_>,
-        to: &Place<'_>,
-        differs: Differs,
-    ) -> Result<bool, FileError> {
+    fn keep_bytes(&mut self, item: Item<'_>, differs: Differs) -> Result<bool, FileError> {
+        let (target, Item { from, to, .. }) = (self.maker.target, item);
         let source = open(from)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let Ok(file) = retry(|| rustix::fs::openat(&to.directory, to.name, flags, Mode::empty())) else {
@@ -173,77 +151,74 @@ impl Copying<'_> {
         if (before.kind(), found.kind()) != (Kind::File, Kind::File) || before.size != found.size {
             return Ok(false);
         }
-        let is_alike = is_alike(&before, &found, self.stores.granularity(found.device));
+        let is_alike = is_alike(&before, &found, target.stores.granularity(found.device));
+        let pair = Pair { source: OpenFile::new(&source, &before), copy: OpenFile::new(&file, &found) };
         if differs.content || !is_alike {
-            let is_equal = self.has_equal_bytes((&source, &before), (&file, &found));
-            if self.options.walk.stop.is_set() {
+            let is_equal = self.has_equal_bytes(pair);
+            if target.options.walk.stop.is_set() {
                 return Ok(true);
             }
             if !is_equal || !is_same(&before, &look(&source)?) || !is_same(&found, &look(&file)?) {
                 return Ok(false);
             }
         }
-        let counted = worker.totals.not_kept;
-        let is_mended = self.mend(worker, to, (&source, &before), (&file, &found), !is_alike)?;
+        let counted = self.maker.totals.not_kept;
+        let is_mended = self.maker.mend(to, pair, !is_alike)?;
         if is_mended {
-            worker.totals.repaired += 1;
+            self.maker.totals.repaired += 1;
         } else {
             // The copy will count it.
-            worker.totals.not_kept = counted;
+            self.maker.totals.not_kept = counted;
         }
         Ok(is_mended)
     }
 
     /// Whether two files of the same size have equal bytes. False if this cannot be found out.
-    fn has_equal_bytes(
-        &self,
-        (source, from): (&OwnedFd, &Metadata),
-        (file, found): (&OwnedFd, &Metadata),
-    ) -> bool {
+    fn has_equal_bytes(&self, pair: Pair<'_>) -> bool {
+        let Pair { source: OpenFile { file: source, metadata: from }, copy } = pair;
         let has_holes = |metadata: &Metadata| metadata.allocated_bytes() < metadata.size;
         let two = Two {
-            source: source.as_fd(),
-            target: file.as_fd(),
-            sizes: [from.size, found.size],
-            have_holes: has_holes(from) && has_holes(found),
+            source,
+            target: copy.file,
+            sizes: [from.size, copy.metadata.size],
+            have_holes: has_holes(from) && has_holes(copy.metadata),
         };
-        let mut wanted = |_| !self.options.walk.stop.is_set();
+        let stop = &self.maker.target.options.walk.stop;
+        let mut wanted = |_| !stop.is_set();
         // A file that reports a size of zero may have data and is copied anew.
         from.size > 0 && matches!(Blocks::default().compare(two, 0..from.size, &mut wanted), Ok(None))
     }
 
     /// Records the final attributes of roots that no row led to: this job makes its own files in TARGET.
-    pub(crate) fn expect_roots(&self, worker: &mut CopyWorker) {
-        for path in self.roots.paths() {
-            let Some(root) = self.roots.find(&path).filter(|root| !root.mirror.is_expecting()) else {
+    pub(crate) fn expect_roots(&mut self) {
+        let target = self.maker.target;
+        for path in target.roots.paths() {
+            let Some(root) = target.roots.find(&path).filter(|root| !root.mirror.is_expecting()) else {
                 continue;
             };
-            if root.mirror.target.descriptor(&mut worker.held, self.features).is_err() {
+            if root.mirror.target.descriptor(&mut self.maker.scratch.held, target.features).is_err() {
                 continue;
             }
             let Ok(opened) = sys::open_directory_path(&path, true) else { continue };
-            let extended = self.extended(worker, &opened);
+            let extended = self.maker.extended(&opened);
             if let (Ok(metadata), Ok(extended)) = (look(&opened), extended) {
                 root.mirror.will_have(Attributes { metadata, extended, is_old: true });
             }
         }
     }
 
-    /// Defers a hard link until its partners are searched for.
-    pub(crate) fn defer(&self, at: &Location, to: &Place<'_>, metadata: &Metadata) {
-        self.links.defer(Deferred::new(at.clone(), to, *metadata));
-    }
-
     /// Searches for the files that deferred names are links of. A partner is a name of SOURCE that was not deferred and whose copy is the
     /// same file, judged by kind, size, time, owner and mode. No name is deferred after this.
-    pub(crate) fn find_partners(&self, worker: &mut CopyWorker, deferred: &[Deferred]) {
-        let Some(repair) = &self.repair else { return };
-        repair.is_settling.store(true, Ordering::Release);
-        let search = Search::new(self, worker, deferred);
+    ///
+    /// `held`: how many descriptors of the target a thread keeps open.
+    pub(crate) fn find_partners(&mut self, deferred: &[Deferred], held: usize) {
+        self.links.set_defers_all(false);
+        let search = Search { held, ..Search::new(self, deferred) };
         if search.left.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let of_copy = &self.options.walk;
+        let target = self.maker.target;
+        let of_copy = &target.options.walk;
         let walk = tree::Options {
             one_file_system: of_copy.one_file_system,
             birth_time: false,
@@ -256,35 +231,30 @@ impl Copying<'_> {
             cores: of_copy.cores,
             ..tree::Options::default()
         };
-        let starts: Vec<_> = self.roots.paths().into_iter().map(Start::new).collect();
+        let starts: Vec<_> = target.roots.paths().into_iter().map(Start::new).collect();
         tree::run_alone(&search, starts, &walk, |_, _| {
             if of_copy.stop.is_set() {
                 search.stop.set();
             }
         });
     }
-
-    /// Makes a deferred name.
-    pub(crate) fn make_put_off(
-        &self,
-        worker: &mut CopyWorker,
-        deferred: &Deferred,
-    ) -> Result<Option<crate::copy::target::place::Made>, FileError> {
-        let name = deferred.name();
-        let to = self.place(worker, &deferred.mirror, &name)?;
-        self.with_source(worker, &deferred.at, |worker, from| {
-            self.linked(worker, &deferred.at, from, &to, &deferred.metadata)
-        })
-    }
 }
 
 /// The search for partners: a walk of SOURCE.
 struct Search<'a> {
-    copying: &'a Copying<'a>,
+    target: &'a Target<'a>,
+    links: &'a Links,
+    held: usize,
     wanted: HashMap<File, Wanted>,
     /// Files without a known partner.
     left: AtomicUsize,
     stop: Stop,
+}
+
+/// State of one thread of the search. What it counts is dropped.
+struct Searcher {
+    scratch: Scratch,
+    totals: Totals,
 }
 
 /// A file of SOURCE with deferred names.
@@ -297,7 +267,7 @@ struct Wanted {
 }
 
 impl<'a> Search<'a> {
-    fn new(copying: &'a Copying<'a>, worker: &mut CopyWorker, deferred: &[Deferred]) -> Self {
+    fn new(repairer: &mut Repairer<'a>, deferred: &[Deferred]) -> Self {
         let mut wanted: HashMap<File, Wanted> = HashMap::new();
         let mut names: HashMap<File, u64> = HashMap::new();
         for deferred in deferred {
@@ -310,16 +280,17 @@ impl<'a> Search<'a> {
             one.names.insert(deferred.at.root_and_path().1);
             names.insert(file, deferred.metadata.nlink.into());
             let name = deferred.name();
-            let to = copying.place(worker, &deferred.mirror, &name);
+            let to = repairer.maker.place(&deferred.mirror, &name);
             one.replaced.extend(to.and_then(|to| there(&to)).ok().flatten().map(|found| file_of(&found)));
         }
         // All names of the file were deferred: it has no other name.
         wanted.retain(|file, one| names.get(file).is_some_and(|names| *names > one.names.len() as u64));
-        Self { copying, left: AtomicUsize::new(wanted.len()), wanted, stop: Stop::new() }
+        let (target, links, left) = (repairer.maker.target, repairer.links, AtomicUsize::new(wanted.len()));
+        Self { target, links, held: 0, left, wanted, stop: Stop::new() }
     }
 
     /// Notes the copy of an entry as the file that deferred names become links of, if it is a partner.
-    fn look(&self, worker: &mut CopyWorker, here: Here<'_>, entry: &Entry<'_>) -> Result<(), FileError> {
+    fn look(&self, searcher: &mut Searcher, here: Here<'_>, entry: &Entry<'_>) -> Result<(), FileError> {
         let Some(metadata) = entry.metadata else { return Ok(()) };
         let Some(wanted) = self.wanted.get(&file_of(metadata)) else { return Ok(()) };
         if wanted.is_found.load(Ordering::Relaxed) || wanted.names.contains(&entry.path()[..]) {
@@ -328,14 +299,17 @@ impl<'a> Search<'a> {
         let (Some(mirror), Ok(name)) = (Mirror::of(here.directory), CString::new(entry.name)) else {
             return Ok(());
         };
-        let to = self.copying.place(worker, &mirror, &name)?;
+        let Searcher { scratch, totals } = searcher;
+        let maker = Maker { target: self.target, scratch, totals };
+        let mut linker = Linker { links: self.links, maker };
+        let to = linker.maker.place(&mirror, &name)?;
         let Some(found) = there(&to)? else { return Ok(()) };
         let from = Source { directory: here.descriptor.as_fd(), name: &name };
         let copy = Source { directory: to.directory.as_fd(), name: &name };
         let is_partner = !wanted.replaced.contains(&file_of(&found))
-            && self.copying.may_be_copy(metadata, &found)
+            && self.target.may_be_copy(metadata, &found)
             && (found.kind() != Kind::Symlink || read_link(from)? == read_link(copy)?);
-        if is_partner && self.copying.keep_partner(metadata, &to, file_of(&found))? {
+        if is_partner && linker.keep_linked(metadata, &to, file_of(&found))? {
             wanted.is_found.store(true, Ordering::Relaxed);
             if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 self.stop.set();
@@ -345,7 +319,7 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Copying<'_> {
+impl Target<'_> {
     /// Whether an existing entry is the copy of a source with several names, judged by its metadata. An unprivileged user cannot make a
     /// file with another owner.
     fn may_be_copy(&self, from: &Metadata, found: &Metadata) -> bool {
@@ -364,28 +338,21 @@ impl Copying<'_> {
         };
         is_owned && is_of_kind
     }
-
-    /// Keeps an existing copy as the one that other names of its source become links of. Returns whether that worked.
-    fn keep_partner(&self, metadata: &Metadata, to: &Place<'_>, found: File) -> Result<bool, FileError> {
-        match self.private() {
-            Ok(known) if !to.mirror.is_mounted() => self.keep_linked(known, metadata, to, found),
-            _ => Ok(false),
-        }
-    }
 }
 
 impl Handler for Search<'_> {
-    type Worker = CopyWorker;
+    type Worker = Searcher;
     type State = Arc<Mirror>;
 
     const NEEDS: Needs = Needs::COPY;
 
-    fn worker(&self, index: usize) -> CopyWorker {
-        CopyWorker::new(number_of_thread(self.copying.seat, index), self.copying.budget.held_in_target)
+    fn worker(&self, index: usize) -> Searcher {
+        let index = number_of_thread(self.target.seat, index);
+        Searcher { scratch: Scratch::new(index, self.held, Mover::default()), totals: Totals::default() }
     }
 
     fn root(&self, directory: &Arc<SourceDirectory>) {
-        self.copying.root(directory);
+        self.target.roots.set_state(directory);
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
@@ -401,7 +368,7 @@ impl Handler for Search<'_> {
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
     /// A partner that is not found is not a failure.
-    fn failure(&self, _: &mut CopyWorker, _: &Failure<'_>) {}
+    fn failure(&self, _: &mut Searcher, _: &Failure<'_>) {}
 
-    fn finish(&self, _: &mut CopyWorker) {}
+    fn finish(&self, _: &mut Searcher) {}
 }

@@ -8,18 +8,18 @@ pub(crate) const MISSES_MOST: u32 = 128;
 
 /// See the head of this file.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct Space {
     misses: AtomicU32,
-    is_gone: AtomicBool,
+    is_full: AtomicBool,
 }
 
-impl Room {
+impl Space {
     /// Records a failure for lack of space. Returns whether the target is full.
     pub(crate) fn miss(&self) -> bool {
         if self.misses.fetch_add(1, Ordering::Relaxed) + 1 >= MISSES_MOST {
-            self.is_gone.store(true, Ordering::Relaxed);
+            self.is_full.store(true, Ordering::Relaxed);
         }
-        self.is_gone()
+        self.is_full()
     }
 
     /// Records a file that found space.
@@ -30,8 +30,8 @@ impl Room {
     }
 
     /// Whether the target is full.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Relaxed)
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
     }
 }
 
@@ -41,13 +41,13 @@ mod tests {
 
     #[test]
     fn room_is_gone_when_nothing_finds_any_for_a_while() {
-        let room = Room::default();
-        let last = |room: &Room| (1..MISSES_MOST).any(|_| room.miss());
-        assert!(!last(&room));
-        room.find();
-        assert!(!last(&room) && !room.is_gone());
-        assert!(room.miss() && room.is_gone());
-        room.find();
-        assert!(room.is_gone(), "it does not come back");
+        let space = Space::default();
+        let last = |space: &Space| (1..MISSES_MOST).any(|_| space.miss());
+        assert!(!last(&space));
+        space.find();
+        assert!(!last(&space) && !space.is_full());
+        assert!(space.miss() && space.is_full());
+        space.find();
+        assert!(space.is_full(), "it does not come back");
     }
 }

@@ -1,0 +1,43 @@
+//! The end of a directory: its final name, and its attributes once nothing is left to do in it. Which attributes: see
+//! `target/directories.rs`.
+
+use std::sync::Arc;
+
+use crate::copy::commit::Committer;
+use crate::copy::commit::batch::Ready;
+use crate::copy::target::mirror::{CurrentSlice, Location, Mirror, SourceDirectory};
+
+impl Committer<'_> {
+    /// Gives the directory of a slice its final name.
+    pub(crate) fn name_directory(&mut self, slice: &CurrentSlice<'_>) {
+        let Some(mirror) = Mirror::of(slice.directory()) else { return };
+        if mirror.target.alias().is_some() && !mirror.is_foreign() {
+            let origin = Location::Itself(Arc::clone(slice.directory()));
+            self.publish(Ready::directory(origin, mirror, Some(slice.part())), Vec::new());
+        }
+    }
+
+    /// Sets the attributes of a copy after its source directory was closed.
+    ///
+    /// Directories that a list may name again wait for the end. So do roots and, after a stop, all directories: those that remain then do
+    /// not have their final names.
+    pub(crate) fn close_source(&mut self, directory: &Arc<SourceDirectory>) {
+        let Some(mirror) = directory.state() else { return };
+        let is_listed_again = self.maker.target.is_listed && mirror.waits_for_end();
+        let waits =
+            is_listed_again || directory.parent().is_none() || self.maker.target.options.walk.stop.is_set();
+        if !waits && self.maker.target.shared.open.take(mirror) {
+            self.close(mirror);
+        }
+    }
+
+    /// Gives a directory its attributes, and queues its sync if it is synced individually.
+    pub(crate) fn close(&mut self, mirror: &Mirror) {
+        let target = &mirror.target;
+        match self.maker.close_anew(target, mirror.attributes()) {
+            Ok(opened) if mirror.is_synced_by_itself() => self.sync_directory(target, opened),
+            Ok(_) => {}
+            Err(error) => self.maker.fail(&Location::Target(Arc::clone(target)), error),
+        }
+    }
+}

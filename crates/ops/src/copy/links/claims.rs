@@ -1,0 +1,172 @@
+//! The record of a copy that other names become links of, and its claim: see `links.rs` for the files. It makes no entry of the target.
+
+use std::ffi::{CStr, CString};
+
+use atta_entry::{Errno, Metadata};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::digest::Hash;
+use crate::file::error::{FileError, Step};
+use crate::file::source::identity_of;
+use atta_sys::{self as sys, retry};
+
+/// Suffix of a claim's name.
+const CLAIM: &[u8] = b".c";
+
+/// What the maker of a copy records for the threads that link it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// How many syncs had failed when the copy was begun, as seen by the rank that made it.
+    pub(crate) since: u64,
+    /// How many names the source has.
+    pub(crate) names: u64,
+    /// Facts about the source. Its inode number is not enough: other hosts may give it to another file, and it may be reused later.
+    pub(crate) source: [u64; SOURCE_FACTS],
+    pub(crate) digest: Option<Hash>,
+}
+
+/// Kind, size and modification time, as seconds and nanoseconds.
+const SOURCE_FACTS: usize = 4;
+
+pub(crate) fn facts_of(metadata: &Metadata) -> [u64; SOURCE_FACTS] {
+    let Metadata { mode, size, mtime, .. } = *metadata;
+    [u64::from(mode & 0o170_000), size, mtime.seconds.cast_unsigned(), u64::from(mtime.nanoseconds)]
+}
+
+impl Known {
+    const NUMBERS: usize = 2 + SOURCE_FACTS;
+    const MOST: usize = 8 * Self::NUMBERS + 32;
+
+    /// For a source with this metadata that is copied now.
+    pub(crate) fn new(metadata: &Metadata, since: u64, digest: Option<Hash>) -> Self {
+        Self { since, names: metadata.nlink.into(), source: facts_of(metadata), digest }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let numbers = [self.since, self.names].into_iter().chain(self.source);
+        let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+        bytes.extend(self.digest.iter().flat_map(Hash::as_bytes));
+        bytes
+    }
+
+    /// Returns `None` while the copy is not complete.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (numbers, digest) = bytes.split_at_checked(8 * Self::NUMBERS)?;
+        let mut numbers = numbers.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
+        let (since, names) = (numbers.next()?, numbers.next()?);
+        let mut source = [0; SOURCE_FACTS];
+        source.iter_mut().zip(numbers).for_each(|(fact, number)| *fact = number);
+        Some(Self { since, names, source, digest: digest.try_into().ok().map(Hash::from_bytes) })
+    }
+}
+
+/// Claims a file for this thread. `None`: another thread or rank has claimed it.
+pub(crate) fn claim(known: &OwnedFd, metadata: &Metadata) -> Result<Option<OwnedFd>, FileError> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let name = claim_of(&key(metadata));
+    match retry(|| rustix::fs::openat(known, &name, flags, Mode::RUSR | Mode::WUSR)) {
+        Ok(claim) => Ok(Some(claim)),
+        Err(Errno::EXIST) => Ok(None),
+        Err(errno) => Err(FileError::new(Step::Create, errno)),
+    }
+}
+
+/// Result of removing a part of the links' directory.
+#[derive(Default)]
+pub(crate) struct Gone {
+    pub(crate) removed: u64,
+    /// How many names the sources have that their copies lack.
+    pub(crate) elsewhere: u64,
+}
+
+/// Removes a copy and its claim from the links' directory.
+pub(crate) fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Gone, Errno> {
+    let claimed = read_claim(known, key).ok().flatten();
+    let copy = sys::stat_at(known, key, false).ok();
+    let mut gone = Gone::default();
+    for name in [key, &claim_of(key)] {
+        match retry(|| rustix::fs::unlinkat(known, name, AtFlags::empty())) {
+            Ok(()) => gone.removed += 1,
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    // One of the copy's links was the one in the links' directory.
+    let missing = |(claimed, copy): (Known, Metadata)| (claimed.names + 1).saturating_sub(copy.nlink.into());
+    gone.elsewhere = claimed.zip(copy).map_or(0, missing);
+    Ok(gone)
+}
+
+/// Links an open file into the links' directory under its key. An existing link under that key is accepted only if it is this file: then
+/// the reply to the first request was lost.
+pub(crate) fn link_key(file: &OwnedFd, known: &OwnedFd, key: &CStr) -> Result<(), Errno> {
+    match sys::link_of(file, known, key) {
+        Err(Errno::EXIST) => {
+            let (own, there) = (sys::stat_descriptor(file)?, sys::stat_at(known, key, false)?);
+            if identity_of(&own) == identity_of(&there) { Ok(()) } else { Err(Errno::EXIST) }
+        }
+        linked => linked,
+    }
+}
+
+/// Writes the record of a copy before others can find the copy.
+pub(crate) fn keep_known(claim: OwnedFd, known: &Known) -> Result<(), FileError> {
+    let written = retry(|| rustix::io::pwrite(&claim, &known.to_bytes(), 0));
+    // NFS makes the data visible to other clients on close.
+    drop(claim);
+    written.map(drop).map_err(|errno| FileError::new(Step::Link, errno))
+}
+
+/// Reads the record of the copy with this key. `None`: the copy is not complete.
+pub(crate) fn read_claim(known: &OwnedFd, key: &CStr) -> Result<Option<Known>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let claim = match retry(|| rustix::fs::openat(known, claim_of(key), flags, Mode::empty())) {
+        Ok(claim) => claim,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let mut bytes = [0_u8; Known::MOST];
+    let read = retry(|| rustix::io::pread(&claim, &mut bytes[..], 0))?;
+    Ok(Known::from_bytes(&bytes[..read]))
+}
+
+/// Whether a name is a link of this copy.
+pub(crate) fn is_there(known: &OwnedFd, key: &CStr, directory: &OwnedFd, name: &CStr) -> bool {
+    let identity = |found: Metadata| (found.device, found.inode);
+    let copy = sys::stat_at(known, key, false).map(identity);
+    copy.is_ok() && copy == sys::stat_at(directory, name, false).map(identity)
+}
+
+/// The name of a copy in the links' directory.
+pub(crate) fn key(metadata: &Metadata) -> CString {
+    CString::new(format!("{:x}-{:x}", metadata.device, metadata.inode)).unwrap_or_default()
+}
+
+/// The key of a copy, from the name of the copy or of its claim.
+pub(crate) fn key_of(name: &CStr) -> CString {
+    let bytes = name.to_bytes();
+    CString::new(bytes.strip_suffix(CLAIM).unwrap_or(bytes)).unwrap_or_default()
+}
+
+/// The name of the claim for a key.
+pub(crate) fn claim_of(key: &CStr) -> CString {
+    CString::new([key.to_bytes(), CLAIM].concat()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incomplete_claim_is_not_used() {
+        let digest = Some(blake3::hash(b"copy"));
+        let metadata = Metadata { mode: 0o100_644, nlink: 3, size: 5, ..Metadata::default() };
+        for known in [Known::new(&metadata, 7, digest), Known::new(&metadata, 8, None)] {
+            let bytes = known.to_bytes();
+            assert_eq!(Known::from_bytes(&bytes[..40]), None);
+            assert_eq!(Known::from_bytes(&bytes), Some(known));
+        }
+        assert_eq!(Known::from_bytes(b""), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! Removes the links' directory at the end of a copy, and counts the names of copied files that were outside the copy.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use atta_entry::Errno;
+use rustix::fd::OwnedFd;
+
+use crate::copy::links::claims::{Gone, forget_link, key_of};
+use crate::copy::links::private::PrivateDirectory;
+use atta_sys as sys;
+
+/// Names read at once while the links' directory is removed.
+const NAMES_AT_ONCE: usize = 4096;
+
+/// Removes the links' directory, whichever rank made it, on this many threads. Returns how many names of copied files were outside
+/// the copy.
+pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result<u64, Errno> {
+    let found = private.links_of_another_rank();
+    let Some(known) = private.opened_links().or(found.as_ref()) else { return Ok(0) };
+    let mut elsewhere = 0;
+    loop {
+        let names = sys::names_of(known, NAMES_AT_ONCE)?;
+        if names.is_empty() {
+            break;
+        }
+        let keys: BTreeSet<_> = names.iter().map(|name| key_of(name)).collect();
+        let gone = forget_all(known, &keys.into_iter().collect::<Vec<_>>(), threads)?;
+        elsewhere += gone.elsewhere;
+        if gone.removed == 0 {
+            // Names are listed but do not exist: removing the directory reports the error.
+            break;
+        }
+    }
+    private.remove_links().map(|()| elsewhere)
+}
+
+/// Removes the copies with these keys, and their claims, from the links' directory.
+fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Gone, Errno> {
+    let (removed, elsewhere, failed) = (AtomicU64::new(0), AtomicU64::new(0), OnceLock::new());
+    let forget = |key: &CString| -> Result<(), Errno> {
+        let gone = forget_link(known, key)?;
+        removed.fetch_add(gone.removed, Ordering::Relaxed);
+        elsewhere.fetch_add(gone.elsewhere, Ordering::Relaxed);
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        for part in keys.chunks(keys.len().div_ceil(threads.max(1)).max(1)) {
+            scope.spawn(|| {
+                if let Err(errno) = part.iter().try_for_each(&forget) {
+                    let _ = failed.set(errno);
+                }
+            });
+        }
+    });
+    match failed.into_inner() {
+        Some(errno) => Err(errno),
+        None => Ok(Gone { removed: removed.into_inner(), elsewhere: elsewhere.into_inner() }),
+    }
+}
