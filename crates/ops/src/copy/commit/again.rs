@@ -26,7 +26,7 @@ use crate::copy::target::mirror::{Location, Mirror, SourceDirectory};
 use crate::copy::target::place::Place;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
-use crate::file::mover::Way;
+use crate::file::mover::Pass;
 use crate::file::source::{is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::jobs::names::PREFIX;
@@ -160,8 +160,9 @@ impl Copying<'_> {
         file: &OwnedFd,
     ) -> Result<(), FileError> {
         let has_holes = may_have_holes(metadata);
-        let way = Way { has_holes, size: metadata.size, hasher: None };
-        let came = worker.mover.copy(source.as_fd(), file.as_fd(), 0..metadata.size, way)?;
+        let (source_fd, target, size) = (source.as_fd(), Some(file.as_fd()), metadata.size);
+        let pass = Pass { source: source_fd, target, has_holes, size, hasher: None };
+        let came = worker.mover.pass(pass, 0..size)?;
         if came < metadata.size {
             return Err(FileError::Changed);
         }

@@ -29,7 +29,7 @@ use crate::copy::target::place::{Made, Place, remove};
 use crate::digest::Piece;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
-use crate::file::mover::Way;
+use crate::file::mover::{Files, Pass};
 use crate::file::source::{look, open};
 use crate::metadata::give::{self, Manner};
 use crate::metadata::not_kept::NotKept;
@@ -201,8 +201,10 @@ impl Copying<'_> {
         let Range { start, end } = check.range;
         let mut piece = Piece::at(start);
         let found = sys::stat_descriptor(file).map_err(failed)?;
-        let way = Way { has_holes: may_have_holes(&found), size: found.size, hasher: Some(&mut piece) };
-        let came = worker.mover.hash(file.as_fd(), start..end, way)?;
+        let (has_holes, size) = (may_have_holes(&found), found.size);
+        let hasher = Some(&mut piece);
+        let pass = Pass { source: file.as_fd(), target: None, has_holes, size, hasher };
+        let came = worker.mover.pass(pass, start..end)?;
         Ok(came == end
             && match check.expected {
                 Expected::Whole(digest) => found.size == end && piece.digest() == digest,
@@ -225,7 +227,8 @@ impl Copying<'_> {
         if !check.version.is_of_source(&before) {
             return Err(FileError::Changed);
         }
-        worker.mover.mend(source.as_fd(), file.as_fd(), check.range.clone(), is_known)?;
+        let files = Files { source: source.as_fd(), target: file.as_fd() };
+        worker.mover.mend(files, check.range.clone(), is_known)?;
         if !check.version.is_of_source(&look(&source)?) {
             return Err(FileError::Changed);
         }

@@ -22,7 +22,7 @@ use crate::file::chunks::Cut;
 use crate::file::direct::bypass_cache;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
-use crate::file::mover::Way;
+use crate::file::mover::Pass;
 use crate::file::retries::{ask_close, close};
 use crate::file::source::{Identity, Source, identity_of, is_same, look, open, settled};
 use crate::file::version::Version;
@@ -184,8 +184,8 @@ impl Copying<'_> {
         let Range { start, end } = range;
         let mut piece = key.is_hashed.then(|| Piece::at(start));
         let Version { has_holes, size, .. } = key.version;
-        let way = Way { has_holes, size, hasher: piece.as_mut() };
-        let reached = worker.mover.copy(source, file, range, way)?;
+        let pass = Pass { source, target: Some(file), has_holes, size, hasher: piece.as_mut() };
+        let reached = worker.mover.pass(pass, range)?;
         self.live.bytes.fetch_add(reached - start, Ordering::Relaxed);
         if reached < end {
             return Err(FileError::Changed);

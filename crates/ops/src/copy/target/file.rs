@@ -14,7 +14,7 @@ use crate::digest::{HOLE_BYTES_MAX, Piece};
 use crate::file::direct::bypass_cache;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
-use crate::file::mover::Way;
+use crate::file::mover::Pass;
 use crate::file::retries::{ask_close, close};
 use crate::file::source::{Source, TRIES, identity_of, is_same, look, open, settled};
 use crate::file::version::Version;
@@ -202,8 +202,9 @@ impl Copying<'_> {
             worker.totals.not_direct += 1;
         }
         let mut hasher = self.is_hashed(source, metadata)?.then(|| Piece::at(0));
-        let way = Way { has_holes, size: metadata.size, hasher: hasher.as_mut() };
-        made.bytes = worker.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
+        let (target, size) = (Some(file.as_fd()), metadata.size);
+        let pass = Pass { source, target, has_holes, size, hasher: hasher.as_mut() };
+        made.bytes = worker.mover.pass(pass, 0..size)?;
         if made.bytes < metadata.size {
             return Err(FileError::Changed);
         }
