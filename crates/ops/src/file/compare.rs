@@ -93,7 +93,8 @@ fn fill<'b>(
     let block = &mut block[..bytes + past];
     let mut done = 0;
     while done < bytes {
-        let read = patiently(|| retry(|| rustix::io::pread(from, &mut block[done..], range.start + done as u64)));
+        let read =
+            patiently(|| retry(|| rustix::io::pread(from, &mut block[done..], range.start + done as u64)));
         match read.map_err(|errno| FileError::new(Step::Read, errno))? {
             // It was longer a moment ago.
             0 => return Err(FileError::Changed),

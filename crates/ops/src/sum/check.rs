@@ -243,15 +243,11 @@ mod tests {
         found.iter().for_each(|item| there.push(item).unwrap());
         failed.iter().for_each(|path| there.push_record(&key_of(path.as_bytes()), &[]).unwrap());
         let mut reported = Vec::new();
-        let compared = super::compare(
-            &mut recorded,
-            &mut there,
-            &Stop::new(),
-            |Difference { path, change, .. }| {
+        let compared =
+            super::compare(&mut recorded, &mut there, &Stop::new(), |Difference { path, change, .. }| {
                 reported.push((String::from_utf8_lossy(path).into_owned(), change.clone()));
                 ControlFlow::Continue(())
-            },
-        );
+            });
         (compared.unwrap(), reported)
     }
 
@@ -283,7 +279,8 @@ mod tests {
         ];
         for memory in [1, 300, 1 << 20] {
             let (compared, reported) = compare(&expected, &found, &[], memory);
-            let reported: Vec<_> = reported.iter().map(|(path, change)| (path.as_str(), change.clone())).collect();
+            let reported: Vec<_> =
+                reported.iter().map(|(path, change)| (path.as_str(), change.clone())).collect();
             let different = |detail| Change::Different(vec![detail]);
             assert_eq!(
                 reported,
@@ -331,8 +328,7 @@ mod tests {
             items
         };
         let stop = Stop::new();
-        let compare =
-            || super::compare(&mut items(), &mut items(), &stop, |_| ControlFlow::Continue(()));
+        let compare = || super::compare(&mut items(), &mut items(), &stop, |_| ControlFlow::Continue(()));
         assert_eq!(compare().unwrap().same, 1);
         stop.set();
         assert_eq!(compare().unwrap(), Compared::default());

@@ -82,7 +82,11 @@ impl<'a, W: Watch> Summing<'a, W> {
         Err(FileError::Changed)
     }
 
-    fn read_once(&self, worker: &mut SumWorker<W::Worker>, from: Source<'_>) -> Result<FileDigest, FileError> {
+    fn read_once(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        from: Source<'_>,
+    ) -> Result<FileDigest, FileError> {
         let source = open(from)?;
         let before = settled(&source)?;
         if before.kind() != Kind::File {

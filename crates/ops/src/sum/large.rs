@@ -110,12 +110,7 @@ impl<W: Watch> Chunked for Summing<'_, W> {
 
 impl<W: Watch> Summing<'_, W> {
     /// Opens a file and cuts it into chunks, or hashes it as a whole.
-    fn try_plan(
-        &self,
-        cx: &mut Cx<'_, Self>,
-        named: &Named<'_>,
-        is_again: bool,
-    ) -> Result<(), FileError> {
+    fn try_plan(&self, cx: &mut Cx<'_, Self>, named: &Named<'_>, is_again: bool) -> Result<(), FileError> {
         let worker = &mut *cx.worker;
         let source = open(named.from)?;
         let mut before = settled(&source)?;

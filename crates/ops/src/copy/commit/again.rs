@@ -30,7 +30,7 @@ use crate::file::mover::Pass;
 use crate::file::source::{is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::jobs::names::PREFIX;
-use crate::metadata::give;
+use crate::metadata::give::{self, SourceAttributes};
 use atta_sys::at;
 use atta_sys::{self as sys, Features, retry};
 
@@ -172,7 +172,8 @@ impl Copying<'_> {
         }
         // Writing clears set-id bits and capabilities, and sets the modification time.
         let extended = self.extended(worker, source)?;
-        give::give(file, metadata, &extended, self.manner(), &mut worker.totals.not_kept).map(drop)
+        let attributes = SourceAttributes { metadata, extended: &extended };
+        give::give(file, attributes, self.manner(), &mut worker.totals.not_kept).map(drop)
     }
 
     /// Whether a source is unchanged since its copy, as far as its metadata show. The source was read only after it had been unchanged

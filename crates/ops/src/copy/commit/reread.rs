@@ -31,7 +31,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::{Files, Pass};
 use crate::file::source::{look, open};
-use crate::metadata::give::{self, Manner};
+use crate::metadata::give::{self, Manner, SourceAttributes};
 use crate::metadata::not_kept::NotKept;
 use atta_sys::{self as sys, retry};
 
@@ -239,7 +239,8 @@ impl Copying<'_> {
         worker.totals.not_kept = not_kept;
         let keep = &self.options.keep;
         let manner = Manner { keep, is_old: !keep.mode };
-        let has_list = give::give(file, &before, &extended, manner, &mut NotKept::default())?;
+        let attributes = SourceAttributes { metadata: &before, extended: &extended };
+        let has_list = give::give(file, attributes, manner, &mut NotKept::default())?;
         if !keep.mode && !has_list {
             retry(|| rustix::fs::fchmod(file, Mode::from_raw_mode(mode))).map_err(failed)?;
         }

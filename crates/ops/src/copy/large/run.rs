@@ -27,7 +27,7 @@ use crate::file::retries::{ask_close, close};
 use crate::file::source::{Identity, Source, identity_of, is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
-use crate::metadata::give;
+use crate::metadata::give::{self, SourceAttributes};
 use crate::tree::location::below;
 use crate::tree::operation::Cx;
 use atta_sys::{self as sys, retry};
@@ -276,7 +276,8 @@ impl Copying<'_> {
             return Err(FileError::Changed);
         }
         let not_kept = &mut worker.totals.not_kept;
-        give::give(&large.file, &large.before, &extended, self.manner(), not_kept)?;
+        let attributes = SourceAttributes { metadata: &large.before, extended: &extended };
+        give::give(&large.file, attributes, self.manner(), not_kept)?;
         // A file that is synced individually is closed after the sync.
         if self.syncs_each_in(&large.mirror) { Ok(()) } else { ask_close(&large.file) }
     }

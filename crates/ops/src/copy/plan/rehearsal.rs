@@ -227,8 +227,7 @@ impl Rehearsal<'_> {
         };
         let inode = (metadata.device, metadata.inode);
         let may_be_link = metadata.nlink > 1 && self.options.keep.links;
-        let name =
-            LinkedName { inode, names: metadata.nlink, apparent_bytes: size, ..LinkedName::default() };
+        let name = LinkedName { inode, names: metadata.nlink, apparent_bytes: size, ..LinkedName::default() };
         if may_be_link && self.links[index].note(&name) != Seen::First {
             totals.hard_links += 1;
             return;

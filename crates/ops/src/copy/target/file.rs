@@ -19,7 +19,7 @@ use crate::file::retries::{ask_close, close};
 use crate::file::source::{Source, TRIES, identity_of, is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::metadata::extended::Extended;
-use crate::metadata::give::{self, Manner};
+use crate::metadata::give::{self, Manner, SourceAttributes};
 use atta_sys::{self as sys, retry};
 
 impl Copying<'_> {
@@ -167,8 +167,8 @@ impl Copying<'_> {
             Some(was) => self.settle(worker, to, (source, metadata), (file, was))?,
             None => {
                 let extended = self.extended(worker, source)?;
-                let manner = self.manner();
-                give::give(file, metadata, &extended, manner, &mut worker.totals.not_kept)?;
+                let attributes = SourceAttributes { metadata, extended: &extended };
+                give::give(file, attributes, self.manner(), &mut worker.totals.not_kept)?;
             }
         }
         // Other names of the file may appear before this one.

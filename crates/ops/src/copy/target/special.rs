@@ -12,6 +12,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Source, device, identity_of};
 use crate::metadata::extended::{Extended, Holder};
+use crate::metadata::give::SourceAttributes;
 use crate::metadata::inherited::open_private;
 use crate::metadata::keep::ExtendedNames;
 use crate::metadata::named;
@@ -88,7 +89,7 @@ impl Copying<'_> {
             retry(|| make(directory, name)).map_err(failed)?;
             let Model { metadata, extended, key, .. } = model;
             let at = NameAt { directory: directory.as_fd(), name, features: self.features };
-            named::give(at, metadata, extended, &self.options.keep, not_kept)?;
+            named::give(at, SourceAttributes { metadata, extended }, &self.options.keep, not_kept)?;
             let is_found = key.is_none_or(|key| self.link_as(directory, name, key).is_ok());
             not_kept.hard_links += u64::from(!is_found);
             Ok(())
