@@ -72,6 +72,22 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
+impl Outcome {
+    /// Counts the record of a run, which was removed.
+    fn add_removed(&mut self, Tally { entries, bytes }: Tally) {
+        self.entries += entries;
+        self.bytes += bytes;
+    }
+
+    /// Counts a record that could not be removed.
+    fn fail(&mut self, path: &[u8], errno: Errno) {
+        let operation = atta_entry::Operation::Custom("remove");
+        let (root, path) = (path.to_vec().into(), path.to_vec().into());
+        self.failures.push(Failure { operation, root, path, errno, spelled: None, at: None });
+        self.failed += 1;
+    }
+}
+
 /// Finds the names that ended runs left in a directory and below it. It ends early when `options.walk.stop` is set.
 ///
 /// # Errors
@@ -98,7 +114,10 @@ pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> 
     outcome.stopped = swept.stopped;
     // Records go last: without them, leftovers cannot be recognized.
     if is_swept {
-        ended.iter().for_each(|other| remove_record(other, &top, directory, &manner, &mut outcome));
+        ended.iter().for_each(|other| match jobs::remove_other(other, &top, &manner) {
+            Ok(removed) => outcome.add_removed(removed),
+            Err(errno) => outcome.fail(&[directory, other.name.as_bytes()].join(&b'/'), errno),
+        });
     }
     Ok(outcome)
 }
@@ -143,20 +162,4 @@ fn run_of(other: &Other) -> Run {
         State::Unknown => Life::Ended,
     };
     Run { holder: other.record.holder.clone(), life }
-}
-
-fn remove_record(other: &Other, top: &OwnedFd, directory: &[u8], manner: &Manner, outcome: &mut Outcome) {
-    match jobs::remove_other(other, top, manner) {
-        Ok(Tally { entries, bytes }) => {
-            outcome.entries += entries;
-            outcome.bytes += bytes;
-        }
-        Err(errno) => {
-            let path = [directory, other.name.as_bytes()].join(&b'/');
-            let operation = atta_entry::Operation::Custom("remove");
-            let (root, at) = (path.clone().into(), None);
-            outcome.failures.push(Failure { operation, root, path: path.into(), errno, spelled: None, at });
-            outcome.failed += 1;
-        }
-    }
 }

@@ -19,6 +19,7 @@ pub(crate) mod progress;
 pub(crate) mod slice;
 pub(crate) mod start;
 pub(crate) mod task;
+mod thread;
 mod units;
 
 use atta_runtime::{Ran, RankError, Session, Status, Work};

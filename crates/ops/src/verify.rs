@@ -35,8 +35,8 @@ mod large;
 mod links;
 mod options;
 mod pair;
+mod report;
 mod task;
-mod told;
 mod totals;
 mod trees;
 

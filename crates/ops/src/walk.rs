@@ -39,7 +39,7 @@ pub use crate::tree::{
     BadRule, Differs, Options, Outcome, Profile, Progress, Rule, Rules, Start, ThreadReport,
 };
 pub use atta_sys::Features;
-pub use hard_links::{HardLinks, Seen};
+pub use hard_links::{HardLinks, LinkedName, Seen};
 pub use summary::{Summary, Totals};
 pub use visit::{Each, Visit, each};
 

@@ -35,8 +35,6 @@ struct Record {
     items: Items,
     /// Roots of the recorded trees; `None` if the record is a list.
     roots: Option<Vec<Vec<u8>>>,
-    /// Whether entries of every kind are recorded; if not, only regular files are.
-    has_all_kinds: bool,
 }
 
 /// The items of a record to use.
@@ -184,7 +182,7 @@ impl Record {
         stop: &Stop,
     ) -> Result<Self, Refused> {
         let items = Items::new(arguments.effort.memory / 4, &spill_directory());
-        let mut record = Self { items, roots: None, has_all_kinds: true };
+        let mut record = Self { items, roots: None };
         let keys: Vec<_> = paths.iter().map(|start| key_of(&start.root)).collect();
         let mut wanted = Wanted { paths: &keys, rules, roots: keys.clone(), stop };
         let is_catalog = rustix::fs::stat(place)
@@ -201,7 +199,9 @@ impl Record {
                 DigestLines::new(BufReader::with_capacity(1 << 16, input)).map_err(|error| error.to_string())
             });
             let lines = lines.map_err(|error| cannot_read(place, &error))?;
-            record.has_all_kinds = lines.has_all_kinds();
+            if !lines.has_all_kinds() {
+                record.items.set_of_files();
+            }
             if paths.is_empty() {
                 wanted.roots = vec![Vec::new(), vec![0]];
             }
@@ -322,10 +322,8 @@ fn print_differences(
     stop: &Stop,
 ) -> Result<Compared, Fatal> {
     let (mut rows, mut fatal) = (Vec::new(), None);
-    let has_all_kinds = record.has_all_kinds;
-    let is_extra = |kind| has_all_kinds || kind == Kind::File;
     let append = if arguments.tell.json { difference_row } else { difference_text };
-    let compared = compare(&mut record.items, found, is_extra, stop, |difference| {
+    let compared = compare(&mut record.items, found, stop, |difference| {
         append(difference, &mut rows);
         if rows.len() >= ROWS_BYTES {
             fatal = print_rows(&std::mem::take(&mut rows)).err();

@@ -62,35 +62,39 @@ impl Blocks {
         let mut at = range.start;
         while at < range.end && wanted(at) {
             let bytes = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
-            let past = two.sizes.map(|size| usize::from(at + bytes as u64 == size && size < OFFSET_MOST));
-            let one = fill(two.source, &mut self.source, at, [bytes, past[0]]);
+            let [source_size, target_size] = two.sizes;
+            let end = at + bytes as u64;
+            let one = fill(&mut self.source, two.source, at..end, source_size);
             let one = one.map_err(|error| on(Side::Source, error))?;
-            let other = fill(two.target, &mut self.target, at, [bytes, past[1]]);
+            let other = fill(&mut self.target, two.target, at..end, target_size);
             let other = other.map_err(|error| on(Side::Target, error))?;
             if one != other {
                 let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
                 return Ok(Some(at + same as u64));
             }
-            at += bytes as u64;
+            at = end;
         }
         Ok(None)
     }
 }
 
-/// Reads exactly `bytes` bytes, and requests `past` more, which must not exist.
+/// Reads a range of at most a block. If it ends at the file's size, requests one more byte, which must not exist.
 fn fill<'b>(
-    from: BorrowedFd<'_>,
     block: &'b mut Vec<u8>,
-    offset: u64,
-    [bytes, past]: [usize; 2],
+    from: BorrowedFd<'_>,
+    range: Range<u64>,
+    size: u64,
 ) -> Result<&'b [u8], FileError> {
     if block.is_empty() {
         block.resize(BLOCK + 1, 0);
     }
-    let room = &mut block[..bytes + past];
+    let bytes = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(BLOCK);
+    let past = usize::from(range.end == size && size < OFFSET_MOST);
+    let block = &mut block[..bytes + past];
     let mut done = 0;
     while done < bytes {
-        let read = patiently(|| retry(|| rustix::io::pread(from, &mut room[done..], offset + done as u64)));
+        let read =
+            patiently(|| retry(|| rustix::io::pread(from, &mut block[done..], range.start + done as u64)));
         match read.map_err(|errno| FileError::new(Step::Read, errno))? {
             // It was longer a moment ago.
             0 => return Err(FileError::Changed),
@@ -98,7 +102,7 @@ fn fill<'b>(
         }
     }
     // It is longer than it was, or than its size says.
-    if done > bytes { Err(FileError::Changed) } else { Ok(&room[..bytes]) }
+    if done > bytes { Err(FileError::Changed) } else { Ok(&block[..bytes]) }
 }
 
 /// The first part of a range that has data in at least one file, and in which neither changes between data and hole. Empty at the end of

@@ -9,7 +9,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::error::{FileError, Step};
-use super::mover::{Mover, Way};
+use super::mover::{Files, Mover, Pass};
 use atta_sys::retry;
 
 /// Smaller files are copied through the cache.
@@ -33,31 +33,32 @@ pub(crate) fn bypass_cache(source: impl AsFd, copy: impl AsFd, bytes: u64, has_h
     can
 }
 
-impl Mover {
-    /// Whether one of two files bypasses the cache; another thread may be turning it off for both.
-    pub(crate) fn is_direct(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
-        is_past_cache(from) || is_past_cache(to)
+impl Files<'_> {
+    /// Whether one of the two bypasses the cache; another thread may be turning it off for both.
+    pub(crate) fn is_direct(self) -> bool {
+        is_past_cache(self.source) || is_past_cache(self.target)
     }
+}
 
+impl Mover {
     /// Moves a range that begins at a page. Returns the offset reached.
     pub(crate) fn copy_direct(
         &mut self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
+        files: Files<'_>,
+        pass: &mut Pass<'_>,
         range: Range<u64>,
-        way: &mut Way<'_>,
     ) -> Result<u64, FileError> {
-        let room = self.pages();
+        let page = self.pages();
         let mut at = range.start;
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
             self.wait_for(wanted);
-            let place = |bytes: usize| room..room + bytes;
+            let part = |bytes: usize| page..page + bytes;
             // At the end of the file, with the byte that must not be there.
-            let bytes = wanted + way.bytes_past(at + wanted as u64);
-            let mut read = self.read_into(from, at, place(bytes.next_multiple_of(ALIGNMENT)));
-            if matches!(read, Err(FileError::Failed(_, Errno::INVAL))) && self.give_up([from, to]) {
-                read = self.read_into(from, at, place(bytes));
+            let bytes = wanted + pass.bytes_past(at + wanted as u64);
+            let mut read = self.read_into(files.source, at, part(bytes.next_multiple_of(ALIGNMENT)));
+            if matches!(read, Err(FileError::Failed(_, Errno::INVAL))) && self.give_up(files) {
+                read = self.read_into(files.source, at, part(bytes));
             }
             if bytes > wanted && *read.as_ref().unwrap_or(&0) > wanted {
                 return Err(FileError::Changed);
@@ -66,54 +67,42 @@ impl Mover {
             if read == 0 {
                 break;
             }
-            if let Some(hasher) = &mut way.hasher {
-                self.show(place(read));
+            if let Some(hasher) = &mut pass.hasher {
+                self.show(part(read));
                 hasher.update(self.shown());
             }
             let is_last = at + read as u64 == range.end;
             if !is_last && !read.is_multiple_of(ALIGNMENT) {
                 // A short read: the rest does not begin at a page.
-                self.give_up([from, to]);
+                self.give_up(files);
             }
             match is_last {
-                true => self.write_pages([from, to], at, room, read)?,
-                false => self.write_exactly([from, to], at, room..room + read)?,
+                true => self.write_pages(files, at, part(read))?,
+                false => self.write_exactly(files, at, part(read))?,
             }
             at += read as u64;
         }
         Ok(at)
     }
 
-    /// Writes the end of a chunk, `bytes` bytes at `room`, in whole pages. A chunk that does not end at a page is the last of its file; the
+    /// Writes the end of a chunk, a part of the buffer, in whole pages. A chunk that does not end at a page is the last of its file; the
     /// padding is truncated.
-    fn write_pages(
-        &mut self,
-        files: [BorrowedFd<'_>; 2],
-        at: u64,
-        room: usize,
-        bytes: usize,
-    ) -> Result<(), FileError> {
-        let [_, to] = files;
-        let padded = bytes.next_multiple_of(ALIGNMENT);
-        if padded == bytes || !is_past_cache(to) {
-            return self.write_exactly(files, at, room..room + bytes);
+    fn write_pages(&mut self, files: Files<'_>, at: u64, part: Range<usize>) -> Result<(), FileError> {
+        let padded = part.start + part.len().next_multiple_of(ALIGNMENT);
+        if padded == part.end || !is_past_cache(files.target) {
+            return self.write_exactly(files, at, part);
         }
-        self.show(room + bytes..room + padded);
+        self.show(part.end..padded);
         self.shown_mut().fill(0);
-        self.write_exactly(files, at, room..room + padded)?;
-        let cut = retry(|| rustix::fs::ftruncate(to, at + bytes as u64));
+        self.write_exactly(files, at, part.start..padded)?;
+        let cut = retry(|| rustix::fs::ftruncate(files.target, at + part.len() as u64));
         cut.map_err(|errno| FileError::new(Step::Write, errno))
     }
 
-    fn write_exactly(
-        &mut self,
-        files: [BorrowedFd<'_>; 2],
-        at: u64,
-        part: Range<usize>,
-    ) -> Result<(), FileError> {
-        match self.write_from(files[1], at, part.clone()) {
+    fn write_exactly(&mut self, files: Files<'_>, at: u64, part: Range<usize>) -> Result<(), FileError> {
+        match self.write_from(files.target, at, part.clone()) {
             Err(FileError::Failed(_, Errno::INVAL)) if self.give_up(files) => {
-                self.write_from(files[1], at, part)
+                self.write_from(files.target, at, part)
             }
             written => written,
         }
@@ -133,9 +122,9 @@ impl Mover {
     }
 
     /// Makes a file and its copy use the cache after all, on all threads of this rank. Returns whether that worked.
-    fn give_up(&mut self, files: [BorrowedFd<'_>; 2]) -> bool {
-        self.not_direct += u64::from(files.iter().any(|fd| is_past_cache(*fd)));
-        files.iter().all(|fd| set(fd, false).is_ok())
+    fn give_up(&mut self, files: Files<'_>) -> bool {
+        self.not_direct += u64::from(files.is_direct());
+        [files.source, files.target].iter().all(|fd| set(fd, false).is_ok())
     }
 }
 

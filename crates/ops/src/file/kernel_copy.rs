@@ -10,7 +10,7 @@ use atta_aio::{Fd, Op, perform};
 use rustix::fd::{AsRawFd, BorrowedFd};
 
 use super::error::FileError;
-use super::mover::Mover;
+use super::mover::{Files, Mover};
 use atta_sys::file_systems::{CopyBy, is_copied_by};
 
 /// Bytes per call, so that a long copy on a server can be interrupted.
@@ -65,10 +65,9 @@ impl Race {
 
 impl Mover {
     /// Moves a range that this process need not see. Returns the offset reached, which is less than the end only if the source ends early.
-    pub(crate) fn pass_unseen(
+    pub(crate) fn copy_unseen(
         &mut self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
+        files: Files<'_>,
         range: &Range<u64>,
         size: u64,
     ) -> Result<u64, FileError> {
@@ -76,71 +75,62 @@ impl Mover {
         let may_race = || {
             !self.is_shared
                 && range.end - range.start >= HEAT
-                && is_copied_by(from, CopyBy::Pages)
-                && is_copied_by(to, CopyBy::Pages)
+                && is_copied_by(files.source, CopyBy::Pages)
+                && is_copied_by(files.target, CopyBy::Pages)
         };
-        let came = match self.within {
-            Within::Servers => self.move_within(from, to, range, SERVER_BLOCK),
+        let reached = match self.within {
+            Within::Servers => self.copy_within(files, range, SERVER_BLOCK),
             Within::Kernel(race) if !race.is_over() && may_race() => {
-                return self.race(race, (from, to), range, size);
+                return self.copy_racing(files, range, size);
             }
             Within::Kernel(race) if race.is_over() && race.is_kernels() && may_race() => {
-                self.move_within(from, to, range, LOCAL_BLOCK)
+                self.copy_within(files, range, LOCAL_BLOCK)
             }
             Within::Kernel(_) | Within::Nobody => range.start,
         };
-        self.pass_rest((from, to), &(came..range.end), size)
+        self.copy_rest(files, &(reached..range.end), size)
     }
 
     /// Reads and writes the rest of a range. If the kernel moved everything, bytes past the end of the file are still to be checked.
-    fn pass_rest(
-        &mut self,
-        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
-        rest: &Range<u64>,
-        size: u64,
-    ) -> Result<u64, FileError> {
+    fn copy_rest(&mut self, files: Files<'_>, rest: &Range<u64>, size: u64) -> Result<u64, FileError> {
         if rest.is_empty() && rest.end == size {
-            self.check_end(from, size)?;
+            self.check_end(files.source, size)?;
         }
-        self.pass_plainly(from, to, rest, size)
+        self.copy_by_buffer(files, rest, size)
     }
 
-    fn race(
-        &mut self,
-        mut race: Race,
-        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
-        range: &Range<u64>,
-        size: u64,
-    ) -> Result<u64, FileError> {
+    /// Moves a range in turns with the kernel, until the race is over.
+    fn copy_racing(&mut self, files: Files<'_>, range: &Range<u64>, size: u64) -> Result<u64, FileError> {
+        let Within::Kernel(mut race) = self.within else { return self.copy_rest(files, range, size) };
         let mut at = range.start;
         // Less than a heat measures nothing.
         while range.end - at >= HEAT && !race.is_over() {
             let heat = at..at + HEAT;
             let (is_kernel, began) = (race.is_kernels(), Instant::now());
             at = match is_kernel {
-                true => self.move_within(from, to, &heat, LOCAL_BLOCK),
-                false => self.pass_plainly(from, to, &heat, size)?,
+                true => self.copy_within(files, &heat, LOCAL_BLOCK),
+                false => self.copy_by_buffer(files, &heat, size)?,
             };
             if at < heat.end {
                 if is_kernel {
                     // It is not supported or failed: reading and writing yields the error.
                     self.within = Within::Nobody;
                 }
-                return self.pass_plainly(from, to, &(at..range.end), size);
+                return self.copy_by_buffer(files, &(at..range.end), size);
             }
             race.note(is_kernel, began.elapsed());
         }
         self.within = Within::Kernel(race);
-        self.pass_rest((from, to), &(at..range.end), size)
+        self.copy_rest(files, &(at..range.end), size)
     }
 
     /// Lets the kernel move a range in calls of `block` bytes. Returns the offset reached.
-    fn move_within(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: &Range<u64>, block: u64) -> u64 {
+    fn copy_within(&self, files: Files<'_>, range: &Range<u64>, block: u64) -> u64 {
         let raw = |fd: BorrowedFd<'_>| Fd::Raw(fd.as_raw_fd());
         let mut at = range.start;
         while at < range.end {
             let bytes = usize::try_from((range.end - at).min(block)).unwrap_or(usize::MAX);
-            let (from, to) = (raw(from), raw(to));
+            let (from, to) = (raw(files.source), raw(files.target));
             let mut op = Op::CopyRange { from, from_offset: at, to, to_offset: at, bytes };
             match perform(&mut op) {
                 Ok(0) | Err(_) => break,
@@ -156,12 +146,13 @@ impl Mover {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write as _;
     use std::os::fd::AsFd as _;
 
     use atta_testkit::scratch::Scratch;
 
-    use super::super::mover::Way;
+    use super::super::mover::Pass;
     use super::*;
 
     /// A race that is over.
@@ -170,8 +161,10 @@ mod tests {
         Within::Kernel(Race { took, slowest: [Duration::ZERO; 2], heats: [HEATS; 2] })
     }
 
-    fn way(size: u64) -> Way<'static> {
-        Way { has_holes: false, size, hasher: None }
+    /// Copies a range of a file that is stated to have `size` bytes.
+    fn copy(mover: &mut Mover, [from, to]: [&File; 2], end: u64, size: u64) -> Result<u64, FileError> {
+        let (source, target) = (from.as_fd(), Some(to.as_fd()));
+        mover.pass(Pass { source, target, has_holes: false, size, hasher: None }, 0..end)
     }
 
     #[test]
@@ -179,13 +172,13 @@ mod tests {
         let scratch = Scratch::new("within").unwrap();
         let bytes: Vec<u8> = (0..5_000_001_u32).map(|at| (at * 7) as u8).collect();
         std::fs::write(scratch.join("from"), &bytes).unwrap();
-        let from = std::fs::File::open(scratch.join("from")).unwrap();
+        let from = File::open(scratch.join("from")).unwrap();
         // Another file system may refuse, and a pipe's end cannot be asked at all.
         for place in [
             scratch.join("to"),
             std::path::PathBuf::from("/dev/shm").join(format!("atta-within-{}", std::process::id())),
         ] {
-            let to = std::fs::File::create(&place).unwrap();
+            let to = File::create(&place).unwrap();
             let end = bytes.len() as u64;
             for within in
                 [Within::Servers, Within::Kernel(Race::default()), won_by(0), won_by(1), Within::Nobody]
@@ -194,7 +187,7 @@ mod tests {
                 // Until a race is over, and after it.
                 for _ in 0..=HEATS {
                     to.set_len(0).unwrap();
-                    assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end, way(end)), Ok(end));
+                    assert_eq!(copy(&mut mover, [&from, &to], end, end), Ok(end));
                     assert!(std::fs::read(&place).unwrap() == bytes, "{}", place.display());
                 }
                 let is_open = matches!(mover.within, Within::Kernel(race) if !race.is_over());
@@ -204,10 +197,10 @@ mod tests {
                     "{within:?}"
                 );
                 // One with more bytes than it was said to have is noticed, whoever moves them.
-                let short = mover.copy(from.as_fd(), to.as_fd(), 0..end - 1, way(end - 1));
+                let short = copy(&mut mover, [&from, &to], end - 1, end - 1);
                 assert_eq!(short, Err(FileError::Changed), "{within:?}");
                 // A source that ends before says where.
-                assert_eq!(mover.copy(from.as_fd(), to.as_fd(), 0..end + 9, way(end)), Ok(end));
+                assert_eq!(copy(&mut mover, [&from, &to], end + 9, end), Ok(end));
             }
             std::fs::remove_file(&place).unwrap();
         }
@@ -216,13 +209,13 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_says_so() {
         let scratch = Scratch::new("within").unwrap();
-        let mut from = std::fs::File::create_new(scratch.join("from")).unwrap();
+        let mut from = File::create_new(scratch.join("from")).unwrap();
         from.write_all(&vec![b'x'; 4 << 20]).unwrap();
-        let from = std::fs::File::open(scratch.join("from")).unwrap();
+        let from = File::open(scratch.join("from")).unwrap();
         for within in [Within::Servers, Within::Kernel(Race::default()), won_by(0)] {
             let mut mover = Mover::within(within);
-            let came = mover.copy(from.as_fd(), from.as_fd(), 0..4 << 20, way(4 << 20));
-            assert!(came.is_err(), "it is open to be read alone");
+            let copied = copy(&mut mover, [&from, &from], 4 << 20, 4 << 20);
+            assert!(copied.is_err(), "it is open to be read alone");
             // The kernel was asked first, and is not asked again.
             let was_asked = within == Within::Kernel(Race::default()) && is_copied_by(&from, CopyBy::Pages);
             assert!(!was_asked || mover.within == Within::Nobody, "{:?}", mover.within);

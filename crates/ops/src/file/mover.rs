@@ -43,14 +43,24 @@ pub(crate) struct Mover {
     pub(crate) not_direct: u64,
 }
 
-/// How the bytes of a file are to be moved.
-pub(crate) struct Way<'a> {
-    /// The file has fewer blocks than bytes: holes are looked for.
+/// What one pass reads, and what gets the bytes.
+pub(crate) struct Pass<'a> {
+    pub(crate) source: BorrowedFd<'a>,
+    /// The copy that gets the bytes. None: they are only hashed.
+    pub(crate) target: Option<BorrowedFd<'a>>,
+    /// The source has fewer blocks than bytes: holes are looked for.
     pub(crate) has_holes: bool,
-    /// Size of the file. A range that ends there is read one byte further, where there must be no data.
+    /// Size of the source. A range that ends there is read one byte further, where there must be no data.
     pub(crate) size: u64,
     /// Gets each byte, including those of holes.
     pub(crate) hasher: Option<&'a mut Piece>,
+}
+
+/// An open file and its open copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Files<'a> {
+    pub(crate) source: BorrowedFd<'a>,
+    pub(crate) target: BorrowedFd<'a>,
 }
 
 impl Default for Mover {
@@ -97,25 +107,44 @@ impl Mover {
         }
     }
 
-    /// Moves a range. Returns the offset reached, which is less than the end only if the source ends early.
-    pub(crate) fn copy(
-        &mut self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
-        range: Range<u64>,
-        way: Way<'_>,
-    ) -> Result<u64, FileError> {
-        self.pass(from, Some(to), range, way)
-    }
-
-    /// Reads a range for the hasher only. Returns the offset reached.
-    pub(crate) fn hash(
-        &mut self,
-        from: BorrowedFd<'_>,
-        range: Range<u64>,
-        way: Way<'_>,
-    ) -> Result<u64, FileError> {
-        self.pass(from, None, range, way)
+    /// Reads a range, and hashes and writes it as the pass asks. Returns the offset reached, which is less than the end only if the source
+    /// ends early.
+    pub(crate) fn pass(&mut self, mut pass: Pass<'_>, range: Range<u64>) -> Result<u64, FileError> {
+        let pass = &mut pass;
+        if self.may_be_direct
+            && let Some(files) = pass.files()
+            && files.is_direct()
+        {
+            return self.copy_direct(files, pass, range);
+        }
+        if !pass.has_holes {
+            return self.pass_data(pass, range);
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let Some(data) = seek(pass.source, SeekFrom::Data(at))? else { break };
+            if data >= range.end {
+                if range.end == pass.size {
+                    // The range should reach the end of the file.
+                    return Err(FileError::Changed);
+                }
+                break;
+            }
+            self.hash_zeros(pass, data - at)?;
+            at = data;
+            let hole = seek(pass.source, SeekFrom::Hole(at))?.unwrap_or(at).min(range.end);
+            if hole <= at && at < range.end {
+                // There was data here a moment ago.
+                return Err(FileError::Changed);
+            }
+            let end = self.pass_data(pass, at..hole)?;
+            if end < hole {
+                return Ok(end);
+            }
+            at = end;
+        }
+        self.hash_zeros(pass, range.end - at)?;
+        Ok(range.end)
     }
 
     /// Reads a file of unknown size from beginning to end, and writes it to the copy, if any. Returns its length. Fails past
@@ -184,75 +213,31 @@ impl Mover {
     /// Rewrites each block of a range that differs from the source or cannot be read. Sets `has_written` if it writes any.
     pub(crate) fn mend(
         &mut self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
+        files: Files<'_>,
         range: Range<u64>,
         has_written: &mut bool,
     ) -> Result<(), FileError> {
         let mut at = range.start;
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
-            let there = self.read(to, at, wanted).map(|_| self.buffer.as_slice().to_vec());
-            let read = self.read(from, at, wanted)?;
+            let there = self.read(files.target, at, wanted).map(|_| self.buffer.as_slice().to_vec());
+            let read = self.read(files.source, at, wanted)?;
             if read == 0 {
                 return Err(FileError::Changed);
             }
             self.go_on()?;
             if !there.is_ok_and(|there| there.get(..read) == Some(self.buffer.as_slice())) {
                 *has_written = true;
-                self.write(to, at, read)?;
+                self.write(files.target, at, read)?;
             }
             at += read as u64;
         }
         Ok(())
     }
 
-    fn pass(
-        &mut self,
-        from: BorrowedFd<'_>,
-        to: Option<BorrowedFd<'_>>,
-        range: Range<u64>,
-        mut way: Way<'_>,
-    ) -> Result<u64, FileError> {
-        if self.may_be_direct
-            && let Some(to) = to
-            && Self::is_direct(from, to)
-        {
-            return self.copy_direct(from, to, range, &mut way);
-        }
-        if !way.has_holes {
-            return self.pass_data(from, to, range, &mut way);
-        }
-        let mut at = range.start;
-        while at < range.end {
-            let Some(data) = seek(from, SeekFrom::Data(at))? else { break };
-            if data >= range.end {
-                if range.end == way.size {
-                    // The range should reach the end of the file.
-                    return Err(FileError::Changed);
-                }
-                break;
-            }
-            self.hash_zeros(&mut way, data - at)?;
-            at = data;
-            let hole = seek(from, SeekFrom::Hole(at))?.unwrap_or(at).min(range.end);
-            if hole <= at && at < range.end {
-                // There was data here a moment ago.
-                return Err(FileError::Changed);
-            }
-            let end = self.pass_data(from, to, at..hole, &mut way)?;
-            if end < hole {
-                return Ok(end);
-            }
-            at = end;
-        }
-        self.hash_zeros(&mut way, range.end - at)?;
-        Ok(range.end)
-    }
-
     /// Hashes zeros of a hole. No reads are needed, but hashing takes long, so it ends soon after `stop`.
-    fn hash_zeros(&self, way: &mut Way<'_>, bytes: u64) -> Result<(), FileError> {
-        let Some(hasher) = &mut way.hasher else { return Ok(()) };
+    fn hash_zeros(&self, pass: &mut Pass<'_>, bytes: u64) -> Result<(), FileError> {
+        let Some(hasher) = &mut pass.hasher else { return Ok(()) };
         match hasher.zeros_while(bytes, || !self.stop.is_set()) {
             true => Ok(()),
             false => Err(FileError::Stopped),
@@ -263,53 +248,42 @@ impl Mover {
         if self.stop.is_set() { Err(FileError::Stopped) } else { Ok(()) }
     }
 
-    fn pass_data(
-        &mut self,
-        from: BorrowedFd<'_>,
-        to: Option<BorrowedFd<'_>>,
-        range: Range<u64>,
-        way: &mut Way<'_>,
-    ) -> Result<u64, FileError> {
-        match (to, &way.hasher) {
-            (Some(to), None) => self.pass_unseen(from, to, &range, way.size),
-            _ => self.pass_through(from, to, range, way),
+    fn pass_data(&mut self, pass: &mut Pass<'_>, range: Range<u64>) -> Result<u64, FileError> {
+        match (pass.files(), &pass.hasher) {
+            (Some(files), None) => self.copy_unseen(files, &range, pass.size),
+            _ => self.pass_through(pass, range),
         }
     }
 
     /// Reads and writes a range.
-    pub(crate) fn pass_plainly(
+    pub(crate) fn copy_by_buffer(
         &mut self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
+        files: Files<'_>,
         range: &Range<u64>,
         size: u64,
     ) -> Result<u64, FileError> {
-        self.pass_through(from, Some(to), range.clone(), &mut Way { has_holes: false, size, hasher: None })
+        let Files { source, target } = files;
+        let mut pass = Pass { source, target: Some(target), has_holes: false, size, hasher: None };
+        self.pass_through(&mut pass, range.clone())
     }
 
-    /// Reads a range, hashes it and writes it, as `way` and `to` ask.
-    fn pass_through(
-        &mut self,
-        from: BorrowedFd<'_>,
-        to: Option<BorrowedFd<'_>>,
-        range: Range<u64>,
-        way: &mut Way<'_>,
-    ) -> Result<u64, FileError> {
+    /// Reads data, hashes it and writes it, as the pass asks.
+    fn pass_through(&mut self, pass: &mut Pass<'_>, range: Range<u64>) -> Result<u64, FileError> {
         let mut at = range.start;
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
             self.wait_for(wanted);
-            let read = self.read(from, at, wanted + way.bytes_past(at + wanted as u64))?;
+            let read = self.read(pass.source, at, wanted + pass.bytes_past(at + wanted as u64))?;
             if read == 0 {
                 break;
             }
             if read > wanted {
                 return Err(FileError::Changed);
             }
-            if let Some(hasher) = &mut way.hasher {
+            if let Some(hasher) = &mut pass.hasher {
                 hasher.update(self.buffer.as_slice());
             }
-            if let Some(to) = to {
+            if let Some(to) = pass.target {
                 self.write(to, at, read)?;
             }
             at += read as u64;
@@ -402,7 +376,12 @@ impl Mover {
     }
 }
 
-impl Way<'_> {
+impl<'a> Pass<'a> {
+    /// The source and its copy, if the bytes are copied.
+    fn files(&self) -> Option<Files<'a>> {
+        self.target.map(|target| Files { source: self.source, target })
+    }
+
     /// How many bytes to request past an offset: one at the end of the file.
     pub(crate) fn bytes_past(&self, offset: u64) -> usize {
         usize::from(offset == self.size && offset < OFFSET_MOST)

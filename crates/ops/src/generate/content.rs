@@ -1,12 +1,11 @@
-//! Contents of files: fills an open file with random bytes or zeros. It does not know names or trees.
+//! Contents of files: random bytes or zeros, block by block. It does not know names or trees, and does no I/O.
 
-use rustix::fd::BorrowedFd;
-use rustix::io::{Errno, pwrite, retry_on_intr};
+use std::ops::Range;
 
 use super::spec::Contents;
 
-/// Bytes per write: large enough to make the call's cost small, and small enough for the second-level cache.
-const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes in a block, and so per write: large enough to make the call's cost small, and small enough for the second-level cache.
+const BLOCK_BYTES: usize = 256 << 10;
 
 /// The source of the bytes of all files in a tree.
 #[derive(Debug)]
@@ -28,41 +27,17 @@ impl Source {
         reader.fill(buffer);
     }
 
-    /// Writes the bytes of a file from `offset` to `end`. Returns early, without an error, when `is_stopping`.
-    pub(crate) fn write(
-        &self,
-        to: BorrowedFd<'_>,
-        file: u64,
-        (mut offset, end): (u64, u64),
-        buffer: &mut Vec<u8>,
-        is_stopping: impl Fn() -> bool,
-    ) -> Result<(), Errno> {
+    /// The first block of a range of a file: at most [`BLOCK_BYTES`] bytes, in `buffer`.
+    pub(crate) fn block<'b>(&self, file: u64, range: &Range<u64>, buffer: &'b mut Vec<u8>) -> &'b [u8] {
         // Allocated on first use: a tree of empty or sparse files needs none. Zeros stay zeros.
-        buffer.resize(BUFFER_BYTES, 0);
-        while offset < end && !is_stopping() {
-            let length = (end - offset).min(BUFFER_BYTES as u64) as usize;
-            let bytes = &mut buffer[..length];
-            if self.contents == Contents::Random {
-                self.fill(file, offset, bytes);
-            }
-            write_all(to, bytes, offset)?;
-            offset += length as u64;
+        buffer.resize(BLOCK_BYTES, 0);
+        let length = (range.end - range.start).min(BLOCK_BYTES as u64) as usize;
+        let block = &mut buffer[..length];
+        if self.contents == Contents::Random {
+            self.fill(file, range.start, block);
         }
-        Ok(())
+        block
     }
-}
-
-fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match retry_on_intr(|| pwrite(to, bytes, offset))? {
-            0 => return Err(Errno::IO),
-            written => {
-                bytes = &bytes[written..];
-                offset += written as u64;
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

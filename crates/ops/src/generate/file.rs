@@ -5,12 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use atta_runtime::Queue;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, XattrFlags, fchmod, fsetxattr, ftruncate, futimens, openat};
-use rustix::io::Errno;
+use rustix::io::{Errno, pwrite, retry_on_intr};
 
-use super::make::{Make, MakeError, Task, Worker, timestamps};
+use super::make::{MakeError, Task, Thread, timestamps};
 use super::names::Node;
 use super::open::Directory;
 use super::spec::Contents;
@@ -31,21 +30,16 @@ pub(crate) struct OpenFile {
     bytes_left: AtomicU64,
 }
 
-impl Make<'_> {
+impl Thread<'_, '_, '_> {
     /// Makes a file, or starts a large one and returns the task that writes it.
-    pub(crate) fn file(
-        &self,
-        worker: &mut Worker,
-        at: &Directory,
-        index: u64,
-        queue: &Queue<'_, Self>,
-    ) -> Result<Option<Task>, MakeError> {
+    pub(crate) fn file(&mut self, at: &Directory, index: u64) -> Result<Option<Task>, MakeError> {
+        let plan = self.make.plan;
         let node = Node::File(index);
-        let name = self.plan.names.of(node);
+        let name = plan.names.of(node);
         let fd =
             openat(&at.fd, name, NEW, Mode::RUSR | Mode::WUSR).map_err(MakeError::at("make file", node))?;
-        let size_bytes = self.plan.size_bytes(index);
-        if self.plan.spec().contents == Contents::Sparse {
+        let size_bytes = plan.size_bytes(index);
+        if plan.spec().contents == Contents::Sparse {
             if size_bytes > 0 {
                 ftruncate(&fd, size_bytes).map_err(MakeError::at("set size", node))?;
             }
@@ -53,73 +47,74 @@ impl Make<'_> {
             let file = OpenFile { fd, index, size_bytes, bytes_left: AtomicU64::new(size_bytes) };
             return Ok(Some(Task::Piece(Arc::new(file), 0..size_bytes)));
         } else if size_bytes > 0 {
-            self.write(worker, &fd, index, 0..size_bytes, queue)?;
+            self.write(&fd, index, 0..size_bytes)?;
         }
-        if !queue.is_stopping() {
-            self.finish_file(worker, &fd, index, size_bytes)?;
+        if !self.queue.is_stopping() {
+            self.finish_file(&fd, index, size_bytes)?;
         }
         Ok(None)
     }
 
     /// Writes a piece of a large file. A range larger than a piece is halved.
-    pub(crate) fn piece(
-        &self,
-        worker: &mut Worker,
-        file: &Arc<OpenFile>,
-        range: Range<u64>,
-        queue: &mut Queue<'_, Self>,
-    ) -> Result<(), MakeError> {
+    pub(crate) fn piece(&mut self, file: &Arc<OpenFile>, range: Range<u64>) -> Result<(), MakeError> {
         let Range { start, mut end } = range;
         while end - start > PIECE_BYTES {
             // At a multiple of the piece size, so that pieces share no blocks of the file system.
             let middle = start + (end - start).div_ceil(PIECE_BYTES) / 2 * PIECE_BYTES;
-            queue.push(Task::Piece(Arc::clone(file), middle..end));
+            self.queue.push(Task::Piece(Arc::clone(file), middle..end));
             end = middle;
         }
-        self.write(worker, &file.fd, file.index, start..end, queue)?;
+        self.write(&file.fd, file.index, start..end)?;
         let is_last = file.bytes_left.fetch_sub(end - start, Ordering::AcqRel) == end - start;
-        if is_last && !queue.is_stopping() {
-            self.finish_file(worker, &file.fd, file.index, file.size_bytes)?;
+        if is_last && !self.queue.is_stopping() {
+            self.finish_file(&file.fd, file.index, file.size_bytes)?;
         }
         Ok(())
     }
 
-    fn write(
-        &self,
-        worker: &mut Worker,
-        fd: &OwnedFd,
-        index: u64,
-        range: Range<u64>,
-        queue: &Queue<'_, Self>,
-    ) -> Result<(), MakeError> {
-        let range = (range.start, range.end);
-        let written = self.source.write(fd.as_fd(), index, range, &mut worker.buffer, || queue.is_stopping());
-        written.map_err(MakeError::at("write file", Node::File(index)))
+    /// Writes a range of a file. Returns early, without an error, when the run is to end.
+    fn write(&mut self, fd: &OwnedFd, index: u64, mut range: Range<u64>) -> Result<(), MakeError> {
+        while !range.is_empty() && !self.queue.is_stopping() {
+            let block = self.make.source.block(index, &range, &mut self.worker.buffer);
+            let written = write_all(fd, block, range.start);
+            written.map_err(MakeError::at("write file", Node::File(index)))?;
+            range.start += block.len() as u64;
+        }
+        Ok(())
     }
 
-    fn finish_file(
-        &self,
-        worker: &mut Worker,
-        fd: &OwnedFd,
-        index: u64,
-        size_bytes: u64,
-    ) -> Result<(), MakeError> {
+    /// Sets the attributes, the mode and the time of a file that has all its bytes.
+    fn finish_file(&mut self, fd: &OwnedFd, index: u64, size_bytes: u64) -> Result<(), MakeError> {
+        let (plan, made) = (self.make.plan, &mut self.worker.made);
         let node = Node::File(index);
-        for number in 0..self.plan.xattrs(index) {
-            let (name, value) = self.plan.xattr(index, number);
+        for number in 0..plan.xattrs(index) {
+            let (name, value) = plan.xattr(index, number);
             match fsetxattr(fd, name, &value, XattrFlags::CREATE) {
-                Ok(()) => worker.made.xattrs += 1,
-                Err(Errno::NOTSUP) => worker.made.xattrs_unsupported += 1,
+                Ok(()) => made.xattrs += 1,
+                Err(Errno::NOTSUP) => made.xattrs_unsupported += 1,
                 Err(errno) => return Err(MakeError::at("set extended attribute", node)(errno)),
             }
         }
-        let mode = fchmod(fd, Mode::from_raw_mode(self.plan.mode(node)));
+        let mode = fchmod(fd, Mode::from_raw_mode(plan.mode(node)));
         mode.map_err(MakeError::at("set mode", node))?;
-        let times = futimens(fd, &timestamps(self.plan.mtime(node)));
+        let times = futimens(fd, &timestamps(plan.mtime(node)));
         times.map_err(MakeError::at("set times", node))?;
-        worker.made.files += 1;
-        worker.made.size_bytes = worker.made.size_bytes.saturating_add(size_bytes);
-        self.count();
+        made.files += 1;
+        made.size_bytes = made.size_bytes.saturating_add(size_bytes);
+        self.make.count();
         Ok(())
     }
+}
+
+fn write_all(fd: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match retry_on_intr(|| pwrite(fd, bytes, offset))? {
+            0 => return Err(Errno::IO),
+            written => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+        }
+    }
+    Ok(())
 }

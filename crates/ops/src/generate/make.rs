@@ -87,6 +87,13 @@ pub(crate) struct Make<'a> {
     entries: AtomicU64,
 }
 
+/// A thread that runs a task: the run, the thread's state, and the queue for more tasks.
+pub(crate) struct Thread<'t, 'm, 'q> {
+    pub(crate) make: &'t Make<'m>,
+    pub(crate) worker: &'t mut Worker,
+    pub(crate) queue: &'t mut Queue<'q, Make<'m>>,
+}
+
 impl<'a> Make<'a> {
     pub(crate) fn new(plan: &'a Plan, root: OwnedFd, is_root_new: bool, end: Stop) -> Self {
         Self {
@@ -114,41 +121,6 @@ impl<'a> Make<'a> {
         self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes the entries directly in a directory, and adds tasks for the rest.
-    fn fill(
-        &self,
-        worker: &mut Worker,
-        at: &Arc<Directory>,
-        queue: &mut Queue<'_, Self>,
-    ) -> Result<(), MakeError> {
-        let children = self.plan.skeleton.children(at.index);
-        for child in children.clone() {
-            let node = Node::Directory(child);
-            let made = mkdirat(&at.fd, self.plan.names.of(node), PRIVATE);
-            made.map_err(MakeError::at("make directory", node))?;
-            if queue.is_stopping() {
-                return Ok(());
-            }
-        }
-        for symlink in self.plan.symlinks_in(at.index) {
-            self.symlink(at, symlink)?;
-            worker.made.symlinks += 1;
-            if queue.is_stopping() {
-                return Ok(());
-            }
-        }
-        // The newest task runs first, so files are made while their directory is open.
-        if !children.is_empty() {
-            queue.push(Task::Subdirectories(self.opener.place(at), children));
-        }
-        let files = self.plan.files_in(at.index);
-        if files.is_empty() {
-            return self.finish_directory(worker, at);
-        }
-        queue.push(Task::Files(Arc::clone(at), files));
-        Ok(())
-    }
-
     fn symlink(&self, at: &Directory, index: u64) -> Result<(), MakeError> {
         let node = Node::Symlink(index);
         let name = self.plan.names.of(node);
@@ -160,74 +132,6 @@ impl<'a> Make<'a> {
         timed.map_err(MakeError::at("set times", node))
     }
 
-    fn subdirectories(
-        &self,
-        worker: &mut Worker,
-        parent: Place,
-        range: Range<u32>,
-        queue: &mut Queue<'_, Self>,
-    ) -> Result<(), MakeError> {
-        let mut end = range.end;
-        while end - range.start > 1 {
-            let middle = range.start + (end - range.start) / 2;
-            queue.push(Task::Subdirectories(parent.clone(), middle..end));
-            end = middle;
-        }
-        let directory = self.opener.child(&parent, range.start)?;
-        // Closed before its subdirectories are added: a deep chain keeps few descriptors open.
-        drop(parent);
-        self.fill(worker, &directory, queue)
-    }
-
-    fn files(
-        &self,
-        worker: &mut Worker,
-        at: &Arc<Directory>,
-        range: Range<u64>,
-        queue: &mut Queue<'_, Self>,
-    ) -> Result<(), MakeError> {
-        let Range { start: mut file, mut end } = range;
-        let mut made = 0;
-        while file < end && !queue.is_stopping() {
-            let left = end - file;
-            if left > FILES_MAX || (left > 1 && queue.is_wanted()) {
-                let middle = file + left / 2;
-                queue.push(Task::Files(Arc::clone(at), middle..end));
-                end = middle;
-                continue;
-            }
-            let large = self.file(worker, at, file, queue)?;
-            made += 1;
-            file += 1;
-            if let Some(piece) = large {
-                // The rest waits, so that each thread has at most one large file open.
-                if file < end {
-                    queue.push(Task::Files(Arc::clone(at), file..end));
-                }
-                queue.push(piece);
-                break;
-            }
-        }
-        if at.files_left.fetch_sub(made, Ordering::AcqRel) == made {
-            self.finish_directory(worker, at)?;
-        }
-        Ok(())
-    }
-
-    /// Sets the mode and time of a directory whose entries are complete.
-    fn finish_directory(&self, worker: &mut Worker, at: &Directory) -> Result<(), MakeError> {
-        let node = Node::Directory(at.index);
-        if at.index > 0 || self.is_root_new {
-            let mode = fchmod(&at.fd, Mode::from_raw_mode(self.plan.mode(node)));
-            mode.map_err(MakeError::at("set mode", node))?;
-        }
-        if at.index > 0 {
-            worker.made.directories += 1;
-            self.count();
-        }
-        self.set_directory_time(at.index, &at.fd)
-    }
-
     fn set_directory_time(&self, index: u32, fd: &OwnedFd) -> Result<(), MakeError> {
         let node = Node::Directory(index);
         match futimens(fd, &timestamps(self.plan.mtime(node))) {
@@ -235,29 +139,6 @@ impl<'a> Make<'a> {
             Err(Errno::PERM) if index == 0 && !self.is_root_new => Ok(()),
             outcome => outcome.map_err(MakeError::at("set times", node)),
         }
-    }
-
-    fn hard_links(
-        &self,
-        worker: &mut Worker,
-        range: Range<u64>,
-        queue: &mut Queue<'_, Self>,
-    ) -> Result<(), MakeError> {
-        let mut end = range.end;
-        while end - range.start > LINKS_MAX {
-            let middle = range.start + (end - range.start) / 2;
-            queue.push(Task::HardLinks(middle..end));
-            end = middle;
-        }
-        for index in range.start..end {
-            if queue.is_stopping() {
-                break;
-            }
-            self.hard_link(index)?;
-            worker.made.hard_links += 1;
-            self.count();
-        }
-        Ok(())
     }
 
     fn hard_link(&self, index: u64) -> Result<(), MakeError> {
@@ -273,6 +154,112 @@ impl<'a> Make<'a> {
     }
 }
 
+impl Thread<'_, '_, '_> {
+    /// Makes the entries directly in a directory, and adds tasks for the rest.
+    fn fill(&mut self, at: &Arc<Directory>) -> Result<(), MakeError> {
+        let children = self.make.plan.skeleton.children(at.index);
+        for child in children.clone() {
+            let node = Node::Directory(child);
+            let made = mkdirat(&at.fd, self.make.plan.names.of(node), PRIVATE);
+            made.map_err(MakeError::at("make directory", node))?;
+            if self.queue.is_stopping() {
+                return Ok(());
+            }
+        }
+        for symlink in self.make.plan.symlinks_in(at.index) {
+            self.make.symlink(at, symlink)?;
+            self.worker.made.symlinks += 1;
+            if self.queue.is_stopping() {
+                return Ok(());
+            }
+        }
+        // The newest task runs first, so files are made while their directory is open.
+        if !children.is_empty() {
+            self.queue.push(Task::Subdirectories(self.make.opener.place(at), children));
+        }
+        let files = self.make.plan.files_in(at.index);
+        if files.is_empty() {
+            return self.finish_directory(at);
+        }
+        self.queue.push(Task::Files(Arc::clone(at), files));
+        Ok(())
+    }
+
+    fn subdirectories(&mut self, parent: Place, range: Range<u32>) -> Result<(), MakeError> {
+        let mut end = range.end;
+        while end - range.start > 1 {
+            let middle = range.start + (end - range.start) / 2;
+            self.queue.push(Task::Subdirectories(parent.clone(), middle..end));
+            end = middle;
+        }
+        let directory = self.make.opener.child(&parent, range.start)?;
+        // Closed before its subdirectories are added: a deep chain keeps few descriptors open.
+        drop(parent);
+        self.fill(&directory)
+    }
+
+    fn files(&mut self, at: &Arc<Directory>, range: Range<u64>) -> Result<(), MakeError> {
+        let Range { start: mut file, mut end } = range;
+        let mut made = 0;
+        while file < end && !self.queue.is_stopping() {
+            let left = end - file;
+            if left > FILES_MAX || (left > 1 && self.queue.is_wanted()) {
+                let middle = file + left / 2;
+                self.queue.push(Task::Files(Arc::clone(at), middle..end));
+                end = middle;
+                continue;
+            }
+            let large = self.file(at, file)?;
+            made += 1;
+            file += 1;
+            if let Some(piece) = large {
+                // The rest waits, so that each thread has at most one large file open.
+                if file < end {
+                    self.queue.push(Task::Files(Arc::clone(at), file..end));
+                }
+                self.queue.push(piece);
+                break;
+            }
+        }
+        if at.files_left.fetch_sub(made, Ordering::AcqRel) == made {
+            self.finish_directory(at)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the mode and time of a directory whose entries are complete.
+    fn finish_directory(&mut self, at: &Directory) -> Result<(), MakeError> {
+        let node = Node::Directory(at.index);
+        if at.index > 0 || self.make.is_root_new {
+            let mode = fchmod(&at.fd, Mode::from_raw_mode(self.make.plan.mode(node)));
+            mode.map_err(MakeError::at("set mode", node))?;
+        }
+        if at.index > 0 {
+            self.worker.made.directories += 1;
+            self.make.count();
+        }
+        self.make.set_directory_time(at.index, &at.fd)
+    }
+
+    fn hard_links(&mut self, range: Range<u64>) -> Result<(), MakeError> {
+        let mut end = range.end;
+        while end - range.start > LINKS_MAX {
+            let middle = range.start + (end - range.start) / 2;
+            self.queue.push(Task::HardLinks(middle..end));
+            end = middle;
+        }
+        for index in range.start..end {
+            if self.queue.is_stopping() {
+                break;
+            }
+            self.make.hard_link(index)?;
+            self.worker.made.hard_links += 1;
+            self.make.count();
+        }
+        Ok(())
+    }
+}
+
 impl Job for Make<'_> {
     type Task = Task;
     type Worker = Worker;
@@ -282,12 +269,13 @@ impl Job for Make<'_> {
     }
 
     fn run(&self, worker: &mut Worker, task: Task, queue: &mut Queue<'_, Self>) {
+        let mut thread = Thread { make: self, worker, queue };
         let outcome = match task {
-            Task::Fill(directory) => self.fill(worker, &directory, queue),
-            Task::Subdirectories(parent, range) => self.subdirectories(worker, parent, range, queue),
-            Task::Files(directory, range) => self.files(worker, &directory, range, queue),
-            Task::Piece(file, range) => self.piece(worker, &file, range, queue),
-            Task::HardLinks(range) => self.hard_links(worker, range, queue),
+            Task::Fill(directory) => thread.fill(&directory),
+            Task::Subdirectories(parent, range) => thread.subdirectories(parent, range),
+            Task::Files(directory, range) => thread.files(&directory, range),
+            Task::Piece(file, range) => thread.piece(&file, range),
+            Task::HardLinks(range) => thread.hard_links(range),
         };
         if let Err(error) = outcome {
             self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);

@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Gid, Mode, Uid};
 
 use super::extended::{Extended, Holder, is_access_list};
-use super::give::{self, SET_ID};
+use super::give::{self, Manner, SET_ID, SourceAttributes};
 use super::keep::Keep;
 use super::not_kept::NotKept;
 use crate::file::error::{FileError, Step};
@@ -75,7 +75,8 @@ impl<'a> Changes<'a> {
     pub(crate) fn mode(&self, has_list: bool) -> Option<u32> {
         let Wanted { from, extended, keep, is_old, own_mode, .. } = self.wanted;
         let own = own_mode.filter(|_| !has_list && !keep.mode);
-        let mode = own.or_else(|| give::mode_beside(extended, has_list, from, keep, is_old))?;
+        let (source, manner) = (SourceAttributes { metadata: from, extended }, Manner { keep, is_old });
+        let mode = own.or_else(|| give::mode_beside(source, has_list, manner))?;
         Some(if self.is_owned() { mode } else { mode & !SET_ID })
     }
 

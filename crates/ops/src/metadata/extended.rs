@@ -27,10 +27,10 @@ pub(crate) enum Holder<'a> {
 }
 
 impl Holder<'_> {
-    fn list(self, room: &mut [u8]) -> rustix::io::Result<usize> {
+    fn list(self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         match self {
-            Self::Open(fd) => rustix::fs::flistxattr(fd, room),
-            Self::Named(at) => at.list(room),
+            Self::Open(fd) => rustix::fs::flistxattr(fd, buffer),
+            Self::Named(at) => at.list(buffer),
         }
     }
 
@@ -57,7 +57,7 @@ pub(crate) fn is_copied(name: &CStr) -> bool {
 }
 
 /// Initial buffer size for names of extended attributes, mostly enough.
-const NAMES_ROOM: usize = 256;
+const NAMES_BYTES: usize = 256;
 /// At least the kernel's limit for a list and for a value.
 const EXTENDED_MOST: usize = 64 << 10;
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
@@ -66,13 +66,13 @@ impl Extended {
     /// Reads the attributes of a file, open or not.
     pub(crate) fn read_from(
         holder: Holder<'_>,
-        room: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
         wanted: impl Fn(&CStr) -> bool,
         not_kept: &mut NotKept,
     ) -> Result<Self, Errno> {
-        let (names, are_all) = match list(holder, room)? {
+        let (names, are_all) = match list(holder, buffer)? {
             Listed::None => return Ok(Self::default()),
-            Listed::Names(length) => (&room[..length], true),
+            Listed::Names(length) => (&buffer[..length], true),
             // Attributes for permissions are requested by name. Without them the mode would grant too much.
             Listed::TooLong => (RIGHTS, false),
         };
@@ -159,7 +159,7 @@ pub(crate) fn is_access_list(name: &CStr) -> bool {
     name == ACCESS_LIST
 }
 
-/// Errors if the file system does not support an attribute, has no room for it, or denies this user to set it.
+/// Errors if the file system does not support an attribute, has no space for it, or denies this user to set it.
 const CANNOT_HAVE: [Errno; 7] =
     [Errno::OPNOTSUPP, Errno::PERM, Errno::ACCES, Errno::INVAL, Errno::TOOBIG, Errno::NOSPC, Errno::RANGE];
 /// Attributes that control permissions, as a list of names.
@@ -176,17 +176,17 @@ enum Listed {
     TooLong,
 }
 
-/// Reads the list of names into `room`.
-fn list(holder: Holder<'_>, room: &mut Vec<u8>) -> Result<Listed, Errno> {
-    if room.is_empty() {
-        room.resize(NAMES_ROOM, 0);
+/// Reads the list of names into `buffer`.
+fn list(holder: Holder<'_>, buffer: &mut Vec<u8>) -> Result<Listed, Errno> {
+    if buffer.is_empty() {
+        buffer.resize(NAMES_BYTES, 0);
     }
     loop {
-        match retry(|| holder.list(room)) {
+        match retry(|| holder.list(buffer)) {
             Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Listed::None),
             Ok(length) => return Ok(Listed::Names(length)),
             Err(Errno::TOOBIG) => return Ok(Listed::TooLong),
-            Err(Errno::RANGE) if room.len() < EXTENDED_MOST => room.resize(EXTENDED_MOST, 0),
+            Err(Errno::RANGE) if buffer.len() < EXTENDED_MOST => buffer.resize(EXTENDED_MOST, 0),
             Err(errno) => return Err(errno),
         }
     }

@@ -1,6 +1,5 @@
-//! What a copy has beside its bytes: owner, mode, times, extended attributes with ACLs and capabilities. Read from the source,
-//! given to the target by descriptor. In this order: owner, extended attributes, mode, times, since a change of owner takes
-//! set-id bits and capabilities away. What cannot be opened is not dealt with here, but in `named.rs`.
+//! Sets the metadata of a copy by descriptor: owner, extended attributes with ACLs and capabilities, mode, times. In this order, since a
+//! change of owner clears set-id bits and capabilities. Entries that cannot be opened are in `named.rs`. It reads nothing from the source.
 
 use atta_entry::{Errno, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -21,7 +20,14 @@ pub(crate) struct Attributes {
     pub(crate) is_old: bool,
 }
 
-/// How a copy gets what it is to have.
+/// What was read from a source for its copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourceAttributes<'a> {
+    pub(crate) metadata: &'a Metadata,
+    pub(crate) extended: &'a Extended,
+}
+
+/// How a copy gets its attributes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner<'a> {
     pub(crate) keep: &'a Keep,
@@ -32,19 +38,19 @@ pub(crate) struct Manner<'a> {
 /// The bits that grant rights of another user or group.
 pub(crate) const SET_ID: u32 = 0o6000;
 
-/// Gives an open file what it is to have of its source. Whether its access list is the source's.
+/// Sets the attributes of an open file to those of its source. Returns whether its access list is the source's.
 pub(crate) fn give(
     file: impl AsFd,
-    from: &Metadata,
-    extended: &Extended,
+    source: SourceAttributes<'_>,
     manner: Manner<'_>,
     not_kept: &mut NotKept,
 ) -> Result<bool, FileError> {
     let fd = file.as_fd();
     let Manner { keep, is_old } = manner;
+    let SourceAttributes { metadata: from, extended } = source;
     let owned = give_owner(fd, from, keep, not_kept)?;
     let has_list = extended.give(Holder::Open(fd), keep, not_kept)?;
-    if let Some(mut mode) = mode_beside(extended, has_list, from, keep, is_old) {
+    if let Some(mut mode) = mode_beside(source, has_list, manner) {
         if !owned && mode & SET_ID != 0 {
             mode &= !SET_ID;
             not_kept.set_id_bits += 1;
@@ -60,22 +66,17 @@ pub(crate) fn give(
     Ok(has_list)
 }
 
-/// The mode that is left to be set when the extended attributes are; none: what is there has it.
-pub(crate) fn mode_beside(
-    extended: &Extended,
-    has_list: bool,
-    from: &Metadata,
-    keep: &Keep,
-    is_old: bool,
-) -> Option<u32> {
-    // A list that came along holds the permissions.
+/// The mode to set after the extended attributes. None: the copy has the right one.
+pub(crate) fn mode_beside(source: SourceAttributes<'_>, has_list: bool, manner: Manner<'_>) -> Option<u32> {
+    let Manner { keep, is_old } = manner;
+    // An access list that was copied holds the permissions.
     if has_list && !keep.mode {
         return None;
     }
-    keep.mode_of(from, extended.access_list().filter(|_| !has_list), is_old)
+    keep.mode_of(source.metadata, source.extended.access_list().filter(|_| !has_list), is_old)
 }
 
-/// Gives an open file its owner. Whether that is the one who gave the set-id bits their meaning.
+/// Sets the owner of an open file. Returns whether set-id bits keep their meaning.
 fn give_owner(
     fd: BorrowedFd<'_>,
     from: &Metadata,
@@ -100,7 +101,8 @@ fn give_owner(
     }
 }
 
-/// Lets the group of a file that is about to lose its access list do no more than the list did, where the mode is not the source's.
+/// Narrows the mode of a file that is about to lose its access list, so that its group gets no more rights than by the list. For files
+/// that do not get the mode of their source.
 pub(crate) fn narrow(file: BorrowedFd<'_>, keep: &Keep) -> Result<(), Errno> {
     if keep.mode {
         return Ok(());
@@ -112,7 +114,7 @@ pub(crate) fn narrow(file: BorrowedFd<'_>, keep: &Keep) -> Result<(), Errno> {
     }
 }
 
-/// What of a mode is left where the access list that a file has, if it has one, goes.
+/// The mode of a file without its access list, if it has one.
 pub(crate) fn mode_without_list(file: impl AsFd, mode: u32) -> u32 {
     let mut nothing = [0_u8; 0];
     let Ok(length) = rustix::fs::fgetxattr(&file, ACCESS_LIST, &mut nothing[..]) else { return mode };

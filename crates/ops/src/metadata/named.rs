@@ -1,12 +1,11 @@
-//! What links and special files have: owner, extended attributes, mode, times. They cannot be opened, so all of that is read and
-//! given by name, in a directory that is open (`atta_sys::at`), and no link is gone through. Where copies are made, so that nobody
-//! else can be there, `copy/target/special.rs` says.
+//! Sets owner, extended attributes, mode and times of links and special files. They cannot be opened, so it does that by name, in an open
+//! directory (`atta_sys::at`), and follows no link. `copy/target/special.rs` chooses directories that no other process can access.
 
 use atta_entry::{Kind, Metadata};
 use rustix::fs::{AtFlags, Mode};
 
-use super::extended::{Extended, Holder};
-use super::give;
+use super::extended::Holder;
+use super::give::{self, Manner, SourceAttributes};
 use super::keep::Keep;
 use super::not_kept::NotKept;
 use crate::file::error::{FileError, Step};
@@ -20,14 +19,14 @@ pub(crate) fn is_still_there(from: Source<'_>, metadata: &Metadata) -> bool {
     sys::stat_at(from.directory, from.name, false).is_ok_and(|now| facts(&now) == facts(metadata))
 }
 
-/// Gives a name that this process made, and that is not to be opened, what it is to have of its source.
+/// Sets the attributes of a name that this process made to those of its source, without opening it.
 pub(crate) fn give(
     at: NameAt<'_>,
-    from: &Metadata,
-    extended: &Extended,
+    source: SourceAttributes<'_>,
     keep: &Keep,
     not_kept: &mut NotKept,
 ) -> Result<(), FileError> {
+    let SourceAttributes { metadata: from, extended } = source;
     let NameAt { directory, name, features } = at;
     let (owner, group) = keep.owners_of(from);
     let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -40,7 +39,7 @@ pub(crate) fn give(
     }
     let has_list = extended.give(Holder::Named(at), keep, not_kept)?;
     if from.kind() != Kind::Symlink
-        && let Some(mode) = give::mode_beside(extended, has_list, from, keep, false)
+        && let Some(mode) = give::mode_beside(source, has_list, Manner { keep, is_old: false })
     {
         // By a descriptor that opens nothing.
         let given = sys::open_name_at(directory, name)

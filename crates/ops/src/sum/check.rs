@@ -53,7 +53,11 @@ impl Compared {
 
 /// A set of items, recorded or found, of any size.
 #[derive(Debug)]
-pub struct Items(Sorter);
+pub struct Items {
+    sorter: Sorter,
+    /// Entries of other kinds were not recorded.
+    is_of_files: bool,
+}
 
 /// An item, or a path that failed.
 enum Found {
@@ -65,7 +69,12 @@ impl Items {
     /// Creates an empty set that uses this much memory. The rest goes to an unnamed file in `directory`.
     #[must_use]
     pub fn new(memory: u64, directory: &Path) -> Self {
-        Self(Sorter::new(memory, directory))
+        Self { sorter: Sorter::new(memory, directory), is_of_files: false }
+    }
+
+    /// Notes that the set was recorded for regular files only. Entries of other kinds are then not extra.
+    pub fn set_of_files(&mut self) {
+        self.is_of_files = true;
     }
 
     /// Adds an item.
@@ -88,7 +97,7 @@ impl Items {
     /// # Errors
     /// Same as [`push`](Self::push).
     pub fn push_record(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        self.0.push(key, value)
+        self.sorter.push(key, value)
     }
 
     /// Returns all paths, each once.
@@ -97,7 +106,7 @@ impl Items {
     /// The file cannot be read.
     pub fn paths(&mut self) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + Send> {
         let mut last = None;
-        let sorted = self.0.sorted()?;
+        let sorted = self.sorter.sorted()?;
         Ok(sorted.filter_map(move |record| match record {
             Ok((key, _)) if last.as_ref() == Some(&key) => None,
             Ok((key, value)) => {
@@ -111,20 +120,21 @@ impl Items {
 
 /// Compares recorded items with found ones, in path order.
 ///
-/// `is_extra` decides by kind whether to report an entry that is not recorded. The comparison ends when `tell` breaks, or early when `stop`
-/// is set.
+/// Calls `report` for each difference. The comparison ends when `report` breaks, or early when `stop` is set.
 ///
 /// # Errors
 /// A file cannot be read.
 pub fn compare(
     recorded: &mut Items,
     found: &mut Items,
-    is_extra: impl Fn(Kind) -> bool,
     stop: &Stop,
-    mut tell: impl FnMut(&Difference<'_>) -> ControlFlow<()>,
+    mut report: impl FnMut(&Difference<'_>) -> ControlFlow<()>,
 ) -> io::Result<Compared> {
     let mut compared = Compared::default();
-    let (mut recorded, mut found) = (Groups::new(recorded.0.sorted()?)?, Groups::new(found.0.sorted()?)?);
+    let is_of_files = recorded.is_of_files;
+    let is_extra = |kind| !is_of_files || kind == Kind::File;
+    let mut recorded = Groups::new(recorded.sorter.sorted()?)?;
+    let mut found = Groups::new(found.sorter.sorted()?)?;
     let mut failed: Option<Vec<u8>> = None;
     while let Some(key) = least(recorded.key(), found.key()).filter(|_| !stop.is_set()) {
         let items = recorded.take(&key)?.into_iter().filter_map(Found::item);
@@ -149,7 +159,7 @@ pub fn compare(
             };
             compared.count(change.as_ref());
             if let Some(change) = change
-                && tell(&Difference { path: item.path.into(), kind: item.kind, change }).is_break()
+                && report(&Difference { path: item.path.into(), kind: item.kind, change }).is_break()
             {
                 return Ok(compared);
             }
@@ -157,7 +167,7 @@ pub fn compare(
         if let Some(there) = there.filter(|there| !is_recorded && is_extra(there.kind)) {
             compared.count(Some(&Change::Extra));
             let difference = Difference { path: there.path.into(), kind: there.kind, change: Change::Extra };
-            if tell(&difference).is_break() {
+            if report(&difference).is_break() {
                 return Ok(compared);
             }
         }
@@ -232,18 +242,13 @@ mod tests {
         expected.iter().for_each(|item| recorded.push(item).unwrap());
         found.iter().for_each(|item| there.push(item).unwrap());
         failed.iter().for_each(|path| there.push_record(&key_of(path.as_bytes()), &[]).unwrap());
-        let mut told = Vec::new();
-        let compared = super::compare(
-            &mut recorded,
-            &mut there,
-            |_| true,
-            &Stop::new(),
-            |Difference { path, change, .. }| {
-                told.push((String::from_utf8_lossy(path).into_owned(), change.clone()));
+        let mut reported = Vec::new();
+        let compared =
+            super::compare(&mut recorded, &mut there, &Stop::new(), |Difference { path, change, .. }| {
+                reported.push((String::from_utf8_lossy(path).into_owned(), change.clone()));
                 ControlFlow::Continue(())
-            },
-        );
-        (compared.unwrap(), told)
+            });
+        (compared.unwrap(), reported)
     }
 
     #[test]
@@ -273,11 +278,12 @@ mod tests {
             directory,
         ];
         for memory in [1, 300, 1 << 20] {
-            let (compared, told) = compare(&expected, &found, &[], memory);
-            let told: Vec<_> = told.iter().map(|(path, change)| (path.as_str(), change.clone())).collect();
+            let (compared, reported) = compare(&expected, &found, &[], memory);
+            let reported: Vec<_> =
+                reported.iter().map(|(path, change)| (path.as_str(), change.clone())).collect();
             let different = |detail| Change::Different(vec![detail]);
             assert_eq!(
-                told,
+                reported,
                 [
                     ("t/content", different(Detail::Digest(Some([1; 32]), Some([2; 32])))),
                     ("t/extra", Change::Extra),
@@ -296,8 +302,8 @@ mod tests {
     fn entries_below_an_unreadable_directory_not_missing() {
         let expected = ["a/b/c", "a/b", "a/b.c", "a/d"].map(|path| file(path, 1));
         let found = [file("a/d", 1)];
-        let (compared, told) = compare(&expected, &found, &["a/b", "a/b/c"], 1 << 20);
-        assert_eq!(told, [("a/b.c".to_owned(), Change::Missing)]);
+        let (compared, reported) = compare(&expected, &found, &["a/b", "a/b/c"], 1 << 20);
+        assert_eq!(reported, [("a/b.c".to_owned(), Change::Missing)]);
         assert_eq!((compared.unknown, compared.same), (2, 1));
         // The entry itself was found; the entries below it were not.
         let found = [file("a/b", 1), file("a/d", 1)];
@@ -322,8 +328,7 @@ mod tests {
             items
         };
         let stop = Stop::new();
-        let compare =
-            || super::compare(&mut items(), &mut items(), |_| true, &stop, |_| ControlFlow::Continue(()));
+        let compare = || super::compare(&mut items(), &mut items(), &stop, |_| ControlFlow::Continue(()));
         assert_eq!(compare().unwrap().same, 1);
         stop.set();
         assert_eq!(compare().unwrap(), Compared::default());

@@ -2,11 +2,11 @@
 //! found them.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use atta_entry::{Code as _, Entry, Errno, Failure, Kind, Metadata, Operation};
+use atta_entry::{Code as _, Entry, Errno, Failure, Kind, Metadata};
 use atta_runtime::Seat;
 use rustix::fs::CWD;
 
@@ -17,7 +17,7 @@ use crate::digest::{Element, HOLE_BYTES_MAX, Hash, Piece, Signature};
 use crate::file::chunks::{Cut, UnderWay};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
-use crate::file::mover::{Mover, Way};
+use crate::file::mover::{Mover, Pass};
 use crate::file::source::{Source, TRIES, is_same, look, open, settled};
 use crate::large::{self, Chunked as _, LargeFiles, Plan, TaskOf};
 use crate::tree::location::{Location, below};
@@ -45,7 +45,7 @@ pub(crate) struct SumWorker<W> {
 }
 
 /// A regular file and its digest.
-pub(super) struct Read {
+pub(super) struct FileDigest {
     pub(super) metadata: Metadata,
     pub(super) digest: Hash,
 }
@@ -72,7 +72,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         &self,
         worker: &mut SumWorker<W::Worker>,
         from: Source<'_>,
-    ) -> Result<Read, FileError> {
+    ) -> Result<FileDigest, FileError> {
         for _ in 0..TRIES {
             match self.read_once(worker, from) {
                 Err(FileError::Changed) => {}
@@ -82,7 +82,11 @@ impl<'a, W: Watch> Summing<'a, W> {
         Err(FileError::Changed)
     }
 
-    fn read_once(&self, worker: &mut SumWorker<W::Worker>, from: Source<'_>) -> Result<Read, FileError> {
+    fn read_once(
+        &self,
+        worker: &mut SumWorker<W::Worker>,
+        from: Source<'_>,
+    ) -> Result<FileDigest, FileError> {
         let source = open(from)?;
         let before = settled(&source)?;
         if before.kind() != Kind::File {
@@ -93,8 +97,9 @@ impl<'a, W: Watch> Summing<'a, W> {
         let bytes = if worker.mover.sizes.is_stated(&source, &before) {
             self.refuse_holes(&source, &before)?;
             let (has_holes, size) = (may_have_holes(&before), before.size);
-            let way = Way { has_holes, size, hasher: Some(&mut piece) };
-            let bytes = worker.mover.hash(source.as_fd(), 0..size, way)?;
+            let (source, hasher) = (source.as_fd(), Some(&mut piece));
+            let pass = Pass { source, target: None, has_holes, size, hasher };
+            let bytes = worker.mover.pass(pass, 0..size)?;
             if bytes < size {
                 return Err(FileError::Changed);
             }
@@ -105,7 +110,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         if !is_same(&before, &look(&source)?) {
             return Err(FileError::Changed);
         }
-        Ok(Read { metadata: Metadata { size: bytes, ..before }, digest: piece.digest() })
+        Ok(FileDigest { metadata: Metadata { size: bytes, ..before }, digest: piece.digest() })
     }
 
     /// Fails if the file has more bytes of holes than the limit.
@@ -118,7 +123,7 @@ impl<'a, W: Watch> Summing<'a, W> {
     }
 
     /// Counts and reports a file that was read.
-    pub(super) fn add_file(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, read: &Read) {
+    pub(super) fn add_file(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, read: &FileDigest) {
         self.names.note(&read.metadata, &read.digest);
         self.count(worker, entry, &read.digest);
     }
@@ -197,21 +202,14 @@ impl<'a, W: Watch> Summing<'a, W> {
         if error == FileError::Changed {
             worker.totals.changed += 1;
         }
-        self.tell(worker, operation, &root, &path, errno);
+        let (root, path) = (root.into(), path.into());
+        self.report_failure(worker, &Failure { operation, root, path, errno, spelled: None, at: None });
     }
 
-    fn tell(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        operation: Operation,
-        root: &[u8],
-        path: &[u8],
-        errno: Errno,
-    ) {
-        *worker.totals.failures.entry(errno).or_default() += 1;
-        let failure =
-            Failure { operation, root: root.into(), path: path.into(), errno, spelled: None, at: None };
-        self.watch.failure(&mut worker.watch, &failure);
+    /// Counts and reports an entry that failed.
+    fn report_failure(&self, worker: &mut SumWorker<W::Worker>, failure: &Failure<'_>) {
+        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+        self.watch.failure(&mut worker.watch, failure);
     }
 }
 
@@ -219,11 +217,23 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.device, metadata.inode)
 }
 
-/// Returns the location of a task's or an entry's name, and the directory from which to open it.
-pub(super) fn place<'a>(here: Option<Here<'a>>, name: &CStr) -> (Location, BorrowedFd<'a>) {
-    match here {
-        Some(here) => (Location::In(Arc::clone(here.directory), name.to_owned()), here.descriptor.as_fd()),
-        None => (Location::Root(name.to_bytes().to_vec()), CWD),
+/// The name of an entry or a task.
+pub(super) struct Named<'a> {
+    pub(super) at: Location,
+    /// From where it is opened.
+    pub(super) from: Source<'a>,
+}
+
+impl<'a> Named<'a> {
+    /// A name in this directory; none: the path of a root.
+    pub(super) fn in_directory(here: Option<Here<'a>>, name: &'a CStr) -> Self {
+        let (at, directory) = match here {
+            Some(here) => {
+                (Location::In(Arc::clone(here.directory), name.to_owned()), here.descriptor.as_fd())
+            }
+            None => (Location::Root(name.to_bytes().to_vec()), CWD),
+        };
+        Self { at, from: Source { directory, name } }
     }
 }
 
@@ -260,9 +270,9 @@ impl<W: Watch> Handler for Summing<'_, W> {
             return large::plan_later::<Self>(Plan::first(entry.name, entry.size()), here, tasks);
         }
         let name = CString::new(entry.name).unwrap_or_default();
-        let (at, directory) = place(here, &name);
-        if let Err(error) = self.handle(worker, Source { directory, name: &name }, entry) {
-            self.fail(worker, &at, error);
+        let named = Named::in_directory(here, &name);
+        if let Err(error) = self.handle(worker, named.from, entry) {
+            self.fail(worker, &named.at, error);
         }
     }
 
@@ -273,7 +283,7 @@ impl<W: Watch> Handler for Summing<'_, W> {
     }
 
     fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>) {
-        self.tell(worker, failure.operation, &failure.root, &failure.path, failure.errno);
+        self.report_failure(worker, failure);
     }
 
     fn finish(&self, worker: &mut Self::Worker) {

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use atta_entry::{Entry, Kind, Metadata};
 
 use super::Watch;
-use super::handler::{Read, SumWorker, Summing, place};
+use super::handler::{FileDigest, Named, SumWorker, Summing};
 use crate::digest::{Piece, PieceValue};
 use crate::file::error::{FileError, Step};
-use crate::file::mover::Way;
-use crate::file::source::{Source, is_same, look, open, settled};
+use crate::file::mover::Pass;
+use crate::file::source::{is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::large::{ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::tree::location::Location;
@@ -24,6 +24,15 @@ use atta_sys as sys;
 pub(crate) struct Large {
     source: OwnedFd,
     before: Metadata,
+}
+
+/// A chunk of an open file.
+struct Chunk<'a> {
+    source: BorrowedFd<'a>,
+    range: Range<u64>,
+    /// As in [`Pass`], for the whole file.
+    has_holes: bool,
+    size: u64,
 }
 
 impl<W: Watch> Chunked for Summing<'_, W> {
@@ -47,11 +56,10 @@ impl<W: Watch> Chunked for Summing<'_, W> {
 
     fn plan(&self, cx: &mut Cx<'_, Self>, plan: &Plan) {
         // If its directory is unreachable, the error names the file alone.
-        let (at, directory) = place(cx.here(), &plan.name);
+        let named = Named::in_directory(cx.here(), &plan.name);
         let planned = cx.opened().map_err(|errno| FileError::new(Step::Open, errno));
-        let from = Source { directory, name: &plan.name };
-        if let Err(error) = planned.and_then(|_| self.try_plan(cx, from, &at, plan.is_again)) {
-            self.fail(cx.worker, &at, error);
+        if let Err(error) = planned.and_then(|_| self.try_plan(cx, &named, plan.is_again)) {
+            self.fail(cx.worker, &named.at, error);
         }
     }
 
@@ -61,17 +69,19 @@ impl<W: Watch> Chunked for Summing<'_, W> {
         file: &LargeOf<Self>,
         range: Range<u64>,
     ) -> ChunkResult<Self> {
-        self.hash_chunk(worker, file.own.source.as_fd(), range, &Self::key(&file.own))
+        let Version { has_holes, size, .. } = Self::key(&file.own);
+        self.hash_chunk(worker, &Chunk { source: file.own.source.as_fd(), range, has_holes, size })
     }
 
     fn process_for_another(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Version>) -> ChunkResult<Self> {
         let here = cx.opened().map_err(|errno| FileError::new(Step::Open, errno))?;
-        let (_, directory) = place(here, &chunks.name);
-        let source = open(Source { directory, name: &chunks.name })?;
+        let source = open(Named::in_directory(here, &chunks.name).from)?;
         if !chunks.key.is_of(&look(&source)?) {
             return Err(FileError::Changed);
         }
-        let value = self.hash_chunk(cx.worker, source.as_fd(), chunks.range(), &chunks.key)?;
+        let Version { has_holes, size, .. } = chunks.key;
+        let chunk = Chunk { source: source.as_fd(), range: chunks.range(), has_holes, size };
+        let value = self.hash_chunk(cx.worker, &chunk)?;
         // The planning rank may get the metadata from a cache that does not know of a change yet.
         if !chunks.key.is_of(&look(&source)?) {
             return Err(FileError::Changed);
@@ -100,15 +110,9 @@ impl<W: Watch> Chunked for Summing<'_, W> {
 
 impl<W: Watch> Summing<'_, W> {
     /// Opens a file and cuts it into chunks, or hashes it as a whole.
-    fn try_plan(
-        &self,
-        cx: &mut Cx<'_, Self>,
-        from: Source<'_>,
-        at: &Location,
-        is_again: bool,
-    ) -> Result<(), FileError> {
+    fn try_plan(&self, cx: &mut Cx<'_, Self>, named: &Named<'_>, is_again: bool) -> Result<(), FileError> {
         let worker = &mut *cx.worker;
-        let source = open(from)?;
+        let source = open(named.from)?;
         let mut before = settled(&source)?;
         if before.kind() != Kind::File {
             return Err(FileError::Changed);
@@ -117,37 +121,31 @@ impl<W: Watch> Summing<'_, W> {
         let is_stated = worker.mover.sizes.is_stated(&source, &before);
         if size <= chunk || !is_stated || !self.large.has_room() {
             // The file is small by now, its size is unreliable, or too many large files are open.
-            let read = self.read(worker, from)?;
+            let read = self.read(worker, named.from)?;
             self.live.bytes.fetch_add(read.metadata.size, Ordering::Relaxed);
-            self.add_at(worker, at, &read);
+            self.add_at(worker, &named.at, &read);
             return Ok(());
         }
         self.refuse_holes(&source, &before)?;
         if self.options.walk.birth_time {
             before.btime = sys::stat_of(&source).ok().and_then(|found| found.btime);
         }
-        let at = at.clone();
+        let at = named.at.clone();
         self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part: None, is_again }, cx.tasks);
         Ok(())
     }
 
-    fn hash_chunk(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        source: BorrowedFd<'_>,
-        range: Range<u64>,
-        version: &Version,
-    ) -> ChunkResult<Self> {
+    fn hash_chunk(&self, worker: &mut SumWorker<W::Worker>, chunk: &Chunk<'_>) -> ChunkResult<Self> {
+        let Chunk { source, ref range, has_holes, size } = *chunk;
         let mut piece = Piece::at(range.start);
-        let Version { has_holes, size, .. } = *version;
-        let way = Way { has_holes, size, hasher: Some(&mut piece) };
-        let reached = worker.mover.hash(source, range.clone(), way)?;
+        let pass = Pass { source, target: None, has_holes, size, hasher: Some(&mut piece) };
+        let reached = worker.mover.pass(pass, range.clone())?;
         self.live.bytes.fetch_add(reached - range.start, Ordering::Relaxed);
         if reached < range.end { Err(FileError::Changed) } else { Ok(piece.value()) }
     }
 
     /// Reports a file by its location, after its entry is gone.
-    fn add_at(&self, worker: &mut SumWorker<W::Worker>, at: &Location, read: &Read) {
+    fn add_at(&self, worker: &mut SumWorker<W::Worker>, at: &Location, read: &FileDigest) {
         let mut path = Vec::new();
         let (root_bytes, name, depth) = match at {
             Location::Root(path) => (0, path.as_slice(), 0),
@@ -171,7 +169,7 @@ impl<W: Watch> Summing<'_, W> {
 }
 
 /// The digest of a file whose chunks have all ended, if the file is unchanged.
-fn digest_of<W: Watch>(file: &LargeOf<Summing<'_, W>>) -> Result<Read, FileError> {
+fn digest_of<W: Watch>(file: &LargeOf<Summing<'_, W>>) -> Result<FileDigest, FileError> {
     if let Some(error) = file.chunks.error() {
         return Err(error);
     }
@@ -179,5 +177,5 @@ fn digest_of<W: Watch>(file: &LargeOf<Summing<'_, W>>) -> Result<Read, FileError
         return Err(FileError::Changed);
     }
     let digest = file.chunks.digest().ok_or(FileError::Changed)?;
-    Ok(Read { metadata: file.own.before, digest })
+    Ok(FileDigest { metadata: file.own.before, digest })
 }

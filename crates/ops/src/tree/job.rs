@@ -40,6 +40,7 @@ use crate::tree::start::Seed;
 use crate::tree::start::roots::Roots;
 use crate::tree::task::Task;
 use crate::tree::task::bytes::{self, PackedBy};
+use crate::tree::thread::Thread;
 use atta_sys::{self as sys, Features, Place};
 
 /// A walk in the form that the runtime runs.
@@ -222,7 +223,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     ) {
         self.throttle(1);
         match self.open(worker, parent, name, target) {
-            Ok(Some(directory)) => return self.read(worker, &directory, queue),
+            Ok(Some(directory)) => return Thread { job: self, worker, queue }.read(&directory),
             Ok(None) => {}
             Err(errno) => {
                 self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
@@ -381,23 +382,24 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         worker.watch = Stopwatch::start();
         let steps = task.steps();
         match task {
-            Task::Feed => self.feed(worker.index, queue),
-            Task::Start { root, below, differs } => match (below, differs) {
-                (None, None) => self.start(worker, root, queue),
-                (Some(below), None) => self.start_below(worker, root, &below, queue),
-                (None, Some(differs)) => self.start_differing(worker, root, differs, queue),
-                (Some(below), Some(differs)) => {
-                    self.start_differing_below(worker, (root, &below), differs, queue);
+            Task::Feed => Thread { job: self, worker, queue }.feed(),
+            Task::Start { root, below, differs } => {
+                let mut thread = Thread { job: self, worker, queue };
+                match (below, differs) {
+                    (None, None) => thread.start(root),
+                    (Some(below), None) => thread.start_below(root, &below),
+                    (None, Some(differs)) => thread.start_differing(root, differs),
+                    (Some(below), Some(differs)) => thread.start_differing_below(root, &below, differs),
                 }
-            },
+            }
             Task::Enter { parent, name, target } => self.enter(worker, &parent, (&name, target), queue),
             Task::ReadOn { directory, descriptor } => {
                 self.reading.fetch_sub(1, Ordering::Relaxed);
-                self.read_on(worker, &directory, &descriptor, queue);
+                Thread { job: self, worker, queue }.read_on(&directory, &descriptor);
             }
             Task::Look { slice, names } => {
                 let slice = CurrentSlice::of_batch(&slice);
-                drop(self.look(worker, &slice, names, queue));
+                drop(Thread { job: self, worker, queue }.look(&slice, names));
             }
             Task::Own(own) => self.own(worker, &own, queue),
             Task::Ended(parts) => self.end_each(worker, parts),

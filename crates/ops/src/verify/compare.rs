@@ -62,7 +62,7 @@ impl Comparing<'_> {
             return Ok(Verdict::Compared(found));
         }
         match pair.look()? {
-            Some(after) if both.stood_still(&after) => Ok(Verdict::Compared(found)),
+            Some(after) if both.is_unchanged(&after) => Ok(Verdict::Compared(found)),
             Some(_) => Err(PairError::Changed),
             None => Ok(Verdict::Missing),
         }
@@ -181,8 +181,8 @@ impl Comparing<'_> {
 
     /// Whether to read the bytes of two files. Not if the sizes differ, nor if the files are known as equal under other names.
     pub(crate) fn needs_bytes(&self, opened: &Opened, found: &[Detail]) -> bool {
-        let is_told = found.iter().any(|detail| detail.field() == Field::Size);
-        !is_told && !self.equal.has(&opened.before)
+        let differs_in_size = found.iter().any(|detail| detail.field() == Field::Size);
+        !differs_in_size && !self.equal.has(&opened.before)
     }
 
     /// Drops a time difference if the target's file system merely truncated the time. `at`: the target entry.
@@ -205,7 +205,7 @@ fn extended(
     let operation = Operation::Custom("read extended attributes");
     let mut read = |holder, side| {
         let mut unread = NotKept::default();
-        let found = Extended::read_from(holder, &mut worker.room, wanted, &mut unread);
+        let found = Extended::read_from(holder, &mut worker.attribute_names, wanted, &mut unread);
         let found = found.map_err(failed(side, operation))?;
         // An unreadable value may be any value.
         if unread.extended > 0 { Err(failed(side, operation)(Errno::ACCES)) } else { Ok(found) }

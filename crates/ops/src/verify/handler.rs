@@ -26,7 +26,7 @@ use super::counterpart::SourceDirectory;
 use super::counterpart::{CurrentPath, Here, Tasks};
 use super::equal::Equal;
 use super::links;
-use super::pair::{At, Both, Pair, Verdict};
+use super::pair::{At, Both, Finding, Named, Pair, Verdict};
 use super::task::Task;
 use super::totals::Totals;
 use super::{Options, Trees, Watch};
@@ -78,7 +78,7 @@ pub(crate) struct VerifyWorker {
     /// Reads files whose reported size is unreliable.
     pub(crate) mover: Mover,
     /// Buffer for names of extended attributes.
-    pub(crate) room: Vec<u8>,
+    pub(crate) attribute_names: Vec<u8>,
     /// Buffer for names of a directory.
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) current: CurrentPath,
@@ -92,7 +92,7 @@ impl VerifyWorker {
             held: Held::new(held),
             blocks: Blocks::default(),
             mover: Mover::reading(stop),
-            room: Vec::new(),
+            attribute_names: Vec::new(),
             buffer: Vec::new(),
             current: CurrentPath::default(),
             names: links::Names::default(),
@@ -159,56 +159,59 @@ impl Comparing<'_> {
         }
     }
 
-    /// The target's directory, unless it cannot be opened or the run is to end.
-    fn counterpart_with_names(&self, directory: &Arc<SourceDirectory>) -> Option<Arc<Counterpart>> {
-        Counterpart::of(directory)
-            .filter(|counterpart| !counterpart.is_lost() && !self.options.walk.stop.is_set())
-    }
-
     /// Compares an entry. Returns whether it is a directory on both sides.
-    fn visit(
-        &self,
-        worker: &mut VerifyWorker,
-        at: At<'_>,
-        pair: Pair<'_>,
-        here: Option<(Here<'_>, &Counterpart)>,
-        listed: &Metadata,
-        tasks: &mut Tasks,
-    ) -> bool {
+    fn visit(&self, cx: &mut Cx<'_, Self>, named: Named<'_>, listed: &Metadata) -> bool {
+        let Named { at, pair, counterpart } = named;
+        let finding = |verdict| Finding { at, kind: listed.kind(), verdict };
         self.throttle(1);
         let target = match sys::stat_at(pair.target.directory, pair.target.name, false) {
             Ok(target) => target,
             Err(errno) => {
                 let missing = (errno == Errno::NOENT).then_some(Verdict::Missing);
                 let verdict = missing.ok_or_else(|| failed(Side::Target, Operation::Stat)(errno));
-                self.conclude(worker, at, listed.kind(), verdict);
+                self.conclude(cx.worker, finding(verdict));
                 return false;
             }
         };
-        if let Some((_, counterpart)) = here {
+        if let Some(counterpart) = counterpart {
             counterpart.add(pair.target.name);
         }
         let both = Both { source: *listed, target };
         if both.kinds() == (Kind::File, Kind::File) {
             if links::has_names(&both) && self.options.fields.has(Field::Links) {
-                worker.names.note(self.trees.files_of(&both), &at.below(), &self.trees.links);
+                cx.worker.names.note(self.trees.files_of(&both), &at.below(), &self.trees.links);
             }
             if self.is_large(listed) {
                 let plan = Plan::first(at.name.to_bytes(), listed.size);
-                large::plan_later::<Self>(plan, here.map(|(here, _)| here), tasks);
+                large::plan_later::<Self>(plan, cx.here(), cx.tasks);
                 return false;
             }
         }
-        let verdict = self.compare(worker, pair, both);
-        self.conclude(worker, at, listed.kind(), verdict);
+        let verdict = self.compare(cx.worker, pair, both);
+        self.conclude(cx.worker, finding(verdict));
         both.kinds() == (Kind::Directory, Kind::Directory)
     }
 
-    /// The location of the two roots.
-    pub(crate) fn roots<'n>(&'n self, name: &'n CStr) -> (At<'n>, Pair<'n>) {
-        let source = Source { directory: CWD, name };
-        let target = Source { directory: CWD, name: &self.trees.target };
-        (At { directories: None, name }, Pair { source, target })
+    /// Calls `then` with a name in the directory of an entry or a task, or with the roots if there is no directory. None: TARGET's directory
+    /// cannot be opened, which is reported once.
+    pub(crate) fn with_named<T>(
+        &self,
+        cx: &mut Cx<'_, Self>,
+        name: &CStr,
+        then: impl FnOnce(&mut Cx<'_, Self>, Named<'_>) -> T,
+    ) -> Option<T> {
+        let Some(Here { directory, descriptor, .. }) = cx.here() else {
+            let source = Source { directory: CWD, name };
+            let pair = Pair { source, target: Source { directory: CWD, name: &self.trees.target } };
+            let at = At { directories: None, name };
+            return Some(then(cx, Named { at, pair, counterpart: None }));
+        };
+        let counterpart = Counterpart::of(directory)?;
+        let target = self.open(cx.worker, directory, &counterpart)?;
+        let at = At { directories: Some((directory, &counterpart.target)), name };
+        let source = Source { directory: descriptor.as_fd(), name };
+        let pair = Pair { source, target: Source { directory: target.as_fd(), name } };
+        Some(then(cx, Named { at, pair, counterpart: Some(&counterpart) }))
     }
 }
 
@@ -231,34 +234,22 @@ impl Handler for Comparing<'_> {
     }
 
     fn done(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
-        match self.counterpart_with_names(directory) {
+        let Some(names) = self.target_names(directory).filter(|_| !self.options.walk.stop.is_set()) else {
+            return;
+        };
+        match directory.life().is_given_away() {
             // Other ranks have counted some of the names on both sides.
-            Some(_) if directory.life().is_given_away() => tasks.push_in(directory, Task::Names(0).bytes()),
-            Some(counterpart) => self.count_names(worker, directory, &counterpart, tasks),
-            None => {}
+            true => names.look_up_later(tasks),
+            false => names.count(worker, tasks),
         }
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
-        let here = cx.here();
-        let Cx { worker, tasks, .. } = cx;
         let Some(listed) = entry.metadata else { return };
         let name = CString::new(entry.name).unwrap_or_default();
-        let is_walked = match here {
-            None => {
-                let (at, pair) = self.roots(&name);
-                self.visit(worker, at, pair, None, listed, tasks)
-            }
-            Some(here) => Counterpart::of(here.directory).is_some_and(|counterpart| {
-                let Some(target) = self.open(worker, here.directory, &counterpart) else { return false };
-                let at = At { directories: Some((here.directory, &counterpart.target)), name: &name };
-                let source = Source { directory: here.descriptor.as_fd(), name: &name };
-                let pair = Pair { source, target: Source { directory: target.as_fd(), name: &name } };
-                self.visit(worker, at, pair, Some((here, &counterpart)), listed, tasks)
-            }),
-        };
-        if !is_walked {
-            tasks.prune();
+        let is_walked = self.with_named(cx, &name, |cx, named| self.visit(cx, named, listed));
+        if is_walked != Some(true) {
+            cx.tasks.prune();
         }
     }
 
@@ -266,11 +257,14 @@ impl Handler for Comparing<'_> {
         match (Task::from_bytes(task), cx.opened()) {
             (Some(Task::Large(task)), _) => self.large_task(cx, task),
             (Some(Task::Names(from)), Ok(Some(here))) => {
-                self.look_up_names(cx.worker, here, from, cx.tasks);
+                if let Some(names) = self.target_names(here.directory) {
+                    names.look_up_from(cx, here, from);
+                }
             }
             (Some(Task::LookUp(names)), Ok(Some(here))) => {
-                if let Some(names) = Names::from_bytes(names) {
-                    self.look_up(cx.worker, here, &names);
+                if let (Some(of), Some(names)) = (self.target_names(here.directory), Names::from_bytes(names))
+                {
+                    of.look_up(cx.worker, here, &names);
                 }
             }
             // The path of an unreachable directory is unknown.

@@ -1,21 +1,17 @@
 //! Large files, whose parts are compared by threads of all ranks: how one is opened on both sides, how a chunk is compared, and what follows
 //! from the chunks. `crate::large` hands out the chunks. On the rank that planned a file, chunks beyond a known difference are not read.
 
-use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
-use rustix::fd::AsFd;
 
-use super::counterpart::Counterpart;
-use super::counterpart::{Here, Location, Tasks};
+use super::counterpart::{Counterpart, Location};
 use super::handler::{Comparing, VerifyWorker};
-use super::pair::{At, Both, Opened, Pair, Verdict};
+use super::pair::{At, Both, Finding, Named, Opened, Verdict};
 use crate::file::chunks::Cut;
 use crate::file::error::{PairError, failed};
-use crate::file::source::Source;
 use crate::file::version::Version;
 use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::tree::operation::Cx;
@@ -79,22 +75,23 @@ impl Chunked for Comparing<'_> {
     }
 
     fn plan(&self, cx: &mut Cx<'_, Self>, plan: &Plan) {
-        let opened = cx.opened();
-        let Cx { worker, tasks, .. } = cx;
-        let here = match opened {
-            Ok(here) => here,
-            Err(errno) => return self.fail_by_name(worker, &plan.name, errno),
-        };
+        if let Err(errno) = cx.opened() {
+            // Its directory is unreachable, so the message has its name only.
+            let at = At { directories: None, name: &plan.name };
+            return self.fail(cx.worker, at, failed(Side::Source, Operation::Custom("open"))(errno));
+        }
         // None: the target's directory cannot be opened, which was reported.
-        self.with_pair(worker, here, &plan.name, |worker, at, pair| {
-            match self.try_plan(worker, at, pair, plan, tasks) {
-                Ok(None) => {}
-                Ok(Some(verdict)) => self.conclude(worker, at, Kind::File, Ok(verdict)),
+        self.with_named(cx, &plan.name, |cx, named| {
+            let verdict = match self.try_plan(cx, named, plan.is_again) {
+                Ok(None) => return,
                 Err(PairError::Changed) if !plan.is_again => {
-                    large::plan_later::<Self>(Plan { is_again: true, ..plan.clone() }, here, tasks);
+                    let again = Plan { is_again: true, ..plan.clone() };
+                    return large::plan_later::<Self>(again, cx.here(), cx.tasks);
                 }
-                Err(error) => self.conclude(worker, at, Kind::File, Err(error)),
-            }
+                Ok(Some(verdict)) => Ok(verdict),
+                Err(error) => Err(error),
+            };
+            self.conclude(cx.worker, Finding { at: named.at, kind: Kind::File, verdict });
         });
     }
 
@@ -109,14 +106,14 @@ impl Chunked for Comparing<'_> {
 
     fn process_for_another(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Key>) -> ChunkResult<Self> {
         let unreachable = failed(Side::Source, Operation::OpenDirectory);
-        let here = cx.opened().map_err(unreachable)?;
-        let compared = self.with_pair(cx.worker, here, &chunks.name, |worker, _, pair| {
-            let opened = pair.open()?;
+        cx.opened().map_err(unreachable)?;
+        let compared = self.with_named(cx, &chunks.name, |cx, named| {
+            let opened = named.pair.open()?;
             if !chunks.key.is_of(&opened.read) {
                 return Err(PairError::Changed);
             }
             let limit = Limit { first: &AtomicU64::new(NONE), range: chunks.range() };
-            let first = self.compare_chunk(worker, &opened, &limit)?;
+            let first = self.compare_chunk(cx.worker, &opened, &limit)?;
             // The planning rank may get the metadata from a cache that does not know of a change yet.
             opened.check().map(|()| first)
         });
@@ -140,11 +137,11 @@ impl Chunked for Comparing<'_> {
             Location::In(directory, name) => {
                 let Some(counterpart) = Counterpart::of(directory) else { return Completion::Complete };
                 let at = At { directories: Some((directory, &counterpart.target)), name };
-                self.conclude(worker, at, Kind::File, verdict);
+                self.conclude(worker, Finding { at, kind: Kind::File, verdict });
             }
             Location::Root(_) | Location::Itself(_) | Location::Target(_) => {
                 let at = At { directories: None, name: &self.trees.source };
-                self.conclude(worker, at, Kind::File, verdict);
+                self.conclude(worker, Finding { at, kind: Kind::File, verdict });
             }
         }
         Completion::Complete
@@ -165,12 +162,11 @@ impl Comparing<'_> {
     /// Checks a large file on both sides. Cuts it into chunks unless the result is already known.
     fn try_plan(
         &self,
-        worker: &mut VerifyWorker,
-        at: At<'_>,
-        pair: Pair<'_>,
-        plan: &Plan,
-        tasks: &mut Tasks,
+        cx: &mut Cx<'_, Self>,
+        named: Named<'_>,
+        is_again: bool,
     ) -> Result<Option<Verdict>, PairError> {
+        let (Named { at, pair, .. }, worker) = (named, &mut *cx.worker);
         let Some(both) = pair.look()? else { return Ok(Some(Verdict::Missing)) };
         if both.kinds() != (Kind::File, Kind::File) {
             return self.compare(worker, pair, both).map(Some);
@@ -196,8 +192,8 @@ impl Comparing<'_> {
             Some((source, _)) => Location::In(Arc::clone(source), at.name.to_owned()),
             None => Location::Root(at.name.to_bytes().to_vec()),
         };
-        let (own, is_again) = (Large { opened, found, first: AtomicU64::new(NONE) }, plan.is_again);
-        self.cut(Cuttable { at, size, chunk, own, part: None, is_again }, tasks);
+        let own = Large { opened, found, first: AtomicU64::new(NONE) };
+        self.cut(Cuttable { at, size, chunk, own, part: None, is_again }, cx.tasks);
         Ok(None)
     }
 
@@ -239,31 +235,5 @@ impl Comparing<'_> {
             self.equal.add(&large.opened.before);
         }
         Ok(Verdict::Compared(found))
-    }
-
-    /// Calls `then` with the location of a file on both sides. None: the target's directory cannot be opened, which is reported once.
-    fn with_pair<T>(
-        &self,
-        worker: &mut VerifyWorker,
-        here: Option<Here<'_>>,
-        name: &CStr,
-        then: impl FnOnce(&mut VerifyWorker, At<'_>, Pair<'_>) -> T,
-    ) -> Option<T> {
-        let Some(here) = here else {
-            let (at, pair) = self.roots(name);
-            return Some(then(worker, at, pair));
-        };
-        let counterpart = Counterpart::of(here.directory)?;
-        let target = self.open(worker, here.directory, &counterpart)?;
-        let at = At { directories: Some((here.directory, &counterpart.target)), name };
-        let source = Source { directory: here.descriptor.as_fd(), name };
-        Some(then(worker, at, Pair { source, target: Source { directory: target.as_fd(), name } }))
-    }
-
-    /// Reports a large file whose directory is unreachable, by its name only.
-    fn fail_by_name(&self, worker: &mut VerifyWorker, name: &CStr, errno: Errno) {
-        let at = At { directories: None, name };
-        let error = failed(Side::Source, Operation::Custom("open"))(errno);
-        self.conclude(worker, at, Kind::File, Err(error));
     }
 }

@@ -4,11 +4,11 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use atta_entry::{Detail, Errno, Kind, Metadata, Operation, Side};
+use atta_entry::{Change, Detail, Difference, Errno, Kind, Metadata, Operation, Side};
 use atta_runtime::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 
-use super::counterpart::SourceDirectory;
+use super::counterpart::{Counterpart, SourceDirectory};
 use crate::digest::HOLE_BYTES_MAX;
 use crate::file::compare::Two;
 use crate::file::error::{PairError, failed, on};
@@ -37,6 +37,15 @@ pub(crate) struct Pair<'a> {
     pub(crate) target: Source<'a>,
 }
 
+/// A name that is compared.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    pub(crate) at: At<'a>,
+    pub(crate) pair: Pair<'a>,
+    /// TARGET's directory, which counts the names on both sides. None: the name is the roots.
+    pub(crate) counterpart: Option<&'a Counterpart>,
+}
+
 /// The metadata of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Both {
@@ -51,6 +60,14 @@ pub(crate) enum Verdict {
     Missing,
     /// The fields that differ, if any.
     Compared(Vec<Detail>),
+}
+
+/// The result for one entry, and its location and type.
+#[derive(Debug)]
+pub(crate) struct Finding<'a> {
+    pub(crate) at: At<'a>,
+    pub(crate) kind: Kind,
+    pub(crate) verdict: Result<Verdict, PairError>,
 }
 
 /// Two open files.
@@ -73,8 +90,13 @@ impl At<'_> {
         below(&path, root_bytes).to_vec()
     }
 
+    /// A difference here.
+    pub(crate) fn difference(self, kind: Kind, change: Change) -> Difference<'static> {
+        Difference { path: self.below().into(), kind, change }
+    }
+
     /// Returns the root and the full path on one side.
-    pub(crate) fn told(self, side: Side, target: &CStr) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn root_and_path(self, side: Side, target: &CStr) -> (Vec<u8>, Vec<u8>) {
         let mut path = Vec::new();
         let root_bytes = match (self.directories, side) {
             (None, Side::Source) => return [self.name; 2].map(|path| path.to_bytes().to_vec()).into(),
@@ -130,7 +152,7 @@ impl Both {
     }
 
     /// Whether both are unchanged.
-    pub(crate) fn stood_still(&self, after: &Self) -> bool {
+    pub(crate) fn is_unchanged(&self, after: &Self) -> bool {
         let same = |one: &Metadata, other: &Metadata| {
             is_same(one, other) && (one.device, one.inode) == (other.device, other.inode)
         };
@@ -155,7 +177,7 @@ impl Opened {
             source: look(&self.source).map_err(|error| on(Side::Source, error))?,
             target: look(&self.target).map_err(|error| on(Side::Target, error))?,
         };
-        if self.before.stood_still(&after) { Ok(()) } else { Err(PairError::Changed) }
+        if self.before.is_unchanged(&after) { Ok(()) } else { Err(PairError::Changed) }
     }
 
     pub(crate) fn two(&self) -> Two<'_> {

@@ -50,6 +50,19 @@ struct Overflow {
     error: Option<io::Error>,
 }
 
+/// One name of a file that may have several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkedName {
+    /// Device and inode.
+    pub inode: (u64, u64),
+    /// How many names the inode has.
+    pub names: u32,
+    /// Its apparent bytes.
+    pub apparent_bytes: u64,
+    /// Its allocated bytes.
+    pub allocated_bytes: u64,
+}
+
 /// Whether a name counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
@@ -85,8 +98,9 @@ impl HardLinks {
         }
     }
 
-    /// Notes one name of an inode that has `names` of them.
-    pub fn note(&self, inode: (u64, u64), names: u32, apparent_bytes: u64, allocated_bytes: u64) -> Seen {
+    /// Notes one name of an inode.
+    pub fn note(&self, name: &LinkedName) -> Seen {
+        let LinkedName { inode, names, apparent_bytes, allocated_bytes } = *name;
         let index = usize::try_from(self.hash.hash_one(inode) >> 32).unwrap_or(0) % PARTS;
         let mut part = lock(&self.parts[index]);
         if let Some(left) = part.names_left.get_mut(&inode) {
@@ -192,13 +206,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    fn name(inode: u64, names: u32) -> LinkedName {
+        LinkedName { inode: (1, inode), names, apparent_bytes: 10, allocated_bytes: 512 }
+    }
+
     /// Notes every name of `inodes` inodes with three names each, in an order that mixes them.
     fn count(memory_bytes: u64, inodes: u64) -> (u64, u64) {
         let links = HardLinks::new(memory_bytes, std::env::temp_dir());
         let mut first = 0;
-        for name in 0..inodes * 3 {
-            let inode = name.wrapping_mul(7919) % inodes;
-            if links.note((1, inode), 3, 10, 512) == Seen::First {
+        for number in 0..inodes * 3 {
+            let inode = number.wrapping_mul(7919) % inodes;
+            if links.note(&name(inode, 3)) == Seen::First {
                 first += 1;
             }
         }
@@ -221,8 +239,8 @@ mod tests {
     fn an_inode_whose_names_are_all_seen_is_forgotten() {
         let links = HardLinks::new(1 << 20, std::env::temp_dir());
         for inode in 0..1_000_000 {
-            assert_eq!(links.note((1, inode), 2, 1, 1), Seen::First);
-            assert_eq!(links.note((1, inode), 2, 1, 1), Seen::Again);
+            assert_eq!(links.note(&name(inode, 2)), Seen::First);
+            assert_eq!(links.note(&name(inode, 2)), Seen::Again);
         }
         assert_eq!(links.settle(&Stop::new()).unwrap(), Settled::default());
     }
@@ -230,7 +248,7 @@ mod tests {
     #[test]
     fn deferred_names_are_not_counted_after_a_stop() {
         let links = HardLinks::new(0, std::env::temp_dir());
-        assert_eq!(links.note((1, 1), 2, 1, 1), Seen::Later);
+        assert_eq!(links.note(&name(1, 2)), Seen::Later);
         let stop = Stop::new();
         stop.set();
         assert_eq!(links.settle(&stop).unwrap(), Settled::default());
@@ -240,7 +258,7 @@ mod tests {
     fn file_that_cannot_be_made_is_an_error() {
         let links = HardLinks::new(0, "/nonexistent".into());
         for inode in 0..100_000 {
-            assert_ne!(links.note((1, inode), 2, 1, 1), Seen::Again);
+            assert_ne!(links.note(&name(inode, 2)), Seen::Again);
         }
         assert!(links.settle(&Stop::new()).is_err());
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use atta_entry::{Entry, Errno, Failure, Kind};
 use atta_runtime::{Maximum, Results as _, Stop, counters};
 
-use super::hard_links::{HardLinks, Seen};
+use super::hard_links::{HardLinks, LinkedName, Seen};
 
 counters! {
     /// The sums of a tree, or of one thread's part of it.
@@ -123,8 +123,9 @@ impl Summary {
         let (names, rest) = bytes.as_chunks::<LINK_BYTES>();
         for name in names {
             let field = |at: usize| name[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-            let links = name[16..20].try_into().map_or(0, u32::from_le_bytes);
-            self.add_name(totals, (field(0), field(8)), links, field(20), field(28));
+            let names = name[16..20].try_into().map_or(0, u32::from_le_bytes);
+            let (inode, apparent_bytes, allocated_bytes) = ((field(0), field(8)), field(20), field(28));
+            self.add_name(totals, &LinkedName { inode, names, apparent_bytes, allocated_bytes });
         }
         rest.is_empty()
     }
@@ -134,32 +135,32 @@ impl Summary {
         totals.by_kind[entry.kind as usize] += 1;
         totals.depth_max.add(&Maximum(entry.depth.into()));
         let Some(metadata) = entry.metadata else { return };
-        let apparent = if entry.kind == Kind::File { metadata.size } else { 0 };
-        let allocated = metadata.allocated_bytes();
+        let apparent_bytes = if entry.kind == Kind::File { metadata.size } else { 0 };
+        let allocated_bytes = metadata.allocated_bytes();
         if self.repeats || (metadata.nlink > 1 && entry.kind != Kind::Directory) {
             let inode = (self.device(metadata.device), metadata.inode);
             // If links are followed, the number of its names is unknown, so it is never forgotten.
             let names = if self.repeats { u32::MAX } else { metadata.nlink };
-            return self.add_name(totals, inode, names, apparent, allocated);
+            return self.add_name(totals, &LinkedName { inode, names, apparent_bytes, allocated_bytes });
         }
-        totals.add_bytes(apparent, allocated);
+        totals.add_bytes(apparent_bytes, allocated_bytes);
     }
 
     /// Adds one name of a file with several names.
-    fn add_name(&self, totals: &mut Totals, inode: (u64, u64), names: u32, apparent: u64, allocated: u64) {
+    fn add_name(&self, totals: &mut Totals, name: &LinkedName) {
         match &self.links {
-            Links::Here(links) => match links.note(inode, names, apparent, allocated) {
-                Seen::First => totals.add_bytes(apparent, allocated),
+            Links::Here(links) => match links.note(name) {
+                Seen::First => totals.add_bytes(name.apparent_bytes, name.allocated_bytes),
                 Seen::Again => totals.extra_links += 1,
                 Seen::Later => totals.put_off += 1,
             },
             Links::Elsewhere(send) => {
                 let mut bytes = [0; LINK_BYTES];
-                bytes[..8].copy_from_slice(&inode.0.to_le_bytes());
-                bytes[8..16].copy_from_slice(&inode.1.to_le_bytes());
-                bytes[16..20].copy_from_slice(&names.to_le_bytes());
-                bytes[20..28].copy_from_slice(&apparent.to_le_bytes());
-                bytes[28..].copy_from_slice(&allocated.to_le_bytes());
+                bytes[..8].copy_from_slice(&name.inode.0.to_le_bytes());
+                bytes[8..16].copy_from_slice(&name.inode.1.to_le_bytes());
+                bytes[16..20].copy_from_slice(&name.names.to_le_bytes());
+                bytes[20..28].copy_from_slice(&name.apparent_bytes.to_le_bytes());
+                bytes[28..].copy_from_slice(&name.allocated_bytes.to_le_bytes());
                 send(&bytes);
             }
         }

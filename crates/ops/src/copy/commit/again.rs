@@ -26,11 +26,11 @@ use crate::copy::target::mirror::{Location, Mirror, SourceDirectory};
 use crate::copy::target::place::{OpenFile, Place};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
-use crate::file::mover::Way;
+use crate::file::mover::Pass;
 use crate::file::source::{is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::jobs::names::PREFIX;
-use crate::metadata::give;
+use crate::metadata::give::{self, SourceAttributes};
 use atta_sys::at;
 use atta_sys::{self as sys, Features, retry};
 
@@ -145,8 +145,8 @@ impl Committer<'_> {
     fn bytes_again(&mut self, source: OpenFile<'_>, file: &OwnedFd) -> Result<(), FileError> {
         let OpenFile { file: source, metadata } = source;
         let has_holes = may_have_holes(metadata);
-        let way = Way { has_holes, size: metadata.size, hasher: None };
-        let came = self.maker.scratch.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
+        let pass = Pass { source, target: Some(file.as_fd()), has_holes, size: metadata.size, hasher: None };
+        let came = self.maker.scratch.mover.pass(pass, 0..metadata.size)?;
         if came < metadata.size {
             return Err(FileError::Changed);
         }
@@ -156,8 +156,8 @@ impl Committer<'_> {
         }
         // Writing clears set-id bits and capabilities, and sets the modification time.
         let extended = self.maker.extended(source)?;
-        give::give(file, metadata, &extended, self.maker.target.manner(), &mut self.maker.totals.not_kept)
-            .map(drop)
+        let attributes = SourceAttributes { metadata, extended: &extended };
+        give::give(file, attributes, self.maker.target.manner(), &mut self.maker.totals.not_kept).map(drop)
     }
 
     /// Whether a source is unchanged since its copy, as far as its metadata show. The source was read only after it had been unchanged

@@ -30,9 +30,9 @@ use crate::copy::totals::Totals;
 use crate::digest::Piece;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
-use crate::file::mover::Way;
+use crate::file::mover::{Files, Pass};
 use crate::file::source::{look, open};
-use crate::metadata::give::{self, Manner};
+use crate::metadata::give::{self, Manner, SourceAttributes};
 use crate::metadata::not_kept::NotKept;
 use atta_sys::{self as sys, retry};
 
@@ -188,8 +188,9 @@ impl Committer<'_> {
         let Range { start, end } = check.range;
         let mut piece = Piece::at(start);
         let found = sys::stat_descriptor(file).map_err(failed)?;
-        let way = Way { has_holes: may_have_holes(&found), size: found.size, hasher: Some(&mut piece) };
-        let came = self.maker.scratch.mover.hash(file.as_fd(), start..end, way)?;
+        let (has_holes, hasher) = (may_have_holes(&found), Some(&mut piece));
+        let pass = Pass { source: file.as_fd(), target: None, has_holes, size: found.size, hasher };
+        let came = self.maker.scratch.mover.pass(pass, start..end)?;
         Ok(came == end
             && match check.expected {
                 Expected::Whole(digest) => found.size == end && piece.digest() == digest,
@@ -210,7 +211,8 @@ impl Committer<'_> {
         if !check.version.is_of_source(&before) {
             return Err(FileError::Changed);
         }
-        self.maker.scratch.mover.mend(source.as_fd(), file.as_fd(), check.range.clone(), is_known)?;
+        let files = Files { source: source.as_fd(), target: file.as_fd() };
+        self.maker.scratch.mover.mend(files, check.range.clone(), is_known)?;
         if !check.version.is_of_source(&look(&source)?) {
             return Err(FileError::Changed);
         }
@@ -221,7 +223,8 @@ impl Committer<'_> {
         self.maker.totals.not_kept = not_kept;
         let keep = &self.maker.target.options.keep;
         let manner = Manner { keep, is_old: !keep.mode };
-        let has_list = give::give(file, &before, &extended, manner, &mut NotKept::default())?;
+        let attributes = SourceAttributes { metadata: &before, extended: &extended };
+        let has_list = give::give(file, attributes, manner, &mut NotKept::default())?;
         if !keep.mode && !has_list {
             retry(|| rustix::fs::fchmod(file, Mode::from_raw_mode(mode))).map_err(failed)?;
         }

@@ -20,12 +20,12 @@ use crate::copy::target::place::{Place, remove};
 use crate::digest::{Piece, PieceValue};
 use crate::file::direct::bypass_cache;
 use crate::file::error::{FileError, Step};
-use crate::file::mover::{Mover, Way};
+use crate::file::mover::{Mover, Pass};
 use crate::file::retries::{ask_close, close};
 use crate::file::source::{Source, is_same, look, open};
 use crate::file::version::Version;
 use crate::large::ChunkRange;
-use crate::metadata::give;
+use crate::metadata::give::{self, SourceAttributes};
 use crate::tree::progress::Live;
 use atta_entry::Errno;
 use atta_sys::{self as sys, retry};
@@ -96,8 +96,8 @@ impl ChunkCopier<'_> {
         let Range { start, end } = range;
         let mut piece = key.is_hashed.then(|| Piece::at(start));
         let Version { has_holes, size, .. } = key.version;
-        let way = Way { has_holes, size, hasher: piece.as_mut() };
-        let reached = self.mover().copy(source, file, range, way)?;
+        let pass = Pass { source, target: Some(file), has_holes, size, hasher: piece.as_mut() };
+        let reached = self.mover().pass(pass, range)?;
         self.live.bytes.fetch_add(reached - start, Ordering::Relaxed);
         if reached < end {
             return Err(FileError::Changed);
@@ -122,7 +122,8 @@ impl Maker<'_> {
             return Err(FileError::Changed);
         }
         let not_kept = &mut self.totals.not_kept;
-        give::give(&large.file, &large.before, &extended, target.manner(), not_kept)?;
+        let attributes = SourceAttributes { metadata: &large.before, extended: &extended };
+        give::give(&large.file, attributes, target.manner(), not_kept)?;
         // A file that is synced individually is closed after the sync.
         if target.stores.syncs_each_in(&large.mirror) { Ok(()) } else { ask_close(&large.file) }
     }

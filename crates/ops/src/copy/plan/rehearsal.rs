@@ -29,7 +29,7 @@ use crate::metadata::granularity::{Granularity, Shown};
 use crate::tree::listing::held::Held;
 use crate::tree::operation::{Cx, Handler};
 use crate::tree::{self, Differs, Seed, Start};
-use crate::walk::{HardLinks, Seen};
+use crate::walk::{HardLinks, LinkedName, Seen};
 use atta_sys as sys;
 
 /// A dry run: it cannot copy. The plan that copies is [`Copy`](crate::copy::Copy).
@@ -238,7 +238,8 @@ impl Rehearsal<'_> {
         };
         let inode = (metadata.device, metadata.inode);
         let may_be_link = metadata.nlink > 1 && self.options.keep.links;
-        if may_be_link && self.links[index].note(inode, metadata.nlink, size, 0) != Seen::First {
+        let name = LinkedName { inode, names: metadata.nlink, apparent_bytes: size, ..LinkedName::default() };
+        if may_be_link && self.links[index].note(&name) != Seen::First {
             totals.hard_links += 1;
             return;
         }

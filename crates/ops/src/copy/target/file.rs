@@ -14,11 +14,11 @@ use crate::digest::Piece;
 use crate::file::direct::bypass_cache;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
-use crate::file::mover::Way;
+use crate::file::mover::Pass;
 use crate::file::retries::{ask_close, close};
 use crate::file::source::{TRIES, identity_of, is_same, look, open, settled};
 use crate::file::version::Version;
-use crate::metadata::give;
+use crate::metadata::give::{self, SourceAttributes};
 use atta_sys::{self as sys, retry};
 
 /// A file that is being filled, and what is known of it.
@@ -168,7 +168,8 @@ impl Maker<'_> {
             Some(was) => self.settle(to, source, (file, was))?,
             None => {
                 let extended = self.extended(source.file)?;
-                give::give(file, metadata, &extended, target.manner(), &mut self.totals.not_kept)?;
+                let attributes = SourceAttributes { metadata, extended: &extended };
+                give::give(file, attributes, target.manner(), &mut self.totals.not_kept)?;
             }
         }
         // Other names of the file may appear before this one.
@@ -198,8 +199,9 @@ impl Maker<'_> {
             self.totals.not_direct += 1;
         }
         let mut hasher = data.is_hashed(source)?.then(|| Piece::at(0));
-        let way = Way { has_holes, size: metadata.size, hasher: hasher.as_mut() };
-        made.bytes = self.scratch.mover.copy(from, file.as_fd(), 0..metadata.size, way)?;
+        let (target, hasher_of_pass) = (Some(file.as_fd()), hasher.as_mut());
+        let pass = Pass { source: from, target, has_holes, size: metadata.size, hasher: hasher_of_pass };
+        made.bytes = self.scratch.mover.pass(pass, 0..metadata.size)?;
         if made.bytes < metadata.size {
             return Err(FileError::Changed);
         }

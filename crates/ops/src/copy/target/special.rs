@@ -12,6 +12,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::retries::until_found;
 use crate::file::source::{Source, device, identity_of};
 use crate::metadata::extended::{Extended, Holder};
+use crate::metadata::give::SourceAttributes;
 use crate::metadata::inherited::open_private;
 use crate::metadata::keep::ExtendedNames;
 use crate::metadata::named;
@@ -82,7 +83,8 @@ impl Maker<'_> {
             retry(|| make(directory, name)).map_err(failed)?;
             let Model { metadata, extended, key, .. } = model;
             let at = NameAt { directory: directory.as_fd(), name, features: target.features };
-            named::give(at, metadata, extended, &target.options.keep, not_kept)?;
+            let source = SourceAttributes { metadata, extended };
+            named::give(at, source, &target.options.keep, not_kept)?;
             let is_found = key.is_none_or(|key| target.link_as(directory, name, key).is_ok());
             not_kept.hard_links += u64::from(!is_found);
             Ok(())

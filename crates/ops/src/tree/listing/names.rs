@@ -76,9 +76,14 @@ impl Names {
     }
 }
 
-impl Name<'_> {
+impl<'a> Name<'a> {
     /// A placeholder.
     pub(crate) const NONE: Self = Self { name: c"", kind: Kind::Unknown, inode: 0 };
+
+    /// The name without its NUL.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.name.to_bytes()
+    }
 }
 
 impl<'a> Iter<'a> {

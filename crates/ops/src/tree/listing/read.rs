@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use atta_entry::{Errno, Kind, Operation};
-use atta_runtime::Queue;
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
-use crate::tree::job::{TreeJob, Worker};
 use crate::tree::listing::names::{Name, Names};
-use crate::tree::operation::{DirectoryOf, Handler, Here, Stage};
+use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::task::Task;
+use crate::tree::thread::{Thread, failed};
 use atta_sys as sys;
 
 /// The buffer for `getdents64`. Larger ones no longer help; it holds some 8,000 short names.
@@ -24,8 +23,8 @@ const BATCH_NS: u64 = 2_000_000;
 /// Names in a batch, at most: bounds what one batch holds in memory.
 const BATCH_NAMES_MAX: usize = 4096;
 /// A slow operation reads at least this many names into a slice, if there are that many.
-const NAMES_AT_HAND: usize = 4096;
-/// Names in a batch, at least, when threads are idle and asking is quick.
+const SLOW_NAMES_LEAST: usize = 4096;
+/// Names in a batch, at least, when threads are idle and `statx` is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
 /// The extent of a run of names: whether it begins with the first one, and whether more follow.
@@ -37,60 +36,43 @@ fn extent_of(is_start: bool, more: bool) -> Extent {
     }
 }
 
-impl<V: Handler> TreeJob<'_, V> {
+impl<V: Handler> Thread<'_, '_, '_, V> {
     /// Reads a directory that is open.
-    pub(crate) fn read(
-        &self,
-        worker: &mut Worker<V>,
-        directory: &Arc<DirectoryOf<V>>,
-        queue: &mut Queue<'_, Self>,
-    ) {
-        self.counters[worker.index].directory();
-        match directory.descriptor(&mut worker.held, self.features()) {
+    pub(crate) fn read(&mut self, directory: &Arc<DirectoryOf<V>>) {
+        let job = self.job;
+        job.counters[self.worker.index].directory();
+        match directory.descriptor(&mut self.worker.held, job.features()) {
             Ok(descriptor) => {
                 let here = Here { directory, descriptor: &descriptor, slice: None };
-                self.visit.entered(&mut worker.visit, here);
-                self.read_from(worker, directory, &descriptor, true, queue);
+                job.visit.entered(&mut self.worker.visit, here);
+                self.read_from(here, true);
             }
             Err(errno) => {
-                self.fail_at(worker, Operation::OpenDirectory, directory, None, errno);
-                self.end_empty(worker, directory, queue);
+                self.fail_directory(directory, failed(Operation::OpenDirectory)(errno));
+                job.end_empty(self.worker, directory, self.queue);
             }
         }
     }
 
     /// Reads a directory from the position of its descriptor, until its end or until it is large enough to share.
-    pub(crate) fn read_on(
-        &self,
-        worker: &mut Worker<V>,
-        directory: &Arc<DirectoryOf<V>>,
-        descriptor: &Arc<OwnedFd>,
-        queue: &mut Queue<'_, Self>,
-    ) {
-        self.read_from(worker, directory, descriptor, false, queue);
+    pub(crate) fn read_on(&mut self, directory: &Arc<DirectoryOf<V>>, descriptor: &Arc<OwnedFd>) {
+        self.read_from(Here { directory, descriptor, slice: None }, false);
     }
 
-    fn read_from(
-        &self,
-        worker: &mut Worker<V>,
-        directory: &Arc<DirectoryOf<V>>,
-        descriptor: &Arc<OwnedFd>,
-        mut is_start: bool,
-        queue: &mut Queue<'_, Self>,
-    ) {
-        let mut buffer = std::mem::take(&mut worker.buffer);
+    fn read_from(&mut self, here: HereOf<'_, V>, mut is_start: bool) {
+        let (job, directory) = (self.job, here.directory);
         let mut more = true;
-        while more && !queue.is_stopping() {
-            self.throttle(1);
-            let mut names = std::mem::take(&mut worker.names);
+        while more && !self.queue.is_stopping() {
+            job.throttle(1);
+            let mut names = std::mem::take(&mut self.worker.names);
             names.clear();
-            more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
+            more = self.fill(here, &mut names);
             // A slow operation gets all names of a small directory in one slice.
-            while V::IS_SLOW && more && names.len() < NAMES_AT_HAND {
-                more = self.fill(worker, directory, descriptor, &mut buffer, &mut names);
+            while V::IS_SLOW && more && names.len() < SLOW_NAMES_LEAST {
+                more = self.fill(here, &mut names);
             }
-            worker.watch.book(Phase::Readdir, &self.counters[worker.index]);
-            let batch = self.batch_names(names.len(), queue);
+            self.worker.watch.book(Phase::Readdir, &job.counters[self.worker.index]);
+            let batch = self.batch_names(names.len());
             let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
             let slice = CurrentSlice::new(directory, extent_of(std::mem::take(&mut is_start), more));
             if more && V::STAGE > Stage::Slices {
@@ -98,57 +80,54 @@ impl<V: Handler> TreeJob<'_, V> {
                 directory.life().add_slice();
             }
             if parts > 1 {
-                if more && self.reading.fetch_add(1, Ordering::Relaxed) < self.budget.reading {
+                if more && job.reading.fetch_add(1, Ordering::Relaxed) < job.budget.reading {
                     // Pushed before the names, so it is older: the next idle thread reads on.
-                    let (directory, descriptor) = (Arc::clone(directory), Arc::clone(descriptor));
-                    self.push(worker.index, Task::ReadOn { directory, descriptor }, queue);
+                    let (directory, descriptor) = (Arc::clone(directory), Arc::clone(here.descriptor));
+                    self.push(Task::ReadOn { directory, descriptor });
                     more = false;
                 } else if more {
-                    self.reading.fetch_sub(1, Ordering::Relaxed);
+                    job.reading.fetch_sub(1, Ordering::Relaxed);
                 }
-                self.hand_out(worker, &slice, &mut names, batch, queue);
+                self.hand_out(&slice, &mut names, batch);
             }
-            worker.names = self.look(worker, &slice, names, queue);
+            self.worker.names = self.look(&slice, names);
         }
-        worker.buffer = buffer;
     }
 
     /// The current number of names in a batch.
-    fn batch_names(&self, count: usize, queue: &Queue<'_, Self>) -> usize {
-        let by_time = BATCH_NS / self.stat_ns.load(Ordering::Relaxed).max(1);
+    fn batch_names(&self, count: usize) -> usize {
+        let by_time = BATCH_NS / self.job.stat_ns.load(Ordering::Relaxed).max(1);
         let batch = usize::try_from(by_time).unwrap_or(BATCH_NAMES_MAX).clamp(1, BATCH_NAMES_MAX);
-        if queue.is_wanted() { batch.min(BATCH_NAMES_WANTED.max(count / 8)) } else { batch }
+        if self.queue.is_wanted() { batch.min(BATCH_NAMES_WANTED.max(count / 8)) } else { batch }
     }
 
     /// Queues all names but one batch for idle threads.
-    fn hand_out(
-        &self,
-        worker: &mut Worker<V>,
-        slice: &CurrentSlice<'_, V::State>,
-        names: &mut Names,
-        batch: usize,
-        queue: &mut Queue<'_, Self>,
-    ) {
+    fn hand_out(&mut self, slice: &CurrentSlice<'_, V::State>, names: &mut Names, batch: usize) {
         for names in names.cut(batch) {
-            self.push(worker.index, Task::Look { slice: slice.batch(), names }, queue);
+            self.push(Task::Look { slice: slice.batch(), names });
         }
-        worker.watch.book(Phase::Callback, &self.counters[worker.index]);
+        self.worker.watch.book(Phase::Callback, &self.job.counters[self.worker.index]);
     }
 
     /// Fills `names` from one `getdents64`. Returns false at the end or on failure.
-    fn fill(
-        &self,
-        worker: &mut Worker<V>,
-        directory: &Arc<DirectoryOf<V>>,
-        descriptor: &Arc<OwnedFd>,
-        buffer: &mut Vec<MaybeUninit<u8>>,
-        names: &mut Names,
-    ) -> bool {
+    fn fill(&mut self, here: HereOf<'_, V>, names: &mut Names) -> bool {
+        let mut buffer = std::mem::take(&mut self.worker.buffer);
         if buffer.is_empty() {
             buffer.resize(BUFFER_BYTES, MaybeUninit::uninit());
         }
-        worker.path.set(directory);
-        let mut reader = RawDir::new(descriptor, buffer);
+        self.worker.path.set(here.directory);
+        let more = self.take_names(here.directory, RawDir::new(here.descriptor, &mut buffer), names);
+        self.worker.buffer = buffer;
+        more
+    }
+
+    /// Adds the names of one buffer to a batch. Returns false at the end or on failure.
+    fn take_names(
+        &mut self,
+        directory: &Arc<DirectoryOf<V>>,
+        mut reader: RawDir<'_, &Arc<OwnedFd>>,
+        names: &mut Names,
+    ) -> bool {
         loop {
             match reader.next() {
                 // A directory that was removed while it was read has no more names.
@@ -156,14 +135,14 @@ impl<V: Handler> TreeJob<'_, V> {
                 Some(Err(rustix::io::Errno::INTR)) => continue,
                 Some(Err(error)) => {
                     let errno = Errno(error.raw_os_error());
-                    self.fail_at(worker, Operation::ReadDirectory, directory, None, errno);
+                    self.fail_directory(directory, failed(Operation::ReadDirectory)(errno));
                     return false;
                 }
                 Some(Ok(entry)) => {
                     let name = entry.file_name();
                     if name != c"." && name != c".." {
                         let name = Name { name, kind: sys::kind_of(entry.file_type()), inode: entry.ino() };
-                        self.take_name(worker, directory, name, names);
+                        self.take_name(directory, name, names);
                     }
                 }
             }
@@ -174,23 +153,17 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// Adds a name to a batch, unless it is invalid or the rules exclude it.
-    fn take_name(
-        &self,
-        worker: &mut Worker<V>,
-        directory: &Arc<DirectoryOf<V>>,
-        name: Name<'_>,
-        names: &mut Names,
-    ) {
-        let bytes = name.name.to_bytes();
+    fn take_name(&mut self, directory: &Arc<DirectoryOf<V>>, name: Name<'_>, names: &mut Names) {
+        let bytes = name.bytes();
         if bytes.contains(&b'/') || bytes.is_empty() {
             // A damaged or hostile file system: such a name would lead elsewhere.
-            return self.fail_at(worker, Operation::ReadDirectory, directory, None, Errno::IO);
+            return self.fail_directory(directory, failed(Operation::ReadDirectory)(Errno::IO));
         }
         // If the directory does not report the kind, the rules are applied once it is known.
-        if let (Some(rules), true) = (&self.options.rules, name.kind != Kind::Unknown)
-            && worker.path.is_excluded(rules, bytes, name.kind)
+        if let (Some(rules), true) = (&self.job.options.rules, name.kind != Kind::Unknown)
+            && self.worker.path.is_excluded(rules, bytes, name.kind)
         {
-            return self.counters[worker.index].excluded();
+            return self.job.counters[self.worker.index].excluded();
         }
         names.push(name.name, name.kind, name.inode);
     }

@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
-use atta_runtime::Queue;
 
 use crate::tree::directory::{Directory, State};
-use crate::tree::job::{TreeJob, Worker, push_own};
+use crate::tree::job::TreeJob;
 use crate::tree::life::release_maker;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
@@ -18,20 +17,11 @@ use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::start::{Differs, Seed, Start};
 use crate::tree::task::Task;
+use crate::tree::thread::{Thread, failed};
 use crate::tree::units::Life;
 
 /// Starts taken from the caller's list at a time, so that a long list is never in memory as a whole.
 const FEED_STARTS: usize = 256;
-
-/// An entry from its directory and name, the length of its root, and its depth.
-fn entry_of<'a>(
-    (directory, name): (&'a [u8], &'a [u8]),
-    (root_bytes, depth): (usize, u32),
-    metadata: &'a Metadata,
-) -> Entry<'a> {
-    let (kind, inode) = (metadata.kind(), metadata.inode);
-    Entry { directory, name, root_bytes, depth, kind, inode, metadata: Some(metadata), target: None }
-}
 
 /// The directories from a root down to the one that holds a listed name. Each holds a unit of the one above, the last one that of a
 /// slice.
@@ -47,20 +37,6 @@ fn listed_below<S: State>(root: &Arc<Directory<S>>, names: &[&CStr]) -> Arc<Dire
 }
 
 impl<V: Handler> TreeJob<'_, V> {
-    /// Takes more starts from the caller's list.
-    pub(crate) fn feed(&self, index: usize, queue: &mut Queue<'_, Self>) {
-        let starts: Vec<_> = {
-            let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
-            starts.by_ref().take(FEED_STARTS).collect()
-        };
-        if starts.len() == FEED_STARTS {
-            self.push(index, Task::Feed, queue);
-        }
-        for seed in starts {
-            self.push(index, self.start_task(seed), queue);
-        }
-    }
-
     /// Takes all starts of the caller's list at once.
     pub(crate) fn all_starts(&self) -> Vec<Task<V::State>> {
         let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,146 +45,6 @@ impl<V: Handler> TreeJob<'_, V> {
 
     fn start_task(&self, Seed { start: Start { root, below }, differs }: Seed) -> Task<V::State> {
         Task::Start { root: self.roots.intern(root), below, differs }
-    }
-
-    /// Looks at a root: first the entry itself, then its contents.
-    pub(crate) fn start(&self, worker: &mut Worker<V>, index: u32, queue: &mut Queue<'_, Self>) {
-        let path = self.roots.get(index).path.clone();
-        self.throttle(1);
-        let metadata = match sys::stat_path(&path, self.options.follow) {
-            Ok(metadata) => metadata,
-            Err(errno) => return self.fail(worker, Operation::Stat, &path, &path, errno),
-        };
-        let spent = worker.watch.book(Phase::Stat, &self.counters[worker.index]);
-        self.stat_ns.store(spent.max(1), Ordering::Relaxed);
-        let enter = self.show_root(worker, &path, &metadata, queue);
-        worker.watch.book(Phase::Callback, &self.counters[worker.index]);
-        if enter && self.options.max_depth != Some(0) {
-            // A root that is given twice is read twice, and each reader needs a position of its own.
-            match self.open_root_anew(index, self.options.follow) {
-                Ok(directory) => self.read(worker, &directory, queue),
-                Err(errno) => self.fail(worker, Operation::OpenDirectory, &path, &path, errno),
-            }
-        }
-    }
-
-    /// Looks at one listed name below a root, without following a link on the way to it.
-    pub(crate) fn start_below(
-        &self,
-        worker: &mut Worker<V>,
-        index: u32,
-        below: &[u8],
-        queue: &mut Queue<'_, Self>,
-    ) {
-        if let Some((directory, last)) = self.listed(worker, index, below) {
-            let mut names = Names::default();
-            names.push(&last, Kind::Unknown, 0);
-            self.look(worker, &CurrentSlice::new(&directory, Extent::Later), names, queue);
-        }
-    }
-
-    /// The directory of a listed name, not opened, and the last name. None: it failed, and the failure is reported. The caller ends a slice
-    /// of the directory.
-    fn listed(
-        &self,
-        worker: &mut Worker<V>,
-        index: u32,
-        below: &[u8],
-    ) -> Option<(Arc<DirectoryOf<V>>, CString)> {
-        let path = self.roots.get(index).path.clone();
-        let names: Option<Vec<CString>> = link::names(below).map(|name| CString::new(name).ok()).collect();
-        let names = names.filter(|names| names.iter().all(|name| name.as_c_str() != c".."));
-        let Some((last, above)) = names.as_deref().and_then(<[CString]>::split_last) else {
-            let whole = [path.as_slice(), below].join(&b'/');
-            self.fail(worker, Operation::Stat, &whole, &path, Errno::INVAL);
-            return None;
-        };
-        // The operator named the root, so links in its path are followed.
-        match self.open_root(index, true) {
-            Ok(root) => {
-                let above: Vec<_> = above.iter().map(CString::as_c_str).collect();
-                Some((listed_below(&root, &above), last.clone()))
-            }
-            Err(errno) => {
-                self.fail(worker, Operation::OpenDirectory, &path, &path, errno);
-                None
-            }
-        }
-    }
-
-    /// Looks at a root that a list of differences names, and below it only if the handler does not prune it.
-    pub(crate) fn start_differing(
-        &self,
-        worker: &mut Worker<V>,
-        index: u32,
-        differs: Differs,
-        queue: &mut Queue<'_, Self>,
-    ) {
-        let path = self.roots.get(index).path.clone();
-        self.throttle(1);
-        let metadata = match sys::stat_path(&path, self.options.follow) {
-            Ok(metadata) => metadata,
-            Err(errno) => return self.fail(worker, Operation::Stat, &path, &path, errno),
-        };
-        let entry = entry_of((&[], &path), (0, 0), &metadata);
-        if !self.show_differing(worker, None, &entry, differs, queue) {
-            return;
-        }
-        match self.open_root_anew(index, self.options.follow) {
-            Ok(directory) => self.read(worker, &directory, queue),
-            Err(errno) => self.fail(worker, Operation::OpenDirectory, &path, &path, errno),
-        }
-    }
-
-    /// As `start_differing`, for a name below a root.
-    pub(crate) fn start_differing_below(
-        &self,
-        worker: &mut Worker<V>,
-        (index, below): (u32, &[u8]),
-        differs: Differs,
-        queue: &mut Queue<'_, Self>,
-    ) {
-        let Some((parent, name)) = self.listed(worker, index, below) else { return };
-        let slice = CurrentSlice::new(&parent, Extent::Later);
-        self.throttle(1);
-        let opened = parent.descriptor(&mut worker.held, self.features());
-        let found = opened.and_then(|descriptor| {
-            sys::stat_at(&descriptor, &name, self.options.birth_time).map(|metadata| (descriptor, metadata))
-        });
-        let (descriptor, metadata) = match found {
-            Ok(found) => found,
-            Err(errno) => {
-                self.fail_at(worker, Operation::Stat, &parent, Some(name.as_bytes()), errno);
-                return self.end_names(worker, &slice, queue);
-            }
-        };
-        let mut path = Vec::new();
-        let root_bytes = parent.path_into(&mut path);
-        let entry = entry_of((&path, name.as_bytes()), (root_bytes, parent.depth() + 1), &metadata);
-        let here = Here { directory: &parent, descriptor: &descriptor, slice: self.shown(&slice) };
-        if self.show_differing(worker, Some(here), &entry, differs, queue) {
-            worker.held.keep(&parent, self.features());
-            self.push_found(worker.index, (&parent, name, None), queue);
-        }
-        self.end_names(worker, &slice, queue);
-    }
-
-    /// Passes a name of a list of differences to the handler. Returns whether it is a directory to enter.
-    fn show_differing(
-        &self,
-        worker: &mut Worker<V>,
-        here: Option<HereOf<'_, V>>,
-        entry: &Entry<'_>,
-        differs: Differs,
-        queue: &mut Queue<'_, Self>,
-    ) -> bool {
-        let mut cx = Cx::new(&mut worker.visit, &mut worker.tasks, Ok(here));
-        self.visit.differing(&mut cx, entry, differs);
-        self.counters[worker.index].entries(1, if entry.kind == Kind::File { entry.size() } else { 0 });
-        push_own(self, &mut worker.tasks, queue);
-        let pruned = std::mem::take(&mut worker.tasks.pruned);
-        worker.watch.book(Phase::Callback, &self.counters[worker.index]);
-        entry.kind == Kind::Directory && !pruned
     }
 
     /// The directory of a root for listed names and for tasks from other ranks, opened unless it is open. A directory that was closed
@@ -246,4 +82,145 @@ impl<V: Handler> TreeJob<'_, V> {
         self.roots.keep(&root, &kept, self.budget.roots);
         Ok([read, kept])
     }
+}
+
+impl<V: Handler> Thread<'_, '_, '_, V> {
+    /// Takes more starts from the caller's list.
+    pub(crate) fn feed(&mut self) {
+        let starts: Vec<_> = {
+            let mut starts = self.job.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            starts.by_ref().take(FEED_STARTS).collect()
+        };
+        if starts.len() == FEED_STARTS {
+            self.push(Task::Feed);
+        }
+        for seed in starts {
+            self.push(self.job.start_task(seed));
+        }
+    }
+
+    /// Looks at a root: first the entry itself, then its contents.
+    pub(crate) fn start(&mut self, index: u32) {
+        let job = self.job;
+        let path = job.roots.get(index).path.clone();
+        let Some(metadata) = self.stat_root(&path) else { return };
+        let counters = &job.counters[self.worker.index];
+        let spent = self.worker.watch.book(Phase::Stat, counters);
+        job.stat_ns.store(spent.max(1), Ordering::Relaxed);
+        let enter = self.show_root(&path, &metadata);
+        self.worker.watch.book(Phase::Callback, counters);
+        if enter && job.options.max_depth != Some(0) {
+            self.read_root(index, &path);
+        }
+    }
+
+    /// The metadata of a root. None: it failed, and the failure is reported.
+    fn stat_root(&mut self, path: &[u8]) -> Option<Metadata> {
+        self.job.throttle(1);
+        match sys::stat_path(path, self.job.options.follow) {
+            Ok(metadata) => Some(metadata),
+            Err(errno) => {
+                self.fail(path, path, failed(Operation::Stat)(errno));
+                None
+            }
+        }
+    }
+
+    /// Reads a root. A root that is given twice is read twice, and each reader needs a position of its own.
+    fn read_root(&mut self, index: u32, path: &[u8]) {
+        match self.job.open_root_anew(index, self.job.options.follow) {
+            Ok(directory) => self.read(&directory),
+            Err(errno) => self.fail(path, path, failed(Operation::OpenDirectory)(errno)),
+        }
+    }
+
+    /// Looks at one listed name below a root, without following a link on the way to it.
+    pub(crate) fn start_below(&mut self, index: u32, below: &[u8]) {
+        if let Some((directory, last)) = self.listed(index, below) {
+            let mut names = Names::default();
+            names.push(&last, Kind::Unknown, 0);
+            self.look(&CurrentSlice::new(&directory, Extent::Later), names);
+        }
+    }
+
+    /// The directory of a listed name, not opened, and the last name. None: it failed, and the failure is reported. The caller ends a slice
+    /// of the directory.
+    fn listed(&mut self, index: u32, below: &[u8]) -> Option<(Arc<DirectoryOf<V>>, CString)> {
+        let path = self.job.roots.get(index).path.clone();
+        let names: Option<Vec<CString>> = link::names(below).map(|name| CString::new(name).ok()).collect();
+        let names = names.filter(|names| names.iter().all(|name| name.as_c_str() != c".."));
+        let Some((last, above)) = names.as_deref().and_then(<[CString]>::split_last) else {
+            let whole = [path.as_slice(), below].join(&b'/');
+            self.fail(&path, &whole, failed(Operation::Stat)(Errno::INVAL));
+            return None;
+        };
+        // The operator named the root, so links in its path are followed.
+        match self.job.open_root(index, true) {
+            Ok(root) => {
+                let above: Vec<_> = above.iter().map(CString::as_c_str).collect();
+                Some((listed_below(&root, &above), last.clone()))
+            }
+            Err(errno) => {
+                self.fail(&path, &path, failed(Operation::OpenDirectory)(errno));
+                None
+            }
+        }
+    }
+
+    /// Looks at a root that a list of differences names, and below it only if the handler does not prune it.
+    pub(crate) fn start_differing(&mut self, index: u32, differs: Differs) {
+        let path = self.job.roots.get(index).path.clone();
+        let Some(metadata) = self.stat_root(&path) else { return };
+        let entry = Entry { name: &path, ..entry_of(&metadata) };
+        if self.show_differing(None, &entry, differs) {
+            self.read_root(index, &path);
+        }
+    }
+
+    /// As `start_differing`, for a name below a root.
+    pub(crate) fn start_differing_below(&mut self, index: u32, below: &[u8], differs: Differs) {
+        let Some((parent, name)) = self.listed(index, below) else { return };
+        let job = self.job;
+        let slice = CurrentSlice::new(&parent, Extent::Later);
+        job.throttle(1);
+        let opened = parent.descriptor(&mut self.worker.held, job.features());
+        let found = opened.and_then(|descriptor| {
+            sys::stat_at(&descriptor, &name, job.options.birth_time).map(|metadata| (descriptor, metadata))
+        });
+        let (descriptor, metadata) = match found {
+            Ok(found) => found,
+            Err(errno) => {
+                self.fail_name(&parent, name.as_bytes(), failed(Operation::Stat)(errno));
+                return job.end_names(self.worker, &slice, self.queue);
+            }
+        };
+        let mut path = Vec::new();
+        let (root_bytes, depth) = (parent.path_into(&mut path), parent.depth() + 1);
+        let entry =
+            Entry { directory: &path, name: name.as_bytes(), root_bytes, depth, ..entry_of(&metadata) };
+        let here = Here { directory: &parent, descriptor: &descriptor, slice: job.shown(&slice) };
+        if self.show_differing(Some(here), &entry, differs) {
+            self.worker.held.keep(&parent, job.features());
+            job.push_found(self.worker.index, (&parent, name, None), self.queue);
+        }
+        job.end_names(self.worker, &slice, self.queue);
+    }
+
+    /// Passes a name of a list of differences to the handler. Returns whether it is a directory to enter.
+    fn show_differing(&mut self, here: Option<HereOf<'_, V>>, entry: &Entry<'_>, differs: Differs) -> bool {
+        let (job, worker) = (self.job, &mut *self.worker);
+        let mut cx = Cx::new(&mut worker.visit, &mut worker.tasks, Ok(here));
+        job.visit.differing(&mut cx, entry, differs);
+        let counters = &job.counters[worker.index];
+        counters.entries(1, if entry.kind == Kind::File { entry.size() } else { 0 });
+        let pruned = self.take_tasks();
+        self.worker.watch.book(Phase::Callback, counters);
+        entry.kind == Kind::Directory && !pruned
+    }
+}
+
+/// An entry with this metadata, and without a name.
+fn entry_of(metadata: &Metadata) -> Entry<'_> {
+    let (kind, inode, metadata) = (metadata.kind(), metadata.inode, Some(metadata));
+    Entry { directory: b"", name: b"", root_bytes: 0, depth: 0, kind, inode, metadata, target: None }
 }

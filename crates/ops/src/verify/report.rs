@@ -2,18 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
-use atta_entry::{Change, Difference, Errno, Failure, Kind, Operation, Side};
+use atta_entry::{Change, Difference, Errno, Failure, Operation, Side};
 
 use super::handler::{Comparing, VerifyWorker};
-use super::pair::{At, Verdict};
+use super::pair::{At, Finding, Verdict};
 use crate::file::error::PairError;
 
 impl Comparing<'_> {
     /// Reports a difference.
-    pub(crate) fn tell(&self, worker: &mut VerifyWorker, at: At<'_>, kind: Kind, change: Change) {
-        worker.totals.count(&change);
+    pub(crate) fn report(&self, worker: &mut VerifyWorker, difference: &Difference<'_>) {
+        worker.totals.count(&difference.change);
         self.live.differences.fetch_add(1, Ordering::Relaxed);
-        self.watch.difference(&Difference { path: at.below().into(), kind, change });
+        self.watch.difference(difference);
     }
 
     /// Reports an entry that could not be compared.
@@ -26,7 +26,7 @@ impl Comparing<'_> {
             }
             PairError::Stopped => return,
         };
-        let (root, path) = at.told(side, &self.trees.target);
+        let (root, path) = at.root_and_path(side, &self.trees.target);
         let failure =
             Failure { operation, root: root.into(), path: path.into(), errno, spelled: None, at: None };
         self.count_failure(worker, &failure);
@@ -38,19 +38,14 @@ impl Comparing<'_> {
     }
 
     /// Reports the result of a comparison.
-    pub(crate) fn conclude(
-        &self,
-        worker: &mut VerifyWorker,
-        at: At<'_>,
-        kind: Kind,
-        verdict: Result<Verdict, PairError>,
-    ) {
+    pub(crate) fn conclude(&self, worker: &mut VerifyWorker, finding: Finding<'_>) {
+        let Finding { at, kind, verdict } = finding;
         match verdict {
-            Ok(Verdict::Missing) => self.tell(worker, at, kind, Change::Missing),
+            Ok(Verdict::Missing) => self.report(worker, &at.difference(kind, Change::Missing)),
             Ok(Verdict::Compared(found)) => {
                 worker.totals.compared += 1;
                 if !found.is_empty() {
-                    self.tell(worker, at, kind, Change::Different(found));
+                    self.report(worker, &at.difference(kind, Change::Different(found)));
                 }
             }
             Err(error) => self.fail(worker, at, error),
