@@ -73,7 +73,7 @@ fn run(session: &mut Session<'_>, [source, target]: &[PathBuf; 2], found: &Mutex
 }
 
 #[test]
-fn extra_names_add_up_by_directory_on_threads_and_ranks() {
+fn extra_names_add_up_on_threads_and_ranks() {
     let scratch = Scratch::new("extra").unwrap();
     let trees = trees(&scratch);
     let mut sums = Sums::new();

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::tree::debts::Unit;
 use crate::tree::directory::{Directory, State};
 use crate::tree::slice::{Part, Slice};
 
@@ -12,18 +13,6 @@ use crate::tree::slice::{Part, Slice};
 pub(crate) enum Anchor<S = ()> {
     Directory(Arc<Directory<S>>),
     Slice(Arc<Slice<S>>),
-}
-
-/// Which unit of it a task holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    None,
-    /// Of a directory's children.
-    Child,
-    /// Of a slice's names.
-    Names,
-    /// Of a slice's parts.
-    Part,
 }
 
 impl<S> Clone for Anchor<S> {

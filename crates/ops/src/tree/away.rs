@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use atta_runtime::Queue;
 
-use crate::tree::anchors::{Anchor, Lost, Unit};
-use crate::tree::debts::{Debt, Payment};
+use crate::tree::anchors::{Anchor, Lost};
+use crate::tree::debts::{Debt, Payment, Unit};
 use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker};
 use crate::tree::life;
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_with_lent_names_gets_its_name_and_stays_open() {
+    fn directory_with_lent_names_gets_its_name() {
         assert_eq!(send_and_end(&root(), ALONE), [("r/a".to_owned(), "looked")]);
     }
 

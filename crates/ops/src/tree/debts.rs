@@ -14,7 +14,17 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::tree::anchors::Unit;
+/// Which unit of its directory or slice a task holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    None,
+    /// Of a directory's children.
+    Child,
+    /// Of a slice's names.
+    Names,
+    /// Of a slice's parts.
+    Part,
+}
 
 /// What a task holds of the rank that lent it: units of a directory and of a slice, by their numbers there. 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 
-use crate::tree::anchors::{Anchor, Unit};
-use crate::tree::debts::Debt;
+use crate::tree::anchors::Anchor;
+use crate::tree::debts::{Debt, Unit};
 use crate::tree::directory::{Directory, State};
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Of, Own};

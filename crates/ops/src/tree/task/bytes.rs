@@ -24,8 +24,8 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use crate::tree::anchors::{Anchor, Unit};
-use crate::tree::debts::{Debt, Payment};
+use crate::tree::anchors::Anchor;
+use crate::tree::debts::{Debt, Payment, Unit};
 use crate::tree::directory::{Directory, State};
 use crate::tree::life::release_maker;
 use crate::tree::listing::names::Names;
