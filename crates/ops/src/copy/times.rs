@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 /// The phases of a rank, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Finding and copying, until no rank has a task left. Includes read-back during this time.
+    /// Finding and copying, until no rank has a task left: with syncs, names that waited, and read-back, which are tasks.
     Copying,
-    /// Names that waited for a file that another thread or rank was copying.
+    /// Names whose file another rank was copying until its last task, and the names of a list of differences.
     Links,
-    /// Files that were not yet durable when the last task was done: the sync and the renames.
+    /// What is not durable after that: the sync and the renames. After a stop, all that waited.
     Batch,
-    /// Read-back of the remaining copies.
+    /// Read-back of these copies.
     Verify,
     /// Attributes of the directories that were left for the end.
     Directories,
