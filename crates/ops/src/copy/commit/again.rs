@@ -126,7 +126,7 @@ impl Committer<'_> {
         };
         self.bytes_again(OpenFile::new(&source, &before), &file)?;
         self.maker.totals.mended += 1;
-        self.maker.target.stores.sync_file(&file).map_err(|errno| FileError::new(Step::Sync, errno))?;
+        self.stores().sync_file(&file).map_err(|errno| FileError::new(Step::Sync, errno))?;
         if is_same(&before, &look(&source)?) { Ok(is_another) } else { Err(FileError::Changed) }
     }
 
@@ -164,7 +164,7 @@ impl Committer<'_> {
     /// for some clock ticks.
     fn is_what_was_copied(&self, source: &Metadata, copy: &Metadata) -> bool {
         let is_the_same = match self.maker.target.options.keep.times {
-            true => is_alike(source, copy, self.maker.target.stores.granularity(copy.device)),
+            true => is_alike(source, copy, self.stores().granularity(copy.device)),
             false => source.size == copy.size,
         };
         source.kind() == Kind::File && is_the_same && source.ctime <= self.commit.began
