@@ -146,12 +146,12 @@ impl Committer<'_> {
         let OpenFile { file: source, metadata } = source;
         let has_holes = may_have_holes(metadata);
         let way = Way { has_holes, size: metadata.size, hasher: None };
-        let came = self.maker.scratch.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
-        if came < metadata.size {
+        let written = self.maker.scratch.mover.copy(source, file.as_fd(), 0..metadata.size, way)?;
+        if written < metadata.size {
             return Err(FileError::Changed);
         }
         if has_holes {
-            let cut = retry(|| rustix::fs::ftruncate(file, came));
+            let cut = retry(|| rustix::fs::ftruncate(file, written));
             cut.map_err(|errno| FileError::new(Step::Write, errno))?;
         }
         // Writing clears set-id bits and capabilities, and sets the modification time.

@@ -189,8 +189,8 @@ impl Committer<'_> {
         let mut piece = Piece::at(start);
         let found = sys::stat_descriptor(file).map_err(failed)?;
         let way = Way { has_holes: may_have_holes(&found), size: found.size, hasher: Some(&mut piece) };
-        let came = self.maker.scratch.mover.hash(file.as_fd(), start..end, way)?;
-        Ok(came == end
+        let read = self.maker.scratch.mover.hash(file.as_fd(), start..end, way)?;
+        Ok(read == end
             && match check.expected {
                 Expected::Whole(digest) => found.size == end && piece.digest() == digest,
                 Expected::Piece(value) => piece.value() == Some(value),
