@@ -29,9 +29,10 @@ use crate::tree::progress::Live;
 use batch::{Batch, Ready};
 use checks::{Check, Checks};
 use pending::{Pending, PendingFile};
+use stores::Stores;
 use syncing::Syncing;
 
-/// Complete entries that wait, and what is known of those that had to be given up.
+/// Complete entries that wait, and the number of those that had to be given up.
 pub(crate) struct Commit {
     batch: Batch,
     pub(crate) checks: Checks,
@@ -41,7 +42,7 @@ pub(crate) struct Commit {
     group: usize,
     /// Start time, by the clock of the file system.
     began: Timestamp,
-    /// Number of directories that keep their temporary names.
+    /// Number of entries that keep their temporary names or cannot be removed.
     left_over: AtomicU64,
 }
 
@@ -73,18 +74,23 @@ impl Commit {
         self.checks.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts an entry that keeps its temporary name.
+    /// Counts an entry that keeps its temporary name, or cannot be removed.
     pub(crate) fn leave(&self) {
         self.left_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of entries that keep their temporary names.
+    /// Number of entries that [`leave`](Self::leave) was called for.
     pub(crate) fn left_over(&self) -> u64 {
         self.left_over.load(Ordering::Relaxed)
     }
 }
 
-impl Committer<'_> {
+impl<'w> Committer<'w> {
+    /// The file systems that entries are written to.
+    fn stores(&self) -> &'w Stores {
+        &self.maker.target.stores
+    }
+
     /// Counts a new entry, and gives it its final name when that is allowed.
     pub(crate) fn complete(&mut self, at: &Location, to: &Place<'_>, mut made: Made) {
         let checks = Check::of(at, to, &made).into_iter().collect();

@@ -1,5 +1,5 @@
 //! The copy as a handler of a walk. Directories are made before they are entered, and small files are copied where they are found.
-//! `links.rs` and the files of `target/` and `commit/` do everything else.
+//! `links.rs` and the files of `target/` and `commit/` do everything else, each with what its wing owns.
 //!
 //! ```text
 //!   entry ─▶ directory: made under a temporary name ─▶ entered ─▶ its files, by one or more threads ─▶ gets its final name

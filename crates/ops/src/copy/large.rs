@@ -1,4 +1,5 @@
-//! Large files that are being copied in chunks: their state, and what other ranks need to recognise them. `large/run.rs` and its neighbours copy them.
+//! Large files that are being copied in chunks: their state, and what other ranks need to recognise them. No I/O: `large/run.rs` and its
+//! neighbours copy them.
 
 mod chunk;
 pub(crate) mod plan;

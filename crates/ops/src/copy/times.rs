@@ -123,11 +123,11 @@ impl Syncs {
     /// Runs a sync call and measures it.
     pub(crate) fn timed<T>(&self, sync: impl FnOnce() -> T) -> T {
         let began = Instant::now();
-        let came = sync();
+        let result = sync();
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.count.fetch_add(1, Ordering::Relaxed);
         self.nanoseconds.fetch_add(took, Ordering::Relaxed);
-        came
+        result
     }
 
     /// Returns the number of syncs and their total duration.

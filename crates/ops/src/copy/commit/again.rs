@@ -126,7 +126,7 @@ impl Committer<'_> {
         };
         self.bytes_again(OpenFile::new(&source, &before), &file)?;
         self.maker.totals.mended += 1;
-        self.maker.target.stores.sync_file(&file).map_err(|errno| FileError::new(Step::Sync, errno))?;
+        self.stores().sync_file(&file).map_err(|errno| FileError::new(Step::Sync, errno))?;
         if is_same(&before, &look(&source)?) { Ok(is_another) } else { Err(FileError::Changed) }
     }
 
@@ -146,12 +146,12 @@ impl Committer<'_> {
         let OpenFile { file: source, metadata } = source;
         let has_holes = may_have_holes(metadata);
         let pass = Pass { source, target: Some(file.as_fd()), has_holes, size: metadata.size, hasher: None };
-        let came = self.maker.scratch.mover.pass(pass, 0..metadata.size)?;
-        if came < metadata.size {
+        let written = self.maker.scratch.mover.pass(pass, 0..metadata.size)?;
+        if written < metadata.size {
             return Err(FileError::Changed);
         }
         if has_holes {
-            let cut = retry(|| rustix::fs::ftruncate(file, came));
+            let cut = retry(|| rustix::fs::ftruncate(file, written));
             cut.map_err(|errno| FileError::new(Step::Write, errno))?;
         }
         // Writing clears set-id bits and capabilities, and sets the modification time.
@@ -164,7 +164,7 @@ impl Committer<'_> {
     /// for some clock ticks.
     fn is_what_was_copied(&self, source: &Metadata, copy: &Metadata) -> bool {
         let is_the_same = match self.maker.target.options.keep.times {
-            true => is_alike(source, copy, self.maker.target.stores.granularity(copy.device)),
+            true => is_alike(source, copy, self.stores().granularity(copy.device)),
             false => source.size == copy.size,
         };
         source.kind() == Kind::File && is_the_same && source.ctime <= self.commit.began

@@ -100,8 +100,7 @@ impl Committer<'_> {
             None => true,
             Some(temporary) => {
                 let names = Some((temporary, name.clone()));
-                let (origin, mirror, since) =
-                    (at.clone(), Arc::clone(mirror), self.maker.target.stores.failed_syncs());
+                let (origin, mirror, since) = (at.clone(), Arc::clone(mirror), self.stores().failed_syncs());
                 let (bytes, identity) = (*bytes, *identity);
                 let ready = Ready { origin, mirror, names, bytes, since, identity, part: None };
                 self.publish_now(&ready)

@@ -7,7 +7,6 @@
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
@@ -27,7 +26,7 @@ use atta_sys::{self as sys, retry};
 impl Committer<'_> {
     /// Renames an entry to its final name as soon as the sync rule allows it. Then it is queued for reading back, if requested.
     pub(crate) fn publish(&mut self, ready: Ready, checks: Vec<Check>) {
-        if !self.maker.target.stores.waits_in(&ready.mirror) {
+        if !self.stores().waits_in(&ready.mirror) {
             if self.publish_now(&ready) {
                 self.commit.checks.add(checks);
             } else {
@@ -44,7 +43,7 @@ impl Committer<'_> {
 
     /// Counts bytes in a directory that will be published.
     pub(crate) fn add_bytes(&mut self, mirror: &Mirror, bytes: u64, checks: Vec<Check>) {
-        if !self.maker.target.stores.waits_in(mirror) {
+        if !self.stores().waits_in(mirror) {
             self.commit.checks.add(checks);
         } else if let Some(full) = self.commit.batch.add(None, bytes, checks) {
             self.publish_durable(full);
@@ -67,13 +66,13 @@ impl Committer<'_> {
     }
 
     fn publish_durable(&mut self, all: Waiting) {
-        let is_synced = self.maker.target.stores.sync().is_ok();
+        let is_synced = self.stores().sync().is_ok();
         let Waiting { ready, mut checks, .. } = all;
         let mut lost = Lost::default();
         for mut ready in ready {
             let part = ready.part.take();
             let ready = &ready;
-            let is_sure = is_synced && ready.since == self.maker.target.stores.failed_syncs();
+            let is_sure = is_synced && ready.since == self.stores().failed_syncs();
             let names = if is_sure { Ok(Vec::new()) } else { self.write_again(ready) };
             match names {
                 Ok(names) => {
@@ -91,7 +90,7 @@ impl Committer<'_> {
             self.ended.extend(part);
         }
         self.forget_checks(lost.take_from(&mut checks));
-        if !is_synced || self.maker.target.stores.failed_syncs() > 0 {
+        if !is_synced || self.stores().failed_syncs() > 0 {
             // A file in a directory without its final name may yet be written again: do not read it meanwhile.
             let is_hidden = |check: &mut Check| check.mirror.target.alias().is_some();
             let hidden: Vec<_> = checks.extract_if(.., is_hidden).collect();
@@ -103,7 +102,7 @@ impl Committer<'_> {
     /// Removes a file that cannot be published. A directory stays under its temporary name.
     fn take_back(&mut self, ready: &Ready) {
         if ready.names.is_none() {
-            self.commit.left_over.fetch_add(1, Ordering::Relaxed);
+            self.commit.leave();
             ready.mirror.set_foreign();
         }
         if let Some((temporary, _)) = &ready.names
@@ -125,13 +124,12 @@ impl Committer<'_> {
             return self.maker.fail(&at, FileError::new(Step::OpenDirectory, Errno::STALE));
         }
         let ready = Ready::directory(Location::Root(self.maker.target.top.path.clone()), mirror, None);
-        let is_durable =
-            !self.maker.target.stores.waits_in(&ready.mirror) || self.maker.target.stores.sync().is_ok();
+        let is_durable = !self.stores().waits_in(&ready.mirror) || self.stores().sync().is_ok();
         // Data whose sync failed is not written again any more.
-        if is_durable && (!ready.mirror.is_new() || ready.since == self.maker.target.stores.failed_syncs()) {
+        if is_durable && (!ready.mirror.is_new() || ready.since == self.stores().failed_syncs()) {
             let _ = self.rename(&ready);
         } else {
-            self.commit.left_over.fetch_add(1, Ordering::Relaxed);
+            self.commit.leave();
             self.maker.fail(&ready.origin, FileError::new(Step::Sync, Errno::IO));
         }
     }
@@ -140,7 +138,9 @@ impl Committer<'_> {
     pub(crate) fn publish_now(&mut self, ready: &Ready) -> bool {
         let renamed = self.rename(ready);
         if let Err(error) = renamed {
-            self.commit.left_over.fetch_add(u64::from(ready.names.is_none()), Ordering::Relaxed);
+            if ready.names.is_none() {
+                self.commit.leave();
+            }
             self.maker.fail(&ready.origin, error);
         }
         renamed.is_ok()

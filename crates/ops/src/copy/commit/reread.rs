@@ -172,9 +172,9 @@ impl Committer<'_> {
     /// Drops a copy from the cache, as far as the kernel allows.
     fn leave_cache(&self, file: &OwnedFd, check: &Check) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::Verify, errno);
-        if self.maker.target.options.fsync == Fsync::None && !self.maker.target.stores.are_volatile() {
+        if self.maker.target.options.fsync == Fsync::None && !self.stores().are_volatile() {
             // Only clean pages can leave the cache.
-            self.maker.target.stores.sync_data(file).map_err(failed)?;
+            self.stores().sync_data(file).map_err(failed)?;
         }
         let Range { start, end } = check.range;
         let length = std::num::NonZero::new(end - start);
@@ -190,8 +190,8 @@ impl Committer<'_> {
         let found = sys::stat_descriptor(file).map_err(failed)?;
         let (has_holes, hasher) = (may_have_holes(&found), Some(&mut piece));
         let pass = Pass { source: file.as_fd(), target: None, has_holes, size: found.size, hasher };
-        let came = self.maker.scratch.mover.pass(pass, start..end)?;
-        Ok(came == end
+        let read = self.maker.scratch.mover.pass(pass, start..end)?;
+        Ok(read == end
             && match check.expected {
                 Expected::Whole(digest) => found.size == end && piece.digest() == digest,
                 Expected::Piece(value) => piece.value() == Some(value),
@@ -228,7 +228,7 @@ impl Committer<'_> {
         if !keep.mode && !has_list {
             retry(|| rustix::fs::fchmod(file, Mode::from_raw_mode(mode))).map_err(failed)?;
         }
-        self.maker.target.stores.sync_file(file).map_err(failed)
+        self.stores().sync_file(file).map_err(failed)
     }
 
     /// Removes a wrong copy: a later run would accept it.

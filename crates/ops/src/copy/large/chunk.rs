@@ -1,4 +1,5 @@
-//! How a chunk of a large file is copied, and what happens to the copy when all of its chunks are.
+//! How a chunk of a large file is copied, and what happens to the copy when all of its chunks are. It does not hand out chunks, and reports
+//! no failures.
 
 use std::ffi::CStr;
 use std::ops::Range;

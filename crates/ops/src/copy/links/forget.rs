@@ -1,4 +1,5 @@
-//! Removes the links' directory at the end of a copy, and counts the names of copied files that were outside the copy.
+//! Removes the links' directory at the end of a copy, and counts the names of copied files that were outside the copy. It removes nothing
+//! of the copy itself.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;

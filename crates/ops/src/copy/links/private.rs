@@ -1,5 +1,6 @@
 //! The directories private to the job: its own, which holds its record, and the links' directory in it. Other users cannot access them.
-//! On the first rank the job's directory is there from the start; other ranks open it. What the links' directory contains: see `claims.rs`.
+//! On the first rank the job's directory is made before the copy starts; other ranks open it. What the links' directory
+//! contains: see `links.rs`.
 
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,19 +22,19 @@ const LINKS: &CStr = c"links";
 /// See the head of this file.
 pub(crate) struct PrivateDirectory {
     /// TARGET, or the directory that TARGET is made in.
-    pub(crate) top: Arc<OwnedFd>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) seat: Seat,
+    top: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    seat: Seat,
     /// Owner of this process's files in TOP, if known.
-    pub(crate) own_uid: Option<u32>,
-    pub(crate) features: Features,
+    own_uid: Option<u32>,
+    features: Features,
     /// The private directory of the copy. Only on the first rank, if one can be made.
-    pub(crate) job: Mutex<Option<Job>>,
+    job: Mutex<Option<Job>>,
     links: OnceLock<Result<OwnedFd, Errno>>,
 }
 
 impl PrivateDirectory {
-    /// Not made yet. `own_uid`: owner of this process's files in TOP, if known.
+    /// Without a directory of the job.
     pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, seat: Seat, features: Features) -> Self {
         let (top, shared, links) = (Arc::clone(top), Arc::clone(shared), OnceLock::new());
         Self { top, shared, seat, own_uid: None, features, job: Mutex::default(), links }
@@ -105,7 +106,7 @@ impl PrivateDirectory {
         act(job.as_ref().and_then(Job::directory).ok_or(Errno::ACCES)?)
     }
 
-    /// Removes the job's directory. If entries are left that its record identifies, keeps it and returns what `list` makes of the record.
+    /// Removes the job's directory. If entries are left that its record identifies, keeps it and returns what `list` returns for the record.
     pub(crate) fn end<T>(&self, is_left: bool, list: impl FnOnce(&Record) -> T) -> Result<Option<T>, Errno> {
         let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(job) = job.as_mut() else { return Ok(None) };
