@@ -26,7 +26,9 @@ use crate::file::mover::Pass;
 use crate::file::retries::{ask_close, close};
 use crate::file::source::{Identity, Source, identity_of, is_same, look, open, settled};
 use crate::file::version::Version;
-use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
+use crate::large::{
+    self, ChunkId, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan,
+};
 use crate::metadata::give::{self, SourceAttributes};
 use crate::tree::location::below;
 use crate::tree::operation::Cx;
@@ -98,7 +100,7 @@ impl Copying<'_> {
         if is_cloned {
             self.live.bytes.fetch_add(size, Ordering::Relaxed);
             let all = self.insert(cuttable);
-            self.end_chunk(cx, (all.file, 0), Ok(None));
+            self.end_chunk(cx, ChunkId { file: all.file, chunk: 0 }, Ok(None));
         } else {
             self.cut(cuttable, cx.tasks);
         }

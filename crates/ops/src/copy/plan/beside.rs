@@ -14,7 +14,7 @@ use crate::copy::target::mirror::Shared;
 
 use crate::jobs::names::Namer;
 use crate::jobs::record::{Makes, Record};
-use crate::jobs::sweep::sweep;
+use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::Manner;
 use crate::jobs::{self, Begun, Job, Other, Setting, State};
 use crate::refused::Refused;
@@ -167,8 +167,12 @@ fn settle(other: &Other, target: &Target, top: (u64, u64), options: &Options<'_>
     }
     let walk = &options.walk;
     let manner = Manner { removes: true, stop: walk.stop.clone(), features: walk.features };
-    let swept =
-        sweep((&*target.top, target.path.as_slice()), &[(&other.namer, &other.record)], walk, manner.clone());
+    let swept = sweep(
+        Top { opened: &target.top, path: &target.path },
+        &[(&other.namer, &other.record)],
+        walk,
+        manner.clone(),
+    );
     let is_swept = swept.failed == 0 && !swept.stopped;
     if !is_swept || jobs::remove_other(other, &target.top, &manner).is_err() {
         return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
@@ -195,7 +199,7 @@ pub(crate) fn left_by(
         ..crate::tree::Options::default()
     };
     let manner = Manner { removes: false, stop: walk.stop.clone(), features: walk.features };
-    let swept = sweep((&**top, path), &[(namer, record)], walk, manner);
+    let swept = sweep(Top { opened: top, path }, &[(namer, record)], walk, manner);
     let (entries, bytes) = (swept.tally.entries, swept.tally.bytes);
     Leftovers { directory: path.to_vec(), entries, bytes, some: swept.found }
 }
