@@ -14,7 +14,7 @@ pub use crate::jobs::sweep::Leftover;
 pub use crate::refused::Refused;
 
 use crate::jobs::names;
-use crate::jobs::sweep::sweep;
+use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::{Manner, Tally};
 use crate::jobs::{self, Other, State};
 use crate::tree;
@@ -105,7 +105,7 @@ pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> 
     let walk = &options.walk;
     let manner = Manner { removes: options.removes, stop: walk.stop.clone(), features: walk.features };
     let runs: Vec<_> = ended.iter().map(|other| (&other.namer, &other.record)).collect();
-    let swept = sweep((&*top, directory), &runs, walk, manner.clone());
+    let swept = sweep(Top { opened: &top, path: directory }, &runs, walk, manner.clone());
     let is_swept = swept.failed == 0 && !swept.stopped;
     outcome.leftovers = swept.found;
     (outcome.names, outcome.entries, outcome.bytes) = (swept.names, swept.tally.entries, swept.tally.bytes);

@@ -1,8 +1,8 @@
-//! The private directory of a run that makes things: it is beside what the run makes, holds a record of who runs, and is locked while the
-//! run lives. So the record identifies leftovers of a killed run, and a second run sees the first one.
+//! The private directory of a run that writes. It is beside the run's output, holds a record of the run, and is locked while the run
+//! lives. So the record identifies leftovers of a killed run, and a second run sees the first one.
 //!
 //! ```text
-//!   TOP/.atta.UID/             of one user, 0700; gone when no run of that user is left
+//!   TOP/.atta.UID/             of one user, 0700; removed with the last run of that user
 //!   TOP/.atta.UID/TAG/record   of one run; locked (flock) while it runs
 //!   TOP/.atta.UID/TAG/links/   see copy/links.rs
 //! ```
@@ -31,12 +31,12 @@ use record::{BYTES_MAX, Record};
 const RECORD: &CStr = c"record";
 /// Runs of one user in one place that are looked at.
 const RUNS_MAX: usize = 4096;
-/// How often a directory is made that others remove at the same time.
+/// How often a directory is made again if other runs remove it at the same time.
 const TRIES: u32 = 16;
-/// How long another run may take to look at the directory of all runs.
-const TURN: Duration = Duration::from_secs(5);
+/// How long to wait for another run that has locked the directory of all runs.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// Whether the run that a record is of still runs.
+/// Whether the run of a record still runs.
 #[derive(Debug)]
 pub(crate) enum State {
     /// Another process holds its lock.
@@ -58,7 +58,7 @@ pub(crate) struct Other {
     pub(crate) name: CString,
 }
 
-/// The directory of this run, which goes with it unless it is kept.
+/// The directory of this run, which is removed when this is dropped, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct Job {
     top: Arc<OwnedFd>,
@@ -66,12 +66,12 @@ pub(crate) struct Job {
     home: Option<(OwnedFd, CString)>,
     name: CString,
     directory: Option<OwnedFd>,
-    /// The file of its record, whose lock goes with it.
+    /// The file of its record. Closing it releases the lock.
     file: OwnedFd,
     record: Record,
 }
 
-/// The result of beginning one.
+/// A run that has begun.
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) job: Job,
@@ -88,7 +88,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) namer: &'a Namer,
     /// The owner of what this process makes there, if that is known.
     pub(crate) own_uid: Option<u32>,
-    /// The name of the directory of all runs is wanted for something else.
+    /// The run makes an entry with the name of the directory of all runs.
     pub(crate) is_alone: bool,
     /// Whether the record is to outlive a power cut.
     pub(crate) is_durable: bool,
@@ -98,7 +98,7 @@ pub(crate) struct Setting<'a> {
 /// Makes the private directory of a run. `refuses` sees the other runs first, and no other begins meanwhile.
 ///
 /// # Errors
-/// What `refuses` says; within that, why no directory could be made.
+/// The error of `refuses`. The inner error is why the directory could not be made.
 pub(crate) fn begin<E>(
     setting: &Setting<'_>,
     record: &Record,
@@ -117,7 +117,7 @@ pub(crate) fn begin<E>(
         let (others, lockless) = match &home {
             None => (Vec::new(), None),
             Some(home) => {
-                let lockless = take_turn(home).err();
+                let lockless = lock_home(home).err();
                 if !is_there(setting, home) {
                     continue;
                 }
@@ -151,7 +151,7 @@ fn open_home(setting: &Setting<'_>) -> Result<Option<Arc<OwnedFd>>, Errno> {
     Err(Errno::NOENT)
 }
 
-/// Removes inherited ACLs from a directory that was just created. If it is gone or was replaced, opening it later shows that.
+/// Removes inherited ACLs from a directory that was just created. If it was removed or replaced, opening it later shows that.
 fn settle(setting: &Setting<'_>, above: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     match inherited::open_private(above, name, setting.own_uid, setting.features) {
         Ok(_) | Err(Errno::NOENT | Errno::STALE | Errno::NOTDIR) => Ok(()),
@@ -169,12 +169,12 @@ pub(crate) fn open_private(above: impl AsFd, name: &CStr, own_uid: Option<u32>) 
     if is_private { Ok(opened) } else { Err(Errno::STALE) }
 }
 
-/// Waits until no other run looks at the directory of all runs, but not for ever.
-fn take_turn(home: &OwnedFd) -> Result<(), Errno> {
+/// Locks the directory of all runs. If another run holds the lock too long, goes on without it.
+fn lock_home(home: &OwnedFd) -> Result<(), Errno> {
     let began = Instant::now();
     loop {
         match retry(|| rustix::fs::flock(home, FlockOperation::NonBlockingLockExclusive)) {
-            Err(Errno::AGAIN) if began.elapsed() < TURN => std::thread::sleep(Duration::from_millis(5)),
+            Err(Errno::AGAIN) if began.elapsed() < LOCK_WAIT => std::thread::sleep(Duration::from_millis(5)),
             Err(Errno::AGAIN) => return Ok(()),
             taken => return taken,
         }
@@ -212,13 +212,13 @@ pub(crate) fn other(above: &Arc<OwnedFd>, name: &CStr) -> Result<Option<Other>, 
     Ok(Some(Other { record, namer, state, above: Arc::clone(above), name: name.to_owned() }))
 }
 
-/// The record in a private directory, and its file. None: there is none that can be believed.
+/// The record in a private directory, and its file. None: there is no valid record.
 pub(crate) fn read_record(directory: &OwnedFd) -> Result<Option<(OwnedFd, Record)>, Errno> {
     let open = |access: OFlags| {
         let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         retry(|| rustix::fs::openat(directory, RECORD, flags, Mode::empty()))
     };
-    // A lock over NFS takes the right to write.
+    // A lock over NFS needs write access.
     let file = match open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)) {
         Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
         file => file?,
@@ -244,23 +244,25 @@ fn create_record(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for _ in 0..TRIES {
         match retry(|| rustix::fs::openat(directory, RECORD, flags, Mode::RUSR | Mode::WUSR)) {
-            // The answer to the first request was lost. What is there is made anew, not opened.
-            Err(Errno::EXIST) => gone(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?,
+            // The reply to the first request was lost. The file is created again, not opened.
+            Err(Errno::EXIST) => {
+                missing_is_removed(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
+            }
             created => return created,
         }
     }
     Err(Errno::EXIST)
 }
 
-/// Whether something was removed: where the answer to the first request was lost it is not there any more.
-fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
+/// Accepts that an entry is missing when it is removed: the reply to the first request may have been lost.
+fn missing_is_removed(removed: Result<(), Errno>) -> Result<(), Errno> {
     match removed {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno),
     }
 }
 
-/// Makes the run's own directory and its record. With it: why there are no locks, if there are none.
+/// Makes the run's own directory and its record. Also returns why the file system has no locks, if it has none.
 fn make(
     setting: &Setting<'_>,
     home: Option<&Arc<OwnedFd>>,
@@ -285,7 +287,7 @@ fn make(
     let lockless = retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)).err();
     let home = home.map(|home| rustix::io::dup(home).map(|home| (home, namer.home())));
     let home = home.transpose().map_err(|error| Errno(error.raw_os_error()))?;
-    // From here on what was made goes with it.
+    // From here on, dropping the job removes the directory.
     let job =
         Job { top: Arc::clone(top), home, name, directory: Some(directory), file, record: record.clone() };
     let text = record.to_text();
@@ -294,11 +296,11 @@ fn make(
         written += retry(|| rustix::io::pwrite(&job.file, &text.as_bytes()[written..], written as u64))?;
     }
     if is_durable {
-        // A record that is not durable proves all the same what a run leaves that was killed, though not what a power cut leaves.
+        // Without this, the record still identifies leftovers of a killed run, but not those of a power cut.
         let _ = retry(|| rustix::fs::fsync(&job.file));
     }
     if let Some((home, _)) = &job.home {
-        // Other runs may look now.
+        // Other runs may begin now.
         let _ = rustix::fs::flock(home, FlockOperation::Unlock);
     }
     Ok((job, lockless))
@@ -310,7 +312,7 @@ impl Job {
         self.directory.as_ref()
     }
 
-    /// What it says of itself.
+    /// The record of this run.
     pub(crate) fn record(&self) -> &Record {
         &self.record
     }
@@ -330,7 +332,7 @@ impl Job {
         ended
     }
 
-    /// Leaves it to later runs: something is left that the record is needed for.
+    /// Keeps the directory for later runs, which need the record for leftovers.
     pub(crate) fn keep(&mut self) {
         self.directory = None;
     }
@@ -342,8 +344,8 @@ impl Drop for Job {
     }
 }
 
-/// Removes the private directory of another run, with all that is in it, and that of all runs if it was the last one. What it holds
-/// beside: names in the runs' own directories alone.
+/// Removes the private directory of another run with its contents, and the directory of all runs if it was the last one. Returns what it
+/// held.
 pub(crate) fn remove_other(
     other: &Other,
     top: &OwnedFd,
@@ -364,8 +366,8 @@ pub(crate) fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr) -> R
     if names.iter().any(|name| name.as_c_str() != RECORD) {
         return Err(Errno::NOTEMPTY);
     }
-    gone(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
-    gone(retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)))
+    missing_is_removed(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
+    missing_is_removed(retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)))
 }
 
 /// Opens the private directory of a run that another rank has made.
@@ -381,8 +383,7 @@ pub(crate) fn open_of_another_rank(
     }
 }
 
-/// Whether a name is that of a run's private directory, or of that of all runs of a user, and records prove it: all that is in there is
-/// of such runs.
+/// Whether a name is a run's private directory, or the directory of all runs of a user, and records prove it for everything in it.
 pub(crate) fn is_private_directory(above: &Arc<OwnedFd>, name: &CStr) -> bool {
     let is_of_run = |above: &OwnedFd, name: &CStr, parsed: Option<names::Parsed<'_>>| {
         let directory = open_private(above, name, None).ok();
@@ -406,7 +407,7 @@ pub(crate) fn is_private_directory(above: &Arc<OwnedFd>, name: &CStr) -> bool {
     }
 }
 
-/// The names that a run gave, if its record is in that directory: `parsed` is of one of them.
+/// The namer of the run that gave a name, which is `parsed`, if the run's record is in that directory.
 pub(crate) fn namer_in(directory: impl AsFd, parsed: names::Parsed<'_>) -> Option<Namer> {
     let tag = CString::new(parsed.tag?).ok()?;
     let home = CString::new([names::PREFIX, parsed.uid].concat()).ok()?;

@@ -72,6 +72,13 @@ pub(crate) struct Cuttable<C: Chunked + ?Sized> {
     pub(crate) is_again: bool,
 }
 
+/// A chunk of a file of this rank, by the numbers of both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkId {
+    pub(crate) file: u64,
+    pub(crate) chunk: u64,
+}
+
 /// What to do about a file whose chunks have all ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion {
@@ -145,7 +152,7 @@ pub(crate) trait Chunked: Handler {
         match task {
             LargeTask::Plan(plan) => self.plan(cx, &plan),
             LargeTask::Chunks(chunks) => self.run_chunks(cx, chunks),
-            LargeTask::Ended { file, chunk, result } => self.end_chunk(cx, (file, chunk), result),
+            LargeTask::Ended { file, chunk, result } => self.end_chunk(cx, ChunkId { file, chunk }, result),
         }
     }
 
@@ -170,7 +177,7 @@ pub(crate) trait Chunked: Handler {
             Some(error) => Err(error),
             None => self.process(cx.worker, large, chunks.range()),
         };
-        self.end_chunk(cx, (chunks.file, chunks.first), result);
+        self.end_chunk(cx, ChunkId { file: chunks.file, chunk: chunks.first }, result);
     }
 
     /// Processes each of these chunks for the rank that planned the file.
@@ -183,7 +190,8 @@ pub(crate) trait Chunked: Handler {
     }
 
     /// Records the end of a chunk of a file of this rank. The last chunk completes the file.
-    fn end_chunk(&self, cx: &mut Cx<'_, Self>, (file, chunk): (u64, u64), result: ChunkResult<Self>) {
+    fn end_chunk(&self, cx: &mut Cx<'_, Self>, ended: ChunkId, result: ChunkResult<Self>) {
+        let ChunkId { file, chunk } = ended;
         let Some(large) = self.large().find(file) else { return };
         self.count_ended(large.chunks.bytes_of(chunk));
         let result = result.map(|value| self.keep(&large, chunk, value));

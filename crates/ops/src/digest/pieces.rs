@@ -8,7 +8,7 @@
 //! every file. So a process hashes each block of zeros once and stores its value. A second sparse file costs only the time for its data.
 //!
 //! ```text
-//!   a piece    [ block | block ][ block ][ the block at hand ...
+//!   a piece    [ block | block ][ block ][ the current block ...
 //!   left            value           value       hasher            as BLAKE3's own stack of subtrees
 //! ```
 

@@ -101,7 +101,7 @@ fn fill<'b>(
             read => done += read,
         }
     }
-    // It is longer than it was, or than its size says.
+    // It is longer than it was, or than its stated size.
     if done > bytes { Err(FileError::Changed) } else { Ok(&block[..bytes]) }
 }
 

@@ -173,7 +173,7 @@ mod tests {
         let bytes: Vec<u8> = (0..5_000_001_u32).map(|at| (at * 7) as u8).collect();
         std::fs::write(scratch.join("from"), &bytes).unwrap();
         let from = File::open(scratch.join("from")).unwrap();
-        // Another file system may refuse, and a pipe's end cannot be asked at all.
+        // Another file system may refuse it.
         for place in [
             scratch.join("to"),
             std::path::PathBuf::from("/dev/shm").join(format!("atta-within-{}", std::process::id())),
@@ -191,15 +191,15 @@ mod tests {
                     assert!(std::fs::read(&place).unwrap() == bytes, "{}", place.display());
                 }
                 let is_open = matches!(mover.within, Within::Kernel(race) if !race.is_over());
-                // None is held where the kernel is not to be asked.
+                // There is no race on a file system without copy_file_range.
                 assert!(
                     !is_open || !is_copied_by(&from, CopyBy::Pages) || !is_copied_by(&to, CopyBy::Pages),
                     "{within:?}"
                 );
-                // One with more bytes than it was said to have is noticed, whoever moves them.
+                // A file with more bytes than its stated size is detected, whichever way is used.
                 let short = copy(&mut mover, [&from, &to], end - 1, end - 1);
                 assert_eq!(short, Err(FileError::Changed), "{within:?}");
-                // A source that ends before says where.
+                // A source that ends early yields the offset reached.
                 assert_eq!(copy(&mut mover, [&from, &to], end + 9, end), Ok(end));
             }
             std::fs::remove_file(&place).unwrap();
@@ -216,7 +216,7 @@ mod tests {
             let mut mover = Mover::within(within);
             let copied = copy(&mut mover, [&from, &from], 4 << 20, 4 << 20);
             assert!(copied.is_err(), "it is open to be read alone");
-            // The kernel was asked first, and is not asked again.
+            // The kernel had the first heat and failed, so it gets no more.
             let was_asked = within == Within::Kernel(Race::default()) && is_copied_by(&from, CopyBy::Pages);
             assert!(!was_asked || mover.within == Within::Nobody, "{:?}", mover.within);
         }
@@ -231,7 +231,7 @@ mod tests {
                 let who = race.is_kernels();
                 heats[usize::from(!who)] += 1;
                 let took = Duration::from_micros(if who { kernel } else { plain });
-                // One that was held up says nothing.
+                // One delayed heat does not count.
                 let is_held_up = who == is_kernel && heats[usize::from(!who)] == 1;
                 race.note(who, if is_held_up { Duration::from_secs(1) } else { took });
             }

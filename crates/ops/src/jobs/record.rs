@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   atta job 1
-//!   job 00c0ffee00c0ffee        the number that the names of what it makes follow from
+//!   job 00c0ffee00c0ffee        determines the names that the run makes
 //!   host node17
 //!   boot 4a0e...                of that host
 //!   pid 4711
@@ -25,13 +25,13 @@ use atta_entry::escape;
 
 /// Bytes of a record, at most.
 pub(crate) const BYTES_MAX: usize = 512 << 10;
-/// Names in a record: a run that makes more says that it makes anything.
+/// Names in a record. A run that makes more records `.`: any name.
 const NAMES_MAX: usize = 512;
 const HEAD: &str = "atta job 1";
-/// Of a host's name, and of a boot's number.
+/// Most bytes of a host's name or of a boot's number.
 const WORD_MAX: usize = 255;
 
-/// Who runs, or ran.
+/// The process of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The name of the host, as it calls itself.
@@ -58,7 +58,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A name that a run makes something under, beside its private directory; `.`: anything there.
+/// A name beside the private directory at or below which a run writes; `.`: any name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Makes {
     pub(crate) name: CString,

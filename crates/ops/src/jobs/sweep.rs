@@ -1,5 +1,5 @@
-//! Finds leftovers of ended runs below the directory that they ran in, and counts or removes them. It looks only where the records say that
-//! a run made something. `tree.rs` does the removal.
+//! Finds leftovers of ended runs below the directory that they ran in, and counts or removes them. It looks only where a run made
+//! something according to its record. `tree.rs` does the removal.
 
 use atta_sys as sys;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use crate::jobs::names::{Namer, PREFIX};
 use crate::tree::operation::{Cx, Handler};
 use crate::tree::{self, Start};
 
-/// What is remembered of what was found; all of it is counted.
+/// At most this many leftovers and failures are listed; all are counted.
 const FOUND_MAX: usize = 1000;
 
 /// A name that an ended run has left.
@@ -29,7 +29,7 @@ pub struct Leftover {
     pub bytes: u64,
 }
 
-/// The result of looking.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
     pub(crate) found: Vec<Leftover>,
@@ -41,6 +41,13 @@ pub(crate) struct Swept {
     pub(crate) stopped: bool,
 }
 
+/// The directory that runs worked in: TOP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Top<'a> {
+    pub(crate) opened: &'a OwnedFd,
+    pub(crate) path: &'a [u8],
+}
+
 /// The handler of the walk.
 struct Sweep<'a> {
     namers: &'a [&'a Namer],
@@ -50,9 +57,9 @@ struct Sweep<'a> {
     swept: Mutex<Swept>,
 }
 
-/// Looks below the directory `top`, whose path is `path`, for what these runs have left; removes it, if `manner` says so.
+/// Finds what these runs left below TOP, and removes it if `manner` requests that.
 pub(crate) fn sweep(
-    (top, path): (&OwnedFd, &[u8]),
+    top: Top<'_>,
     runs: &[(&Namer, &Record)],
     options: &tree::Options<'_>,
     manner: Manner,
@@ -62,13 +69,13 @@ pub(crate) fn sweep(
     let namers: Vec<_> = runs.iter().map(|(namer, _)| *namer).collect();
     let handler = Sweep { namers: &namers, below, manner, swept: Mutex::default() };
     // With a slash: the path may end in a link.
-    let path = [path, b"/"].concat();
-    let is_it = || -> Result<bool, Errno> {
-        let (named, opened) = (sys::stat_path(&path, true)?, sys::stat_of(top)?);
+    let path = [top.path, b"/"].concat();
+    let is_same = || -> Result<bool, Errno> {
+        let (named, opened) = (sys::stat_path(&path, true)?, sys::stat_of(top.opened)?);
         Ok((named.device, named.inode) == (opened.device, opened.inode))
     };
-    if is_it() != Ok(true) {
-        handler.fail(Operation::OpenDirectory, &path, is_it().err().unwrap_or(Errno::STALE));
+    if is_same() != Ok(true) {
+        handler.fail(Operation::OpenDirectory, &path, is_same().err().unwrap_or(Errno::STALE));
         return handler.swept.into_inner().unwrap_or_else(PoisonError::into_inner);
     }
     let options = tree::Options {
@@ -113,7 +120,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Does one name that a run has left.
+    /// Counts one name that a run left, and removes it if requested.
     fn dispose(&self, descriptor: &Arc<OwnedFd>, entry: &Entry<'_>) {
         let name = CString::new(entry.name).unwrap_or_default();
         let mut tally = Tally::default();
@@ -159,7 +166,7 @@ impl Handler for Sweep<'_> {
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
     fn failure(&self, (): &mut (), failure: &Failure<'_>) {
-        // What is gone is not left.
+        // A removed name is no leftover.
         if failure.errno != Errno::NOENT {
             self.fail(failure.operation, &failure.path, failure.errno);
         }

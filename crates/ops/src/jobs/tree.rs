@@ -10,10 +10,10 @@ use rustix::fs::AtFlags;
 
 use atta_sys::{self as sys, Features, Place, retry};
 
-/// How often a directory is read again in which names turned up meanwhile.
+/// How often a directory is read again if names were added to it meanwhile.
 const AGAIN_MOST: u32 = 3;
 
-/// How it is done.
+/// Whether names are removed or only counted, and what ends it early.
 #[derive(Clone, Debug)]
 pub(crate) struct Manner {
     pub(crate) removes: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Manner {
     pub(crate) features: Features,
 }
 
-/// What there was.
+/// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) entries: u64,
@@ -86,7 +86,7 @@ pub(crate) fn dispose(
     Ok(())
 }
 
-/// Something that is no directory.
+/// Counts or removes an entry that is no directory.
 fn leaf(directory: BorrowedFd<'_>, name: &CStr, manner: &Manner, tally: &mut Tally) -> Result<(), Errno> {
     let found = match sys::stat_at(directory, name, false) {
         Err(Errno::NOENT) => return Ok(()),
@@ -100,7 +100,7 @@ fn leaf(directory: BorrowedFd<'_>, name: &CStr, manner: &Manner, tally: &mut Tal
     Ok(())
 }
 
-/// Opens a directory that is on the same mount as the one that all of it is in.
+/// Opens a directory, which must be on the same mount as the one that holds the tree.
 fn enter(directory: BorrowedFd<'_>, name: &CStr, above: Place, manner: &Manner) -> Result<OwnedFd, Errno> {
     if manner.stop.is_set() {
         return Err(Errno::INTR);
@@ -145,7 +145,7 @@ fn list(opened: &OwnedFd, manner: &Manner, tally: &mut Tally) -> Result<Vec<CStr
     Ok(below)
 }
 
-/// The directory above, which must be the one that was come from.
+/// Opens the directory above, which must be the one that led here.
 fn climb(here: &OwnedFd, expected: Place, manner: &Manner) -> Result<OwnedFd, Errno> {
     let above = sys::open_directory_at(here, c"..")?;
     if sys::place_of(&above, manner.features)? == expected { Ok(above) } else { Err(Errno::STALE) }

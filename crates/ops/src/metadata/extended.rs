@@ -1,5 +1,5 @@
-//! Extended attributes: names, values, and which of them matter. They are read and set through a descriptor or by name. Other metadata is
-//! unknown here.
+//! Extended attributes: names, values, and which of them matter. They are read and set through a descriptor or by name. It does not
+//! handle other metadata.
 
 use std::ffi::{CStr, CString};
 

@@ -22,8 +22,8 @@ const ACCESS_LIST: &[u8] = LISTS[0];
 /// What is kept.
 #[derive(Clone, Debug)]
 pub struct Keep {
-    /// Permission bits, set-id bits too where the owner is kept. Else a new file gets the source's permissions without what the
-    /// process's mask takes away, and what is there keeps its own.
+    /// Permission bits, and set-id bits if the owner is kept. Otherwise a new file gets the source's permissions minus the process's mask,
+    /// and an existing file keeps its own.
     pub mode: bool,
     /// Owner and group.
     pub owner: bool,
@@ -45,7 +45,7 @@ pub enum ExtendedNames {
     /// All but `lustre.*`, and `trusted.*` if this is not root.
     #[default]
     Usual,
-    /// All that there are.
+    /// All.
     All,
     /// None.
     None,
@@ -58,7 +58,7 @@ pub(crate) fn is_list(name: &[u8]) -> bool {
     LISTS.contains(&name)
 }
 
-/// Whether an attribute is of use for this kind. ACLs of links are ignored, although some servers list one and do not return it.
+/// Whether an attribute applies to this kind. ACLs of links are ignored, although some servers list one and do not return it.
 pub(crate) fn may_have(kind: Kind, name: &CStr) -> bool {
     kind != Kind::Symlink || !is_list(name.to_bytes())
 }
@@ -71,7 +71,7 @@ pub(crate) fn is_of_system(name: &CStr) -> bool {
         || name.starts_with(b"bpf.")
 }
 
-/// Whether an attribute gives rights, or says what a file may be trusted with.
+/// Whether an attribute grants rights or decides whether a file is trusted.
 pub(crate) fn gives_rights(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")
 }
@@ -109,12 +109,12 @@ impl Keep {
         if is_list(name) { self.lists } else { self.extended.contains(name) }
     }
 
-    /// Whether an attribute of the source is of interest: what is not given may say what the mode means.
+    /// Whether an attribute of the source is read. The access list is read even if it is not kept: the mode depends on it.
     pub(crate) fn reads(&self, name: &CStr) -> bool {
         name.to_bytes() == ACCESS_LIST || self.gives(name)
     }
 
-    /// Whether an attribute of a source of some kind is of interest.
+    /// Whether an attribute of a source of this kind is read.
     pub(crate) fn reads_of(&self, kind: Kind, name: &CStr) -> bool {
         self.reads(name) && may_have(kind, name)
     }
@@ -126,7 +126,7 @@ impl Keep {
         (user.map(Uid::from_raw), group.map(Gid::from_raw))
     }
 
-    /// The mode of a copy whose list, if there is one, does not come along; none: what is there keeps its own.
+    /// The mode of a copy that does not get the access list of its source, if there is one. None: the existing file keeps its own.
     pub(crate) fn mode_of(&self, from: &Metadata, list: Option<&[u8]>, is_old: bool) -> Option<u32> {
         let mode = list.map_or(from.mode, |list| without_list(from.mode, list));
         match (self.mode, is_old) {
@@ -137,11 +137,11 @@ impl Keep {
     }
 }
 
-/// What of a mode is left where its access list does not come along: there the bits of the group are the most that anybody named
-/// in the list may do, and without it they would be what the group may do.
+/// The mode of a file without its access list. With the list, the group bits are a mask for all users and groups that it names; without it,
+/// they would be the rights of the group.
 pub(crate) fn without_list(mode: u32, list: &[u8]) -> u32 {
     const GROUP: u16 = 0x04;
-    // Behind 4 bytes of a version: kind, rights, and who, of 2, 2 and 4 bytes.
+    // After 4 bytes of version: tag, permissions and id, of 2, 2 and 4 bytes.
     let (entries, _) = list.get(4..).unwrap_or_default().as_chunks::<8>();
     let group = entries.iter().find(|[low, high, ..]| u16::from_le_bytes([*low, *high]) == GROUP);
     let rights = group.map_or(0, |[_, _, rights, ..]| u32::from(*rights) & 0o7);

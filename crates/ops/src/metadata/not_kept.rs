@@ -6,7 +6,7 @@ use atta_runtime::counters;
 use crate::file::error::{FileError, Step};
 
 counters! {
-    /// What could not be kept although the copy is there; counted, and said once.
+    /// Attributes that a copy lacks because they could not be set. They are counted, and reported once.
     #[derive(Copy)]
     pub struct NotKept {
         /// Owners or groups that this user may not give away.
@@ -28,7 +28,7 @@ counters! {
 }
 
 impl NotKept {
-    /// Counts a mode or times that a file system does not take. An entry that existed may belong to another user, so there it is an error.
+    /// Counts a mode or times that a file system refuses. An entry that existed may belong to another user, so there it is an error.
     pub(crate) fn unless_taken(
         &mut self,
         given: Result<(), Errno>,
@@ -40,7 +40,7 @@ impl NotKept {
             Err(errno) => {
                 let is_refused = match errno {
                     Errno::OPNOTSUPP | Errno::NOSYS => true,
-                    // Of what this process has made.
+                    // For an entry that this process made.
                     Errno::PERM => !is_old,
                     _ => false,
                 };

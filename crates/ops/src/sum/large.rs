@@ -144,7 +144,7 @@ impl<W: Watch> Summing<'_, W> {
         if reached < range.end { Err(FileError::Changed) } else { Ok(piece.value()) }
     }
 
-    /// Reports a file by its location, after its entry is gone.
+    /// Reports a file by its location, because its entry is no longer available.
     fn add_at(&self, worker: &mut SumWorker<W::Worker>, at: &Location, read: &FileDigest) {
         let mut path = Vec::new();
         let (root_bytes, name, depth) = match at {

@@ -1,4 +1,4 @@
-//! What a comparison is asked for and what it reports. No I/O.
+//! Options and results of a comparison. No I/O.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ use crate::copy::thread::Worker;
 use crate::digest::{Element, PieceValue};
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, open, settled};
-use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, LargeFiles, LargeOf, Plan};
+use crate::large::{self, ChunkId, ChunkRange, ChunkResult, Chunked, Completion, LargeFiles, LargeOf, Plan};
 use crate::tree::location::below;
 use crate::tree::operation::Cx;
 
@@ -56,7 +56,7 @@ impl CopyOperation<'_> {
                 if is_cloned {
                     self.live.bytes.fetch_add(size, Ordering::Relaxed);
                     let all = self.insert(cuttable);
-                    self.end_chunk(cx, (all.file, 0), Ok(None));
+                    self.end_chunk(cx, ChunkId { file: all.file, chunk: 0 }, Ok(None));
                 } else {
                     self.cut(cuttable, cx.tasks);
                 }

@@ -14,7 +14,7 @@ use crate::copy::target::mirror::Shared;
 
 use crate::jobs::names::Namer;
 use crate::jobs::record::{Makes, Record};
-use crate::jobs::sweep::sweep;
+use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::Manner;
 use crate::jobs::{self, Begun, Job, Other, Setting, State};
 use crate::refused::Refused;
@@ -167,7 +167,7 @@ impl Place<'_> {
         let walk = &options.walk;
         let manner = Manner { removes: true, stop: walk.stop.clone(), features: walk.features };
         let swept = sweep(
-            (&*target.top, target.path.as_slice()),
+            Top { opened: &target.top, path: &target.path },
             &[(&other.namer, &other.record)],
             walk,
             manner.clone(),
@@ -199,7 +199,7 @@ pub(crate) fn left_by(
         ..crate::tree::Options::default()
     };
     let manner = Manner { removes: false, stop: walk.stop.clone(), features: walk.features };
-    let swept = sweep((&**top, path), &[(namer, record)], walk, manner);
+    let swept = sweep(Top { opened: top, path }, &[(namer, record)], walk, manner);
     let (entries, bytes) = (swept.tally.entries, swept.tally.bytes);
     Leftovers { directory: path.to_vec(), entries, bytes, some: swept.found }
 }

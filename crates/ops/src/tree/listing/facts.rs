@@ -1,4 +1,4 @@
-//! What is known of a name when the walk has looked at it. No I/O.
+//! What the walk knows about a name after `statx`. No I/O.
 
 use atta_entry::{Kind, Metadata};
 
