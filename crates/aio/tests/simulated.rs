@@ -131,7 +131,7 @@ fn waiting_caller_gets_any_end_of_an_operation() {
     // It is late before it starts.
     let late = Terms { deadline: Some(Duration::ZERO), position: None };
     let handle = bench.submit(Op::Nop.into(), late, 5).unwrap();
-    let (claim, done) = bench.wait_for(handle, |_, _| panic!("told to another")).unwrap();
+    let (claim, done) = bench.wait_for(handle, |_, _| panic!("the result of another operation")).unwrap();
     assert_eq!((claim, done.outcome()), (5, Err(Errno(libc::ETIMEDOUT))));
     // It ends without the driver.
     let position = bench.add_position(10);

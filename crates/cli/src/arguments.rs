@@ -20,10 +20,10 @@ pub(crate) enum ProgressWhen {
     Never,
 }
 
-/// What is told of a run.
+/// What a run reports, and how.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct TellArguments {
+pub(crate) struct ReportArguments {
     /// Write entries that failed to a file (NDJSON; a list for --from-list)
     #[arg(long, value_name = "FILE")]
     pub(crate) errors: Option<PathBuf>,

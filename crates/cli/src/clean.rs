@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &CleanArguments, signals: &Signals) -> u8 {
         false => words(arguments, &outcome),
     };
     if let Err(fatal) = print(&text) {
-        return fatal.tell();
+        return fatal.report();
     }
     if outcome.names > 0 && !arguments.yes {
         hint(&format!("remove them with: {}", clean_command(directory)));

@@ -236,7 +236,7 @@ fn conclude(args: &GenerateArgs, spec: &Spec, report: &Report, signals: &Signals
     }
     match written {
         Ok(()) => exit::DONE,
-        Err(error) => output_error(&error).tell(),
+        Err(error) => output_error(&error).report(),
     }
 }
 

@@ -32,7 +32,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may fail by panicking, and tells how much it saw"
+    reason = "a test may fail by panicking, and prints how much it explored"
 )]
 
 use std::collections::{HashMap, VecDeque};
@@ -225,7 +225,7 @@ impl World {
             was_stopped: false,
         };
         for rank in 0..size {
-            world.tell_load(rank);
+            world.report_load(rank);
             world.settle(rank);
         }
         world
@@ -301,7 +301,7 @@ impl World {
             Step::Calm(rank) => {
                 self.trouble = Trouble::None;
                 if !self.process(rank).finishing {
-                    self.tell_load(rank);
+                    self.report_load(rank);
                 }
             }
             Step::Empty => self.trouble = Trouble::Emptied,
@@ -319,7 +319,7 @@ impl World {
                 self.process(rank).done += 1;
                 let children = self.tree[usize::from(task)];
                 self.process(rank).tasks.extend(children);
-                self.tell_load(rank);
+                self.report_load(rank);
             }
             Step::Timer(rank) => {
                 self.process(rank).engine.handle_timeout(NOW);
@@ -361,7 +361,7 @@ impl World {
         self.wrong.get_or_insert(why);
     }
 
-    fn tell_load(&mut self, rank: u32) {
+    fn report_load(&mut self, rank: u32) {
         let process = self.process(rank);
         let tasks = process.tasks.len() as u64;
         let running = u64::from(process.engine.runs_tasks() && !process.finishing && tasks > 0);
@@ -392,7 +392,7 @@ impl World {
                 Action::Accept { tasks, .. } => {
                     // As the oldest: what runs goes on running.
                     tasks.bytes.iter().rev().for_each(|task| self.process(rank).tasks.push_front(*task));
-                    self.tell_load(rank);
+                    self.report_load(rank);
                 }
                 Action::Finish(reason) => {
                     self.check_end(reason);

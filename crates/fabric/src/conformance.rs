@@ -52,9 +52,9 @@ struct Script<'a> {
 
 impl Script<'_> {
     fn run(&mut self) -> Result<(), String> {
-        let told = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&told);
-        let tells = self.endpoint.on_arrival(Arc::new(move || {
+        let notifications = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&notifications);
+        let notifies = self.endpoint.on_arrival(Arc::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
         }));
         self.ranks()?;
@@ -64,8 +64,8 @@ impl Script<'_> {
         self.flood_next()?;
         self.flood_first()?;
         self.end()?;
-        if tells && told.load(Ordering::Relaxed) == 0 {
-            return Err("messages came and nothing was told".to_owned());
+        if notifies && notifications.load(Ordering::Relaxed) == 0 {
+            return Err("messages arrived without a notification".to_owned());
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Copies of hostile trees are what their sources are, to the last attribute; what cannot be copied is told, and what is in the
+//! Copies of hostile trees are what their sources are, to the last attribute; what cannot be copied is reported, and what is in the
 //! way is replaced or refused, never written through.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
@@ -64,26 +64,26 @@ fn a_second_copy_replaces_the_first() {
 }
 
 #[test]
-fn rsync_tells_what_a_copy_has_not_kept() {
-    let test = "rsync_tells_what_a_copy_has_not_kept";
+fn rsync_finds_what_a_copy_did_not_preserve() {
+    let test = "rsync_finds_what_a_copy_did_not_preserve";
     let scratch = Scratch::new("copy").unwrap();
     let tree = hostile(&scratch);
-    let told = |name: &str, keep: Keep| {
+    let changes_of = |name: &str, keep: Keep| {
         let target = scratch.join(name);
         copy(&[&tree], &target, &Options { keep, ..threads(2) });
         changes_by_rsync(test, &tree, &target)
     };
     let all = Keep::default();
-    let Some(changes) = told("times", Keep { times: false, ..all.clone() }) else { return };
+    let Some(changes) = changes_of("times", Keep { times: false, ..all.clone() }) else { return };
     let lost_times =
         changes.iter().filter(|change| change.starts_with(">f..t") && change.contains(" times/"));
     assert!(lost_times.count() > 5, "{changes:?}");
-    let changes = told("lists", Keep { lists: false, ..all.clone() }).unwrap();
+    let changes = changes_of("lists", Keep { lists: false, ..all.clone() }).unwrap();
     let has_lost_list =
         |change: &String| change.strip_suffix(" kinds/fifo").is_some_and(|what| what.contains('a'));
     assert!(changes.iter().any(has_lost_list), "{changes:?}");
     let extended = ExtendedNames::None;
-    let changes = told("attributes", Keep { extended, ..all }).unwrap();
+    let changes = changes_of("attributes", Keep { extended, ..all }).unwrap();
     assert!(changes.iter().any(|change| change.ends_with("x attributes/large")), "{changes:?}");
     fs::remove_file(scratch.join("attributes/kinds/file")).unwrap();
     fs::write(scratch.join("attributes/more"), "").unwrap();
@@ -410,10 +410,10 @@ fn swaps_lead_nowhere_outside() {
         assert_eq!(facts(&outside), before, "after {copies} copies");
         for (path, facts) in facts(&target) {
             assert!(facts.kind != 'd' || facts.mode == 0o755, "a link's mode on a directory");
-            let told = String::from_utf8_lossy(&path).into_owned();
-            assert!(!told.ends_with("only-here"), "{told}");
+            let shown = String::from_utf8_lossy(&path).into_owned();
+            assert!(!shown.ends_with("only-here"), "{shown}");
             let secret = facts.digest == Some(blake3::hash(b"SECRET"));
-            assert!(!secret, "{told}");
+            assert!(!secret, "{shown}");
         }
     }
 }
@@ -462,8 +462,8 @@ fn planted_directory_gets_nothing() {
     let (target, planted) = (scratch.join("target"), scratch.join("planted"));
     fs::create_dir(&planted).unwrap();
     let until = std::time::Instant::now() + RACE;
-    let (mut swaps, mut told) = (0, 0);
-    while std::time::Instant::now() < until || told == 0 {
+    let (mut swaps, mut reported) = (0, 0);
+    while std::time::Instant::now() < until || reported == 0 {
         assert!(until.elapsed() < 20 * RACE, "nobody raced: {swaps} swaps");
         let ended = AtomicBool::new(false);
         let swapped = std::thread::scope(|scope| {
@@ -477,7 +477,7 @@ fn planted_directory_gets_nothing() {
                 swapped
             });
             let (_, failures) = try_copy(&[&tree.join(".")], &scratch.join("target"), &threads(2)).unwrap();
-            told += failures.len();
+            reported += failures.len();
             ended.store(true, Ordering::Relaxed);
             swapper.join().unwrap()
         });

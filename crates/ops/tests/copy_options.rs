@@ -232,7 +232,7 @@ fn update_keeps_bytes_and_repairs_attributes() {
     let target = scratch.join("target");
     let options = existing(Existing::Update);
     assert!(copy(&tree, &target, &options).signature.is_some());
-    // The same bytes in all but one, which size and time do not tell.
+    // All but one have the same bytes; size and time do not show the difference.
     fs::write(target.join("same"), "SAME").unwrap();
     set_time(&target.join("same"), OLD);
     fs::write(target.join("longer"), "longer than its source").unwrap();

@@ -66,7 +66,7 @@ fn op(file: &File, random: &mut Random) -> Op {
 
 impl File {
     /// Records the end of an operation.
-    fn told(&mut self, number: u64, done: atta_aio::Done) {
+    fn record_end(&mut self, number: u64, done: atta_aio::Done) {
         let (outcome, buffer) = done.into_buffer();
         let Ok(bytes) = outcome else { return };
         assert!(number >= self.last, "{number} went before {}", self.last);
@@ -117,11 +117,11 @@ fn run(seed: u64) {
         if random.chance(15) && !numbers.is_empty() {
             proactor.cancel(pending[random.pick(&numbers)].1);
         }
-        let mut told = Vec::new();
-        proactor.advance(Some(Duration::from_micros(1)), |number, done| told.push((number, done)));
-        idle = if told.is_empty() { idle + 1 } else { 0 };
-        for (number, done) in told {
-            files[pending.remove(&number).unwrap().0].told(number, done);
+        let mut results = Vec::new();
+        proactor.advance(Some(Duration::from_micros(1)), |number, done| results.push((number, done)));
+        idle = if results.is_empty() { idle + 1 } else { 0 };
+        for (number, done) in results {
+            files[pending.remove(&number).unwrap().0].record_end(number, done);
         }
         if idle > 20 {
             proactor.cancel_all();

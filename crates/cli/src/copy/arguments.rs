@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::keep::KeepArguments;
 use super::stripes::{Striping, parse_stripes};
-use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
@@ -86,7 +86,7 @@ pub(crate) struct CopyArguments {
     pub(crate) paths: Vec<OsString>,
 
     #[command(flatten)]
-    pub(crate) tell: TellArguments,
+    pub(crate) report: ReportArguments,
 
     /// Write progress events to a file (NDJSON)
     #[arg(long, value_name = "FILE", help_heading = "Output")]

@@ -31,7 +31,7 @@ impl Fatal {
     }
 
     /// Reports the reason, unless standard output was closed; returns the exit code.
-    pub(crate) fn tell(self) -> u8 {
+    pub(crate) fn report(self) -> u8 {
         match self {
             Self::Closed => exit::CLOSED,
             Self::Failed { what, hint } => {

@@ -24,7 +24,7 @@ pub(crate) fn once(launcher: Option<&Launcher>, say: impl FnOnce()) {
     let Some(launcher) = launcher else { return say() };
     let turn = launcher.turn();
     std::thread::sleep(turn.wait);
-    if turn.tells {
+    if turn.reports {
         say();
     }
 }

@@ -535,8 +535,8 @@ mod tests {
             ("--stat-ns 1s", "nanoseconds"),
         ];
         for (words, why) in wrong {
-            let told = cases(words).unwrap_err();
-            assert!(told.contains(why), "{words}: {told}");
+            let error = cases(words).unwrap_err();
+            assert!(error.contains(why), "{words}: {error}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
 
@@ -64,7 +64,7 @@ pub(crate) struct SumArguments {
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) tell: TellArguments,
+    pub(crate) report: ReportArguments,
 
     #[command(flatten, next_help_heading = "What to sum up")]
     pub(crate) visit: VisitArguments,

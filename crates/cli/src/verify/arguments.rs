@@ -8,7 +8,7 @@ use atta_entry::Field;
 use atta_ops::verify::Fields;
 use clap::{Args, ValueEnum};
 
-use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
 use crate::schedule::RankArguments;
 
 /// What --quiet is for here.
@@ -102,7 +102,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) tell: TellArguments,
+    pub(crate) report: ReportArguments,
 
     /// Compare the bytes of files, too
     #[arg(short, long, help_heading = "What to compare")]
@@ -147,13 +147,13 @@ impl VerifyArguments {
 
     /// How differences are printed, if they are.
     pub(crate) fn row_format(&self) -> Option<DifferenceFormat> {
-        let is_text = !self.tell.quiet && self.output.is_none();
+        let is_text = !self.report.quiet && self.output.is_none();
         self.format.or_else(|| is_text.then_some(DifferenceFormat::Text))
     }
 
     /// Whether the run may end at the first difference: no output needs more.
     pub(crate) fn ends_at_first(&self) -> bool {
-        self.tell.quiet && self.output.is_none() && self.tell.errors.is_none() && !self.tell.json
+        self.report.quiet && self.output.is_none() && self.report.errors.is_none() && !self.report.json
     }
 }
 

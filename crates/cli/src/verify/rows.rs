@@ -67,7 +67,7 @@ impl Rows {
         stop: Stop,
         session: &Session<'_>,
     ) -> Result<Self, Refused> {
-        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
+        let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), None)?;
         let table = arguments.output.as_deref().map(Table::create).transpose()?;
         let here = Here {
             format: arguments.row_format(),
@@ -108,7 +108,7 @@ impl Rows {
 
     /// Discards the output: nothing was compared.
     pub(super) fn abandon(self) {
-        // The reason is told by the caller.
+        // The caller reports the reason.
         drop(self.finish(false));
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use atta_catalog::{Columns, Format};
 use clap::{Args, ValueEnum};
 
-use crate::arguments::{EffortArguments, TellArguments, VisitArguments};
+use crate::arguments::{EffortArguments, ReportArguments, VisitArguments};
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 
@@ -73,7 +73,7 @@ pub(crate) struct WalkArguments {
     pub(crate) events: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) tell: TellArguments,
+    pub(crate) report: ReportArguments,
 
     #[command(flatten, next_help_heading = "What to visit")]
     pub(crate) visit: VisitArguments,

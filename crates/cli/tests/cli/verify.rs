@@ -106,7 +106,7 @@ fn rows_are_objects_and_the_summary_is_one() {
 }
 
 #[test]
-fn quiet_tells_by_the_exit_code_alone() {
+fn quiet_reports_by_exit_code_only() {
     let scratch = trees("verify-quiet");
     for (target, code) in [("same", 0), ("two", 1)] {
         let ran = verify(scratch.path(), &["-q", "-c", "one", target]).expect_code(code);

@@ -37,7 +37,7 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// Something that was not copied: of which class, where, and as it is told.
+/// An entry that was not copied: its class, its path, and the message.
 pub(crate) type Failed = (Class, PathBuf, String);
 
 /// What came of a copy, and what failed.

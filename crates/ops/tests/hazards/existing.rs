@@ -379,7 +379,7 @@ fn update_and_verify_agree_on_differences() {
         let outcome = copy(&[&source.join(".")], &target, options);
         assert_eq!(inode(&target.join("file")), was, "round {round}: it was kept");
         if options.existing == Existing::Update {
-            // The bytes are the one thing that size and time do not tell.
+            // Only the content differs; size and time do not show it.
             assert_eq!(outcome.totals.skipped, 1);
             fs::write(target.join("file"), "source").unwrap();
             set_time(&target.join("file"), 5);

@@ -27,7 +27,7 @@ fn many(tree: &Path) {
     }
 }
 
-/// Copies what does not fit, first into new directories, then over old ones: what is there is whole, and what is not was told.
+/// Copies what does not fit, first into new directories, then over old ones: existing files are complete, and every missing one was reported.
 fn fill(what: &str, room: &Path, options: &Options<'_>) {
     let scratch = Scratch::new("space").unwrap();
     let source = scratch.join("source");
@@ -138,7 +138,7 @@ fn mounts_below_the_target_are_synced_first() {
 }
 
 /// Row 16 of docs/hazards.md.
-/// The disk fails a few times and is well again: what the failed writes were of is not on it, and only the first sync tells.
+/// The disk fails a few times and then works again: the data of the failed writes is lost, and only the first sync reports it.
 #[test]
 fn batch_is_written_again_after_a_failed_sync() {
     let test = "batch_is_written_again_after_a_failed_sync";
@@ -235,7 +235,7 @@ fn file_that_stays_lost_is_removed() {
     assert!(!failures.is_empty(), "a third of all writes failed");
     disk.revive().unwrap();
     whole_or_hidden(&source, &target);
-    let is_told = |path: &Path| {
+    let is_reported = |path: &Path| {
         failures.iter().any(|(_, failed, _)| path.starts_with(failed) || failed.ends_with("new"))
     };
     for directory in 0..4 {
@@ -243,7 +243,7 @@ fn file_that_stays_lost_is_removed() {
             let path = entry.unwrap().path();
             let copy = target.join(path.strip_prefix(&source).unwrap());
             assert!(
-                copy.exists() || is_told(&source.join(".").join(path.strip_prefix(&source).unwrap())),
+                copy.exists() || is_reported(&source.join(".").join(path.strip_prefix(&source).unwrap())),
                 "{}",
                 path.display()
             );

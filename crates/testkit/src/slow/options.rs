@@ -84,7 +84,7 @@ SIGINT. Then it prints what it served.
   --flat N            N files in the root and nothing else
   --seed N            what sizes, owners, times, contents and chances are derived from (1)
   --fail RULE         what goes wrong; repeatable, the first rule that fits counts
-  --unknown-types     directories do not tell the types of their entries
+  --unknown-types     directories do not report the types of their entries
   --readdirplus       directories are read together with attributes
   --threads N         threads that serve (256)
 
