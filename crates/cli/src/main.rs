@@ -26,12 +26,12 @@ use atta_mpi_loader::Launcher;
 use atta_ops::descriptors::Needs;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Walks, copies, compares and checks file trees of millions to billions of files.
+/// Parallel walk, copy, checksum and comparison of file trees with millions to billions of files.
 #[derive(Debug, Parser)]
 #[command(name = "atta", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 all done; 1 differences found; 2 wrong usage; 3 done, but some entries failed; \
-                        4 could not go on; 130 and 143 interrupted; 141 output closed."
+    after_help = "Exit codes: 0 success; 1 differences found; 2 invalid usage; 3 completed, but some entries failed; \
+                        4 fatal error; 130 or 143 interrupted (SIGINT, SIGTERM); 141 standard output closed."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -40,19 +40,19 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List and record file trees
+    /// Scan file trees: totals, listings, catalogs
     Walk(Box<walk::WalkArguments>),
     /// Copy file trees
     Copy(Box<copy::CopyArguments>),
-    /// Remove what interrupted copies have left
+    /// List or remove temporary files of interrupted copies
     Clean(Box<clean::CleanArguments>),
-    /// Print digests of files, check them, sign whole trees
+    /// Compute or check BLAKE3 digests of files and the signature of a tree
     Sum(Box<sum::SumArguments>),
     /// Compare two file trees
     Verify(Box<verify::VerifyArguments>),
-    /// Make a reproducible random tree
+    /// Create a reproducible random file tree
     Generate(generate::GenerateArgs),
-    /// Simulate how ranks share a walk, on a virtual clock
+    /// Simulate how MPI ranks share a walk
     Simulate(Box<simulate::SimulateArguments>),
 }
 
