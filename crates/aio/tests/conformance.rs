@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use atta_aio::driver::Driver;
 use atta_aio::driver::ring::{Ring, RingOptions};
-use atta_aio::driver::simulated::{Fault, Simulated, SimulatedOptions, Trouble};
+use atta_aio::driver::simulated::{Fault, FaultKind, Simulated, SimulatedOptions};
 use atta_aio::driver::threads::Threads;
 use atta_aio::{At, Buffer, Done, Fd, Limits, Op, Outcome, Place, Proactor, Sync, Terms, Vectors};
 use atta_entry::Errno;
@@ -133,7 +133,7 @@ fn drivers() -> Vec<(&'static str, Box<dyn Driver>)> {
 
 /// A driver whose reads end only when they are cancelled.
 fn hanging() -> Box<dyn Driver> {
-    let faults = vec![Fault { names: vec!["read"], per_mille: 1000, trouble: Trouble::Hangs }];
+    let faults = vec![Fault { names: vec!["read"], per_mille: 1000, kind: FaultKind::Hangs }];
     Box::new(Simulated::new(SimulatedOptions { faults, ..SimulatedOptions::default() }))
 }
 

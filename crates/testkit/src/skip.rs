@@ -1,5 +1,5 @@
 //! One way to say that a test could not run here: a line on standard error that a reader of the run can search for.
-//! Does not decide what is worth skipping beyond "not permitted" and "not to be had".
+//! Does not decide what is worth skipping beyond "not permitted" and "not available".
 
 use std::io::{self, Write};
 

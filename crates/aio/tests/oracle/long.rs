@@ -144,7 +144,7 @@ fn ten_million_operations_leave_nothing_behind() {
     driver.mount("site").unwrap();
     let mut faults = faults(&mut Random::new(3));
     // An operation that hangs for good would stay, and a close that fails still closes the descriptor.
-    faults.retain(|fault| fault.trouble != atta_aio::driver::simulated::Trouble::HangsForGood);
+    faults.retain(|fault| fault.kind != atta_aio::driver::simulated::FaultKind::HangsForGood);
     faults.iter_mut().for_each(|fault| {
         fault.names = vec!["read", "write", "readv", "writev", "rename", "stat", "fsync", "mkdir", "open"];
         fault.per_mille = 5;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use atta_aio::driver::Driver;
-use atta_aio::driver::simulated::{Fault, Simulated, SimulatedOptions, Trouble};
+use atta_aio::driver::simulated::{Fault, FaultKind, Simulated, SimulatedOptions};
 use atta_aio::{At, Buffer, Fd, Handle, Limits, Op, Proactor, Terms};
 use atta_entry::Errno;
 use atta_testkit::random::Random;
@@ -31,9 +31,13 @@ struct File {
 type Bench = Proactor<Watched<Simulated>, u64>;
 
 fn troubles(random: &mut Random) -> Vec<Fault> {
-    let all =
-        [Trouble::Fails(Errno::IO), Trouble::FailsAfter(Errno::IO), Trouble::Hangs, Trouble::HangsForGood];
-    let mut fault = |trouble| Fault { names: Vec::new(), per_mille: *random.pick(&[0, 0, 0, 30]), trouble };
+    let all = [
+        FaultKind::Fails(Errno::IO),
+        FaultKind::FailsAfter(Errno::IO),
+        FaultKind::Hangs,
+        FaultKind::HangsForGood,
+    ];
+    let mut fault = |kind| Fault { names: Vec::new(), per_mille: *random.pick(&[0, 0, 0, 30]), kind };
     all.into_iter().map(&mut fault).collect()
 }
 

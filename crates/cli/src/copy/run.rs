@@ -2,7 +2,7 @@
 //! other ranks copy, and send it their failures.
 //!
 //! ```text
-//!   agree:  every rank looks at SOURCE... and TARGET: the same?  ──▶  all hear whether to go
+//!   agree:  every rank examines SOURCE... and TARGET: the same?  ──▶  the decision is broadcast
 //!   copy:   failures go to the first rank
 //!   close:  what all ranks have done goes to the first rank, which reports it
 //! ```

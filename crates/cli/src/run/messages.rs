@@ -12,7 +12,7 @@ pub(crate) mod exit {
     pub(crate) const USAGE: u8 = 2;
     /// Done, but some entries failed.
     pub(crate) const PARTIAL: u8 = 3;
-    /// The run could not go on.
+    /// The run could not continue.
     pub(crate) const FATAL: u8 = 4;
     /// The reader of standard output closed it (128 + SIGPIPE).
     pub(crate) const CLOSED: u8 = 141;

@@ -2,7 +2,7 @@
 //! files and standard output; the other ranks hash and send it their output. What is printed at the end is elsewhere.
 //!
 //! ```text
-//!   first rank: opens files, catalog, record  ──▶  all hear whether to go, and see whether the roots are the same
+//!   first rank: opens files, catalog, record  ──▶  the decision is broadcast, and all ranks compare the roots
 //!   hash:       rows, records and failures go to the first rank
 //!   close:      totals and signatures of all ranks add up on the first rank
 //! ```

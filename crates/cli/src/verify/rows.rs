@@ -112,7 +112,7 @@ impl Rows {
         drop(self.finish(false));
     }
 
-    /// Writes the buffer, and completes the table or discards a partial one. Returns why the run could not go on, if so.
+    /// Writes the buffer, and completes the table or discards a partial one. Returns why the run could not continue, if so.
     pub(super) fn finish(self, is_whole: bool) -> Option<Fatal> {
         let Out::Here(here) = self.out else { return None };
         let mut inner = here.inner.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 //! and send it their output. What is printed at the end is elsewhere.
 //!
 //! ```text
-//!   first rank: opens files  ──▶  all hear whether to go, see whether the roots are the same, and open them
+//!   first rank: opens files  ──▶  the decision is broadcast, and all ranks compare and open the roots
 //!   compare:    differences, failures and names of hard links go to the first rank
 //!   close:      totals of all ranks add up on the first rank, which then compares the hard links
 //! ```

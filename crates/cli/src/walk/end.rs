@@ -70,7 +70,7 @@ pub(super) fn give_up_on_rank(rank: u32, sink: &Sink, progress: &Progress) -> ! 
     std::process::exit(exit::FATAL.into());
 }
 
-/// Flushes failures when another rank cannot go on. There is no summary: the totals of the other ranks are missing.
+/// Flushes failures when another rank cannot continue. There is no summary: the totals of the other ranks are missing.
 pub(super) fn give_up_on_others(sink: &Sink, fatal: Option<Fatal>, display: &mut Display, entries: u64) {
     display.clear();
     sink.abandon();

@@ -2,7 +2,7 @@
 //! other ranks walk and send it their output.
 //!
 //! ```text
-//!   agree:  every rank sees the same PATHs?  ──▶  the first rank opens lists, catalog, files  ──▶  all hear whether to go
+//!   agree:  every rank sees the same PATHs?  ──▶  the first rank opens lists, catalog, files  ──▶  the decision is broadcast
 //!   walk:   rows, failures and names of hard links go to the first rank
 //!   close:  totals of all ranks go to the first rank, which settles, commits the catalog and prints the summary
 //! ```

@@ -219,7 +219,7 @@ fn hanging_rank_is_named_and_not_waited_for() {
         let output = child.wait_with_output().unwrap();
         let message = text(&output.stderr);
         assert!(!output.status.success(), "{message}");
-        let expected = "the run was asked to end, and no answer came from rank 1";
+        let expected = "the run was asked to end, but there was no answer from rank 1";
         assert!(message.contains(expected) && message.contains("the walk is not complete"), "{message}");
     }
 }
@@ -294,7 +294,7 @@ fn ranks_of_three_hosts_give_one_summary() {
                     break output;
                 }
                 tries -= 1;
-                assert!(tries > 0, "{what}: no task came to another host\n{stats:#}");
+                assert!(tries > 0, "{what}: no task was sent to another host\n{stats:#}");
             };
             // More than one summary is no JSON.
             let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
