@@ -246,7 +246,7 @@ fn hard_links_survive_many_threads() {
     }
     assert!(
         signatures.iter().all(|signature| *signature == signatures[0]),
-        "of whoever was quicker: the same digest"
+        "the digest does not depend on which thread was faster"
     );
 }
 
@@ -406,7 +406,7 @@ fn swaps_lead_nowhere_outside() {
             refused += failures.len();
         }
         churn.finish().unwrap();
-        assert!(copies > 3 && refused > 0, "{copies} copies, {refused} refusals: nobody raced");
+        assert!(copies > 3 && refused > 0, "{copies} copies, {refused} refusals: there was no race");
         assert_eq!(facts(&outside), before, "after {copies} copies");
         for (path, facts) in facts(&target) {
             assert!(facts.kind != 'd' || facts.mode == 0o755, "a link's mode on a directory");
@@ -464,7 +464,7 @@ fn planted_directory_gets_nothing() {
     let until = std::time::Instant::now() + RACE;
     let (mut swaps, mut reported) = (0, 0);
     while std::time::Instant::now() < until || reported == 0 {
-        assert!(until.elapsed() < 20 * RACE, "nobody raced: {swaps} swaps");
+        assert!(until.elapsed() < 20 * RACE, "there was no race: {swaps} swaps");
         let ended = AtomicBool::new(false);
         let swapped = std::thread::scope(|scope| {
             let target = make(&target);
@@ -484,7 +484,7 @@ fn planted_directory_gets_nothing() {
         swaps += swapped.len();
         for directory in [&target, &planted] {
             for entry in fs::read_dir(directory).unwrap().flatten() {
-                // By what it is: whoever took it for a new one has given it another owner.
+                // Compared by identity: a copy that takes it for a new entry changes its owner.
                 if entry.metadata().is_ok_and(|found| swapped.iter().any(|(inode, _)| *inode == found.ino()))
                 {
                     assert_eq!(fs::read_dir(entry.path()).unwrap().count(), 0, "{:?}", entry.path());

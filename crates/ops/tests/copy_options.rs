@@ -33,7 +33,7 @@ fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// What came of a copy, and what failed.
+/// The outcome of a copy, and its failures.
 fn try_copy(source: &Path, target: &Path, options: &Options<'_>) -> (Outcome, Vec<(PathBuf, String)>) {
     let failures = Failures::default();
     let outcome = copy::run(&[bytes(source)], &bytes(target), options, &failures, |_| {}).unwrap();

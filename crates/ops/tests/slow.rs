@@ -168,7 +168,7 @@ fn failing_single_files_harm_no_others() {
     assert_eq!(walked.failed(), [stat, everywhere(Operation::FollowLink, "l0000001")].concat());
     assert_eq!(walked.get(&root.join("d0000/l0000001")).kind, Kind::Symlink);
     assert_eq!(walked.get(&root.join("d0000/l0000002")).kind, Kind::File);
-    // Nobody asks, so nothing fails.
+    // The operation is not requested, so nothing fails.
     walk(root, &Options { lite: true, ..harness::threads(2) }).assert_whole();
 }
 

@@ -48,7 +48,7 @@ impl Watch for Reported {
 /// A difference as a test writes it: `CHANGE PATH`, and what differs.
 type Found = (String, Vec<Detail>);
 
-/// What came of a comparison: what differs, in order, and what failed.
+/// The outcome of a comparison: sorted differences, and failures.
 fn try_verify(
     source: &Path,
     target: &Path,
@@ -163,7 +163,7 @@ fn tree(scratch: &Scratch) -> PathBuf {
     set_extended(&own.join("listed"), ACCESS, &access_list(1234, 4));
     rustix::fs::mknodat(CWD, own.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     if skip::is_root() {
-        // Whoever writes to a file takes its capabilities away.
+        // A write to a file removes its capabilities.
         fs::write(own.join("capable"), "").unwrap();
         set_extended(&own.join("capable"), "security.capability", &capability(1));
         let null = rustix::fs::makedev(1, 3);

@@ -341,7 +341,7 @@ fn files_are_reported_by_size_time_and_event() {
     let progress = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let progress: Vec<_> = progress.filter(|event| event["event"] == "progress").collect();
     assert!(!progress.is_empty() && progress[0]["entries_found"].as_u64().unwrap() > 0, "{lines}");
-    // So early nobody knows whether that is all.
+    // The scan has not finished so early.
     let first = progress[0].as_object().unwrap();
     assert!(first["is_growing"] == true && first.contains_key("seconds_left"), "{lines}");
     let nowhere = [Path::new("--events"), Path::new("/no/where"), &tree, &scratch.join("three")];

@@ -77,7 +77,7 @@ fn differences_are_lines_and_set_the_exit_code() {
     assert!(summary.starts_with("5 entries compared, 6 B of 2 files at "), "{summary}");
     let found = "1 missing, 2 extra, 3 different (mode 1, target 1, content 1)\n";
     assert!(summary.ends_with(found), "{summary}");
-    // The bytes are of the same number, and nobody looks at them.
+    // The contents have the same size and are not compared.
     let ran = verify(scratch.path(), &["--fields", "size,mtime", "one", "two"]).expect_code(1);
     assert_eq!(sorted(&ran.out()), ["extra: \\xff\\n", "extra: more/", "missing: gone"]);
 }

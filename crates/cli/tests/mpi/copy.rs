@@ -37,7 +37,7 @@ fn kept(root: &str) -> BTreeMap<String, Value> {
         for field in ["inode", "device", "atime", "ctime", "btime", "blocks", "depth"] {
             fields.remove(field);
         }
-        // What a directory takes, and how many names it has, is the file system's affair.
+        // The file system chooses size and link count of a directory.
         if fields["kind"] == "directory" {
             fields.remove("size");
             fields.remove("nlink");

@@ -306,7 +306,7 @@ pub(crate) fn child(name: &str, argument: &OsStr) -> Command {
     command
 }
 
-/// The same without `/proc`: in a mount namespace of its own, so nobody else misses it.
+/// The same without `/proc`: in a separate mount namespace, so other processes are not affected.
 pub(crate) fn child_without_proc(name: &str, argument: &OsStr) -> Command {
     let plain = child(name, argument);
     let mut command = Command::new("unshare");

@@ -32,7 +32,7 @@ fn kill_at_any_step_leaves_whole_files() {
             for there in ["old", "new"] {
                 whole_or_hidden(&source, &served.beneath(there));
             }
-            // Row 26: what the dead one left is in nobody's way.
+            // Row 26: the leftovers of the killed copy do no harm.
             let target = served.beneath(target);
             fs::create_dir_all(&target).unwrap();
             copy(&[&source.join(".")], &target, &threads(1));

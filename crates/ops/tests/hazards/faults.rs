@@ -144,7 +144,7 @@ fn file_is_written_again_after_a_failed_sync() {
 }
 
 /// Row 16 of docs/hazards.md.
-/// It has the size and the time of its source by then, and nobody is to take it for a copy.
+/// It has the size and time of its source by then, and must not be taken for a complete copy.
 #[test]
 fn file_in_place_is_emptied_if_not_durable() {
     let test = "file_in_place_is_emptied_if_not_durable";
@@ -245,7 +245,7 @@ fn attributes_that_a_target_lacks_are_counted() {
 }
 
 /// Row 18 of docs/hazards.md.
-/// Files and directories that `chattr +i` and `+a` have shut: nobody may change them, root neither.
+/// Immutable and append-only files and directories (`chattr +i`, `+a`): not even root may change them.
 #[test]
 fn immutable_files_stay_and_are_reported() {
     let test = "immutable_files_stay_and_are_reported";

@@ -1,4 +1,4 @@
-//! Files whose size does not say how many bytes they have, and files of holes that nobody could ever hash.
+//! Files with a wrong reported size, and sparse files that are too large to hash.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -146,7 +146,7 @@ fn batch_is_written_again_after_a_failed_sync() {
     let scratch = Scratch::new("failing").unwrap();
     let source = scratch.join("source");
     many(&source);
-    // Whoever writes one once more must not be stopped by its mode, nor take its rights.
+    // Writing a file once more must not fail because of its mode, nor remove its rights.
     let last = source.join("3/small-9");
     fs::set_permissions(&last, fs::Permissions::from_mode(0o4501)).unwrap();
     fs::hard_link(&last, source.join("3/linked")).unwrap();
@@ -164,7 +164,7 @@ fn batch_is_written_again_after_a_failed_sync() {
     assert!(outcome.totals.mended >= 80, "{} written again", outcome.totals.mended);
     assert!(outcome.signature.is_some());
     disk.revive().unwrap();
-    // Which name of a file is seen first nobody knows, so each has one of its own now.
+    // The order in which the names of a file are visited is unspecified, so each name has a separate file here.
     assert_eq!(outcome.totals.not_kept.hard_links, 2);
     fs::remove_file(source.join("3/linked")).unwrap();
     let linked = disk.path().join("old/3/linked");

@@ -100,7 +100,7 @@ fn names_of_a_corrupted_file_are_all_removed() {
     }
 }
 
-/// Nobody knows that anything is wrong with it.
+/// It is unknown whether such a copy is corrupted.
 #[test]
 fn unreadable_copy_is_reported_and_stays() {
     let test = "unreadable_copy_is_reported_and_stays";
