@@ -37,7 +37,7 @@ use self::work::{Work, clock_cost_ns};
 use crate::machine::{Machine, load};
 use crate::programs::{self, PACKAGE_DIRECTORY};
 use crate::sheet::{Goal, Report, Sheet, number};
-use crate::turns::{Told, Turns};
+use crate::turns::{BenchResult, Turns};
 
 /// Bytes of a MiB.
 pub(crate) const MIB: f64 = 1024.0 * 1024.0;
@@ -157,7 +157,7 @@ impl Scale {
 /// What the cases add to.
 pub(crate) struct Case<'run> {
     /// Tells how far it is.
-    pub(crate) tell: &'run dyn Fn(&str),
+    pub(crate) log: &'run dyn Fn(&str),
     /// Tables.
     pub(crate) sheets: Vec<Sheet>,
     /// Goals.
@@ -166,12 +166,12 @@ pub(crate) struct Case<'run> {
     pub(crate) figures: Vec<figures::Figure>,
 }
 
-/// Runs the benchmark; everything about it is told with `tell`. The report, and the path of what was written.
+/// Runs the benchmark; reports its progress with `log`. Returns the report and the path of the written file.
 ///
 /// # Errors
 ///
 /// Why there is no result.
-pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Told<(String, PathBuf)> {
+pub(crate) fn run(options: &Options, log: impl Fn(&str)) -> BenchResult<(String, PathBuf)> {
     let launcher = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let target = programs::target_directory(&launcher)?;
     let default = if options.quick { 5 } else { 9 };
@@ -181,10 +181,10 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Told<(String, PathB
     let machine = Machine::describe(&target, Path::new(PACKAGE_DIRECTORY));
     let load_before = load();
     let (cost, cost_p99) = clock_cost_ns();
-    let mut case = Case { tell: &tell, sheets: vec![], goals: vec![], figures: vec![] };
+    let mut case = Case { log: &log, sheets: vec![], goals: vec![], figures: vec![] };
     for dir in options.places(&target) {
         let place = Place::new(&dir)?;
-        tell(&format!("in {}", place.kind));
+        log(&format!("in {}", place.kind));
         for which in Which::ALL.into_iter().filter(|which| options.wants(*which)) {
             which.run(&place, &scale.at(&place), &mut case)?;
         }
@@ -203,7 +203,7 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Told<(String, PathB
 }
 
 impl Which {
-    fn run(self, place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+    fn run(self, place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
         match self {
             Self::Blocking => blocking::run(place, scale, case),
             Self::Metadata => metadata::run(place, scale, case),

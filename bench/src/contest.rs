@@ -37,7 +37,7 @@ pub(crate) struct Product {
     pub(crate) expected: Option<Census>,
     /// A directory whose file system is synced before each run, and again at the end of it, within its time.
     pub(crate) synced: Option<PathBuf>,
-    /// A directory whose files are read before each run, where caches are not dropped: whoever ran before may have emptied them.
+    /// A directory whose files are read before each run, where caches are not dropped: an earlier program may have emptied them.
     pub(crate) warmed: Option<PathBuf>,
 }
 
@@ -81,30 +81,30 @@ pub(crate) struct Outcome {
 pub(crate) fn hold(
     contenders: Vec<Contender>,
     rules: &Rules,
-    tell: impl Fn(&str),
+    log: impl Fn(&str),
 ) -> io::Result<Vec<Outcome>> {
     let started = contenders.into_iter().map(|contender| Outcome { contender, runs: Ok(Vec::new()) });
     let mut outcomes: Vec<Outcome> = started.collect();
     for round in 0..=rules.rounds {
-        let mut told =
+        let mut line =
             if round == 0 { "warm-up:".into() } else { format!("round {round} of {}:", rules.rounds) };
         for index in order(round, outcomes.len()) {
             let outcome = &mut outcomes[index];
             let Ok(runs) = &mut outcome.runs else { continue };
             match run_once(&outcome.contender, rules)? {
                 Ok(run) => {
-                    told.push_str(&format!(" {} {:.3};", outcome.contender.name, run.seconds));
+                    line.push_str(&format!(" {} {:.3};", outcome.contender.name, run.seconds));
                     if round > 0 {
                         runs.push(run);
                     }
                 }
                 Err(reason) => {
-                    told.push_str(&format!(" {} left out;", outcome.contender.name));
+                    line.push_str(&format!(" {} left out;", outcome.contender.name));
                     outcome.runs = Err(reason);
                 }
             }
         }
-        tell(&told);
+        log(&line);
     }
     Ok(outcomes)
 }

@@ -38,12 +38,12 @@ use crate::machine::{Machine, load};
 use crate::programs::{self, PACKAGE_DIRECTORY};
 use crate::ranks::launches_taken_off;
 use crate::sheet::{Goal, Report, Sheet};
-use crate::turns::Told;
+use crate::turns::BenchResult;
 
 /// What the parts add to.
 pub(crate) struct Case<'run> {
     /// Tells how far it is.
-    tell: &'run dyn Fn(&str),
+    log: &'run dyn Fn(&str),
     /// Tables.
     sheets: Vec<Sheet>,
     /// Goals.
@@ -57,36 +57,36 @@ pub(crate) struct Case<'run> {
 impl Case<'_> {
     /// Says something now, and in the report.
     fn note(&mut self, text: String) {
-        (self.tell)(&text);
+        (self.log)(&text);
         self.notes.push(text);
     }
 }
 
-/// Runs the benchmark; everything about it is told with `tell`. The report, and the path of what was written.
+/// Runs the benchmark; reports its progress with `log`. Returns the report and the path of the written file.
 ///
 /// # Errors
 ///
 /// Why there is no result.
-pub(crate) fn run(options: &Options, tell: &dyn Fn(&str)) -> Told<(String, PathBuf)> {
+pub(crate) fn run(options: &Options, log: &dyn Fn(&str)) -> BenchResult<(String, PathBuf)> {
     // Before anything is built: a program that cargo replaces while it runs has no path any more.
     let launcher = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let target = programs::target_directory(&launcher)?;
     let load_before = load();
     // Before anything is built: the source may be changed while programs run that were built from this state of it.
     let machine = Machine::describe(&target, Path::new(PACKAGE_DIRECTORY));
-    raise_descriptor_limit(tell);
+    raise_descriptor_limit(log);
     if options.cold {
         drop_caches().map_err(|error| format!("dropping caches, which needs root: {error}"))?;
     }
-    let field = Field::gather(options, &target, tell)?;
+    let field = Field::gather(options, &target, log)?;
     let rules = Rules { launcher, rounds: options.rounds(), cold: options.cold };
     let commands = RefCell::new(BTreeMap::new());
-    let mut case = Case { tell, sheets: vec![], goals: vec![], notes: vec![], commands };
+    let mut case = Case { log, sheets: vec![], goals: vec![], notes: vec![], commands };
     case.notes = options.notes();
     case.notes.extend(field.missing.iter().map(|missing| format!("missing: {missing}")));
     let grounds = options.grounds(&target);
     let sets = options.sets().into_iter().map(|name| Ok((name, name.at(options.scale())?)));
-    let sets = sets.collect::<Told<Vec<_>>>()?;
+    let sets = sets.collect::<BenchResult<Vec<_>>>()?;
     case.notes.extend(sets.iter().map(|(name, set)| format!("set {}: {}", name.word(), set.described)));
     for ground in &grounds {
         over_ground(options, &field, ground, &sets, &rules, &mut case)?;
@@ -124,14 +124,14 @@ fn over_ground(
     sets: &[(Name, Set)],
     rules: &Rules,
     case: &mut Case<'_>,
-) -> Told<()> {
+) -> BenchResult<()> {
     let mut is_described = false;
     for (name, set) in sets {
         let cases: Vec<_> = options.cases().into_iter().filter(|which| which.takes(*name)).collect();
         if cases.is_empty() || !options.takes(*name, ground) {
             continue;
         }
-        let place = match ground.prepare(set.bytes, case.tell) {
+        let place = match ground.prepare(set.bytes, case.log) {
             Ok(place) => place,
             Err(reason) => {
                 case.note(format!("skipped: {} in {}: {reason}", name.word(), ground.word()));
@@ -155,7 +155,7 @@ fn over_set(
     cases: &[Which],
     rules: &Rules,
     case: &mut Case<'_>,
-) -> Told<()> {
+) -> BenchResult<()> {
     let commands = std::mem::take(&mut case.commands);
     let trial = match Trial::new(place, set, rules, &commands).and_then(|trial| trial.with_list(&field.limit))
     {
@@ -171,8 +171,8 @@ fn over_set(
         if entrants.is_empty() {
             continue;
         }
-        (case.tell)(&format!("{}: {} in {}", which.word(), name.word(), place.name));
-        let mut outcomes = trial.hold(entrants, case.tell)?;
+        (case.log)(&format!("{}: {} in {}", which.word(), name.word(), place.name));
+        let mut outcomes = trial.hold(entrants, case.log)?;
         if *which == Which::Ranks {
             outcomes = launches_taken_off(outcomes);
         }
@@ -185,9 +185,9 @@ fn over_set(
 }
 
 /// Trees are counted and removed with a descriptor for each level.
-fn raise_descriptor_limit(tell: &dyn Fn(&str)) {
+fn raise_descriptor_limit(log: &dyn Fn(&str)) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        tell(&format!("raising the limit of open files: {error}"));
+        log(&format!("raising the limit of open files: {error}"));
     }
 }

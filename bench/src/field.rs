@@ -36,13 +36,13 @@ impl Field {
     pub(crate) fn gather(
         target: &Path,
         yardstick: Option<PathBuf>,
-        tell: impl Fn(&str),
+        log: impl Fn(&str),
     ) -> Result<Self, String> {
         let built = programs::build("atta-bench", target)?;
         let atta = match programs::build("atta-cli", target) {
             Ok(place) => Some(place.join("atta")),
             Err(reason) => {
-                tell(&format!("atta is left out, it does not build: {reason}"));
+                log(&format!("atta is left out, it does not build: {reason}"));
                 None
             }
         };
@@ -58,9 +58,9 @@ impl Field {
         &mut self,
         target: &Path,
         install: bool,
-        tell: impl Fn(&str),
+        log: impl Fn(&str),
     ) -> Result<(), String> {
-        self.peers = peers(&target.join("bench-tools"), install, tell)?;
+        self.peers = peers(&target.join("bench-tools"), install, log)?;
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl Field {
         contenders
     }
 
-    /// Those whose waiting for the disk is of interest.
+    /// The programs whose waiting for the disk is measured.
     pub(crate) fn cold(&self, tree: &Path) -> Vec<Contender> {
         let mut contenders: Vec<_> = COLD_THREADS.iter().map(|&threads| self.limit(threads, tree)).collect();
         if let Some(atta) = &self.atta {
@@ -122,7 +122,7 @@ impl Field {
 }
 
 /// The peers that are on this machine, or are now if `install` is wanted.
-fn peers(tools: &Path, install: bool, tell: impl Fn(&str)) -> Result<Vec<(Peer, PathBuf)>, String> {
+fn peers(tools: &Path, install: bool, log: impl Fn(&str)) -> Result<Vec<(Peer, PathBuf)>, String> {
     let mut peers = Vec::new();
     for peer in [FIND, BFS, FD, DU, PDU] {
         if install && peer.find(tools).is_none() {
@@ -130,7 +130,7 @@ fn peers(tools: &Path, install: bool, tell: impl Fn(&str)) -> Result<Vec<(Peer, 
         }
         match peer.find(tools) {
             Some(program) => peers.push((peer, program)),
-            None => tell(&format!(
+            None => log(&format!(
                 "{} is left out, it is not installed (--install takes {})",
                 peer.name(),
                 peer.package()

@@ -50,12 +50,12 @@ fn main() -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == measure::SUB_COMMAND) {
         return measure::launch(&arguments[2..]);
     }
-    let tell = |line: &str| eprintln!("{line}");
+    let log = |line: &str| eprintln!("{line}");
     let ended = match Benchmark::parse_from(arguments) {
-        Benchmark::Walk(options) => walk::run(&options, tell).map(|(report, path)| (report.render(), path)),
-        Benchmark::Ranks(options) => ranks::run(&options, tell).map(|(report, path)| (report.render(), path)),
-        Benchmark::Aio(options) => aio::run(&options, tell),
-        Benchmark::Copy(options) => copy::run(&options, &tell),
+        Benchmark::Walk(options) => walk::run(&options, log).map(|(report, path)| (report.render(), path)),
+        Benchmark::Ranks(options) => ranks::run(&options, log).map(|(report, path)| (report.render(), path)),
+        Benchmark::Aio(options) => aio::run(&options, log),
+        Benchmark::Copy(options) => copy::run(&options, &log),
     };
     match ended {
         Ok((report, path)) => {

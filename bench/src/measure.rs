@@ -43,7 +43,7 @@ pub(crate) struct Run {
     pub(crate) peak_rss_kib: i64,
 }
 
-/// What the launcher tells the benchmark: the run, and how the program ended (`None`: by a signal).
+/// What the launcher reports to the benchmark: the run, and how the program ended (`None`: by a signal).
 #[derive(Serialize, Deserialize)]
 struct Ending {
     run: Run,

@@ -44,7 +44,7 @@ pub(crate) struct Mpi {
 }
 
 impl Mpi {
-    /// The MPI below `prefix`; builds the plug-in for it. `number` tells it from others.
+    /// The MPI below `prefix`; builds the plug-in for it. `number` distinguishes it from others.
     ///
     /// # Errors
     ///
@@ -92,12 +92,12 @@ impl Mpi {
     }
 }
 
-/// Runs the benchmark; everything about it is told with `tell`. The report, and the path of what was written.
+/// Runs the benchmark; reports its progress with `log`. Returns the report and the path of the written file.
 ///
 /// # Errors
 ///
 /// Why there is no result.
-pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Result<(Report, PathBuf), String> {
+pub(crate) fn run(options: &Options, log: impl Fn(&str)) -> Result<(Report, PathBuf), String> {
     let launcher = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let target = programs::target_directory(&launcher)?;
     let atta = programs::build("atta-cli", &target)?.join("atta");
@@ -109,12 +109,12 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Result<(Report, Pat
     let machine = Machine::describe(&place, Path::new(PACKAGE_DIRECTORY));
     let shape = Shape::tree(options.quick);
     let title = format!("{}: {}", shape.name, shape.describe());
-    tell(&format!("{title} (made if missing)"));
+    log(&format!("{title} (made if missing)"));
     let tree = shape.ensure(&place, 4).map_err(|error| format!("making a tree: {error}"))?;
 
     let rules = Rules { launcher, rounds: options.rounds.into(), cold: false };
     let contenders = contenders(&atta, &mpis, &tree, &empty);
-    let outcomes = hold(contenders, &rules, &tell).map_err(|error| format!("between two runs: {error}"))?;
+    let outcomes = hold(contenders, &rules, &log).map_err(|error| format!("between two runs: {error}"))?;
     let mut hidden = vec![(tree.as_path(), "TREE"), (empty.as_path(), "EMPTY"), (atta.as_path(), "atta")];
     hidden.extend(
         mpis.iter()

@@ -2,7 +2,7 @@
 //!
 //! Two shapes, since they ask for different things: many small directories (the work is openat, getdents64, close)
 //! and one directory with all the files (the work is fstatat, and only who splits a directory uses two threads).
-//! A marker beside the tree tells that it is complete; a tree without one is filled up, never deleted.
+//! A marker file beside the tree marks it as complete; a tree without one is completed, never deleted.
 //!
 //! This is not a generator of realistic trees: sizes are zero or tiny, there are no links and no odd names.
 

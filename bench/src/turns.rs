@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use crate::contest::order;
 
-/// What came of something, or why nothing did.
-pub(crate) type Told<T> = Result<T, String>;
+/// A result, or the reason why there is none.
+pub(crate) type BenchResult<T> = Result<T, String>;
 
 /// Somebody who competes: each run gives one number for each thing that is measured.
 pub(crate) struct Contender<'run> {
     /// The name in tables.
     pub(crate) name: String,
     /// One run.
-    pub(crate) run: Box<dyn FnMut() -> Told<Vec<f64>> + 'run>,
+    pub(crate) run: Box<dyn FnMut() -> BenchResult<Vec<f64>> + 'run>,
 }
 
 impl<'run> Contender<'run> {
     /// Somebody by name.
-    pub(crate) fn new(name: impl Into<String>, run: impl FnMut() -> Told<Vec<f64>> + 'run) -> Self {
+    pub(crate) fn new(name: impl Into<String>, run: impl FnMut() -> BenchResult<Vec<f64>> + 'run) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 }
@@ -30,7 +30,7 @@ pub(crate) struct Outcome {
     /// Who.
     pub(crate) name: String,
     /// For each thing that is measured the numbers by round; or why it was left out.
-    pub(crate) values: Told<Vec<Vec<f64>>>,
+    pub(crate) values: BenchResult<Vec<Vec<f64>>>,
 }
 
 /// How often, and how patiently.

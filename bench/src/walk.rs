@@ -55,12 +55,12 @@ enum Which {
     Flat,
 }
 
-/// Runs the benchmark; everything about it is told with `tell`. The report, and the path of what was written.
+/// Runs the benchmark; reports its progress with `log`. Returns the report and the path of the written file.
 ///
 /// # Errors
 ///
 /// Why there is no result.
-pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Result<(Report, PathBuf), String> {
+pub(crate) fn run(options: &Options, log: impl Fn(&str)) -> Result<(Report, PathBuf), String> {
     // Before anything is built: a program that cargo replaces while it runs has no path any more.
     let launcher = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let target = programs::target_directory(&launcher)?;
@@ -70,16 +70,16 @@ pub(crate) fn run(options: &Options, tell: impl Fn(&str)) -> Result<(Report, Pat
     if machine.in_memory() {
         return Err(format!("{} lies in memory; name a directory on a disk with --dir", place.display()));
     }
-    let mut field = Field::gather(&target, options.yardstick.clone(), &tell)?;
+    let mut field = Field::gather(&target, options.yardstick.clone(), &log)?;
     field.before.clone_from(&options.before);
     if !options.alone {
-        field.find_peers(&target, options.install, &tell)?;
+        field.find_peers(&target, options.install, &log)?;
     }
     if options.cold {
         drop_caches().map_err(|error| format!("dropping caches, which needs root: {error}"))?;
     }
     let rules = Rules { launcher, rounds: options.rounds(), cold: options.cold };
-    let contests = options.shapes().into_iter().map(|shape| contest(&field, shape, &place, &rules, &tell));
+    let contests = options.shapes().into_iter().map(|shape| contest(&field, shape, &place, &rules, &log));
     let sections = contests.collect::<Result<_, _>>()?;
 
     let title = format!("atta walk beside its peers, {} cache", if options.cold { "cold" } else { "warm" });
@@ -95,14 +95,14 @@ fn contest(
     shape: Shape,
     place: &Path,
     rules: &Rules,
-    tell: impl Fn(&str),
+    log: impl Fn(&str),
 ) -> Result<Section, String> {
     let title = format!("{}: {}", shape.name, shape.describe());
-    tell(&format!("{title} (made if missing)"));
+    log(&format!("{title} (made if missing)"));
     let tree = shape.ensure(place, 2 * cores()).map_err(|error| format!("making a tree: {error}"))?;
     let catalog = place.join(format!("catalog-{}", std::process::id()));
     let contenders = if rules.cold { field.cold(&tree) } else { field.warm(&tree, &catalog) };
-    let outcomes = hold(contenders, rules, &tell).map_err(|error| format!("between two runs: {error}"))?;
+    let outcomes = hold(contenders, rules, &log).map_err(|error| format!("between two runs: {error}"))?;
     Ok(Section::new(title, rules.rounds, outcomes, &[(&tree, "TREE"), (&catalog, "DIR")]))
 }
 

@@ -83,8 +83,8 @@ fn only_complete_copies_count() {
         ("dcp", "/nowhere/dcp".to_owned()),
     ];
     let output = bench(&scratch, "peers", &atta, &peers);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{messages}");
     let report = written(&scratch, "md");
     assert_eq!(String::from_utf8_lossy(&output.stdout), report);
     for reason in [

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::place::Place;
 use super::port::{Direction, Plain, Port, ServicePort, Transfer, by_threads, service};
 use super::raw_ring::RawRing;
-use super::{Case, MIB, Scale, Told};
+use super::{BenchResult, Case, MIB, Scale};
 use crate::sheet::{Goal, Sheet, number};
 use crate::statistics::median_ratio;
 use crate::turns::{Contender, hold};
@@ -26,15 +26,15 @@ const PLAIN: &str = "plain calls";
 const SERVICE: &str = "service, futures";
 
 /// Runs the case in one place.
-pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
-    (case.tell)("writes that the server has answered");
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
+    (case.log)("writes that the server has answered");
     let files = (0..FILES).map(|file| {
         let name = format!("answered-{file}");
         place.file(&name, (BLOCK * WRITES.div_ceil(FILES)) as u64)?;
         let open = OpenOptions::new().write(true).custom_flags(libc::O_DSYNC).open(place.root().join(&name));
         open.map(Arc::new).map_err(|error| format!("opening {name}: {error}"))
     });
-    let job = Job { files: files.collect::<Told<_>>()? };
+    let job = Job { files: files.collect::<BenchResult<_>>()? };
     let on_ring = service(None, |options| options.limits.running = Some(DEPTH as usize))?;
     let on_threads = service(Some(THREADS), |_| {})?;
     let contenders = vec![
@@ -84,7 +84,7 @@ impl Job {
         vec![(WRITES * BLOCK) as f64 / MIB / start.elapsed().as_secs_f64()]
     }
 
-    fn speed(&self, mut port: impl Port) -> Told<Vec<f64>> {
+    fn speed(&self, mut port: impl Port) -> BenchResult<Vec<f64>> {
         let transfers: Vec<_> = self.transfers().collect();
         let start = Instant::now();
         transfers.into_iter().try_for_each(|transfer| port.submit(transfer))?;
@@ -93,7 +93,7 @@ impl Job {
     }
 
     /// Threads that each take the next block and write it.
-    fn by_threads(&self) -> Told<Vec<f64>> {
+    fn by_threads(&self) -> BenchResult<Vec<f64>> {
         let transfers: Vec<_> = self.transfers().map(|transfer| Mutex::new(Some(transfer))).collect();
         let start = Instant::now();
         by_threads(THREADS, &transfers, drop)?;

@@ -16,7 +16,7 @@ use super::port::{
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
 use super::spinning::Spinning;
-use super::{Case, Scale, Told};
+use super::{BenchResult, Case, Scale};
 use crate::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
 use crate::turns::{Contender, hold};
 
@@ -28,7 +28,7 @@ const BURST: usize = 4;
 const MEDIAN_MOST: f64 = 300.0;
 const P99_MOST: f64 = 1000.0;
 
-type MakePort<'run> = Box<dyn Fn(Option<&Arc<Service>>) -> Told<Box<dyn Port>> + Sync + 'run>;
+type MakePort<'run> = Box<dyn Fn(Option<&Arc<Service>>) -> BenchResult<Box<dyn Port>> + Sync + 'run>;
 
 /// Somebody who submits.
 struct Submitter<'run> {
@@ -40,7 +40,7 @@ struct Submitter<'run> {
 }
 
 /// Runs the case in one place.
-pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let note = "Times of single submissions in ns; the clock's own cost is in them. `awake`: the progress thread never \
                 sleeps; else it sleeps after at most 100 us without work. `woken`: wake-ups (one system call each) for 1000 \
                 submissions. `later`: without the first of each burst of 4, which follows a sleep of the caller. Others than the service and plain calls only from one thread.";
@@ -65,11 +65,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     for direction in Direction::BOTH {
         for block in scale.some(&BLOCKS, &[4 * KIB, 64 * KIB, 1024 * KIB]) {
             for threads in scale.some(&THREADS, &[1, 2]) {
-                (case.tell)(&format!(
-                    "blocking: {} {} KiB, {threads} threads",
-                    direction.name(),
-                    block / KIB
-                ));
+                (case.log)(&format!("blocking: {} {} KiB, {threads} threads", direction.name(), block / KIB));
                 let job = Job { file: &file, file_bytes, direction, block, threads, scale };
                 job.contest(&mut sheet, &mut worst, &mut curves)?;
             }
@@ -119,7 +115,7 @@ impl Job<'_> {
         sheet: &mut Sheet,
         worst: &mut Worst,
         curves: &mut Vec<(Direction, &'static str, f64, f64)>,
-    ) -> Told<()> {
+    ) -> BenchResult<()> {
         let submitters = submitters(self.threads)?;
         let contenders = submitters.iter().map(|submitter| {
             Contender::new(submitter.name, || {
@@ -183,7 +179,7 @@ impl Job<'_> {
     }
 
     /// The times of all submissions of one round, in ns.
-    fn times(&self, make: &(dyn Fn() -> Told<Box<dyn Port>> + Sync)) -> Told<Vec<f64>> {
+    fn times(&self, make: &(dyn Fn() -> BenchResult<Box<dyn Port>> + Sync)) -> BenchResult<Vec<f64>> {
         let barrier = Barrier::new(self.threads);
         std::thread::scope(|scope| {
             let started: Vec<_> = (0..self.threads)
@@ -203,9 +199,9 @@ impl Job<'_> {
     fn submit_bursts(
         &self,
         thread: usize,
-        make: &(dyn Fn() -> Told<Box<dyn Port>> + Sync),
+        make: &(dyn Fn() -> BenchResult<Box<dyn Port>> + Sync),
         barrier: &Barrier,
-    ) -> Told<Vec<f64>> {
+    ) -> BenchResult<Vec<f64>> {
         let port = make();
         barrier.wait();
         let mut port = port?;
@@ -241,7 +237,7 @@ const AWAKE: &str = "service, awake";
 /// The standard library's channel to a thread that does nothing but look into it: a simple way to hand over.
 const CHANNEL: &str = "a channel to a thread that spins";
 
-fn submitters<'run>(threads: usize) -> Told<Vec<Submitter<'run>>> {
+fn submitters<'run>(threads: usize) -> BenchResult<Vec<Submitter<'run>>> {
     let awake = Some(Duration::from_secs(3600));
     let mut all = vec![
         Submitter { name: AWAKE, spin: awake, make: by_service(ServicePort::futures) },

@@ -11,7 +11,7 @@ use atta_plots::Labels;
 use super::place::Place;
 use super::port::{Direction, Transfer, service};
 use super::work::Work;
-use super::{Case, MIB, Scale, Told, figures};
+use super::{BenchResult, Case, MIB, Scale, figures};
 use crate::sheet::{Goal, Sheet, number, quantile};
 use crate::turns::{Contender, Outcome, Turns, hold};
 
@@ -25,7 +25,7 @@ const ROUNDS_LEAST: usize = 30;
 const CHANGE_MOST: f64 = 5.0;
 
 /// Runs the case in one place.
-pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let blocks = scale.pick_usize(256, 64);
     let file = place.file("continuations", (blocks * BLOCK) as u64)?;
     let note = "MiB/s until the last operation has ended, continuations not waited for; blocks of 1 MiB, all submitted at \
@@ -37,7 +37,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     let mut points = Vec::new();
     let mut goal = Vec::new();
     for direction in Direction::BOTH {
-        (case.tell)(&format!("continuations: {}", direction.name()));
+        (case.log)(&format!("continuations: {}", direction.name()));
         let job = Job { file: &file, blocks, direction };
         let ways = [
             ("progress thread, computing", service(None, |options| options.continuation_threads = 0)?, false),
@@ -122,7 +122,7 @@ struct Job<'run> {
 }
 
 impl Job<'_> {
-    fn speed(&self, service: &Service, then: Then) -> Told<Vec<f64>> {
+    fn speed(&self, service: &Service, then: Then) -> BenchResult<Vec<f64>> {
         let (sender, receiver) = std::sync::mpsc::channel();
         let buffers: Vec<Vec<u8>> = (0..self.blocks).map(|_| vec![b'f'; BLOCK]).collect();
         let start = Instant::now();

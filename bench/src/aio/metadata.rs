@@ -15,7 +15,7 @@ use super::block_on::block_on;
 use super::place::Place;
 use super::port::{service, tokio_runtime};
 use super::posix::zeroed_statx;
-use super::{Case, Scale, Told};
+use super::{BenchResult, Case, Scale};
 use crate::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
 use crate::statistics::median_ratio;
 use crate::turns::{Contender, Outcome as Run, hold};
@@ -124,11 +124,11 @@ impl<F: FnMut(Action, &File, &CString, RawFd) -> Outcome> One for F {
 }
 
 /// Runs both parts in one place.
-pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let directory = File::open(place.root()).map_err(|error| error.to_string())?;
-    (case.tell)("metadata: one at a time");
+    (case.log)("metadata: one at a time");
     one_at_a_time(place, &directory, scale, case)?;
-    (case.tell)("metadata: many at a time");
+    (case.log)("metadata: many at a time");
     many_at_a_time(place, &directory, scale, case)
 }
 
@@ -137,7 +137,7 @@ fn names(count: usize) -> Vec<CString> {
     (0..count).map(name).collect()
 }
 
-fn one_at_a_time(place: &Place, directory: &File, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+fn one_at_a_time(place: &Place, directory: &File, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let names = names(if place.is_remote() { 40 } else { scale.pick_usize(400, 150) });
     let service = service(None, |_| {})?;
     let ring = Ring::new(&RingOptions::default()).map_err(|error| format!("io_uring: {error}"))?;
@@ -205,7 +205,7 @@ fn slower_goal(place: &Place, outcomes: &[Run], who: &str, most: f64) -> Option<
 }
 
 /// Does all actions to all names; the median time of each action in microseconds, then the mean of each.
-fn times(directory: &File, names: &[CString], one: &mut impl One) -> Told<Vec<f64>> {
+fn times(directory: &File, names: &[CString], one: &mut impl One) -> BenchResult<Vec<f64>> {
     let mut fds = vec![-1; names.len()];
     let (mut medians, mut means) = (Vec::new(), Vec::new());
     for action in ACTIONS {
@@ -224,7 +224,7 @@ fn times(directory: &File, names: &[CString], one: &mut impl One) -> Told<Vec<f6
 }
 
 /// Remembers the descriptor that an action gave.
-fn keep(action: Action, outcome: Outcome, fd: &mut RawFd) -> Told<()> {
+fn keep(action: Action, outcome: Outcome, fd: &mut RawFd) -> BenchResult<()> {
     let value = outcome.map_err(|errno| format!("{}: {errno:?}", action.name()))?;
     if matches!(action, Create | Open) {
         *fd = RawFd::try_from(value).map_err(|error| error.to_string())?;
@@ -246,7 +246,7 @@ fn by_service(service: &Service, op: Op, is_helping: bool) -> Outcome {
     done.into_parts().0
 }
 
-fn many_at_a_time(place: &Place, directory: &File, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+fn many_at_a_time(place: &Place, directory: &File, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let names = names(scale.many_names(place));
     let pause = if place.is_remote() { FORGOTTEN } else { Duration::ZERO };
     let limits = Limits { running: Some(DEPTH), ..Limits::default() };
@@ -298,8 +298,8 @@ fn all(
     directory: &File,
     names: &[CString],
     pause: Duration,
-    mut batch: impl FnMut(Vec<Op>) -> Told<(f64, Vec<Outcome>)>,
-) -> Told<Vec<f64>> {
+    mut batch: impl FnMut(Vec<Op>) -> BenchResult<(f64, Vec<Outcome>)>,
+) -> BenchResult<Vec<f64>> {
     let mut fds = vec![-1; names.len()];
     let mut rates = Vec::new();
     for action in ACTIONS {
@@ -319,7 +319,7 @@ fn all(
 }
 
 /// From when all threads are there until the last has ended.
-fn by_threads(mut ops: Vec<Op>, threads: usize) -> Told<(f64, Vec<Outcome>)> {
+fn by_threads(mut ops: Vec<Op>, threads: usize) -> BenchResult<(f64, Vec<Outcome>)> {
     let share = ops.len().div_ceil(threads);
     let barrier = Barrier::new(ops.chunks(share).len() + 1);
     std::thread::scope(|scope| {
@@ -344,7 +344,7 @@ fn by_threads(mut ops: Vec<Op>, threads: usize) -> Told<(f64, Vec<Outcome>)> {
     })
 }
 
-fn many_by_service(service: &Service, ops: Vec<Op>) -> Told<(f64, Vec<Outcome>)> {
+fn many_by_service(service: &Service, ops: Vec<Op>) -> BenchResult<(f64, Vec<Outcome>)> {
     let start = Instant::now();
     let mut pending = Vec::with_capacity(ops.len());
     for op in ops {
@@ -354,7 +354,7 @@ fn many_by_service(service: &Service, ops: Vec<Op>) -> Told<(f64, Vec<Outcome>)>
     Ok((start.elapsed().as_secs_f64(), outcomes))
 }
 
-fn many_by_proactor(proactor: &mut Proactor<Ring, usize>, ops: Vec<Op>) -> Told<(f64, Vec<Outcome>)> {
+fn many_by_proactor(proactor: &mut Proactor<Ring, usize>, ops: Vec<Op>) -> BenchResult<(f64, Vec<Outcome>)> {
     let mut outcomes = vec![Ok(0); ops.len()];
     let start = Instant::now();
     for (index, op) in ops.into_iter().enumerate() {

@@ -13,7 +13,7 @@ use super::port::{Direction, Plain, Port, ServicePort, Tokio, Transfer, service,
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
 use super::spinning::Spinning;
-use super::{Case, MIB, Scale, Told, figures};
+use super::{BenchResult, Case, MIB, Scale, figures};
 use crate::sheet::{Goal, Sheet, mean_and_interval, number, quantile};
 use crate::turns::{Contender, Turns, hold};
 
@@ -31,7 +31,7 @@ const PAIRS_LEAST: usize = 30;
 const PAIRS_ALONE: usize = 40;
 
 /// A way to move bytes, made anew for each run.
-type Way<'run> = (&'static str, Box<dyn Fn() -> Told<Box<dyn Port>> + 'run>);
+type Way<'run> = (&'static str, Box<dyn Fn() -> BenchResult<Box<dyn Port>> + 'run>);
 
 /// The service whose threads have one core, and the caller another, as the thesis did it.
 const APART: &str = "service, cores apart";
@@ -40,7 +40,7 @@ const APART: &str = "service, cores apart";
 const LIMIT: &str = "a thread that spins, cores apart";
 
 /// Runs case 3 in one place.
-pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let bytes = scale.pick(if place.is_remote() { BYTES_REMOTE } else { BYTES }, 16 << 20);
     let file = place.file("overlap", bytes)?;
     let rounds = if scale.is_quick() { scale.turns.rounds } else { scale.turns.rounds.max(PAIRS_LEAST) };
@@ -62,7 +62,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
         let job = Job { file: &file, bytes, direction, block: SMALLEST };
         let length = Duration::from_secs_f64(job.quickest()? * COMPUTATION_PART);
         for block in scale.some(&[512 << 10, 1 << 20, 2 << 20, 4 << 20], &[512 << 10, 4 << 20]) {
-            (case.tell)(&format!("case 3: {} {} KiB", direction.name(), block >> 10));
+            (case.log)(&format!("case 3: {} {} KiB", direction.name(), block >> 10));
             let job = Job { block, ..job };
             let mut ways = ways()?;
             job.pairs(scale, rounds, length, &ways, &mut sheet);
@@ -89,7 +89,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
 }
 
 /// Runs the case of figure 4.9 in one place.
-pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let bytes = scale.pick(64 << 20, 16 << 20);
     let file = place.file("apparent", bytes)?;
     let job = Job { file: &file, bytes, direction: Direction::Read, block: 4 << 20 };
@@ -100,7 +100,7 @@ pub(crate) fn apparent(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Tol
         Sheet::comparison(format!("Apparent I/O time over computation time, {}", place.kind), note);
     let mut points = Vec::new();
     for part in scale.some(&[0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0], &[0.0, 0.5, 1.0, 2.0]) {
-        (case.tell)(&format!("apparent: computation of {part}"));
+        (case.log)(&format!("apparent: computation of {part}"));
         let length = Duration::from_secs_f64(base * part);
         let ways = ways()?;
         let contenders = ways.iter().map(|(name, make)| {
@@ -153,7 +153,7 @@ fn spinning_apart() -> Spinning {
     Spinning::new()
 }
 
-fn ways<'run>() -> Told<Vec<Way<'run>>> {
+fn ways<'run>() -> BenchResult<Vec<Way<'run>>> {
     let (on_ring, on_threads) = (service(None, |_| {})?, service(Some(4), |_| {})?);
     let apart = {
         let _last = Stay::on_last();
@@ -192,14 +192,14 @@ impl Job<'_> {
     }
 
     /// What a block takes by plain calls when nobody disturbs.
-    fn quickest(&self) -> Told<f64> {
+    fn quickest(&self) -> BenchResult<f64> {
         let part = Self { bytes: self.bytes.min(64 << 20), ..*self };
         let times = (0..20).map(|_| part.seconds_per_block(&mut Plain::default(), &mut || ()));
-        Ok(times.collect::<Told<Vec<f64>>>()?.into_iter().fold(f64::INFINITY, f64::min))
+        Ok(times.collect::<BenchResult<Vec<f64>>>()?.into_iter().fold(f64::INFINITY, f64::min))
     }
 
     /// Moves the whole file, one block after the other.
-    fn seconds_per_block(&self, port: &mut dyn Port, meanwhile: &mut dyn FnMut()) -> Told<f64> {
+    fn seconds_per_block(&self, port: &mut dyn Port, meanwhile: &mut dyn FnMut()) -> BenchResult<f64> {
         let mut buffer = vec![b'e'; self.block];
         let start = Instant::now();
         for index in 0..self.blocks() {
@@ -226,7 +226,7 @@ impl Job<'_> {
         let contenders = ways.iter().map(|(name, make)| {
             Contender::new(*name, move || {
                 let _first = (*name == APART || *name == LIMIT).then(Stay::on_first);
-                let speed = |is_busy: bool| -> Told<f64> {
+                let speed = |is_busy: bool| -> BenchResult<f64> {
                     let mut meanwhile = || {
                         if is_busy {
                             scale.work.run(length);

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Told;
+use super::BenchResult;
 use crate::machine::Machine;
 use crate::programs::PACKAGE_DIRECTORY;
 
@@ -24,7 +24,7 @@ impl Place {
     /// # Errors
     ///
     /// What the file system says.
-    pub(crate) fn new(parent: &Path) -> Told<Self> {
+    pub(crate) fn new(parent: &Path) -> BenchResult<Self> {
         let root = parent.join(format!("atta-bench-aio-{}", std::process::id()));
         let made = DirBuilder::new().recursive(true).create(&root);
         made.map_err(|error| format!("making {}: {error}", root.display()))?;
@@ -53,7 +53,7 @@ impl Place {
     /// # Errors
     ///
     /// What the file system says.
-    pub(crate) fn file(&self, name: &str, bytes: u64) -> Told<Arc<File>> {
+    pub(crate) fn file(&self, name: &str, bytes: u64) -> BenchResult<Arc<File>> {
         let path = self.root.join(name);
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = open.map_err(|error| format!("making {name}: {error}"))?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use atta_aio::driver::ring::{Ring, RingOptions};
 use atta_aio::{At, Backend, Call, Done, Fd, Limits, Op, Options, Pending, Proactor, Service, Terms, Work};
 
-use super::Told;
+use super::BenchResult;
 use super::block_on::block_on;
 
 /// Which way the bytes go.
@@ -53,7 +53,7 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     /// The buffer, if all of it was moved.
-    pub(crate) fn ended(self, moved: Told<u64>) -> Told<Vec<u8>> {
+    pub(crate) fn ended(self, moved: BenchResult<u64>) -> BenchResult<Vec<u8>> {
         all_moved(moved, self.buffer)
     }
 
@@ -70,14 +70,14 @@ impl Transfer {
     pub(crate) fn submit_then(
         self,
         service: &Service,
-        then: impl FnOnce(Told<Vec<u8>>) + Send + 'static,
-    ) -> Told<()> {
-        let submitted = service.submit_then(self.op(), Call::default(), move |done| then(told(done)));
+        then: impl FnOnce(BenchResult<Vec<u8>>) + Send + 'static,
+    ) -> BenchResult<()> {
+        let submitted = service.submit_then(self.op(), Call::default(), move |done| then(outcome_of(done)));
         submitted.map_err(|refused| format!("refused: {:?}", refused.errno()))
     }
 
     /// Moves the bytes by one plain call.
-    pub(crate) fn perform(mut self) -> Told<Vec<u8>> {
+    pub(crate) fn perform(mut self) -> BenchResult<Vec<u8>> {
         let moved = match self.direction {
             Direction::Read => self.file.read_at(&mut self.buffer, self.offset),
             Direction::Write => self.file.write_at(&self.buffer, self.offset),
@@ -86,14 +86,14 @@ impl Transfer {
     }
 }
 
-fn all_moved(moved: Told<u64>, buffer: Vec<u8>) -> Told<Vec<u8>> {
+fn all_moved(moved: BenchResult<u64>, buffer: Vec<u8>) -> BenchResult<Vec<u8>> {
     match moved? {
         moved if moved == buffer.len() as u64 => Ok(buffer),
         moved => Err(format!("{moved} bytes of {} were moved", buffer.len())),
     }
 }
 
-fn told(done: Done) -> Told<Vec<u8>> {
+fn outcome_of(done: Done) -> BenchResult<Vec<u8>> {
     let (outcome, buffer) = done.into_buffer();
     all_moved(outcome.map_err(|errno| format!("{errno:?}")), buffer.into_vec())
 }
@@ -105,14 +105,14 @@ pub(crate) trait Port {
     /// # Errors
     ///
     /// It could not.
-    fn submit(&mut self, transfer: Transfer) -> Told<()>;
+    fn submit(&mut self, transfer: Transfer) -> BenchResult<()>;
 
     /// Waits for a transfer, and gives its buffer.
     ///
     /// # Errors
     ///
     /// It failed.
-    fn wait(&mut self) -> Told<Vec<u8>>;
+    fn wait(&mut self) -> BenchResult<Vec<u8>>;
 }
 
 /// Plain calls: all is done when `submit` returns.
@@ -120,12 +120,12 @@ pub(crate) trait Port {
 pub(crate) struct Plain(VecDeque<Vec<u8>>);
 
 impl Port for Plain {
-    fn submit(&mut self, transfer: Transfer) -> Told<()> {
+    fn submit(&mut self, transfer: Transfer) -> BenchResult<()> {
         self.0.push_back(transfer.perform()?);
         Ok(())
     }
 
-    fn wait(&mut self) -> Told<Vec<u8>> {
+    fn wait(&mut self) -> BenchResult<Vec<u8>> {
         self.0.pop_front().ok_or_else(|| "nothing runs".to_owned())
     }
 }
@@ -138,7 +138,7 @@ const FOREVER: Duration = Duration::from_secs(3600);
 enum Wait {
     /// As futures.
     Future,
-    /// By [`Pending::wait`]: whoever waits carries out what nobody has begun.
+    /// By [`Pending::wait`]: the waiter carries out an operation that has not been started.
     Helping,
     /// By [`Pending::wait_timeout`], which leaves all to the service.
     Leaving,
@@ -173,15 +173,15 @@ impl ServicePort {
 }
 
 impl Port for ServicePort {
-    fn submit(&mut self, transfer: Transfer) -> Told<()> {
+    fn submit(&mut self, transfer: Transfer) -> BenchResult<()> {
         let pending = self.service.submit(transfer.op(), Call::default());
         self.pending.push_back(pending.map_err(|refused| format!("refused: {:?}", refused.errno()))?);
         Ok(())
     }
 
-    fn wait(&mut self) -> Told<Vec<u8>> {
+    fn wait(&mut self) -> BenchResult<Vec<u8>> {
         let pending = self.pending.pop_front().ok_or("nothing runs")?;
-        told(match self.wait {
+        outcome_of(match self.wait {
             Wait::Future => block_on(pending),
             Wait::Helping => pending.wait(),
             Wait::Leaving => pending.wait_timeout(FOREVER).map_err(|_| "a transfer hangs")?,
@@ -193,8 +193,8 @@ impl Port for ServicePort {
 pub(crate) struct ThenPort {
     service: Arc<Service>,
     is_inline: bool,
-    sender: Sender<Told<Vec<u8>>>,
-    receiver: Receiver<Told<Vec<u8>>>,
+    sender: Sender<BenchResult<Vec<u8>>>,
+    receiver: Receiver<BenchResult<Vec<u8>>>,
 }
 
 impl ThenPort {
@@ -206,10 +206,10 @@ impl ThenPort {
 }
 
 impl Port for ThenPort {
-    fn submit(&mut self, transfer: Transfer) -> Told<()> {
+    fn submit(&mut self, transfer: Transfer) -> BenchResult<()> {
         let sender = self.sender.clone();
         // The receiver is gone only when nobody asks any more.
-        let then = move |done| drop(sender.send(told(done)));
+        let then = move |done| drop(sender.send(outcome_of(done)));
         let submitted = match self.is_inline {
             true => self.service.submit_inline(transfer.op(), Call::default(), then),
             false => self.service.submit_then(transfer.op(), Call::default(), then),
@@ -217,7 +217,7 @@ impl Port for ThenPort {
         submitted.map_err(|refused| format!("refused: {:?}", refused.errno()))
     }
 
-    fn wait(&mut self) -> Told<Vec<u8>> {
+    fn wait(&mut self) -> BenchResult<Vec<u8>> {
         self.receiver.recv().map_err(|error| error.to_string())?
     }
 }
@@ -225,7 +225,7 @@ impl Port for ThenPort {
 /// A proactor of this thread's own.
 pub(crate) struct ProactorPort {
     proactor: Proactor<Ring, ()>,
-    ended: VecDeque<Told<Vec<u8>>>,
+    ended: VecDeque<BenchResult<Vec<u8>>>,
     /// Whether each submission goes to the kernel at once.
     is_eager: bool,
 }
@@ -236,18 +236,18 @@ impl ProactorPort {
     /// # Errors
     ///
     /// The kernel has no rings.
-    pub(crate) fn new(is_eager: bool) -> Told<Self> {
+    pub(crate) fn new(is_eager: bool) -> BenchResult<Self> {
         let ring = Ring::new(&RingOptions::default()).map_err(|error| format!("io_uring: {error}"))?;
         Ok(Self { proactor: Proactor::new(ring, Limits::default()), ended: VecDeque::new(), is_eager })
     }
 
     fn advance(&mut self, at_most: Option<Duration>) {
-        self.proactor.advance(at_most, |(), done| self.ended.push_back(told(done)));
+        self.proactor.advance(at_most, |(), done| self.ended.push_back(outcome_of(done)));
     }
 }
 
 impl Port for ProactorPort {
-    fn submit(&mut self, transfer: Transfer) -> Told<()> {
+    fn submit(&mut self, transfer: Transfer) -> BenchResult<()> {
         let work = Work::from(transfer.op());
         self.proactor.submit(work, Terms::default(), ()).map_err(|_| "refused".to_owned())?;
         if self.is_eager {
@@ -256,7 +256,7 @@ impl Port for ProactorPort {
         Ok(())
     }
 
-    fn wait(&mut self) -> Told<Vec<u8>> {
+    fn wait(&mut self) -> BenchResult<Vec<u8>> {
         loop {
             if let Some(ended) = self.ended.pop_front() {
                 return ended;
@@ -269,7 +269,7 @@ impl Port for ProactorPort {
 /// tokio: plain calls on its threads for what blocks, as its `fs` module does it.
 pub(crate) struct Tokio {
     runtime: Arc<tokio::runtime::Runtime>,
-    running: VecDeque<tokio::task::JoinHandle<Told<Vec<u8>>>>,
+    running: VecDeque<tokio::task::JoinHandle<BenchResult<Vec<u8>>>>,
 }
 
 impl Tokio {
@@ -280,12 +280,12 @@ impl Tokio {
 }
 
 impl Port for Tokio {
-    fn submit(&mut self, transfer: Transfer) -> Told<()> {
+    fn submit(&mut self, transfer: Transfer) -> BenchResult<()> {
         self.running.push_back(self.runtime.spawn_blocking(move || transfer.perform()));
         Ok(())
     }
 
-    fn wait(&mut self) -> Told<Vec<u8>> {
+    fn wait(&mut self) -> BenchResult<Vec<u8>> {
         let running = self.running.pop_front().ok_or("nothing runs")?;
         self.runtime.block_on(running).map_err(|error| error.to_string())?
     }
@@ -296,7 +296,7 @@ impl Port for Tokio {
 /// # Errors
 ///
 /// Threads run out.
-pub(crate) fn tokio_runtime() -> Told<Arc<tokio::runtime::Runtime>> {
+pub(crate) fn tokio_runtime() -> BenchResult<Arc<tokio::runtime::Runtime>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().build();
     runtime.map(Arc::new).map_err(|error| format!("tokio: {error}"))
 }
@@ -306,7 +306,10 @@ pub(crate) fn tokio_runtime() -> Told<Arc<tokio::runtime::Runtime>> {
 /// # Errors
 ///
 /// There is no ring, or threads run out.
-pub(crate) fn service(threads: Option<usize>, change: impl FnOnce(&mut Options)) -> Told<Arc<Service>> {
+pub(crate) fn service(
+    threads: Option<usize>,
+    change: impl FnOnce(&mut Options),
+) -> BenchResult<Arc<Service>> {
     let backend = match threads {
         Some(threads) => Backend::Threads(threads),
         None => Backend::Best(RingOptions::default()),
@@ -325,9 +328,9 @@ pub(crate) fn by_threads(
     threads: usize,
     transfers: &[Mutex<Option<Transfer>>],
     give_back: impl Fn(Vec<u8>) + Sync,
-) -> Told<()> {
+) -> BenchResult<()> {
     let next = AtomicUsize::new(0);
-    let work = || -> Told<()> {
+    let work = || -> BenchResult<()> {
         while let Some(slot) = transfers.get(next.fetch_add(1, Ordering::Relaxed)) {
             let transfer = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
             give_back(transfer.ok_or("a block was taken twice")?.perform()?);

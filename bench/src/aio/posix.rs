@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::Error;
 use std::os::fd::AsRawFd;
 
-use super::Told;
+use super::BenchResult;
 use super::port::{Direction, Port, Transfer};
 
 /// Control blocks that run, oldest first. A block does not move until it has ended.
@@ -23,7 +23,7 @@ pub(crate) fn zeroed_statx() -> Box<libc::statx> {
 }
 
 impl Port for PosixAio {
-    fn submit(&mut self, mut transfer: Transfer) -> Told<()> {
+    fn submit(&mut self, mut transfer: Transfer) -> BenchResult<()> {
         // SAFETY: zeros are what the manual asks for in fields that are not used.
         let mut block: Box<libc::aiocb> = Box::new(unsafe { std::mem::zeroed() });
         block.aio_fildes = transfer.file.as_raw_fd();
@@ -44,7 +44,7 @@ impl Port for PosixAio {
         Ok(())
     }
 
-    fn wait(&mut self) -> Told<Vec<u8>> {
+    fn wait(&mut self) -> BenchResult<Vec<u8>> {
         let (mut block, transfer) = self.running.pop_front().ok_or("nothing runs")?;
         let list = [&raw const *block];
         // SAFETY: the list has one block, which runs or has ended.

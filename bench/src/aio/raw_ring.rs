@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode};
 
-use super::Told;
+use super::BenchResult;
 use super::port::{Direction, Port, Transfer};
 
 /// A ring, and the buffers that it uses.
@@ -28,7 +28,7 @@ impl RawRing {
     /// # Errors
     ///
     /// The kernel has no rings.
-    pub(crate) fn new(depth: u32, is_eager: bool) -> Told<Self> {
+    pub(crate) fn new(depth: u32, is_eager: bool) -> BenchResult<Self> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
         let ring = builder.build(depth).map_err(|error| format!("io_uring: {error}"))?;
@@ -37,7 +37,7 @@ impl RawRing {
         Ok(Self { ring, slots, free: (0..depth).collect(), running: 0, ended: Vec::new(), depth, is_eager })
     }
 
-    fn enter(&mut self, wait_for: usize) -> Told<()> {
+    fn enter(&mut self, wait_for: usize) -> BenchResult<()> {
         self.ring.submit_and_wait(wait_for).map_err(|error| format!("io_uring: {error}"))?;
         for entry in self.ring.completion() {
             let slot = usize::try_from(entry.user_data()).map_err(|error| error.to_string())?;
@@ -52,7 +52,7 @@ impl RawRing {
 }
 
 impl Port for RawRing {
-    fn submit(&mut self, transfer: Transfer) -> Told<()> {
+    fn submit(&mut self, transfer: Transfer) -> BenchResult<()> {
         while self.running == self.depth {
             self.enter(1)?;
         }
@@ -74,7 +74,7 @@ impl Port for RawRing {
         Ok(())
     }
 
-    fn wait(&mut self) -> Told<Vec<u8>> {
+    fn wait(&mut self) -> BenchResult<Vec<u8>> {
         loop {
             if let Some(buffer) = self.ended.pop() {
                 return Ok(buffer);

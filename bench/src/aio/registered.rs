@@ -14,7 +14,7 @@ use io_uring::{IoUring, opcode};
 
 use super::place::Place;
 use super::port::Direction;
-use super::{Case, Scale, Told};
+use super::{BenchResult, Case, Scale};
 use crate::sheet::Sheet;
 use crate::turns::{Contender, hold};
 
@@ -22,7 +22,7 @@ const DEPTH: u32 = 64;
 const BLOCKS: [usize; 4] = [512, 4 << 10, 64 << 10, 512 << 10];
 
 /// Runs the case in one place.
-pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let bytes = scale.pick(128 << 20, 32 << 20);
     let file = place.file("registered", bytes)?;
     let note = "Thousands of transfers a second by raw io_uring, 64 at a time, in sequence through a file; each time again \
@@ -31,7 +31,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
     let mut sheet = Sheet::comparison(title, note);
     for direction in Direction::BOTH {
         for block in BLOCKS {
-            (case.tell)(&format!("registered: {} {block} B", direction.name()));
+            (case.log)(&format!("registered: {} {block} B", direction.name()));
             let ways = [
                 ("neither", false, false),
                 ("files", true, false),
@@ -63,7 +63,7 @@ struct Job {
 
 impl Job {
     #[expect(clippy::cast_precision_loss, reason = "a count of transfers")]
-    fn speed(&self) -> Told<Vec<f64>> {
+    fn speed(&self) -> BenchResult<Vec<f64>> {
         let mut memory: Vec<Vec<u8>> = (0..DEPTH).map(|_| vec![b'r'; self.block]).collect();
         let mut ring = self.ring(&mut memory)?;
         let batches = (self.bytes / (self.block as u64 * u64::from(DEPTH))).clamp(1, 1000);
@@ -86,7 +86,7 @@ impl Job {
         Ok(vec![(batches * u64::from(DEPTH)) as f64 / start.elapsed().as_secs_f64() / 1e3])
     }
 
-    fn ring(&self, memory: &mut [Vec<u8>]) -> Told<IoUring> {
+    fn ring(&self, memory: &mut [Vec<u8>]) -> BenchResult<IoUring> {
         let failed = |error: std::io::Error| format!("io_uring: {error}");
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();

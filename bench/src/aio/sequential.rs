@@ -15,7 +15,7 @@ use super::port::{
 };
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
-use super::{Case, MIB, Scale, Told};
+use super::{BenchResult, Case, MIB, Scale};
 use crate::sheet::{Goal, Sheet, number, quantile};
 use crate::statistics::median_ratio;
 use crate::turns::{Contender, Idle, Outcome, hold};
@@ -43,7 +43,7 @@ enum Cache {
 type Buffers = Mutex<Vec<Vec<u8>>>;
 
 /// Runs the case in one place.
-pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let bytes = match (place.is_remote(), place.in_memory()) {
         (true, _) => 32 << 20,
         (_, true) => scale.pick(1 << 30, 128 << 20),
@@ -72,7 +72,7 @@ pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()>
             }
             let cold = if cache == Cache::Cold { ", cold" } else { "" };
             let what = format!("{}{cold}, {} KiB", direction.name(), block >> 10);
-            (case.tell)(&format!("case 2: {what}"));
+            (case.log)(&format!("case 2: {what}"));
             let job = Job { file: &file, block, direction, cache, buffers: &buffers, bytes };
             let (outcomes, counts) = job.contest(scale)?;
             submitted = (submitted.0 + counts.submitted, submitted.1 + counts.woken);
@@ -114,7 +114,7 @@ fn goal(outcomes: &[Outcome]) -> Option<(f64, String)> {
     shares.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The service's writes of small blocks over plain calls, and what can be had at most: the cores do not do more than they can.
+/// The service's writes of small blocks over plain calls, and the upper bound that the cores permit.
 fn remote_goal(place: &Place, outcomes: &[Outcome]) -> Option<Goal> {
     let of = |name: &str| outcomes.iter().find(|run| run.name == name)?.values.as_ref().ok();
     let (service, plain) = (of(SERVICE)?, of(PLAIN)?);
@@ -142,7 +142,7 @@ struct Job<'run> {
 }
 
 impl Job<'_> {
-    fn contest(&self, scale: &Scale) -> Told<(Vec<Outcome>, ServiceCounts)> {
+    fn contest(&self, scale: &Scale) -> BenchResult<(Vec<Outcome>, ServiceCounts)> {
         let (on_ring, on_threads) = (service(None, |_| {})?, service(Some(THREADS), |_| {})?);
         let runtime = tokio_runtime()?;
         let contenders = vec![
@@ -165,7 +165,7 @@ impl Job<'_> {
         Ok((outcomes, on_ring.counts()))
     }
 
-    fn transfers(&self) -> Told<Vec<Transfer>> {
+    fn transfers(&self) -> BenchResult<Vec<Transfer>> {
         if self.cache == Cache::Cold {
             // What is not written back stays.
             self.file.sync_data().map_err(|error| format!("syncing: {error}"))?;
@@ -189,7 +189,7 @@ impl Job<'_> {
         vec![self.bytes as f64 / MIB / start.elapsed().as_secs_f64()]
     }
 
-    fn speed(&self, port: Told<impl Port>) -> Told<Vec<f64>> {
+    fn speed(&self, port: BenchResult<impl Port>) -> BenchResult<Vec<f64>> {
         let (mut port, transfers) = (port?, self.transfers()?);
         let (start, count) = (Instant::now(), transfers.len());
         for transfer in transfers {
@@ -202,7 +202,7 @@ impl Job<'_> {
     }
 
     /// Threads that each take the next block and move it.
-    fn by_threads(&self) -> Told<Vec<f64>> {
+    fn by_threads(&self) -> BenchResult<Vec<f64>> {
         let transfers: Vec<_> =
             self.transfers()?.into_iter().map(|transfer| Mutex::new(Some(transfer))).collect();
         let start = Instant::now();

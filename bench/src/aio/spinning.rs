@@ -4,14 +4,14 @@
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-use super::Told;
+use super::BenchResult;
 use super::port::{Port, Transfer};
 
 /// See the head of this file.
 pub(crate) struct Spinning {
     /// None: the thread is to end.
     sender: Option<Sender<Transfer>>,
-    receiver: Receiver<Told<Vec<u8>>>,
+    receiver: Receiver<BenchResult<Vec<u8>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -43,12 +43,12 @@ fn look_for<T>(receiver: &Receiver<T>) -> Option<T> {
 }
 
 impl Port for Spinning {
-    fn submit(&mut self, transfer: Transfer) -> Told<()> {
+    fn submit(&mut self, transfer: Transfer) -> BenchResult<()> {
         let sender = self.sender.as_ref().ok_or("it has ended")?;
         sender.send(transfer).map_err(|error| error.to_string())
     }
 
-    fn wait(&mut self) -> Told<Vec<u8>> {
+    fn wait(&mut self) -> BenchResult<Vec<u8>> {
         look_for(&self.receiver).ok_or("the thread has ended")?
     }
 }

@@ -1,5 +1,5 @@
 //! Case 1 of the thesis: threads that read and write random blocks of 512 KiB, each waiting for its own transfer before the
-//! next. What each thread moves in a second is told for reads and for writes (figures 4.1 and 4.2).
+//! next. The data rate of each thread is reported for reads and for writes (figures 4.1 and 4.2).
 
 use std::fs::File;
 use std::sync::{Arc, Barrier};
@@ -11,7 +11,7 @@ use super::port::{
 };
 use super::posix::PosixAio;
 use super::raw_ring::RawRing;
-use super::{Case, MIB, Scale, Told};
+use super::{BenchResult, Case, MIB, Scale};
 use crate::sheet::Sheet;
 use crate::turns::{Contender, hold};
 
@@ -20,16 +20,17 @@ const FILES: usize = 4;
 const PLAIN: &str = "plain calls";
 
 /// Runs the case in one place.
-pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> Told<()> {
+pub(crate) fn run(place: &Place, scale: &Scale, case: &mut Case<'_>) -> BenchResult<()> {
     let bytes = scale.pick(128 << 20, 32 << 20);
-    let files: Vec<Arc<File>> =
-        (0..FILES).map(|number| place.file(&format!("random-{number}"), bytes)).collect::<Told<_>>()?;
+    let files: Vec<Arc<File>> = (0..FILES)
+        .map(|number| place.file(&format!("random-{number}"), bytes))
+        .collect::<BenchResult<_>>()?;
     let note = "MiB/s that one thread sees while it reads or writes: bytes over the time in its own transfers. Warm page \
                 cache; each operation is a read or a write with the same chance. Continuations: as the thesis's program, \
                 each result comes by a continuation.";
     let mut sheet = Sheet::comparison(format!("Case 1: random blocks of 512 KiB, {}", place.kind), note);
     for threads in scale.some(&[1_usize, 2, 4, 8, 16], &[1, 4]) {
-        (case.tell)(&format!("case 1: {threads} threads"));
+        (case.log)(&format!("case 1: {threads} threads"));
         let job = Job { files: &files, blocks: bytes / BLOCK as u64, threads, scale };
         let what = [format!("read, {threads} threads"), format!("write, {threads} threads")];
         sheet.compare(&what, &job.contest()?, PLAIN);
@@ -46,7 +47,7 @@ struct Job<'run> {
 }
 
 impl Job<'_> {
-    fn contest(&self) -> Told<Vec<crate::turns::Outcome>> {
+    fn contest(&self) -> BenchResult<Vec<crate::turns::Outcome>> {
         let (on_ring, on_threads) = (service(None, |_| {})?, service(Some(16), |_| {})?);
         let runtime = tokio_runtime()?;
         let contenders = vec![
@@ -64,7 +65,7 @@ impl Job<'_> {
     }
 
     /// MiB/s of one thread, reading and writing.
-    fn speeds<P: Port>(&self, make: impl Fn() -> Told<P> + Sync) -> Told<Vec<f64>> {
+    fn speeds<P: Port>(&self, make: impl Fn() -> BenchResult<P> + Sync) -> BenchResult<Vec<f64>> {
         let barrier = Barrier::new(self.threads);
         let (barrier, make) = (&barrier, &make);
         let mut sums = [(0.0, 0.0); 2];
@@ -86,9 +87,9 @@ impl Job<'_> {
     fn transfers<P: Port>(
         &self,
         thread: usize,
-        make: impl Fn() -> Told<P>,
+        make: impl Fn() -> BenchResult<P>,
         barrier: &Barrier,
-    ) -> Told<[(f64, f64); 2]> {
+    ) -> BenchResult<[(f64, f64); 2]> {
         let port = make();
         let mut buffer = vec![b'c'; BLOCK];
         barrier.wait();

@@ -12,7 +12,7 @@ use crate::machine::cores;
 use crate::programs::{self, CP, DCP, FPSYNC, Peer, RCLONE, RSYNC, XCP};
 use crate::ranks::Mpi;
 use crate::report::name_before;
-use crate::turns::Told;
+use crate::turns::BenchResult;
 
 /// The raw limit in tables.
 pub(crate) const LIMIT: &str = "copy-limit";
@@ -63,7 +63,7 @@ impl Field {
     /// # Errors
     ///
     /// If one of ours does not build.
-    pub(crate) fn gather(options: &Options, target: &Path, tell: &dyn Fn(&str)) -> Told<Self> {
+    pub(crate) fn gather(options: &Options, target: &Path, log: &dyn Fn(&str)) -> BenchResult<Self> {
         let built = |named: &Option<PathBuf>, package, name| match named {
             Some(program) => Ok(program.clone()),
             None => programs::build(package, target).map(|place| place.join(name)),
@@ -79,23 +79,23 @@ impl Field {
         if options.alone {
             field.missing.push("peers: left out as asked for".to_owned());
         } else {
-            field.find_peers(options, &target.join("bench-tools"), tell);
+            field.find_peers(options, &target.join("bench-tools"), log);
         }
         if field.mpis.is_empty() && options.wants(Which::Ranks) {
             field.missing.push("ranks: no MPI was named with --mpi".to_owned());
         }
-        field.missing.iter().for_each(|missing| tell(missing));
+        field.missing.iter().for_each(|missing| log(missing));
         Ok(field)
     }
 
-    fn find_peers(&mut self, options: &Options, tools: &Path, tell: &dyn Fn(&str)) {
+    fn find_peers(&mut self, options: &Options, tools: &Path, log: &dyn Fn(&str)) {
         for peer in PEERS {
             let named = options.peer.iter().find(|(name, _)| name == peer.name());
             let find = || named.map(|(_, program)| program.clone()).or_else(|| peer.find(tools));
             let mut found = find();
             if found.is_none() && options.install {
                 if let Err(reason) = peer.install(tools) {
-                    tell(&format!("installing {}: {reason}", peer.name()));
+                    log(&format!("installing {}: {reason}", peer.name()));
                 }
                 found = find();
             }
@@ -150,7 +150,7 @@ impl Field {
         Entrant::new(READ_PLAINLY, "sh".as_ref(), &words, "reads, and compares nothing")
     }
 
-    /// Copies whose targets are corrupted, found out, and mended: by our programs, and by `cp` and `rsync`.
+    /// Copies whose targets are corrupted, detected and repaired: by our programs, and by `cp` and `rsync`.
     pub(crate) fn mended(&self) -> Vec<Entrant> {
         let Some(corrupt) = &self.corrupt else { return vec![] };
         let (atta, corrupt) = (self.atta.to_string_lossy(), corrupt.to_string_lossy());

@@ -12,7 +12,7 @@ use super::{Case, Which};
 use crate::contest::{Outcome, Rules};
 use crate::report::peak_mib;
 use crate::sheet::{Goal, Sheet, number, quantile};
-use crate::turns::Told;
+use crate::turns::BenchResult;
 
 /// The goal.
 const MOST_MIB: f64 = 256.0;
@@ -65,7 +65,7 @@ pub(crate) fn run(
     files: u64,
     rules: &Rules,
     case: &mut Case<'_>,
-) -> Told<()> {
+) -> BenchResult<()> {
     // One round to warm up, and one that counts.
     let rules = Rules { launcher: rules.launcher.clone(), rounds: 1, cold: false };
     let note = format!(
@@ -76,7 +76,7 @@ pub(crate) fn run(
     let mut sheet = Sheet::new(title, &note, 2, &["shape", "who", "seconds", "peak MiB"]);
     for (name, spec) in SHAPES {
         let set = Set { spec: spec(files), bytes: files * BYTES_PER_FILE, described: name.to_owned() };
-        (case.tell)(&format!("{}: {name}", Which::Memory.word()));
+        (case.log)(&format!("{}: {name}", Which::Memory.word()));
         match copied(field, ground, &set, &rules, case) {
             Ok(outcomes) => outcomes.iter().for_each(|outcome| add(&mut sheet, name, outcome, case)),
             Err(reason) => sheet.leave_out(name, &reason),
@@ -86,11 +86,17 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn copied(field: &Field, ground: &Ground, set: &Set, rules: &Rules, case: &Case<'_>) -> Told<Vec<Outcome>> {
-    let place = ground.prepare(set.bytes, case.tell)?;
+fn copied(
+    field: &Field,
+    ground: &Ground,
+    set: &Set,
+    rules: &Rules,
+    case: &Case<'_>,
+) -> BenchResult<Vec<Outcome>> {
+    let place = ground.prepare(set.bytes, case.log)?;
     let trial = Trial::new(&place, set, rules, &case.commands)?;
     // Without digests it keeps less.
-    trial.hold(vec![field.atta(ATTA, &[], "")], case.tell)
+    trial.hold(vec![field.atta(ATTA, &[], "")], case.log)
 }
 
 fn add(sheet: &mut Sheet, shape: &str, outcome: &Outcome, case: &mut Case<'_>) {

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::case::Which;
 use super::place::{Ground, Kind};
 use super::set::Name;
-use crate::turns::Told;
+use crate::turns::BenchResult;
 
 /// Compare `atta copy` with its peers and with the raw limit
 #[derive(clap::Args)]
@@ -154,7 +154,7 @@ impl Options {
 }
 
 /// A name and a path with '=' between.
-fn named(text: &str) -> Told<(String, PathBuf)> {
+fn named(text: &str) -> BenchResult<(String, PathBuf)> {
     let (name, path) = text.split_once('=').ok_or("not NAME=PROGRAM")?;
     Ok((name.to_owned(), path.into()))
 }

@@ -11,7 +11,7 @@ use rustix::fs::statvfs;
 use crate::contest::remove;
 use crate::machine::Machine;
 use crate::programs::{PACKAGE_DIRECTORY, succeed};
-use crate::turns::Told;
+use crate::turns::BenchResult;
 
 /// A file system that is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -100,7 +100,7 @@ impl Ground {
     /// # Errors
     ///
     /// Why there is none: no room, no rights, no program.
-    pub(crate) fn prepare(&self, bytes: u64, tell: &dyn Fn(&str)) -> Told<Place> {
+    pub(crate) fn prepare(&self, bytes: u64, log: &dyn Fn(&str)) -> BenchResult<Place> {
         let (Self::Directory(below) | Self::Image(_, below) | Self::Memory(below)) = self;
         let made = DirBuilder::new().recursive(true).create(below);
         made.map_err(|error| format!("making {}: {error}", below.display()))?;
@@ -116,8 +116,8 @@ impl Ground {
                 make_directory(&own)?;
                 Made { root: own, mounted: None }
             }
-            Self::Image(kind, _) => mounted_image(*kind, wanted, &own, tell)?,
-            Self::Memory(_) => mounted_memory(&own, tell)?,
+            Self::Image(kind, _) => mounted_image(*kind, wanted, &own, log)?,
+            Self::Memory(_) => mounted_memory(&own, log)?,
         };
         Ok(Place::new(made))
     }
@@ -166,19 +166,22 @@ impl Drop for Made {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a place that stays must be said, and there is nobody else to tell")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a mount that stays behind must be reported, and no caller can do it"
+)]
 fn complain(root: &Path, error: &str) {
     eprintln!("atta-bench: {} stays: {error}", root.display());
 }
 
-fn mounted_image(kind: Kind, bytes: u64, own: &Path, tell: &dyn Fn(&str)) -> Told<Made> {
+fn mounted_image(kind: Kind, bytes: u64, own: &Path, log: &dyn Fn(&str)) -> BenchResult<Made> {
     require_root()?;
     let image = own.with_extension(kind.word());
     let size = bytes.saturating_mul(2).max(IMAGE_LEAST_BYTES);
     let made = File::create_new(&image).and_then(|file| file.set_len(size));
     made.map_err(|error| format!("making {}: {error}", image.display()))?;
     let place = succeed(kind.make().arg(&image)).and_then(|()| {
-        mounted(Command::new("mount").args(["-o", "loop"]).arg(&image), own, Some(image.clone()), tell)
+        mounted(Command::new("mount").args(["-o", "loop"]).arg(&image), own, Some(image.clone()), log)
     });
     if place.is_err() {
         std::fs::remove_file(&image).map_err(|error| format!("removing {}: {error}", image.display()))?;
@@ -186,21 +189,21 @@ fn mounted_image(kind: Kind, bytes: u64, own: &Path, tell: &dyn Fn(&str)) -> Tol
     place
 }
 
-fn mounted_memory(own: &Path, tell: &dyn Fn(&str)) -> Told<Made> {
+fn mounted_memory(own: &Path, log: &dyn Fn(&str)) -> BenchResult<Made> {
     require_root()?;
     let mut command = Command::new("mount");
     command.args(["-t", "tmpfs", "-o", "nr_inodes=0,size=90%,mode=0700", "atta-bench"]);
-    mounted(&mut command, own, None, tell)
+    mounted(&mut command, own, None, log)
 }
 
 /// Mounts something at `own`. The place is a directory in it: the root of a fresh file system is not empty.
-fn mounted(mount: &mut Command, own: &Path, image: Option<PathBuf>, tell: &dyn Fn(&str)) -> Told<Made> {
+fn mounted(mount: &mut Command, own: &Path, image: Option<PathBuf>, log: &dyn Fn(&str)) -> BenchResult<Made> {
     make_directory(own)?;
     if let Err(reason) = succeed(mount.arg(own)) {
         std::fs::remove_dir(own).map_err(|error| format!("removing {}: {error}", own.display()))?;
         return Err(reason);
     }
-    tell(&format!("mounted {}; unmount it if this run is killed", own.display()));
+    log(&format!("mounted {}; unmount it if this run is killed", own.display()));
     let root = own.join("place");
     let made = Made { root, mounted: Some((own.to_owned(), image)) };
     make_directory(&made.root)?;
@@ -208,12 +211,12 @@ fn mounted(mount: &mut Command, own: &Path, image: Option<PathBuf>, tell: &dyn F
 }
 
 /// One that must not be there: what is there is not ours to remove later.
-fn make_directory(path: &Path) -> Told<()> {
+fn make_directory(path: &Path) -> BenchResult<()> {
     DirBuilder::new().create(path).map_err(|error| format!("making {}: {error}", path.display()))
 }
 
-/// Whoever looks at a fresh mount, as desktops do, may keep it for a moment.
-fn unmount(point: &Path) -> Told<()> {
+/// Programs that examine new mounts, such as desktops, may keep them busy for a moment.
+fn unmount(point: &Path) -> BenchResult<()> {
     let patient = || succeed(Command::new("umount").arg(point).stderr(Stdio::null()));
     patient().or_else(|_| {
         std::thread::sleep(std::time::Duration::from_secs(1));
@@ -221,7 +224,7 @@ fn unmount(point: &Path) -> Told<()> {
     })
 }
 
-fn require_root() -> Told<()> {
+fn require_root() -> BenchResult<()> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err("mounting it takes root".to_owned()) }
 }
 

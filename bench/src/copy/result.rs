@@ -136,7 +136,7 @@ impl Held<'_> {
         sheet
     }
 
-    /// Of whoever ran with one thread and with two, the raw limit included: how much faster two are.
+    /// Speedups with two threads of programs that ran with one and with two, including the raw limit.
     fn speedups(&self) -> Vec<String> {
         let seconds = |outcome: &Outcome| outcome.runs.as_ref().ok().map(|runs| wall(runs));
         let speedup = |one: &Outcome| {
@@ -288,7 +288,7 @@ mod tests {
         let outcomes = [one, outcome("atta copy, no digest, 2 threads", false, Ok(&[1.0, 1.0, 1.0]))];
         let held = Held { case: Which::OneLarge, set: Name::OneLarge, place: &place, outcomes: &outcomes };
         assert_eq!(held.goals().iter().map(|goal| goal.is_met).collect::<Vec<_>>(), [true]);
-        let told = "atta copy, no digest, two threads are 1.400 times as fast as one (1.400 to 1.400).";
-        assert!(held.sheet("").render().contains(told), "{}", held.sheet("").render());
+        let expected = "atta copy, no digest, two threads are 1.400 times as fast as one (1.400 to 1.400).";
+        assert!(held.sheet("").render().contains(expected), "{}", held.sheet("").render());
     }
 }

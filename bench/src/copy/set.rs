@@ -6,7 +6,7 @@ use std::path::Path;
 use atta_ops::generate::{Contents, Options, Plan, Preset, Shape, Sizes, Spec, SpecError, generate};
 use clap::ValueEnum;
 
-use crate::turns::Told;
+use crate::turns::BenchResult;
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
@@ -112,7 +112,7 @@ impl Name {
     /// # Errors
     ///
     /// A scale of which no tree can be made.
-    pub(crate) fn at(self, scale: f64) -> Told<Set> {
+    pub(crate) fn at(self, scale: f64) -> BenchResult<Set> {
         if !scale.is_finite() || scale <= 0.0 {
             return Err(format!("a scale of {scale}: no trees are as large"));
         }
@@ -141,7 +141,7 @@ impl Set {
     /// # Errors
     ///
     /// What the file system says.
-    pub(crate) fn make(&self, root: &Path) -> Told<()> {
+    pub(crate) fn make(&self, root: &Path) -> BenchResult<()> {
         generate(root, &self.spec, &Options::default(), |_| {}).map(drop).map_err(|error| error.to_string())
     }
 

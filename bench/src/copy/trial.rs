@@ -11,7 +11,7 @@ use super::set::Set;
 use crate::census::Census;
 use crate::contest::{Contender, Outcome, Product, Rules, hold};
 use crate::report::hide;
-use crate::turns::Told;
+use crate::turns::BenchResult;
 
 /// Somebody who competes, with words where paths will be: SOURCE, SOURCE/, EMPTY, TARGET, TARGET/, LIST, SCRATCH.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl<'run> Trial<'run> {
         set: &'run Set,
         rules: &'run Rules,
         commands: &'run RefCell<BTreeMap<String, String>>,
-    ) -> Told<Self> {
+    ) -> BenchResult<Self> {
         let census = Census::default();
         let mut trial = Self { place, set, rules, commands, census };
         let made = |name| std::fs::create_dir(trial.path(name)).map_err(|error| format!("{name}: {error}"));
@@ -101,7 +101,7 @@ impl<'run> Trial<'run> {
     /// # Errors
     ///
     /// What the program says, or how it ended.
-    pub(crate) fn with_list(self, copy_limit: &Path) -> Told<Self> {
+    pub(crate) fn with_list(self, copy_limit: &Path) -> BenchResult<Self> {
         let listed = Command::new(copy_limit).arg("--list").arg(self.path("SOURCE")).output();
         let listed = listed.map_err(|error| format!("starting copy-limit: {error}"))?;
         if !listed.status.success() {
@@ -122,12 +122,12 @@ impl<'run> Trial<'run> {
     /// # Errors
     ///
     /// If what a contender left cannot be removed.
-    pub(crate) fn hold(&self, entrants: Vec<Entrant>, tell: &dyn Fn(&str)) -> Told<Vec<Outcome>> {
+    pub(crate) fn hold(&self, entrants: Vec<Entrant>, log: &dyn Fn(&str)) -> BenchResult<Vec<Outcome>> {
         let mut commands = self.commands.borrow_mut();
         commands.extend(entrants.iter().map(|entrant| (entrant.name.clone(), entrant.shown())));
         drop(commands);
         let contenders = entrants.into_iter().map(|entrant| self.contender(entrant)).collect();
-        let outcomes = hold(contenders, self.rules, tell);
+        let outcomes = hold(contenders, self.rules, log);
         let mut outcomes = outcomes.map_err(|error| format!("between two runs: {error}"))?;
         let root = self.place.root.clone();
         for outcome in &mut outcomes {

@@ -64,11 +64,11 @@
 //! let place = Place::path(std::ffi::CString::new(path.to_str().unwrap()).unwrap());
 //! let mut proactor = Proactor::new(Threads::new(1), Limits::default());
 //! proactor.submit(compound::work(Touch(State::Start(place))), Terms::default(), ()).unwrap();
-//! let mut told = None;
-//! while told.is_none() {
-//!     proactor.advance(None, |(), done| told = Some(done.outcome()));
+//! let mut outcome = None;
+//! while outcome.is_none() {
+//!     proactor.advance(None, |(), done| outcome = Some(done.outcome()));
 //! }
-//! assert_eq!(told, Some(Ok(0)));
+//! assert_eq!(outcome, Some(Ok(0)));
 //! std::fs::remove_file(path).unwrap();
 //! ```
 

@@ -188,9 +188,9 @@ mod tests {
             let is_member = |signal| unsafe { libc::sigismember(&raw const set, signal) == 1 };
             [libc::SIGUSR1, libc::SIGTERM, libc::SIGSEGV, libc::SIGBUS].map(is_member)
         };
-        let (told, heard) = std::sync::mpsc::channel();
-        start("test", move || told.send(blocked()).unwrap()).unwrap().join().unwrap();
-        assert_eq!(heard.recv().unwrap(), [true, true, false, false]);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        start("test", move || sender.send(blocked()).unwrap()).unwrap().join().unwrap();
+        assert_eq!(receiver.recv().unwrap(), [true, true, false, false]);
         assert_eq!(blocked(), [false; 4]);
     }
 }

@@ -12,7 +12,7 @@ use crate::op::{At, Op, Place, Sync};
 pub type Outcome = Result<u64, Errno>;
 
 /// The number that a call returned, or this thread's `errno`.
-fn told(returned: i64) -> Outcome {
+fn outcome_of(returned: i64) -> Outcome {
     u64::try_from(returned).map_err(|_| last_error())
 }
 
@@ -44,13 +44,13 @@ fn once(op: &mut Op) -> Outcome {
         Op::Read { .. } | Op::Write { .. } | Op::ReadVectors { .. } | Op::WriteVectors { .. } => transfer(op),
         Op::Seek { fd, offset, whence } => {
             // SAFETY: takes only numbers.
-            told(unsafe { libc::lseek(fd.raw(), *offset, *whence) })
+            outcome_of(unsafe { libc::lseek(fd.raw(), *offset, *whence) })
         }
         Op::Sync { fd, what } => sync(fd.raw(), *what),
         Op::SyncRange { fd, offset: from, bytes, flags } => {
             let (from, bytes) = (offset(*from)?, offset(*bytes)?);
             // SAFETY: takes only numbers.
-            told(unsafe { libc::sync_file_range(fd.raw(), from, bytes, *flags) }.into())
+            outcome_of(unsafe { libc::sync_file_range(fd.raw(), from, bytes, *flags) }.into())
         }
         Op::Allocate { mode, .. } if *mode & libc::FALLOC_FL_COLLAPSE_RANGE != 0 => {
             Err(Errno(libc::EOPNOTSUPP))
@@ -58,12 +58,12 @@ fn once(op: &mut Op) -> Outcome {
         Op::Allocate { fd, mode, offset: from, bytes } => {
             let (from, bytes) = (offset(*from)?, offset(*bytes)?);
             // SAFETY: takes only numbers.
-            told(unsafe { libc::fallocate(fd.raw(), *mode, from, bytes) }.into())
+            outcome_of(unsafe { libc::fallocate(fd.raw(), *mode, from, bytes) }.into())
         }
         Op::Truncate { fd, bytes } => {
             let bytes = offset(*bytes)?;
             // SAFETY: takes only numbers.
-            told(unsafe { libc::ftruncate(fd.raw(), bytes) }.into())
+            outcome_of(unsafe { libc::ftruncate(fd.raw(), bytes) }.into())
         }
         Op::Advise { fd, offset: from, bytes, advice } => {
             let (from, bytes) = (offset(*from)?, offset(*bytes)?);
@@ -76,14 +76,14 @@ fn once(op: &mut Op) -> Outcome {
         Op::CopyRange { from, from_offset, to, to_offset, bytes } => {
             let (mut here, mut there) = (offset(*from_offset)?, offset(*to_offset)?);
             // SAFETY: both offsets live until the call returns.
-            told(unsafe {
+            outcome_of(unsafe {
                 libc::copy_file_range(from.raw(), &raw mut here, to.raw(), &raw mut there, *bytes, 0) as i64
             })
         }
         Op::ReadDirectory { fd, buffer } => {
             let (start, bytes) = (buffer.as_mut_ptr(), buffer.len());
             // SAFETY: the buffer belongs to this operation and has this length.
-            told(unsafe { libc::syscall(libc::SYS_getdents64, fd.raw(), start, bytes) })
+            outcome_of(unsafe { libc::syscall(libc::SYS_getdents64, fd.raw(), start, bytes) })
         }
         Op::Stat { .. } | Op::StatFs { .. } | Op::ReadLink { .. } | Op::Access { .. } => look(op),
         Op::GetAttribute { .. }
@@ -96,20 +96,20 @@ fn once(op: &mut Op) -> Outcome {
 
 fn open(place: &Place, flags: i32, mode: u32) -> Outcome {
     // SAFETY: the path ends with NUL and lives until the call returns.
-    told(unsafe { libc::openat(place.dir.raw(), place.path.as_ptr(), flags, mode) }.into())
+    outcome_of(unsafe { libc::openat(place.dir.raw(), place.path.as_ptr(), flags, mode) }.into())
 }
 
 pub(crate) fn close(fd: RawFd) -> Outcome {
     // SAFETY: the caller owns the descriptor.
-    told(unsafe { libc::close(fd) }.into())
+    outcome_of(unsafe { libc::close(fd) }.into())
 }
 
 fn sync(fd: RawFd, what: Sync) -> Outcome {
     match what {
         // SAFETY: takes only a number.
-        Sync::All => told(unsafe { libc::fsync(fd) }.into()),
+        Sync::All => outcome_of(unsafe { libc::fsync(fd) }.into()),
         // SAFETY: takes only a number.
-        Sync::Data => told(unsafe { libc::fdatasync(fd) }.into()),
+        Sync::Data => outcome_of(unsafe { libc::fdatasync(fd) }.into()),
     }
 }
 
@@ -122,10 +122,10 @@ fn transfer(op: &mut Op) -> Outcome {
                 At::Offset(at) => {
                     let at = offset(*at)?;
                     // SAFETY: the buffer belongs to this operation and has this length.
-                    told(unsafe { libc::pread(fd, start, bytes, at) } as i64)
+                    outcome_of(unsafe { libc::pread(fd, start, bytes, at) } as i64)
                 }
                 // SAFETY: as above.
-                At::Position => told(unsafe { libc::read(fd, start, bytes) } as i64),
+                At::Position => outcome_of(unsafe { libc::read(fd, start, bytes) } as i64),
             }
         }
         Op::Write { fd, buffer, at } => {
@@ -134,10 +134,10 @@ fn transfer(op: &mut Op) -> Outcome {
                 At::Offset(at) => {
                     let at = offset(*at)?;
                     // SAFETY: the buffer belongs to this operation and has this length.
-                    told(unsafe { libc::pwrite(fd, start, bytes, at) } as i64)
+                    outcome_of(unsafe { libc::pwrite(fd, start, bytes, at) } as i64)
                 }
                 // SAFETY: as above.
-                At::Position => told(unsafe { libc::write(fd, start, bytes) } as i64),
+                At::Position => outcome_of(unsafe { libc::write(fd, start, bytes) } as i64),
             }
         }
         Op::ReadVectors { fd, vectors, at } => {
@@ -146,10 +146,10 @@ fn transfer(op: &mut Op) -> Outcome {
                 At::Offset(at) => {
                     let at = offset(*at)?;
                     // SAFETY: the table names only buffers of this operation.
-                    told(unsafe { libc::preadv(fd.raw(), table, count, at) } as i64)
+                    outcome_of(unsafe { libc::preadv(fd.raw(), table, count, at) } as i64)
                 }
                 // SAFETY: as above.
-                At::Position => told(unsafe { libc::readv(fd.raw(), table, count) } as i64),
+                At::Position => outcome_of(unsafe { libc::readv(fd.raw(), table, count) } as i64),
             }
         }
         Op::WriteVectors { fd, vectors, at } => {
@@ -158,10 +158,10 @@ fn transfer(op: &mut Op) -> Outcome {
                 At::Offset(at) => {
                     let at = offset(*at)?;
                     // SAFETY: the table names only buffers of this operation.
-                    told(unsafe { libc::pwritev(fd.raw(), table, count, at) } as i64)
+                    outcome_of(unsafe { libc::pwritev(fd.raw(), table, count, at) } as i64)
                 }
                 // SAFETY: as above.
-                At::Position => told(unsafe { libc::writev(fd.raw(), table, count) } as i64),
+                At::Position => outcome_of(unsafe { libc::writev(fd.raw(), table, count) } as i64),
             }
         }
         _ => Err(Errno(libc::ENOSYS)),
@@ -179,25 +179,25 @@ fn look(op: &mut Op) -> Outcome {
             let flags = *flags | empty(place);
             let (dir, path, out) = (place.dir.raw(), place.path.as_ptr(), &raw mut **out);
             // SAFETY: the path ends with NUL; `out` is one structure; both live until the call returns.
-            told(unsafe { libc::statx(dir, path, flags, *mask, out) }.into())
+            outcome_of(unsafe { libc::statx(dir, path, flags, *mask, out) }.into())
         }
         Op::StatFs { place, out } => {
             let out = &raw mut **out;
             with_file(place, libc::O_PATH | libc::O_CLOEXEC, |fd| {
                 // SAFETY: `out` is one structure that lives until the call returns.
-                told(unsafe { libc::fstatfs(fd, out) }.into())
+                outcome_of(unsafe { libc::fstatfs(fd, out) }.into())
             })
         }
         Op::ReadLink { place, buffer } => {
             let (dir, path) = (place.dir.raw(), place.path.as_ptr());
             let (start, bytes) = (buffer.as_mut_ptr().cast(), buffer.len());
             // SAFETY: the path ends with NUL; the buffer belongs to this operation and has this length.
-            told(unsafe { libc::readlinkat(dir, path, start, bytes) } as i64)
+            outcome_of(unsafe { libc::readlinkat(dir, path, start, bytes) } as i64)
         }
         Op::Access { place, mode, flags } => {
             let (dir, path, flags) = (place.dir.raw(), place.path.as_ptr(), *flags | empty(place));
             // SAFETY: the path ends with NUL and lives until the call returns.
-            told(unsafe { libc::syscall(libc::SYS_faccessat2, dir, path, *mode, flags) })
+            outcome_of(unsafe { libc::syscall(libc::SYS_faccessat2, dir, path, *mode, flags) })
         }
         _ => Err(Errno(libc::ENOSYS)),
     }
@@ -226,44 +226,50 @@ fn change(op: &mut Op) -> Outcome {
         Op::Rename { from, to, flags } => {
             let (here, there) = (from.dir.raw(), to.dir.raw());
             // SAFETY: both paths end with NUL and live until the call returns.
-            told(unsafe { libc::renameat2(here, from.path.as_ptr(), there, to.path.as_ptr(), *flags) }.into())
+            outcome_of(
+                unsafe { libc::renameat2(here, from.path.as_ptr(), there, to.path.as_ptr(), *flags) }.into(),
+            )
         }
         Op::Unlink { place, flags } => {
             // SAFETY: the path ends with NUL and lives until the call returns.
-            told(unsafe { libc::unlinkat(place.dir.raw(), place.path.as_ptr(), *flags) }.into())
+            outcome_of(unsafe { libc::unlinkat(place.dir.raw(), place.path.as_ptr(), *flags) }.into())
         }
         Op::MakeDirectory { place, mode } => {
             // SAFETY: the path ends with NUL and lives until the call returns.
-            told(unsafe { libc::mkdirat(place.dir.raw(), place.path.as_ptr(), *mode) }.into())
+            outcome_of(unsafe { libc::mkdirat(place.dir.raw(), place.path.as_ptr(), *mode) }.into())
         }
         Op::Symlink { target, place } => {
             // SAFETY: both paths end with NUL and live until the call returns.
-            told(unsafe { libc::symlinkat(target.as_ptr(), place.dir.raw(), place.path.as_ptr()) }.into())
+            outcome_of(
+                unsafe { libc::symlinkat(target.as_ptr(), place.dir.raw(), place.path.as_ptr()) }.into(),
+            )
         }
         Op::Link { from, to, flags } => {
             let (here, there, flags) = (from.dir.raw(), to.dir.raw(), *flags | empty(from));
             // SAFETY: both paths end with NUL and live until the call returns.
-            told(unsafe { libc::linkat(here, from.path.as_ptr(), there, to.path.as_ptr(), flags) }.into())
+            outcome_of(
+                unsafe { libc::linkat(here, from.path.as_ptr(), there, to.path.as_ptr(), flags) }.into(),
+            )
         }
         Op::SetMode { place, mode } if place.is_file() => {
             // SAFETY: takes only numbers.
-            told(unsafe { libc::fchmod(place.dir.raw(), *mode) }.into())
+            outcome_of(unsafe { libc::fchmod(place.dir.raw(), *mode) }.into())
         }
         Op::SetMode { place, mode } => {
             // SAFETY: the path ends with NUL and lives until the call returns.
-            told(unsafe { libc::fchmodat(place.dir.raw(), place.path.as_ptr(), *mode, 0) }.into())
+            outcome_of(unsafe { libc::fchmodat(place.dir.raw(), place.path.as_ptr(), *mode, 0) }.into())
         }
         Op::SetOwner { place, owner, group, flags } => {
             let (dir, path, flags) = (place.dir.raw(), place.path.as_ptr(), *flags | empty(place));
             // SAFETY: the path ends with NUL and lives until the call returns.
-            told(unsafe { libc::fchownat(dir, path, *owner, *group, flags) }.into())
+            outcome_of(unsafe { libc::fchownat(dir, path, *owner, *group, flags) }.into())
         }
         Op::SetTimes { place, times, flags } => {
             let path = if place.is_file() { std::ptr::null() } else { place.path.as_ptr() };
             let (dir, flags) = (place.dir.raw(), if place.is_file() { 0 } else { *flags });
             // SAFETY: the path ends with NUL, or is null and means the open file; there are two times; both live until the call
             // returns. The C library rejects a null path, the kernel does not.
-            told(unsafe { libc::syscall(libc::SYS_utimensat, dir, path, times.as_ptr(), flags) })
+            outcome_of(unsafe { libc::syscall(libc::SYS_utimensat, dir, path, times.as_ptr(), flags) })
         }
         _ => Err(Errno(libc::ENOSYS)),
     }
@@ -312,7 +318,7 @@ fn attribute(op: &mut Op) -> Outcome {
         Op::GetAttribute { place, name, buffer, flags } => {
             let (name, start, bytes) = (name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len());
             with_target(place, *flags, |target| {
-                told(match target {
+                outcome_of(match target {
                     // SAFETY: names end with NUL; the buffer belongs to this operation and has this length.
                     Target::File(fd) => unsafe { libc::fgetxattr(fd, name, start, bytes) },
                     // SAFETY: as above.
@@ -325,7 +331,7 @@ fn attribute(op: &mut Op) -> Outcome {
         Op::SetAttribute { place, name, value, create, flags } => {
             let (name, start, bytes) = (name.as_ptr(), value.as_ptr().cast(), value.len());
             with_target(place, *flags, |target| {
-                told(i64::from(match target {
+                outcome_of(i64::from(match target {
                     // SAFETY: names end with NUL; the buffer belongs to this operation and has this length.
                     Target::File(fd) => unsafe { libc::fsetxattr(fd, name, start, bytes, *create) },
                     // SAFETY: as above.
@@ -342,7 +348,7 @@ fn attribute(op: &mut Op) -> Outcome {
         Op::ListAttributes { place, buffer, flags } => {
             let (start, bytes) = (buffer.as_mut_ptr().cast(), buffer.len());
             with_target(place, *flags, |target| {
-                told(match target {
+                outcome_of(match target {
                     // SAFETY: the buffer belongs to this operation and has this length.
                     Target::File(fd) => unsafe { libc::flistxattr(fd, start, bytes) },
                     // SAFETY: as above, and the path ends with NUL.
@@ -355,7 +361,7 @@ fn attribute(op: &mut Op) -> Outcome {
         Op::RemoveAttribute { place, name, flags } => {
             let name = name.as_ptr();
             with_target(place, *flags, |target| {
-                told(i64::from(match target {
+                outcome_of(i64::from(match target {
                     // SAFETY: names end with NUL and live until the call returns.
                     Target::File(fd) => unsafe { libc::fremovexattr(fd, name) },
                     // SAFETY: as above.

@@ -163,7 +163,7 @@ pub struct Proactor<D: Driver, C> {
     positions: HashMap<u64, Position>,
     next_position: u64,
     /// Results to deliver.
-    told: VecDeque<(Handle, C, Done)>,
+    results: VecDeque<(Handle, C, Done)>,
     ended: Vec<Ended>,
 }
 
@@ -184,7 +184,7 @@ impl<D: Driver, C> Proactor<D, C> {
             alarms: BinaryHeap::new(),
             positions: HashMap::new(),
             next_position: 0,
-            told: VecDeque::new(),
+            results: VecDeque::new(),
             ended: Vec::new(),
         }
     }
@@ -202,7 +202,7 @@ impl<D: Driver, C> Proactor<D, C> {
     /// The number of operations whose end has not been delivered.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.held - self.given_up + self.told.len()
+        self.held - self.given_up + self.results.len()
     }
 
     /// Whether it has enough operations: as many wait as can run, so that it does not idle until it gets more.
@@ -256,7 +256,7 @@ impl<D: Driver, C> Proactor<D, C> {
         let block = Block { generation, state, machine, claim, stop, position, borrows, is_finishing };
         let handle = self.insert(block);
         if let Some(done) = ended {
-            self.tell(handle, done);
+            self.deliver(handle, done);
             return handle;
         }
         self.waiting.push_back(handle);
@@ -304,35 +304,35 @@ impl<D: Driver, C> Proactor<D, C> {
         }
     }
 
-    /// Makes progress, and calls `tell` for each operation that has ended. Returns when at least one has ended, after
+    /// Makes progress, and calls `deliver` for each operation that has ended. Returns when at least one has ended, after
     /// `at_most`, or when the driver was woken.
-    pub fn advance(&mut self, at_most: Option<Duration>, mut tell: impl FnMut(C, Done)) {
+    pub fn advance(&mut self, at_most: Option<Duration>, mut deliver: impl FnMut(C, Done)) {
         self.step(at_most);
-        while let Some((_, claim, done)) = self.told.pop_front() {
-            tell(claim, done);
+        while let Some((_, claim, done)) = self.results.pop_front() {
+            deliver(claim, done);
         }
     }
 
     /// Makes progress until this operation has ended, and returns its result.
     ///
-    /// Other operations that end meanwhile are passed to `tell` as by [`advance`](Self::advance). If the operation has not
+    /// Other operations that end meanwhile are passed to `deliver` as by [`advance`](Self::advance). If the operation has not
     /// started, uses no position and is not compound, and the driver is the kernel's, this thread carries it out, which is as
     /// fast as the system call. Returns `None` if the result was delivered before.
-    pub fn wait_for(&mut self, handle: Handle, mut tell: impl FnMut(C, Done)) -> Option<(C, Done)> {
+    pub fn wait_for(&mut self, handle: Handle, mut deliver: impl FnMut(C, Done)) -> Option<(C, Done)> {
         if let Some(ended) = self.run_here(handle) {
             return Some(ended);
         }
         loop {
             let is_pending = self.block(handle).is_some_and(|block| block.claim.is_some());
-            if !is_pending && !self.told.iter().any(|(told, ..)| *told == handle) {
+            if !is_pending && !self.results.iter().any(|(ended, ..)| *ended == handle) {
                 return None;
             }
             self.step(None);
             let mut found = None;
-            while let Some((told, claim, done)) = self.told.pop_front() {
-                match told == handle {
+            while let Some((ended, claim, done)) = self.results.pop_front() {
+                match ended == handle {
                     true => found = Some((claim, done)),
-                    false => tell(claim, done),
+                    false => deliver(claim, done),
                 }
             }
             if found.is_some() {
@@ -345,7 +345,7 @@ impl<D: Driver, C> Proactor<D, C> {
     fn step(&mut self, at_most: Option<Duration>) {
         self.expire();
         self.fill();
-        let at_most = if self.told.is_empty() { at_most } else { Some(Duration::ZERO) };
+        let at_most = if self.results.is_empty() { at_most } else { Some(Duration::ZERO) };
         let next = self.alarms.peek().map(|Reverse((at, ..))| at.saturating_sub(self.driver.now()));
         let at_most = match (at_most, next) {
             (Some(at_most), Some(next)) => Some(at_most.min(next)),

@@ -174,7 +174,7 @@ pub struct Service {
 }
 
 impl Shared {
-    fn tell(&self, message: Message) {
+    fn notify(&self, message: Message) {
         self.send(Cell::letter(message));
     }
 
@@ -290,13 +290,13 @@ impl Service {
     ) -> io::Result<Self> {
         let process = Process::here();
         let executor = Executor::new(options.continuation_threads)?;
-        let (told, made) = std::sync::mpsc::sync_channel(1);
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let (limits, spin) = (options.limits, options.spin);
         let pending_most = options.pending.map(|most| most as u64);
         let progress = crew::start("atta-progress", move || {
             let driver = match make() {
                 Ok(driver) => driver,
-                Err(error) => return drop(told.send(Err(error))),
+                Err(error) => return drop(sender.send(Err(error))),
             };
             let shared = Arc::new(Shared {
                 submitted: AtomicU64::new(0),
@@ -317,11 +317,12 @@ impl Service {
                 process,
                 executor: executor.identity(),
             });
-            if told.send(Ok(Arc::clone(&shared))).is_ok() {
+            if sender.send(Ok(Arc::clone(&shared))).is_ok() {
                 Progress::new(shared, driver, limits, executor).run(spin);
             }
         })?;
-        let shared = made.recv().unwrap_or_else(|_| Err(io::Error::other("the progress thread ended")))?;
+        let shared =
+            receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the progress thread ended")))?;
         Ok(Self { shared, progress: Some(progress) })
     }
 
@@ -381,19 +382,19 @@ impl Service {
     #[must_use]
     pub fn add_position(&self, offset: u64) -> u64 {
         let position = self.shared.next_position.fetch_add(1, Ordering::Relaxed);
-        self.tell(Message::AddPosition(position, offset));
+        self.notify(Message::AddPosition(position, offset));
         position
     }
 
     /// Removes a position once its users have ended; later operations with it end with `EBADF`.
     pub fn remove_position(&self, position: u64) {
-        self.tell(Message::RemovePosition(position));
+        self.notify(Message::RemovePosition(position));
     }
 
     /// Sends a message to the progress thread, if that is in this process.
-    fn tell(&self, message: Message) {
+    fn notify(&self, message: Message) {
         if self.shared.process.is_here() {
-            self.shared.tell(message);
+            self.shared.notify(message);
         }
     }
 
@@ -419,7 +420,7 @@ impl Service {
     pub fn shutdown(mut self, within: Option<Duration>) -> bool {
         let until = within.map(|within| Instant::now() + within);
         self.shared.is_closed.store(true, Ordering::Relaxed);
-        self.shared.tell(Message::Close);
+        self.shared.notify(Message::Close);
         while self.shared.process.is_here()
             && self.progress.as_ref().is_some_and(|thread| !thread.is_finished())
         {
@@ -440,8 +441,8 @@ impl Drop for Service {
             // The thread is not in this process.
             return;
         }
-        self.shared.tell(Message::CancelAll);
-        self.shared.tell(Message::Close);
+        self.shared.notify(Message::CancelAll);
+        self.shared.notify(Message::Close);
         if let Some(progress) = self.progress.take()
             && progress.thread().id() != std::thread::current().id()
             && !self.shared.executor.is_here()

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use atta_aio::driver::Driver;
 use atta_aio::driver::ring::{Ring, RingOptions};
-use atta_aio::driver::simulated::{Fault, Simulated, SimulatedOptions, Trouble};
+use atta_aio::driver::simulated::{Fault, FaultKind, Simulated, SimulatedOptions};
 use atta_aio::driver::threads::Threads;
 use atta_aio::{At, Buffer, Done, Fd, Limits, Op, Outcome, Place, Proactor, Sync, Terms, Vectors};
 use atta_entry::Errno;
@@ -133,7 +133,7 @@ fn drivers() -> Vec<(&'static str, Box<dyn Driver>)> {
 
 /// A driver whose reads end only when they are cancelled.
 fn hanging() -> Box<dyn Driver> {
-    let faults = vec![Fault { names: vec!["read"], per_mille: 1000, trouble: Trouble::Hangs }];
+    let faults = vec![Fault { names: vec!["read"], per_mille: 1000, kind: FaultKind::Hangs }];
     Box::new(Simulated::new(SimulatedOptions { faults, ..SimulatedOptions::default() }))
 }
 
@@ -282,10 +282,10 @@ fn attributes_are_set_and_read() {
                 atta_testkit::skip::skipped("attributes_are_set_and_read", "no extended attributes here");
                 return;
             }
-            for (room, told) in [(0, Ok(3)), (3, Ok(3)), (2, Err(Errno(libc::ERANGE)))] {
+            for (room, expected) in [(0, Ok(3)), (3, Ok(3)), (2, Err(Errno(libc::ERANGE)))] {
                 let buffer = Buffer::zeroed(room);
                 let get = Op::GetAttribute { place: Box::new(place.clone()), name: name(), buffer, flags: 0 };
-                assert_eq!(bench.run(get), told);
+                assert_eq!(bench.run(get), expected);
             }
             let list = Op::ListAttributes { place: place.clone(), buffer: Buffer::zeroed(100), flags: 0 };
             let (outcome, buffer) = bench.done(list).into_buffer();
@@ -366,9 +366,9 @@ fn what_waits_or_runs_can_be_cancelled_or_be_late() {
         // Waits, as it has not been handed to the driver.
         let handle = bench.proactor.submit(read().into(), Terms::default(), ()).unwrap();
         assert!(bench.proactor.cancel(handle));
-        let mut told = Vec::new();
-        bench.proactor.advance(Some(Duration::ZERO), |(), done| told.push(done.into_buffer()));
-        assert_eq!((told[0].0, told[0].1.len()), (Err(Errno(libc::ECANCELED)), 1));
+        let mut results = Vec::new();
+        bench.proactor.advance(Some(Duration::ZERO), |(), done| results.push(done.into_buffer()));
+        assert_eq!((results[0].0, results[0].1.len()), (Err(Errno(libc::ECANCELED)), 1));
         assert!(!bench.proactor.cancel(handle));
     });
     // A thread in `read` cannot be interrupted: the operation is given up.
@@ -383,11 +383,11 @@ fn what_waits_or_runs_can_be_cancelled_or_be_late() {
         let op = Op::Read { fd: (&reader).into(), buffer: Buffer::zeroed(1), at: At::Position };
         let deadline = Some(proactor.driver().now() + Duration::from_millis(20));
         proactor.submit(op.into(), Terms { deadline, position: None }, ()).unwrap();
-        let mut told = None;
-        while told.is_none() {
-            proactor.advance(None, |(), done| told = Some(done.into_parts()));
+        let mut ended = None;
+        while ended.is_none() {
+            proactor.advance(None, |(), done| ended = Some(done.into_parts()));
         }
-        let (outcome, op) = told.unwrap();
+        let (outcome, op) = ended.unwrap();
         assert_eq!(outcome, Err(Errno(libc::ETIMEDOUT)), "{name}");
         // Threads still have the buffer; all other drivers return it.
         assert_eq!(op.is_some(), !name.contains("thread"), "{name}");

@@ -127,17 +127,17 @@ fn many_submitting_threads_get_one_callback_each() {
 fn continuation_may_submit_or_panic() {
     each(|options| {
         let service = Arc::new(Service::new(options).unwrap());
-        let (tell, told) = mpsc::channel();
-        fn next(service: &Arc<Service>, left: u32, tell: mpsc::Sender<u32>) {
+        let (sender, receiver) = mpsc::channel();
+        fn next(service: &Arc<Service>, left: u32, sender: mpsc::Sender<u32>) {
             let again = Arc::clone(service);
             let then = move |_: atta_aio::Done| match left {
-                0 => tell.send(left).unwrap(),
-                left => next(&again, left - 1, tell),
+                0 => sender.send(left).unwrap(),
+                left => next(&again, left - 1, sender),
             };
             service.submit_then(Op::Nop, Call::default(), then).unwrap();
         }
-        next(&service, 100, tell);
-        assert_eq!(told.recv(), Ok(0));
+        next(&service, 100, sender);
+        assert_eq!(receiver.recv(), Ok(0));
         let panics = |_: atta_aio::Done| std::panic::resume_unwind(Box::new("a continuation that fails"));
         service.submit_then(Op::Nop, Call::default(), panics).unwrap();
         service.submit_inline(Op::Nop, Call::default(), panics).unwrap();
@@ -150,13 +150,13 @@ fn a_continuation_may_drop_the_service() {
     each(|options| {
         for is_inline in [false, true] {
             let service = Arc::new(Service::new(options).unwrap());
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let again = Arc::clone(&service);
             let (go, gone) = mpsc::channel::<()>();
             let then = move |_: atta_aio::Done| {
                 assert!(gone.recv().is_err());
                 drop(Arc::into_inner(again).unwrap());
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
             };
             match is_inline {
                 true => service.submit_inline(Op::Nop, Call::default(), then).unwrap(),
@@ -164,7 +164,7 @@ fn a_continuation_may_drop_the_service() {
             }
             drop(service);
             drop(go);
-            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(()));
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(()));
         }
     });
 }
@@ -196,7 +196,7 @@ fn late_cancel_or_drop_is_harmless() {
 }
 
 #[test]
-fn a_bound_on_what_is_pending_is_told_at_once() {
+fn limit_of_pending_operations_is_reported_at_once() {
     let options = Options { pending: Some(3), ..Options::default() };
     let service = Service::new(&options).unwrap();
     let (reader, writer) = pipe();
@@ -239,11 +239,11 @@ fn a_shutdown_ends_though_something_hangs() {
         let limits = Limits { grace: Some(Duration::from_millis(10)), ..Limits::default() };
         let service = Service::new(&Options { backend, limits, ..Options::default() }).unwrap();
         let (reader, _writer) = pipe();
-        let (tell, told) = mpsc::channel();
-        let then = move |done: atta_aio::Done| tell.send(done.outcome()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let then = move |done: atta_aio::Done| sender.send(done.outcome()).unwrap();
         service.submit_then(read_of(&reader), Call::default(), then).unwrap();
         assert!(!service.shutdown(Some(Duration::from_millis(20))));
-        assert_eq!(told.recv(), Ok(Err(Errno(libc::ECANCELED))));
+        assert_eq!(receiver.recv(), Ok(Err(Errno(libc::ECANCELED))));
     }
 }
 

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::time::Duration;
 
 use atta_aio::driver::Driver;
-use atta_aio::driver::simulated::{Fault, Simulated, SimulatedOptions, Trouble};
+use atta_aio::driver::simulated::{Fault, FaultKind, Simulated, SimulatedOptions};
 use atta_aio::{At, Buffer, Done, Fd, Limits, Op, Outcome, Place, Proactor, Sync, Terms};
 use atta_entry::Errno;
 
@@ -46,8 +46,8 @@ fn sync(bench: &mut Bench, fd: &Fd) {
     assert_eq!(run(bench, Op::Sync { fd: fd.clone(), what: Sync::All }), Ok(0));
 }
 
-fn fault(names: &[&'static str], trouble: Trouble) -> SimulatedOptions {
-    let faults = vec![Fault { names: names.to_vec(), per_mille: 1000, trouble }];
+fn fault(names: &[&'static str], kind: FaultKind) -> SimulatedOptions {
+    let faults = vec![Fault { names: names.to_vec(), per_mille: 1000, kind }];
     SimulatedOptions { faults, ..SimulatedOptions::default() }
 }
 
@@ -94,10 +94,10 @@ fn nothing_stays_open_that_nobody_took() {
 
 #[test]
 fn operations_fail_before_or_after_they_take_effect() {
-    let mut bench = bench(fault(&["mkdir"], Trouble::Fails(Errno::IO)));
+    let mut bench = bench(fault(&["mkdir"], FaultKind::Fails(Errno::IO)));
     let make = || Op::MakeDirectory { place: place("/d"), mode: 0o755 };
     assert_eq!(run(&mut bench, make()), Err(Errno::IO));
-    bench.driver_mut().set_options(fault(&["mkdir", "open"], Trouble::FailsAfter(Errno::IO)));
+    bench.driver_mut().set_options(fault(&["mkdir", "open"], FaultKind::FailsAfter(Errno::IO)));
     assert_eq!(run(&mut bench, make()), Err(Errno::IO));
     assert_eq!(run(&mut bench, make()), Err(Errno(libc::EEXIST)));
     assert_eq!(open(&mut bench, "/file", libc::O_CREAT).unwrap_err(), Errno::IO);
@@ -108,8 +108,8 @@ fn operations_fail_before_or_after_they_take_effect() {
 
 #[test]
 fn what_hangs_ends_when_cancelled_or_is_given_up() {
-    for (trouble, comes_back) in [(Trouble::Hangs, true), (Trouble::HangsForGood, false)] {
-        let mut bench = bench(fault(&["fsync"], trouble));
+    for (kind, comes_back) in [(FaultKind::Hangs, true), (FaultKind::HangsForGood, false)] {
+        let mut bench = bench(fault(&["fsync"], kind));
         let op = Op::Sync { fd: Fd::Raw(0), what: Sync::All };
         let handle = bench.submit(op.into(), Terms::default(), 1).unwrap();
         bench.advance(Some(Duration::from_secs(3600)), |_, _| panic!("it hangs"));
@@ -131,7 +131,7 @@ fn waiting_caller_gets_any_end_of_an_operation() {
     // It is late before it starts.
     let late = Terms { deadline: Some(Duration::ZERO), position: None };
     let handle = bench.submit(Op::Nop.into(), late, 5).unwrap();
-    let (claim, done) = bench.wait_for(handle, |_, _| panic!("told to another")).unwrap();
+    let (claim, done) = bench.wait_for(handle, |_, _| panic!("the result of another operation")).unwrap();
     assert_eq!((claim, done.outcome()), (5, Err(Errno(libc::ETIMEDOUT))));
     // It ends without the driver.
     let position = bench.add_position(10);

@@ -20,10 +20,10 @@ fn who_hears_of_an_end_may_submit_the_next_one() {
         for is_inline in [false, true] {
             let service = service(backend.clone(), Some(1));
             for _ in 0..2000 {
-                let (told, ended) = mpsc::channel();
-                let then = move |done: atta_aio::Done| told.send(done.outcome()).unwrap();
+                let (sender, receiver) = mpsc::channel();
+                let then = move |done: atta_aio::Done| sender.send(done.outcome()).unwrap();
                 let _tracked = service.submit_tracked(Op::Nop, Call::default(), is_inline, then).unwrap();
-                assert_eq!(ended.recv().unwrap(), Ok(0));
+                assert_eq!(receiver.recv().unwrap(), Ok(0));
             }
             assert!(service.shutdown(None));
         }
@@ -33,11 +33,11 @@ fn who_hears_of_an_end_may_submit_the_next_one() {
 #[test]
 fn each_operation_is_reported_once() {
     let service = service(Backend::Threads(2), None);
-    let (told, ended) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let mut here = 0;
     for _ in 0..2000 {
-        let told = told.clone();
-        let then = move |done: atta_aio::Done| told.send(done.outcome()).unwrap();
+        let sender = sender.clone();
+        let then = move |done: atta_aio::Done| sender.send(done.outcome()).unwrap();
         let tracked = service.submit_tracked(Op::Nop, Call::default(), true, then).unwrap();
         if let Some(done) = tracked.run_here() {
             assert_eq!(done.outcome(), Ok(0));
@@ -46,8 +46,8 @@ fn each_operation_is_reported_once() {
         assert!(tracked.run_here().is_none());
     }
     assert!(service.shutdown(None));
-    drop(told);
-    assert_eq!(ended.iter().count() + here, 2000);
+    drop(sender);
+    assert_eq!(receiver.iter().count() + here, 2000);
 }
 
 #[test]
@@ -60,12 +60,12 @@ fn a_read_that_waits_is_cancelled() {
     let (reader, _writer) = std::io::pipe().unwrap();
     let fd = Fd::from(std::os::fd::OwnedFd::from(reader));
     for pause in [0, 1, 20] {
-        let (told, ended) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let op = Op::Read { fd: fd.clone(), buffer: Buffer::zeroed(1), at: At::Position };
-        let then = move |done: atta_aio::Done| told.send(done.outcome()).unwrap();
+        let then = move |done: atta_aio::Done| sender.send(done.outcome()).unwrap();
         let tracked = service.submit_tracked(op, Call::default(), false, then).unwrap();
         std::thread::sleep(Duration::from_millis(pause));
         tracked.cancel();
-        assert_eq!(ended.recv().unwrap().unwrap_err().0, CANCELED);
+        assert_eq!(receiver.recv().unwrap().unwrap_err().0, CANCELED);
     }
 }

@@ -91,15 +91,15 @@ fn empty_share_is_followed_by_a_later_one() {
         // It holds the progress thread until the next two are submitted: they end together.
         service.submit_then(Op::Nop, Call::default(), move |_| gone.recv().unwrap()).unwrap();
         let first = service.submit(Op::Nop, Call::default()).unwrap();
-        let (told, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let was_woken = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&was_woken);
-        let then = move |_| seen.store(heard.recv_timeout(LONG).is_ok(), Ordering::Relaxed);
+        let then = move |_| seen.store(receiver.recv_timeout(LONG).is_ok(), Ordering::Relaxed);
         service.submit_then(Op::Nop, Call::default(), then).unwrap();
         let waiter = std::thread::spawn(move || {
             // Not `wait`, which would carry it out.
             assert!(first.wait_timeout(LONG).is_ok());
-            told.send(()).unwrap();
+            sender.send(()).unwrap();
         });
         // The waiter sleeps by now, most likely.
         std::thread::sleep(Duration::from_millis(20));
@@ -177,15 +177,15 @@ fn queued_operation_ends_at_once_when_cancelled() {
     let (held, _held_writer) = pipe();
     let mut pending: Vec<Pending> =
         (0..100).map(|_| service.submit(watched(&held), Call::default()).unwrap()).collect();
-    let (told, hears) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let with_continuation = {
-        let told = told.clone();
-        let then = move |done: atta_aio::Done| told.send(done.outcome()).unwrap();
+        let sender = sender.clone();
+        let then = move |done: atta_aio::Done| sender.send(done.outcome()).unwrap();
         service.submit_tracked(watched(&held), Call::default(), false, then).unwrap()
     };
     assert_eq!(Arc::strong_count(&held), 102);
     with_continuation.cancel();
-    assert_eq!(hears.recv_timeout(LONG), Ok(Err(Errno(libc::ECANCELED))));
+    assert_eq!(receiver.recv_timeout(LONG), Ok(Err(Errno(libc::ECANCELED))));
     for pending in pending.drain(..50) {
         pending.cancel();
         let done = pending.wait_timeout(LONG).unwrap();

@@ -57,19 +57,19 @@ pub(crate) fn set_deadline(within: Option<Duration>) {
 
 /// Runs a `pxfs_` function.
 pub(crate) fn call(callback: Callback, data: Data, ask: impl FnOnce() -> Result<Ask, Errno>) -> c_int {
-    let told = told(|| {
+    let code = return_code(|| {
         let ask = ask()?;
         face::with(|face| submit(face, ask, callback, data))
     });
-    if told != 0 {
+    if code != 0 {
         // The last operation of this thread must not be an older one.
         wait::set_last(None);
     }
-    told
+    code
 }
 
 /// Returns 0, or -1 with `errno`.
-pub(crate) fn told(f: impl FnOnce() -> Result<(), Errno>) -> c_int {
+pub(crate) fn return_code(f: impl FnOnce() -> Result<(), Errno>) -> c_int {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => fail(error),
@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn a_panic_becomes_an_error() {
         std::panic::set_hook(Box::new(|_| {}));
-        let told = told(|| panic!("inside a call"));
+        let code = return_code(|| panic!("inside a call"));
         let error = std::io::Error::last_os_error();
         let _ = std::panic::take_hook();
-        assert_eq!((told, error.raw_os_error()), (-1, Some(libc::EIO)));
+        assert_eq!((code, error.raw_os_error()), (-1, Some(libc::EIO)));
     }
 }

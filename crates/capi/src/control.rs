@@ -6,7 +6,7 @@ use std::time::Duration;
 use atta_entry::Errno;
 
 use crate::arguments::{Given, Out};
-use crate::call::{set_deadline, told};
+use crate::call::{return_code, set_deadline};
 use crate::face::{self, Farewell};
 use crate::operation;
 use crate::options::{AttaCounts, AttaOptions};
@@ -24,14 +24,14 @@ pub(crate) fn within(milliseconds: c_int) -> Option<Duration> {
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_init(options: Given<AttaOptions>) -> c_int {
-    told(|| face::start(&AttaOptions::of(options)?))
+    return_code(|| face::start(&AttaOptions::of(options)?))
 }
 
 /// Ends pending operations, and the library's threads.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_shutdown(how: c_int, timeout_ms: c_int) -> c_int {
-    told(|| {
+    return_code(|| {
         let within = match how {
             DRAIN => within(timeout_ms),
             CANCEL => Some(Duration::ZERO),
@@ -52,7 +52,7 @@ pub extern "C" fn atta_shutdown(how: c_int, timeout_ms: c_int) -> c_int {
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_deadline(timeout_ms: c_int) -> c_int {
-    told(|| {
+    return_code(|| {
         set_deadline(within(timeout_ms));
         Ok(())
     })
@@ -62,7 +62,7 @@ pub extern "C" fn atta_deadline(timeout_ms: c_int) -> c_int {
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_counts(counts: Out<AttaCounts>) -> c_int {
-    told(|| {
+    return_code(|| {
         counts.there()?;
         face::at_home()?;
         let read = |face: &face::Face| {
@@ -86,7 +86,7 @@ pub extern "C" fn atta_error(error: c_int, text: Out<c_char>, size: usize) -> *c
     if text.is_null() || size == 0 {
         return c"".as_ptr();
     }
-    told(|| {
+    return_code(|| {
         let words = words(error);
         let mut bytes = words.into_bytes();
         bytes.truncate(size - 1);

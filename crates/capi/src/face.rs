@@ -108,18 +108,18 @@ pub(crate) fn stop(within: Option<Duration>) -> Result<Farewell, Errno> {
         std::mem::replace(&mut *life, Life::Down)
     };
     let Life::Up(Face { service, grace, .. }) = life else { return Ok(Farewell::Drained) };
-    let (told, ended) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     // A separate thread, which is left behind with uninterruptible operations.
     let thread = std::thread::Builder::new().name("atta-shutdown".to_owned());
     let thread = thread.spawn(move || {
         let is_drained = service.shutdown(within);
         // The caller may have continued.
-        let _ = told.send(is_drained);
+        let _ = sender.send(is_drained);
     });
     let thread = thread.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
     let is_drained = match within {
-        None => ended.recv().ok(),
-        Some(within) => ended.recv_timeout(within + grace + PATIENCE).ok(),
+        None => receiver.recv().ok(),
+        Some(within) => receiver.recv_timeout(within + grace + PATIENCE).ok(),
     };
     let Some(is_drained) = is_drained else { return Ok(Farewell::Left) };
     // The thread has sent its result and ends. It cannot have panicked after that.

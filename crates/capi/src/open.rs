@@ -15,7 +15,9 @@ use crate::arguments::{Callback, Data, Out, Text, fd};
 use crate::call::{Ask, call, calls};
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-compile_error!("nobody has looked how this processor's calling convention passes arguments for `...`");
+compile_error!(
+    "how the calling convention of this processor passes arguments for `...` has not been checked"
+);
 
 fn open(dir: c_int, path: Text, flags: c_int, mode: c_uint, out: Out<c_int>) -> Result<Ask, Errno> {
     let place = Place { dir: Fd::Raw(dir), path: path.path()? };

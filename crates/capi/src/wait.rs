@@ -11,7 +11,7 @@ use atta_aio::Tracked;
 use atta_entry::Errno;
 
 use crate::arguments::Out;
-use crate::call::told;
+use crate::call::return_code;
 use crate::control::within;
 use crate::face::at_home;
 use crate::operation::{self, Operation};
@@ -57,7 +57,7 @@ fn give_back(op: u64) -> Result<(), Errno> {
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_last() -> u64 {
     let mut found = 0;
-    told(|| {
+    return_code(|| {
         at_home()?;
         let Ok(Some(operation)) = LAST.try_with(|last| last.borrow().clone()) else { return Ok(()) };
         let mut table = lock();
@@ -77,7 +77,7 @@ pub extern "C" fn atta_last() -> u64 {
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_wait(op: u64, timeout_ms: c_int, status: Out<c_int>) -> c_int {
-    told(|| {
+    return_code(|| {
         let found = find(op)?.wait(within(timeout_ms))?;
         status.put(found);
         // Another thread that waited for the same operation may have released it.
@@ -90,7 +90,7 @@ pub extern "C" fn atta_wait(op: u64, timeout_ms: c_int, status: Out<c_int>) -> c
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_wait_all(timeout_ms: c_int) -> c_int {
-    told(|| {
+    return_code(|| {
         at_home()?;
         operation::wait_all(within(timeout_ms))
     })
@@ -100,7 +100,7 @@ pub extern "C" fn atta_wait_all(timeout_ms: c_int) -> c_int {
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_cancel(op: u64) -> c_int {
-    told(|| {
+    return_code(|| {
         find(op)?.tracked.get().map(Tracked::cancel);
         Ok(())
     })
@@ -110,5 +110,5 @@ pub extern "C" fn atta_cancel(op: u64) -> c_int {
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_release(op: u64) -> c_int {
-    told(|| give_back(op))
+    return_code(|| give_back(op))
 }

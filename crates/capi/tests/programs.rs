@@ -142,8 +142,8 @@ fn reads_at_one_position_get_different_bytes() {
 }
 
 #[test]
-fn a_bare_fork_is_told_and_exec_works() {
-    everywhere("a_bare_fork_is_told_and_exec_works", "forks.c");
+fn bare_fork_is_reported_and_exec_works() {
+    everywhere("bare_fork_is_reported_and_exec_works", "forks.c");
 }
 
 #[test]

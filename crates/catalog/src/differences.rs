@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_nothing_piles_up() {
+    fn full_disk_is_reported_and_nothing_piles_up() {
         struct Full(usize);
         impl Write for Full {
             fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -12,23 +12,23 @@ use crate::threads::parse_threads;
 /// When to show progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgressWhen {
-    /// On a terminal
+    /// If standard error is a terminal
     Auto,
-    /// Also where standard error is no terminal: one line a second
+    /// Also if standard error is not a terminal: one line per second
     Always,
     /// Never
     Never,
 }
 
-/// What is told of a run.
+/// What a run reports, and how.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct TellArguments {
-    /// Write entries that failed to a file (NDJSON; a list for --from-list)
+pub(crate) struct ReportArguments {
+    /// Write failed entries to a file (NDJSON; can be passed to --from-list)
     #[arg(long, value_name = "FILE")]
     pub(crate) errors: Option<PathBuf>,
 
-    /// Write a summary as JSON (to standard output, or to standard error if something else is printed)
+    /// Print the summary as JSON: on standard output, or on standard error if entries are printed
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -36,11 +36,11 @@ pub(crate) struct TellArguments {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressWhen::Auto)]
     pub(crate) progress: ProgressWhen,
 
-    /// Print every error, and more in the summary
+    /// Print every error, and a more detailed summary
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
-    /// Print no summary and no progress, only errors
+    /// Print only errors: no summary and no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -48,12 +48,12 @@ pub(crate) struct TellArguments {
 /// What of the trees is visited.
 #[derive(Debug, Args)]
 pub(crate) struct VisitArguments {
-    /// Leave out what matches, in gitignore syntax, and what is below it [may be repeated]
+    /// Exclude matching entries and everything below them (gitignore syntax) [may be repeated]
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
 
-    /// Keep what matches; the last rule that matches decides. If the first rule is an --include, files that no
-    /// rule matches are left out [may be repeated]
+    /// Include matching entries. The last matching --exclude or --include applies. If the first rule is an --include,
+    /// files that match no rule are excluded [may be repeated]
     #[arg(long, value_name = "PATTERN")]
     pub(crate) include: Vec<String>,
 
@@ -82,15 +82,15 @@ impl VisitArguments {
 /// With which effort.
 #[derive(Debug, Args)]
 pub(crate) struct EffortArguments {
-    /// Threads: a number, or auto: from the number of cores up, while they mostly wait
+    /// Number of threads, or auto: one per core, and more while most threads wait for I/O
     #[arg(short = 'j', long, value_name = "N|auto", default_value = "auto", value_parser = parse_threads)]
     pub(crate) threads: Threads,
 
-    /// Memory for what waits; more goes to an unlinked file in $TMPDIR or /var/tmp
+    /// Memory for pending work. If it is exceeded, work is moved to an unlinked file in $TMPDIR or /var/tmp
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
     pub(crate) memory: u64,
 
-    /// At most N metadata operations a second on the trees that are read, over all threads
+    /// Maximum number of metadata operations per second on the trees that are read, over all threads [default: unlimited]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iops: Option<u32>,
 }

@@ -21,33 +21,33 @@ use crate::run::signals::Signals;
 use crate::size::{binary, counted};
 use crate::threads::parse_threads;
 
-/// Remove what interrupted copies have left
+/// List or remove temporary files of interrupted copies
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A copy that is killed leaves unfinished files and directories, called .atta.* until they are complete, in the directory \
-    that it copies to, or below it. This lists them; with --yes it removes them. Only names that the record of such a copy \
-    proves are listed: other names are data, whatever they look like. What a running copy makes is left alone. Links are \
-    not followed, and other file systems are not entered.\n\n\
-    Exit codes: 0 all done; 2 wrong usage; 3 done, but something could not be read or removed; 4 could not go on; 130 and 143 \
-    interrupted.\n\n\
+    after_help = "A killed copy leaves incomplete files and directories with temporary names (.atta.*) in its target directory and \
+    below. This command lists them; with --yes it removes them. It considers only names that the record of an interrupted copy \
+    confirms; other names that look alike are data. Temporary files of running copies are kept. Symbolic links are not followed, and \
+    other file systems are not entered.\n\n\
+    Exit codes: 0 success; 2 invalid usage; 3 completed, but some entries could not be read or removed; 4 fatal error; 130 or 143 \
+    interrupted (SIGINT, SIGTERM).\n\n\
     Examples:\n  \
-    atta clean /backup            what is left in /backup, and how large it is\n  \
-    atta clean --yes /backup      remove it"
+    atta clean /backup            list temporary files and their size\n  \
+    atta clean --yes /backup      remove them"
 )]
 pub(crate) struct CleanArguments {
-    /// The directory that was copied to; where the copy was to get a new name, the directory of that name
+    /// Target directory of the copy, or its parent directory if the copy was to create TARGET
     #[arg(value_name = "DIR")]
     pub(crate) directory: OsString,
 
-    /// Remove what is listed
+    /// Remove the listed entries
     #[arg(short, long)]
     pub(crate) yes: bool,
 
-    /// Write the result as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Threads: a number, or auto
+    /// Number of threads, or auto
     #[arg(short = 'j', long, value_name = "N|auto", default_value = "auto", value_parser = parse_threads)]
     pub(crate) threads: Threads,
 }
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &CleanArguments, signals: &Signals) -> u8 {
         false => words(arguments, &outcome),
     };
     if let Err(fatal) = print(&text) {
-        return fatal.tell();
+        return fatal.report();
     }
     if outcome.names > 0 && !arguments.yes {
         hint(&format!("remove them with: {}", clean_command(directory)));

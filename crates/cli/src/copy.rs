@@ -11,12 +11,12 @@ mod pace;
 mod part;
 mod plans;
 mod rehearse;
+mod reporter;
 mod reports;
 mod run;
 mod setting;
 mod stripes;
 mod summary;
-mod teller;
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let is_quiet = arguments.tell.quiet;
+    let is_quiet = arguments.report.quiet;
     let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
     session::run(&given, |session| run::run(arguments, signals, session))
 }

@@ -27,33 +27,33 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// What the files hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ContentsName {
-    /// Bytes that depend on the seed and the file, and do not compress
+    /// Pseudo-random, incompressible data that depends on seed and file
     Random,
-    /// Zeros that are written
+    /// Zeros, written to disk
     Zeros,
-    /// One hole as large as the file: nothing is written
+    /// A single hole: no data is written
     Sparse,
 }
 
 /// How files are shared out among directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SpreadName {
-    /// As many in each directory, give or take one
+    /// The same number in each directory, plus or minus one
     Even,
-    /// Between none and twice the average in each directory
+    /// Between zero and twice the average in each directory
     Random,
 }
 
-/// Make a reproducible random tree
+/// Create a reproducible random file tree
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The same seed and options make the same tree, byte for byte, on any number of threads. A preset \
-    sets defaults that other options override; without one it is 1,000 files of 1 KiB to 1 MiB in 100 directories.\n\n\
+    after_help = "The same seed and options create the same tree, byte for byte, with any number of threads. A preset \
+    sets defaults that other options override. Without a preset, the tree has 1,000 files of 1 KiB to 1 MiB in 100 directories.\n\n\
     Sizes: K, M, G, T (or KiB, MiB, ...) are powers of 1024; KB, MB, GB, TB are powers of 1000.\n\n\
     Presets: small-files (40,000 files of 4K to 256K), large-files (6 of 256M), deep (a chain of 2,000 directories), \
-    flat (100,000 files in one directory), wide (10,000 directories in one, 10 files each); of papers: lafon-* (LaFon \
+    flat (100,000 files in one directory), wide (10,000 directories in one, 10 files each); from papers: lafon-* (LaFon \
     2012, sparse), fcp-* (Wang 2017), pct-* (the pct thesis).\n\n\
-    Exit codes: 0 all done; 2 wrong usage; 4 could not go on; 130 and 143 interrupted.\n\n\
+    Exit codes: 0 success; 2 invalid usage; 4 fatal error; 130 or 143 interrupted (SIGINT, SIGTERM).\n\n\
     Examples:\n  \
     atta generate --preset small-files /scratch/small\n  \
     atta generate --preset pct-small --scale 0.001 /scratch/pct\n  \
@@ -61,70 +61,65 @@ pub(crate) enum SpreadName {
     atta generate --hard-links 100 --symlinks 100 --xattrs 2 --hostile-names /scratch/odd"
 )]
 pub(crate) struct GenerateArgs {
-    /// Directory to make; it may exist if it is empty
+    /// Directory to create; an existing directory must be empty
     #[arg(value_name = "TARGET")]
     pub(crate) target: PathBuf,
 
-    /// Set of defaults
-    #[arg(long, value_name = "NAME", value_parser = preset_parser(), help_heading = "What to make")]
+    /// Predefined set of defaults
+    #[arg(long, value_name = "NAME", value_parser = preset_parser(), help_heading = "Tree")]
     pub(crate) preset: Option<Preset>,
 
-    /// Multiply the counts of the preset; of a single file, the size
-    #[arg(
-        long,
-        value_name = "FACTOR",
-        default_value_t = 1.0,
-        requires = "preset",
-        help_heading = "What to make"
-    )]
+    /// Multiply the number of entries of the preset by this factor; for a preset of a single file, its size
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "preset", help_heading = "Tree")]
     pub(crate) scale: f64,
 
-    /// What everything random depends on
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to make")]
+    /// Seed of all random choices
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Tree")]
     pub(crate) seed: u64,
 
     /// Number of files, hard links not counted; 10K is 10,000
-    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = "What to make")]
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = "Tree")]
     pub(crate) files: Option<u64>,
 
     /// Number of directories below TARGET; 10K is 10,000
-    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = "What to make")]
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = "Tree")]
     pub(crate) directories: Option<u64>,
 
-    /// Levels of directories below TARGET, at most [default: 16]
-    #[arg(long, value_name = "N", help_heading = "What to make")]
+    /// Maximum depth of directories below TARGET [default: 16]
+    #[arg(long, value_name = "N", help_heading = "Tree")]
     pub(crate) depth: Option<u32>,
 
-    /// Subdirectories of a directory, at most [default: 100]
-    #[arg(long, value_name = "N", help_heading = "What to make")]
+    /// Maximum number of subdirectories per directory [default: 100]
+    #[arg(long, value_name = "N", help_heading = "Tree")]
     pub(crate) fan_out: Option<u32>,
 
-    /// How files are shared out among directories [default: random]
-    #[arg(long, value_enum, value_name = "HOW", help_heading = "What to make")]
+    /// Distribution of files over directories [default: random]
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Tree")]
     pub(crate) spread: Option<SpreadName>,
 
-    /// Sizes of files in bytes: fixed:SIZE, or MIN..MAX as uniform, normal (both limits three deviations from the middle),
-    /// lognormal (the same of logarithms) or zipf (likely as 1/size); with /STEP, steps from MIN up
-    #[arg(long, value_name = "DIST:MIN..MAX[/STEP]", value_parser = parse_sizes, help_heading = "What to make")]
+    /// Distribution of file sizes: fixed:SIZE, or DIST:MIN..MAX, where DIST is uniform, normal (limits at three standard
+    /// deviations), lognormal (the same for logarithms) or zipf (probability proportional to 1/size). With /STEP, sizes are
+    /// MIN plus multiples of STEP
+    #[arg(long, value_name = "DIST:MIN..MAX[/STEP]", value_parser = parse_sizes, help_heading = "Tree")]
     pub(crate) size: Option<Sizes>,
 
-    /// What the files hold [default: random]
-    #[arg(long, value_enum, value_name = "WHAT", help_heading = "What to make")]
+    /// Contents of files [default: random]
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = "Tree")]
     pub(crate) contents: Option<ContentsName>,
 
-    /// Number of hard links: further names of files, in any directory
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_count, help_heading = "What to make")]
+    /// Number of hard links: additional names of files, in any directory
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_count, help_heading = "Tree")]
     pub(crate) hard_links: u64,
 
-    /// Number of symbolic links: to files and directories of the tree, out of it, to themselves, and dangling
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_count, help_heading = "What to make")]
+    /// Number of symbolic links: to entries of the tree, to entries outside it, to themselves, and dangling
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_count, help_heading = "Tree")]
     pub(crate) symlinks: u64,
 
-    /// Number of extended attributes (user.*) on every fourth file, at most 32
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "What to make")]
+    /// Number of extended attributes (user.*) on every fourth file (at most 32)
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Tree")]
     pub(crate) xattrs: u32,
 
-    /// Share (0 to 1) of names with newlines, control characters, invalid UTF-8 and the like [default if given: 0.25]
+    /// Fraction (0 to 1) of names with newlines, control characters, invalid UTF-8 and similar; 0.25 if no value is given
     #[arg(
         long,
         value_name = "SHARE",
@@ -132,19 +127,19 @@ pub(crate) struct GenerateArgs {
         require_equals = true,
         default_value_t = 0.0,
         default_missing_value = "0.25",
-        help_heading = "What to make"
+        help_heading = "Tree"
     )]
     pub(crate) hostile_names: f64,
 
-    /// Threads: a number, or auto: from the number of cores up, while they mostly wait
+    /// Number of threads, or auto: one per core, and more while most threads wait for I/O
     #[arg(short = 'j', long, value_name = "N|auto", default_value = "auto", value_parser = parse_threads)]
     pub(crate) threads: Threads,
 
-    /// Write the summary as JSON
+    /// Print the summary as JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print no summary and no progress, only errors
+    /// Print only errors: no summary and no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -236,7 +231,7 @@ fn conclude(args: &GenerateArgs, spec: &Spec, report: &Report, signals: &Signals
     }
     match written {
         Ok(()) => exit::DONE,
-        Err(error) => output_error(&error).tell(),
+        Err(error) => output_error(&error).report(),
     }
 }
 

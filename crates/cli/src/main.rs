@@ -26,12 +26,12 @@ use atta_mpi_loader::Launcher;
 use atta_ops::descriptors::Needs;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Walks, copies, compares and checks file trees of millions to billions of files.
+/// Parallel walk, copy, checksum and comparison of file trees with millions to billions of files.
 #[derive(Debug, Parser)]
 #[command(name = "atta", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 all done; 1 differences found; 2 wrong usage; 3 done, but some entries failed; \
-                        4 could not go on; 130 and 143 interrupted; 141 output closed."
+    after_help = "Exit codes: 0 success; 1 differences found; 2 invalid usage; 3 completed, but some entries failed; \
+                        4 fatal error; 130 or 143 interrupted (SIGINT, SIGTERM); 141 standard output closed."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -40,19 +40,19 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List and record file trees
+    /// Scan file trees: totals, listings, catalogs
     Walk(Box<walk::WalkArguments>),
     /// Copy file trees
     Copy(Box<copy::CopyArguments>),
-    /// Remove what interrupted copies have left
+    /// List or remove temporary files of interrupted copies
     Clean(Box<clean::CleanArguments>),
-    /// Print digests of files, check them, sign whole trees
+    /// Compute or check BLAKE3 digests of files and the signature of a tree
     Sum(Box<sum::SumArguments>),
     /// Compare two file trees
     Verify(Box<verify::VerifyArguments>),
-    /// Make a reproducible random tree
+    /// Create a reproducible random file tree
     Generate(generate::GenerateArgs),
-    /// Simulate how ranks share a walk, on a virtual clock
+    /// Simulate how MPI ranks share a walk
     Simulate(Box<simulate::SimulateArguments>),
 }
 
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return tell_usage(&error, launcher.as_ref()),
+        Err(error) => return report_usage(&error, launcher.as_ref()),
     };
     let signals = match run::signals::Signals::catch() {
         Ok(signals) => signals,
@@ -130,7 +130,7 @@ fn has_ranks(launcher: Option<&Launcher>) -> bool {
 }
 
 /// Prints a usage error, or the text of `--help` or `--version`.
-fn tell_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
+fn report_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
     if output::was_closed() && !error.use_stderr() {
         once(launcher, || {
             closed();
@@ -143,7 +143,7 @@ fn tell_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
 
 /// Reports that standard output was closed when the program started; returns the exit code.
 fn closed() -> u8 {
-    run::fatal::output_error(&rustix::io::Errno::BADF.into()).tell()
+    run::fatal::output_error(&rustix::io::Errno::BADF.into()).report()
 }
 
 impl Command {
@@ -151,7 +151,7 @@ impl Command {
     fn prints_rows(&self) -> bool {
         match self {
             Self::Walk(walk) => walk.row_format().is_some(),
-            Self::Copy(copy) => copy.dry_run && copy.tell.verbose,
+            Self::Copy(copy) => copy.dry_run && copy.report.verbose,
             Self::Sum(sum) => sum.prints(),
             Self::Verify(verify) => verify.row_format().is_some(),
             Self::Clean(_) => true,
@@ -163,10 +163,10 @@ impl Command {
 /// Descriptor needs of a command on trees, its effort options, and whether it is quiet.
 fn needs(command: &Command) -> Option<descriptors::Wanted<'_>> {
     match command {
-        Command::Walk(walk) => Some((Needs::WALK, &walk.effort, walk.tell.quiet)),
-        Command::Copy(copy) => Some((Needs::COPY, &copy.effort, copy.tell.quiet)),
-        Command::Sum(sum) => Some((Needs::SUM, &sum.effort, sum.tell.quiet)),
-        Command::Verify(verify) => Some((Needs::VERIFY, &verify.effort, verify.tell.quiet)),
+        Command::Walk(walk) => Some((Needs::WALK, &walk.effort, walk.report.quiet)),
+        Command::Copy(copy) => Some((Needs::COPY, &copy.effort, copy.report.quiet)),
+        Command::Sum(sum) => Some((Needs::SUM, &sum.effort, sum.report.quiet)),
+        Command::Verify(verify) => Some((Needs::VERIFY, &verify.effort, verify.report.quiet)),
         Command::Clean(_) | Command::Generate(_) | Command::Simulate(_) => None,
     }
 }

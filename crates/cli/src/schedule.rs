@@ -8,25 +8,25 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 /// How ranks share the work. Without an MPI launcher there is one rank, and these change nothing.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "On several ranks (under mpirun or srun)")]
+#[command(next_help_heading = "MPI ranks (under mpirun or srun)")]
 pub(crate) struct RankArguments {
-    /// Whom a rank asks for work
+    /// How idle ranks get work from other ranks
     #[arg(long, value_name = "SCHEDULE", default_value = "lifeline", value_parser = schedules())]
     pub(crate) schedule: ScheduleKind,
 
-    /// How much a rank gives of what waits: half, or a random part
+    /// Share of its pending tasks that a rank gives away: half (equal), or a random share
     #[arg(long, value_name = "HOW", default_value = "equal", value_parser = splits())]
     pub(crate) split: Split,
 
-    /// How the ranks find out that all is done
+    /// How ranks detect the end of the job
     #[arg(long, value_name = "HOW", default_value = "counters", value_parser = terminations())]
     pub(crate) termination: Termination,
 
-    /// Children of each rank in the tree along which totals climb
+    /// Children per rank in the reduction tree for totals
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) tree_width: u32,
 
-    /// Seconds between two times that ranks tell how far they are
+    /// Interval of progress reports from ranks, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     pub(crate) progress_interval: Duration,
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &SimulateArguments, signals: &Signals) -> u8 {
             Ok(None) => break,
             Err(fatal) => {
                 bar.finish_and_clear();
-                return fatal.tell();
+                return fatal.report();
             }
         }
     }
@@ -83,7 +83,7 @@ fn conclude(arguments: &SimulateArguments, done: &[Done], interrupted: Option<u8
     let report = Report { arguments, done, interrupted: interrupted.is_some() };
     match write(&report) {
         Ok(()) => interrupted.unwrap_or(exit::DONE),
-        Err(fatal) => fatal.tell(),
+        Err(fatal) => fatal.report(),
     }
 }
 

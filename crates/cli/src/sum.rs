@@ -40,7 +40,7 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let is_quiet = arguments.tell.quiet;
+    let is_quiet = arguments.report.quiet;
     let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
     session::run(&given, |session| {
         if arguments.check.is_some() {
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<
         } else if !arguments.reads_input() {
             sum_trees(arguments, signals, session)
         } else if session.seat().ranks == 1 {
-            Ok(sum_input(arguments, signals).unwrap_or_else(Refused::tell))
+            Ok(sum_input(arguments, signals).unwrap_or_else(Refused::report))
         } else {
             if session.is_first() {
                 let hint = "run it without mpirun or srun, or name PATHs";
@@ -77,7 +77,7 @@ fn sum_input(arguments: &SumArguments, signals: &Signals) -> Result<u8, Refused>
     }
     let text =
         if arguments.signature { format!("{}\n", signature.digest()) } else { format!("{digest}  -\n") };
-    Ok(print(&text).map_or_else(Fatal::tell, |()| exit::DONE))
+    Ok(print(&text).map_or_else(Fatal::report, |()| exit::DONE))
 }
 
 /// Hashes trees.
@@ -102,7 +102,7 @@ fn prepare<'a>(
 ) -> Result<Prepared<'a>, Refused> {
     let starts = given(arguments)?;
     compile(&arguments.visit.rules)?;
-    let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
+    let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), None)?;
     let sink = Sink::new(arguments, failures, false, signals.stop(), session)?;
     let roots = starts.iter().map(|start| start.root.clone()).collect();
     Ok(Prepared { sink, starts: Box::new(starts.into_iter()), roots, enters: true })
@@ -157,9 +157,9 @@ fn conclude(
     if arguments.signature && fatal.is_none() {
         fatal = print_signature(outcome).err();
     }
-    fatal = fatal.or_else(|| summary::tell(arguments, outcome, interrupted.is_some()).err());
+    fatal = fatal.or_else(|| summary::report(arguments, outcome, interrupted.is_some()).err());
     if let Some(fatal) = fatal {
-        return fatal.tell();
+        return fatal.report();
     }
     interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }

@@ -29,7 +29,7 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let is_quiet = arguments.tell.quiet;
+    let is_quiet = arguments.report.quiet;
     let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
     session::run(&given, |session| {
         let rows = session.is_first().then(|| prepare(arguments, signals, session));
@@ -57,9 +57,9 @@ fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Compared, signals
     if interrupted.is_some() && arguments.output.is_some() {
         complain("interrupted: no table was written", None);
     }
-    let text = if arguments.tell.json {
+    let text = if arguments.report.json {
         format!("{:#}\n", report::summary(outcome, interrupted.is_some()))
-    } else if arguments.tell.quiet {
+    } else if arguments.report.quiet {
         String::new()
     } else {
         report::words(outcome, interrupted.is_some())
@@ -71,7 +71,7 @@ fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Compared, signals
         fatal = fatal.or_else(|| print(&text).err());
     }
     if let Some(fatal) = fatal {
-        return fatal.tell();
+        return fatal.report();
     }
     interrupted.unwrap_or(if outcome.totals.is_same() { exit::DONE } else { exit::DIFFERENT })
 }

@@ -25,7 +25,7 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let is_quiet = arguments.tell.quiet;
+    let is_quiet = arguments.report.quiet;
     let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
     session::run(&given, |session| run::run(arguments, signals, session))
 }

@@ -99,7 +99,7 @@ pub enum Reason {
     Done,
     /// A caller asked the job to end early.
     Stopped,
-    /// A rank cannot go on.
+    /// A rank cannot continue.
     Failed,
 }
 
@@ -318,7 +318,9 @@ impl<R: Reduce> Engine<R> {
         let accepted = match message {
             Message::Request { idle, wait } => self.requested(from, idle, wait),
             Message::Nothing => self.refused(from),
-            Message::Parcel { sequence, answer, ref tasks } => self.came(from, sequence, answer, tasks),
+            Message::Parcel { sequence, answer, ref tasks } => {
+                self.receive_parcel(from, sequence, answer, tasks)
+            }
             Message::Accepted { sequence } => self.parcels.accepted(from, sequence),
             Message::Quiet(_) | Message::Probe { .. } | Message::Census { .. } | Message::Token { .. } => {
                 self.detect(now, |detector, findings| detector.handle(now, from, &message, findings))

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_why_bytes_are_no_message_is_told() {
+    fn decoding_error_names_its_reason() {
         assert_eq!(Message::decode(&[]), Err(WireError::Length));
         assert_eq!(Message::decode(&[0]), Err(WireError::Tag(0)));
         assert_eq!(Message::decode(&[1, 2]), Err(WireError::Value));

@@ -53,7 +53,7 @@ impl<R: Reduce> Reduction<R> {
         self.own = Some(Part { is_last, value });
     }
 
-    /// Takes a child's totals. False: the child is unknown, or its final totals came before.
+    /// Takes a child's totals. False: the child is unknown, or its final totals arrived before.
     pub(crate) fn set_child(&mut self, child: usize, value: R, is_last: bool) -> bool {
         let Some(part) = self.below.get_mut(child) else { return false };
         if part.as_ref().is_some_and(|part| part.is_last) {

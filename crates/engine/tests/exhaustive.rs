@@ -32,7 +32,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may fail by panicking, and tells how much it saw"
+    reason = "a test may fail by panicking, and prints how much it explored"
 )]
 
 use std::collections::{HashMap, VecDeque};
@@ -118,28 +118,28 @@ struct World {
     /// What is under way from rank to rank, at the sender's number times that of ranks plus the receiver's.
     channels: Vec<Part<VecDeque<Message>>>,
     done: u32,
-    /// What a checker has to say.
+    /// The violation that a checker found.
     wrong: Option<String>,
     result: Option<Done>,
-    trouble: Trouble,
+    disturbance: Disturbance,
     was_stopped: bool,
 }
 
-/// What may happen once besides, at any moment.
+/// A disturbance that may occur once, at any moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Trouble {
+enum Disturbance {
     None,
     /// The last rank wants the job to stop.
     Stop,
-    /// A parcel comes twice.
+    /// A parcel is delivered twice.
     Repeat,
-    /// A rank without work looks for a moment as if it had some: one of its threads was woken for nothing.
+    /// An idle rank appears busy for a moment: one of its threads was woken without work.
     Flash,
-    /// This one does so now.
+    /// This rank appears busy now.
     Flashing(u32),
-    /// The threads of a rank are faster than it thought: it finds nothing to give.
+    /// A rank has no task left to give, since its threads took them all.
     Empty,
-    /// It does so the next time.
+    /// This happens at the next request.
     Emptied,
 }
 
@@ -203,7 +203,7 @@ enum Step {
 }
 
 impl World {
-    fn new(config: Config, hosts: &[u32], tree: Tree, trouble: Trouble) -> Self {
+    fn new(config: Config, hosts: &[u32], tree: Tree, disturbance: Disturbance) -> Self {
         let size = u32::try_from(hosts.len()).unwrap();
         let process = |rank: u32| {
             let host = hosts[rank as usize];
@@ -221,11 +221,11 @@ impl World {
             done: 0,
             wrong: None,
             result: None,
-            trouble,
+            disturbance,
             was_stopped: false,
         };
         for rank in 0..size {
-            world.tell_load(rank);
+            world.report_load(rank);
             world.settle(rank);
         }
         world
@@ -246,14 +246,14 @@ impl World {
                 steps.push(Step::Timer(rank));
             }
         }
-        match self.trouble {
-            Trouble::None => {}
-            Trouble::Stop => steps.push(Step::Stop(size - 1)),
-            Trouble::Repeat => steps.extend(self.repeats()),
-            Trouble::Flash => steps.extend((0..size).filter(|rank| self.is_idle(*rank)).map(Step::Flash)),
-            Trouble::Flashing(rank) => steps.push(Step::Calm(rank)),
-            Trouble::Empty => steps.push(Step::Empty),
-            Trouble::Emptied => {}
+        match self.disturbance {
+            Disturbance::None => {}
+            Disturbance::Stop => steps.push(Step::Stop(size - 1)),
+            Disturbance::Repeat => steps.extend(self.repeats()),
+            Disturbance::Flash => steps.extend((0..size).filter(|rank| self.is_idle(*rank)).map(Step::Flash)),
+            Disturbance::Flashing(rank) => steps.push(Step::Calm(rank)),
+            Disturbance::Empty => steps.push(Step::Empty),
+            Disturbance::Emptied => {}
         }
         steps
     }
@@ -289,24 +289,24 @@ impl World {
                 self.deliver(from, to, message);
             }
             Step::Repeat(from, to) => {
-                self.trouble = Trouble::None;
+                self.disturbance = Disturbance::None;
                 let message = self.channel(from, to).get().front().cloned().unwrap();
                 self.deliver(from, to, message);
             }
             Step::Flash(rank) => {
-                self.trouble = Trouble::Flashing(rank);
+                self.disturbance = Disturbance::Flashing(rank);
                 self.process(rank).engine.handle_load(NOW, Load { waiting: 0, running: 1, slots: 1 });
                 self.act(rank);
             }
             Step::Calm(rank) => {
-                self.trouble = Trouble::None;
+                self.disturbance = Disturbance::None;
                 if !self.process(rank).finishing {
-                    self.tell_load(rank);
+                    self.report_load(rank);
                 }
             }
-            Step::Empty => self.trouble = Trouble::Emptied,
+            Step::Empty => self.disturbance = Disturbance::Emptied,
             Step::Stop(rank) => {
-                self.trouble = Trouble::None;
+                self.disturbance = Disturbance::None;
                 self.process(rank).engine.stop(NOW, Reason::Stopped);
                 self.act(rank);
             }
@@ -319,7 +319,7 @@ impl World {
                 self.process(rank).done += 1;
                 let children = self.tree[usize::from(task)];
                 self.process(rank).tasks.extend(children);
-                self.tell_load(rank);
+                self.report_load(rank);
             }
             Step::Timer(rank) => {
                 self.process(rank).engine.handle_timeout(NOW);
@@ -361,7 +361,7 @@ impl World {
         self.wrong.get_or_insert(why);
     }
 
-    fn tell_load(&mut self, rank: u32) {
+    fn report_load(&mut self, rank: u32) {
         let process = self.process(rank);
         let tasks = process.tasks.len() as u64;
         let running = u64::from(process.engine.runs_tasks() && !process.finishing && tasks > 0);
@@ -377,9 +377,9 @@ impl World {
                     self.channel(rank, to.0).settle();
                 }
                 Action::Take { share, .. } => {
-                    let finds_none = self.trouble == Trouble::Emptied;
+                    let finds_none = self.disturbance == Disturbance::Emptied;
                     if finds_none {
-                        self.trouble = Trouble::None;
+                        self.disturbance = Disturbance::None;
                     }
                     let process = self.process(rank);
                     let held = u64::from(process.engine.runs_tasks());
@@ -392,7 +392,7 @@ impl World {
                 Action::Accept { tasks, .. } => {
                     // As the oldest: what runs goes on running.
                     tasks.bytes.iter().rev().for_each(|task| self.process(rank).tasks.push_front(*task));
-                    self.tell_load(rank);
+                    self.report_load(rank);
                 }
                 Action::Finish(reason) => {
                     self.check_end(reason);
@@ -441,7 +441,14 @@ impl World {
         let processes = self.processes.iter().map(|part| part.0.1);
         let channels = self.channels.iter().map(|part| part.0.1);
         let hashes: Vec<u128> = processes.chain(channels).collect();
-        fingerprint(&(hashes, self.done, self.wrong.is_some(), self.result, self.trouble, self.was_stopped))
+        fingerprint(&(
+            hashes,
+            self.done,
+            self.wrong.is_some(),
+            self.result,
+            self.disturbance,
+            self.was_stopped,
+        ))
     }
 }
 
@@ -523,32 +530,38 @@ fn config(schedule: ScheduleKind, termination: Termination) -> Config {
 }
 
 /// Visits all states of one job, with every rank that may be drawn.
-fn visit(schedule: ScheduleKind, termination: Termination, hosts: &[u32], tree: Tree, trouble: Trouble) {
+fn visit(
+    schedule: ScheduleKind,
+    termination: Termination,
+    hosts: &[u32],
+    tree: Tree,
+    disturbance: Disturbance,
+) {
     let choices = (hosts.len() as u64).saturating_sub(1).max(1);
-    let world = World::new(config(schedule, termination), hosts, tree, trouble);
+    let world = World::new(config(schedule, termination), hosts, tree, disturbance);
     let found = explore(world, choices, STATES_MOST);
-    let what = format!("{schedule}, {termination}, hosts {hosts:?}, {} tasks, {trouble:?}", tree.len());
+    let what = format!("{schedule}, {termination}, hosts {hosts:?}, {} tasks, {disturbance:?}", tree.len());
     println!("{what}: {} states", found.states);
     assert_eq!(found.wrong, None, "{what}");
 }
 
-fn all(hosts: &[u32], tree: Tree, trouble: Trouble) {
+fn all(hosts: &[u32], tree: Tree, disturbance: Disturbance) {
     for schedule in ScheduleKind::ALL {
         for termination in Termination::ALL {
-            visit(schedule, termination, hosts, tree, trouble);
+            visit(schedule, termination, hosts, tree, disturbance);
         }
     }
 }
 
 #[test]
 fn one_rank() {
-    all(&[0], WIDE, Trouble::None);
+    all(&[0], WIDE, Disturbance::None);
 }
 
 #[test]
 fn two_ranks() {
-    for trouble in [Trouble::None, Trouble::Stop, Trouble::Repeat, Trouble::Flash] {
-        all(&[0, 1], WIDE, trouble);
+    for disturbance in [Disturbance::None, Disturbance::Stop, Disturbance::Repeat, Disturbance::Flash] {
+        all(&[0, 1], WIDE, disturbance);
     }
 }
 
@@ -558,7 +571,7 @@ fn ranks_that_find_nothing_to_give() {
         [ScheduleKind::Random, ScheduleKind::Proximity, ScheduleKind::Hybrid, ScheduleKind::Lifeline]
     {
         for termination in Termination::ALL {
-            visit(schedule, termination, &[0, 1], WIDE, Trouble::Empty);
+            visit(schedule, termination, &[0, 1], WIDE, Disturbance::Empty);
         }
     }
 }
@@ -566,20 +579,20 @@ fn ranks_that_find_nothing_to_give() {
 #[test]
 fn three_ranks_of_which_one_looks_busy_for_a_moment() {
     for schedule in [ScheduleKind::Proximity, ScheduleKind::Lifeline] {
-        visit(schedule, Termination::Counters, &[0, 1, 1], FORK, Trouble::Flash);
+        visit(schedule, Termination::Counters, &[0, 1, 1], FORK, Disturbance::Flash);
     }
 }
 
 #[test]
 fn three_ranks() {
-    all(&[0, 1, 1], FORK, Trouble::None);
+    all(&[0, 1, 1], FORK, Disturbance::None);
 }
 
 #[test]
 fn three_ranks_and_a_stop() {
     for schedule in [ScheduleKind::Centralized, ScheduleKind::Proximity, ScheduleKind::Lifeline] {
         for termination in Termination::ALL {
-            visit(schedule, termination, &[0, 1, 1], FORK, Trouble::Stop);
+            visit(schedule, termination, &[0, 1, 1], FORK, Disturbance::Stop);
         }
     }
 }
@@ -591,42 +604,42 @@ const TWO_HOSTS: &[u32] = &[0, 0, 1, 1];
 #[test]
 fn four_ranks_with_a_master_or_a_request_vector() {
     for termination in Termination::ALL {
-        visit(ScheduleKind::Centralized, termination, FOUR_HOSTS, TWICE, Trouble::None);
-        visit(ScheduleKind::CentralizedKeep, termination, FOUR_HOSTS, TWICE, Trouble::None);
-        visit(ScheduleKind::Proximity, termination, TWO_HOSTS, COMB, Trouble::None);
+        visit(ScheduleKind::Centralized, termination, FOUR_HOSTS, TWICE, Disturbance::None);
+        visit(ScheduleKind::CentralizedKeep, termination, FOUR_HOSTS, TWICE, Disturbance::None);
+        visit(ScheduleKind::Proximity, termination, TWO_HOSTS, COMB, Disturbance::None);
     }
 }
 
 #[test]
 fn four_ranks_with_lifelines_and_counters() {
-    visit(ScheduleKind::Lifeline, Termination::Counters, TWO_HOSTS, FORK, Trouble::None);
+    visit(ScheduleKind::Lifeline, Termination::Counters, TWO_HOSTS, FORK, Disturbance::None);
 }
 
 #[test]
 fn four_ranks_with_lifelines_and_a_token() {
-    visit(ScheduleKind::Lifeline, Termination::Token, TWO_HOSTS, FORK, Trouble::None);
+    visit(ScheduleKind::Lifeline, Termination::Token, TWO_HOSTS, FORK, Disturbance::None);
 }
 
 #[test]
 fn four_ranks_that_draw_their_victims_and_a_token() {
-    visit(ScheduleKind::Hybrid, Termination::Token, TWO_HOSTS, FORK, Trouble::None);
+    visit(ScheduleKind::Hybrid, Termination::Token, TWO_HOSTS, FORK, Disturbance::None);
 }
 
 #[test]
 #[ignore = "minutes: ./check long"]
 fn four_ranks_more() {
-    visit(ScheduleKind::Hybrid, Termination::Counters, TWO_HOSTS, FORK, Trouble::None);
-    visit(ScheduleKind::Lifeline, Termination::Token, FOUR_HOSTS, FORK, Trouble::None);
+    visit(ScheduleKind::Hybrid, Termination::Counters, TWO_HOSTS, FORK, Disturbance::None);
+    visit(ScheduleKind::Lifeline, Termination::Token, FOUR_HOSTS, FORK, Disturbance::None);
     for termination in Termination::ALL {
-        visit(ScheduleKind::Proximity, termination, FOUR_HOSTS, FORK, Trouble::None);
+        visit(ScheduleKind::Proximity, termination, FOUR_HOSTS, FORK, Disturbance::None);
     }
 }
 
 /// Whether it is noticed that a rule is switched off.
 fn is_caught(rule: Rule, schedule: ScheduleKind, termination: Termination, hosts: &[u32], tree: Tree) {
     let config = Config { rules: Rules::without(rule), ..config(schedule, termination) };
-    let trouble = if rule == Rule::AcceptOnce { Trouble::Repeat } else { Trouble::None };
-    let found = explore(World::new(config, hosts, tree, trouble), 2, STATES_MOST);
+    let disturbance = if rule == Rule::AcceptOnce { Disturbance::Repeat } else { Disturbance::None };
+    let found = explore(World::new(config, hosts, tree, disturbance), 2, STATES_MOST);
     println!("{rule:?}: {:?} after {} states", found.wrong, found.states);
     assert!(
         found.wrong.is_some(),

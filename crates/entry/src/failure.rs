@@ -171,8 +171,8 @@ mod tests {
             spelled: Some(b"N\x1bme".into()),
             at: None,
         };
-        let told = "cannot create the copy: a/name: file exists (EEXIST), in another spelling: N\\x1bme";
-        assert_eq!(failure.to_string(), told);
+        let expected = "cannot create the copy: a/name: file exists (EEXIST), in another spelling: N\\x1bme";
+        assert_eq!(failure.to_string(), expected);
     }
 
     #[test]

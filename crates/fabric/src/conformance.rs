@@ -35,7 +35,7 @@ const SPINS: u32 = 100;
 pub fn conformance(endpoint: &mut dyn Endpoint) -> Result<(), String> {
     let rank = endpoint.rank();
     let mut script =
-        Script { endpoint, early: BTreeMap::new(), sent: BTreeMap::new(), came: BTreeMap::new() };
+        Script { endpoint, early: BTreeMap::new(), sent: BTreeMap::new(), received: BTreeMap::new() };
     script.run().map_err(|reason| format!("rank {rank}: {reason}"))
 }
 
@@ -47,14 +47,14 @@ struct Script<'a> {
     /// Messages sent so far, by receiver.
     sent: BTreeMap<u32, u64>,
     /// Messages consumed so far, by sender.
-    came: BTreeMap<u32, u64>,
+    received: BTreeMap<u32, u64>,
 }
 
 impl Script<'_> {
     fn run(&mut self) -> Result<(), String> {
-        let told = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&told);
-        let tells = self.endpoint.on_arrival(Arc::new(move || {
+        let notifications = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&notifications);
+        let notifies = self.endpoint.on_arrival(Arc::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
         }));
         self.ranks()?;
@@ -64,8 +64,8 @@ impl Script<'_> {
         self.flood_next()?;
         self.flood_first()?;
         self.end()?;
-        if tells && told.load(Ordering::Relaxed) == 0 {
-            return Err("messages came and nothing was told".to_owned());
+        if notifies && notifications.load(Ordering::Relaxed) == 0 {
+            return Err("messages arrived without a notification".to_owned());
         }
         Ok(())
     }
@@ -76,10 +76,10 @@ impl Script<'_> {
         if rank >= size {
             return Err(format!("is not below the size {size}"));
         }
-        for nobody in [size, u32::MAX] {
-            let outcome = self.endpoint.send(nobody, vec![1]);
-            if outcome != Err(FabricError::NoSuchRank { rank: nobody, size }) {
-                return Err(format!("sending to rank {nobody} of {size} gave {outcome:?}"));
+        for absent in [size, u32::MAX] {
+            let outcome = self.endpoint.send(absent, vec![1]);
+            if outcome != Err(FabricError::NoSuchRank { rank: absent, size }) {
+                return Err(format!("sending to rank {absent} of {size} gave {outcome:?}"));
             }
         }
         Ok(())
@@ -194,7 +194,7 @@ impl Script<'_> {
 
     /// Waits for the next message of a rank and compares it with the script.
     fn expect(&mut self, from: u32, length: usize) -> Result<(), String> {
-        let number = self.came.get(&from).copied().unwrap_or(0);
+        let number = self.received.get(&from).copied().unwrap_or(0);
         let message = self.next_from(from)?;
         if message.len() != length {
             let got = message.len();
@@ -208,7 +208,7 @@ impl Script<'_> {
 
     /// Waits for the next message of a rank, whatever its content.
     fn next_from(&mut self, from: u32) -> Result<Vec<u8>, String> {
-        let number = next(&mut self.came, from);
+        let number = next(&mut self.received, from);
         let mut quiet = Quiet::new();
         loop {
             if let Some(message) = self.early.get_mut(&from).and_then(VecDeque::pop_front) {

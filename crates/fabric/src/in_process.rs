@@ -235,8 +235,8 @@ mod tests {
     #[test]
     fn every_message_is_reported_by_the_latest_callback() {
         let mut ranks = in_process(2);
-        let told = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
-        for count in &told {
+        let counts = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+        for count in &counts {
             let count = Arc::clone(count);
             let wake: Wake = Arc::new(move || {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -246,10 +246,10 @@ mod tests {
         for to in [1, 1, 0] {
             ranks[0].send(to, vec![]).unwrap();
         }
-        let counts = told.each_ref().map(|count| count.load(Ordering::Relaxed));
-        assert_eq!(counts, [0, 2]);
+        let calls = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(calls, [0, 2]);
         drop(ranks);
-        assert_eq!(Arc::strong_count(&told[1]), 1, "the callback is let go with its rank");
+        assert_eq!(Arc::strong_count(&counts[1]), 1, "the rank dropped its callback");
     }
 
     #[test]

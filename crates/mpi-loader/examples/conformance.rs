@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Err(reason) => {
             let turn = launcher.turn();
             std::thread::sleep(turn.wait);
-            if turn.tells {
+            if turn.reports {
                 say(&reason);
             }
             ExitCode::from(4)
@@ -59,7 +59,7 @@ fn run(launcher: &Launcher) -> Result<(), String> {
         Some("crash") => slow::signal("SEGV", &std::process::id().to_string()),
         _ => conformance(&mut endpoint),
     };
-    // What fails here fails on one rank, which tells it at once.
+    // A failure here occurs on one rank, which reports it at once.
     conforms.inspect_err(|reason| say(reason))?;
     let (rank, size, total) = (endpoint.rank(), endpoint.size(), endpoint.total());
     let near = endpoint.neighbours().len();

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 /// The time that the first rank has to report an error shared by others, and its launcher to end them.
-const FIRST_TELLS: Duration = Duration::from_secs(3);
+const FIRST_REPORTS: Duration = Duration::from_secs(3);
 
 /// The kind of launcher.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,7 +46,7 @@ pub struct Turn {
     /// How long to wait before the report, or before a silent exit.
     pub wait: Duration,
     /// Whether to report the error.
-    pub tells: bool,
+    pub reports: bool,
 }
 
 impl Launcher {
@@ -59,9 +59,9 @@ impl Launcher {
     #[must_use]
     pub fn turn(&self) -> Turn {
         if self.rank.unwrap_or(0) == 0 {
-            return Turn { wait: Duration::ZERO, tells: true };
+            return Turn { wait: Duration::ZERO, reports: true };
         }
-        Turn { wait: FIRST_TELLS, tells: self.local.unwrap_or(0) == 0 }
+        Turn { wait: FIRST_REPORTS, reports: self.local.unwrap_or(0) == 0 }
     }
 }
 
@@ -200,11 +200,11 @@ mod tests {
             let variables = [("PMIX_RANK", rank), ("SLURM_LOCALID", local)];
             of(&variables).unwrap().turn()
         };
-        let (at_once, later) = (Duration::ZERO, FIRST_TELLS);
-        assert_eq!(turn("0", "0"), Turn { wait: at_once, tells: true });
-        assert_eq!(turn("3", "3"), Turn { wait: later, tells: false });
-        assert_eq!(turn("4", "0"), Turn { wait: later, tells: true });
-        assert_eq!(of(&[("PMIX_RANK", "3")]).unwrap().turn(), Turn { wait: later, tells: true });
-        assert_eq!(of(&[("PMI_RANK", "?")]).unwrap().turn(), Turn { wait: at_once, tells: true });
+        let (at_once, later) = (Duration::ZERO, FIRST_REPORTS);
+        assert_eq!(turn("0", "0"), Turn { wait: at_once, reports: true });
+        assert_eq!(turn("3", "3"), Turn { wait: later, reports: false });
+        assert_eq!(turn("4", "0"), Turn { wait: later, reports: true });
+        assert_eq!(of(&[("PMIX_RANK", "3")]).unwrap().turn(), Turn { wait: later, reports: true });
+        assert_eq!(of(&[("PMI_RANK", "?")]).unwrap().turn(), Turn { wait: at_once, reports: true });
     }
 }

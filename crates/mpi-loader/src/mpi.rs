@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_sends_are_told_once_and_count_no_more() {
+    fn failed_sends_are_reported_once() {
         let mut mpi = fake::mpi().unwrap();
         fake::with(|fake| fake.send_fails_in = 1);
         assert_eq!(mpi.send(0, vec![1]), Err(failed("MPI_Isend")));

@@ -58,10 +58,10 @@ fn ended(mut command: Command) -> Ended {
 }
 
 impl Ended {
-    /// The one line in which the program told its error.
-    fn told(&self) -> &str {
+    /// The only line in which the program reported its error.
+    fn error(&self) -> &str {
         let lines: Vec<_> = self.said.lines().filter(|line| line.starts_with("conformance: ")).collect();
-        assert_eq!(lines.len(), 1, "told once: {}", self.said);
+        assert_eq!(lines.len(), 1, "reported once: {}", self.said);
         assert_eq!(self.code, Some(4), "{}", self.said);
         assert_eq!(self.said.lines().filter(|line| line.starts_with("hint: ")).count(), 1, "{}", self.said);
         lines[0]
@@ -204,31 +204,31 @@ fn abort_of_one_rank_ends_all() {
     for mpi in mpis("abort_of_one_rank_ends_all") {
         for ranks in [1, 2, 3, 5] {
             let ended = launch_with(mpi, ranks, Some(&mpi.plugin), &[], &["abort"]);
-            let told = format!("{}, {ranks} ranks: {:?}: {}", mpi.version, ended.code, ended.said);
-            // Which code comes through is the launcher's to say; 124 is that of `timeout`.
-            assert!(!matches!(ended.code, Some(0 | 124 | 137)), "{told}");
-            // What a rank says that went on, or that ended by itself.
+            let context = format!("{}, {ranks} ranks: {:?}: {}", mpi.version, ended.code, ended.said);
+            // The launcher chooses the exit code; 124 is that of `timeout`.
+            assert!(!matches!(ended.code, Some(0 | 124 | 137)), "{context}");
+            // Messages of a rank that continued, or ended by itself.
             assert!(
                 !ended.said.contains("conforms: ") && !ended.said.contains("aborted, it ended"),
-                "{told}"
+                "{context}"
             );
         }
     }
 }
 
 #[test]
-fn missing_plug_in_is_told_once_and_ends_all_ranks() {
-    for mpi in mpis("missing_plug_in_is_told_once_and_ends_all_ranks") {
+fn missing_plug_in_is_reported_once() {
+    for mpi in mpis("missing_plug_in_is_reported_once") {
         let ended = launch(mpi, 3, None);
-        assert!(ended.told().contains("no plug-in for MPI: looked for "), "{}", ended.said);
+        assert!(ended.error().contains("no plug-in for MPI: looked for "), "{}", ended.said);
     }
 }
 
 #[test]
-fn stub_is_told_once_and_ends_all_ranks() {
-    for mpi in mpis("stub_is_told_once_and_ends_all_ranks") {
+fn stub_is_reported_once_and_ends_all_ranks() {
+    for mpi in mpis("stub_is_reported_once_and_ends_all_ranks") {
         let ended = launch(mpi, 3, Some(&BUILT.stub));
-        assert!(ended.told().ends_with(": it was built without an MPI"), "{}", ended.said);
+        assert!(ended.error().ends_with(": it was built without an MPI"), "{}", ended.said);
     }
 }
 
@@ -243,14 +243,14 @@ fn plug_in_of_another_mpi_ends_all_ranks() {
     }
     for (launcher, other) in pairs {
         let ended = launch(launcher, 3, Some(&other.plugin));
-        assert!(ended.told().contains(": it was built for "), "{}", ended.said);
+        assert!(ended.error().contains(": it was built for "), "{}", ended.said);
     }
 }
 
 // A launcher whose kind is not known, and an MPI that does not know it: each rank finds itself alone.
 #[test]
-fn ranks_that_do_not_find_each_other_tell_it_once() {
-    let test = "ranks_that_do_not_find_each_other_tell_it_once";
+fn unconnected_ranks_report_it_once() {
+    let test = "unconnected_ranks_report_it_once";
     let all = mpis(test);
     let hydra = all.iter().find(|mpi| !mpi.is_open());
     let open: Vec<_> = all.iter().filter(|mpi| mpi.is_open()).collect();
@@ -263,8 +263,8 @@ fn ranks_that_do_not_find_each_other_tell_it_once() {
     let unknown = ["env", "-u", "HYDI_CONTROL_FD", "SLURM_PROCID=0"];
     for mpi in open {
         let ended = launch_with(hydra, 3, Some(&mpi.plugin), &unknown, &[]);
-        assert!(ended.told().contains(": 3 were launched, Open MPI v"), "{}", ended.said);
-        assert!(ended.told().ends_with(" found 1"), "{}", ended.said);
+        assert!(ended.error().contains(": 3 were launched, Open MPI v"), "{}", ended.said);
+        assert!(ended.error().ends_with(" found 1"), "{}", ended.said);
     }
 }
 
@@ -272,9 +272,9 @@ fn ranks_that_do_not_find_each_other_tell_it_once() {
 fn missing_plug_in_error_lists_searched_places() {
     let ended = as_if_launched(&BUILT.program, None);
     let directory = BUILT.program.parent().unwrap().display();
-    assert!(ended.told().contains(&format!("looked for {directory}/libatta_mpi.so, ")), "{}", ended.said);
+    assert!(ended.error().contains(&format!("looked for {directory}/libatta_mpi.so, ")), "{}", ended.said);
     let ended = as_if_launched(&BUILT.program, Some(Path::new("/nonexistent/x.so")));
-    assert!(ended.told().ends_with("looked for /nonexistent/x.so"), "{}", ended.said);
+    assert!(ended.error().ends_with("looked for /nonexistent/x.so"), "{}", ended.said);
 }
 
 #[test]
@@ -284,15 +284,15 @@ fn plug_in_is_found_beside_the_program() {
     let _none = fs::remove_file(&beside);
     fs::hard_link(&BUILT.program, &beside).unwrap();
     let ended = as_if_launched(&beside, None);
-    assert!(ended.told().ends_with("stub/libatta_mpi.so: it was built without an MPI"), "{}", ended.said);
+    assert!(ended.error().ends_with("stub/libatta_mpi.so: it was built without an MPI"), "{}", ended.said);
 }
 
 #[test]
-fn what_is_no_plug_in_is_told() {
+fn invalid_plug_in_is_reported() {
     let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let ended = as_if_launched(&BUILT.program, Some(&text));
-    assert!(ended.told().contains("cannot open the plug-in for MPI: "), "{}", ended.said);
-    assert!(ended.told().contains("invalid ELF header"), "{}", ended.said);
+    assert!(ended.error().contains("cannot open the plug-in for MPI: "), "{}", ended.said);
+    assert!(ended.error().contains("invalid ELF header"), "{}", ended.said);
 }
 
 #[test]
@@ -301,5 +301,5 @@ fn tasks_that_srun_started_without_pmi_are_no_ranks() {
     let mut command = mpi::patient(&BUILT.program, Some(&mpi.plugin));
     command.env("SLURM_PROCID", "0").env("SLURM_STEP_NUM_TASKS", "2");
     let ended = ended(command);
-    assert!(ended.told().ends_with("srun started 2 tasks without MPI support"), "{}", ended.said);
+    assert!(ended.error().ends_with("srun started 2 tasks without MPI support"), "{}", ended.said);
 }

@@ -57,7 +57,7 @@ fn assert_nothing_outside(swapped: &Swapped, walked: &Walked) {
     walked.assert_once();
     let flat =
         walked.found.keys().filter(|path| path.starts_with(&bytes_of(&swapped.root.join("flat/")))).count();
-    assert_eq!(flat, 200, "what nobody touches is there");
+    assert_eq!(flat, 200, "unchanged files are found");
 }
 
 /// Walks again and again while the directory is exchanged with a link to the outside.

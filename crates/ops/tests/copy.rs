@@ -1,4 +1,4 @@
-//! Copies of hostile trees are what their sources are, to the last attribute; what cannot be copied is told, and what is in the
+//! Copies of hostile trees are what their sources are, to the last attribute; what cannot be copied is reported, and what is in the
 //! way is replaced or refused, never written through.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
@@ -64,26 +64,26 @@ fn a_second_copy_replaces_the_first() {
 }
 
 #[test]
-fn rsync_tells_what_a_copy_has_not_kept() {
-    let test = "rsync_tells_what_a_copy_has_not_kept";
+fn rsync_finds_what_a_copy_did_not_preserve() {
+    let test = "rsync_finds_what_a_copy_did_not_preserve";
     let scratch = Scratch::new("copy").unwrap();
     let tree = hostile(&scratch);
-    let told = |name: &str, keep: Keep| {
+    let changes_of = |name: &str, keep: Keep| {
         let target = scratch.join(name);
         copy(&[&tree], &target, &Options { keep, ..threads(2) });
         changes_by_rsync(test, &tree, &target)
     };
     let all = Keep::default();
-    let Some(changes) = told("times", Keep { times: false, ..all.clone() }) else { return };
+    let Some(changes) = changes_of("times", Keep { times: false, ..all.clone() }) else { return };
     let lost_times =
         changes.iter().filter(|change| change.starts_with(">f..t") && change.contains(" times/"));
     assert!(lost_times.count() > 5, "{changes:?}");
-    let changes = told("lists", Keep { lists: false, ..all.clone() }).unwrap();
+    let changes = changes_of("lists", Keep { lists: false, ..all.clone() }).unwrap();
     let has_lost_list =
         |change: &String| change.strip_suffix(" kinds/fifo").is_some_and(|what| what.contains('a'));
     assert!(changes.iter().any(has_lost_list), "{changes:?}");
     let extended = ExtendedNames::None;
-    let changes = told("attributes", Keep { extended, ..all }).unwrap();
+    let changes = changes_of("attributes", Keep { extended, ..all }).unwrap();
     assert!(changes.iter().any(|change| change.ends_with("x attributes/large")), "{changes:?}");
     fs::remove_file(scratch.join("attributes/kinds/file")).unwrap();
     fs::write(scratch.join("attributes/more"), "").unwrap();
@@ -246,7 +246,7 @@ fn hard_links_survive_many_threads() {
     }
     assert!(
         signatures.iter().all(|signature| *signature == signatures[0]),
-        "of whoever was quicker: the same digest"
+        "the digest does not depend on which thread was faster"
     );
 }
 
@@ -406,14 +406,14 @@ fn swaps_lead_nowhere_outside() {
             refused += failures.len();
         }
         churn.finish().unwrap();
-        assert!(copies > 3 && refused > 0, "{copies} copies, {refused} refusals: nobody raced");
+        assert!(copies > 3 && refused > 0, "{copies} copies, {refused} refusals: there was no race");
         assert_eq!(facts(&outside), before, "after {copies} copies");
         for (path, facts) in facts(&target) {
             assert!(facts.kind != 'd' || facts.mode == 0o755, "a link's mode on a directory");
-            let told = String::from_utf8_lossy(&path).into_owned();
-            assert!(!told.ends_with("only-here"), "{told}");
+            let shown = String::from_utf8_lossy(&path).into_owned();
+            assert!(!shown.ends_with("only-here"), "{shown}");
             let secret = facts.digest == Some(blake3::hash(b"SECRET"));
-            assert!(!secret, "{told}");
+            assert!(!secret, "{shown}");
         }
     }
 }
@@ -462,9 +462,9 @@ fn planted_directory_gets_nothing() {
     let (target, planted) = (scratch.join("target"), scratch.join("planted"));
     fs::create_dir(&planted).unwrap();
     let until = std::time::Instant::now() + RACE;
-    let (mut swaps, mut told) = (0, 0);
-    while std::time::Instant::now() < until || told == 0 {
-        assert!(until.elapsed() < 20 * RACE, "nobody raced: {swaps} swaps");
+    let (mut swaps, mut reported) = (0, 0);
+    while std::time::Instant::now() < until || reported == 0 {
+        assert!(until.elapsed() < 20 * RACE, "there was no race: {swaps} swaps");
         let ended = AtomicBool::new(false);
         let swapped = std::thread::scope(|scope| {
             let target = make(&target);
@@ -477,14 +477,14 @@ fn planted_directory_gets_nothing() {
                 swapped
             });
             let (_, failures) = try_copy(&[&tree.join(".")], &scratch.join("target"), &threads(2)).unwrap();
-            told += failures.len();
+            reported += failures.len();
             ended.store(true, Ordering::Relaxed);
             swapper.join().unwrap()
         });
         swaps += swapped.len();
         for directory in [&target, &planted] {
             for entry in fs::read_dir(directory).unwrap().flatten() {
-                // By what it is: whoever took it for a new one has given it another owner.
+                // Compared by identity: a copy that takes it for a new entry changes its owner.
                 if entry.metadata().is_ok_and(|found| swapped.iter().any(|(inode, _)| *inode == found.ino()))
                 {
                     assert_eq!(fs::read_dir(entry.path()).unwrap().count(), 0, "{:?}", entry.path());

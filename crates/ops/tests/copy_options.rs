@@ -33,7 +33,7 @@ fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// What came of a copy, and what failed.
+/// The outcome of a copy, and its failures.
 fn try_copy(source: &Path, target: &Path, options: &Options<'_>) -> (Outcome, Vec<(PathBuf, String)>) {
     let failures = Failures::default();
     let outcome = copy::run(&[bytes(source)], &bytes(target), options, &failures, |_| {}).unwrap();
@@ -232,7 +232,7 @@ fn update_keeps_bytes_and_repairs_attributes() {
     let target = scratch.join("target");
     let options = existing(Existing::Update);
     assert!(copy(&tree, &target, &options).signature.is_some());
-    // The same bytes in all but one, which size and time do not tell.
+    // All but one have the same bytes; size and time do not show the difference.
     fs::write(target.join("same"), "SAME").unwrap();
     set_time(&target.join("same"), OLD);
     fs::write(target.join("longer"), "longer than its source").unwrap();

@@ -1,4 +1,4 @@
-//! The copy on ranks within this process: the same as on one, whoever does what. Ranks of real processes are the business of the
+//! The copy on ranks within this process: the same result as on one rank, regardless of the distribution of work. Ranks of real processes are the business of the
 //! program's tests.
 
 #![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
@@ -32,7 +32,7 @@ fn copy_on_many_ranks_equals_its_source() {
         let first = tree.join("linked/0/own");
         fs::hard_link(first, directory.join("other")).unwrap();
     }
-    // Directories without rights, below each other: nobody but root could make anything there once they have their modes.
+    // Directories without rights, below each other: only root could create entries there after their modes are set.
     for path in ["barred/a/b", "barred/a", "barred"] {
         fs::create_dir_all(tree.join(path)).unwrap();
         fs::write(tree.join(path).join("file"), path).unwrap();

@@ -85,9 +85,9 @@ fn furnished(scratch: &Scratch, flat: u64) -> PathBuf {
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct Reported(Mutex<Vec<String>>);
 
-impl Watch for Told {
+impl Watch for Reported {
     fn failure(&self, failure: &Failure<'_>) {
         self.0.lock().unwrap().push(failure.to_string());
     }
@@ -140,15 +140,15 @@ impl<'a> Setup<'a> {
     }
 
     fn alone(&self, target: &Path, options: &Options<'_>) -> (Totals, Option<Signature>, Vec<String>) {
-        let (sources, target, told) = ([bytes(&self.tree.join("."))], bytes(target), Told::default());
+        let (sources, target, reports) = ([bytes(&self.tree.join("."))], bytes(target), Reported::default());
         let outcome = match self.starts {
-            None => copy::run(&sources, &target, options, &told, |_| {}),
+            None => copy::run(&sources, &target, options, &reports, |_| {}),
             Some(starts) => {
-                copy::run_listed(&sources, starts.iter().cloned(), &target, options, &told, |_| {})
+                copy::run_listed(&sources, starts.iter().cloned(), &target, options, &reports, |_| {})
             }
         };
         let outcome = outcome.unwrap();
-        (outcome.totals, outcome.signature, told.0.into_inner().unwrap())
+        (outcome.totals, outcome.signature, reports.0.into_inner().unwrap())
     }
 
     /// Copies alone, and on ranks under every schedule.
@@ -166,15 +166,16 @@ impl<'a> Setup<'a> {
             whole.failures.sort();
             // What could not be made is named by its path in TARGET.
             let (own, other) = (target.to_string_lossy(), made.to_string_lossy());
-            let told: Vec<_> = whole.failures.iter().map(|failure| failure.replace(&*own, &other)).collect();
-            assert_eq!(told, failures, "{what}");
+            let expected: Vec<_> =
+                whole.failures.iter().map(|failure| failure.replace(&*own, &other)).collect();
+            assert_eq!(expected, failures, "{what}");
             assert_eq!(self.totals(&whole.totals), self.totals(&totals), "{what}");
             let digest = |signature: &Option<Signature>| signature.as_ref().map(Signature::digest);
             assert_eq!(digest(&whole.signature), digest(&signature), "{what}");
             let facts = self.facts(&target);
             for (name, made) in &made_facts {
-                let name_told = String::from_utf8_lossy(name);
-                assert_eq!(facts.get(name), Some(made), "{what}: {name_told}");
+                let shown = String::from_utf8_lossy(name);
+                assert_eq!(facts.get(name), Some(made), "{what}: {shown}");
             }
             assert_eq!(facts.len(), made_facts.len(), "{what}");
             (self.look)(&target, &whole);
@@ -193,7 +194,8 @@ fn options() -> Options<'static> {
 
 /// A copy with all there is, as an earlier run left it.
 fn earlier(tree: &Path, target: &Path) {
-    let outcome = copy::run(&[bytes(&tree.join("."))], &bytes(target), &options(), &Told::default(), |_| {});
+    let outcome =
+        copy::run(&[bytes(&tree.join("."))], &bytes(target), &options(), &Reported::default(), |_| {});
     assert_eq!(outcome.unwrap().totals.failed(), 0);
 }
 
@@ -247,7 +249,7 @@ fn ranks_update_only_what_differs() {
         earlier(&tree, target);
         for number in 0..DIRECTORIES {
             let directory = below(target, number);
-            // Size and time do not tell.
+            // Size and time do not show the difference.
             fs::write(directory.join("same"), format!("SAME {number}")).unwrap();
             fs::write(directory.join("changed"), "longer than its source").unwrap();
             match number % 3 {

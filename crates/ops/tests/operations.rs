@@ -85,7 +85,7 @@ fn a_walk_that_is_stopped_ends_soon_and_says_so() {
         let outcome = run(&visit, [Start::new(bytes_of(scratch.path()))], &options, |_| {});
         assert!(outcome.stopped);
         assert_eq!(outcome.profile.entries, seen.load(Ordering::Relaxed));
-        // What each thread had at hand is finished, the rest is not begun.
+        // Each thread finishes its current task; no other task is started.
         assert!((601..5000).contains(&outcome.profile.entries), "{:?}", outcome.profile);
     }
 }

@@ -41,7 +41,7 @@ fn unknown_types_are_looked_up() {
         for (path, record) in expected {
             assert_eq!(harness::letter(lite.found[&path].kind), record.kind);
         }
-        // Rules that tell directories from files need the kind, too.
+        // Rules that distinguish directories from files need the type, too.
         let rules = atta_ops::walk::Rules::new(&[atta_ops::walk::Rule::Exclude("*1/".into())]).unwrap();
         let walked = walk(mounted.path(), &Options { rules: Some(rules), ..harness::threads(2) });
         walked.assert_whole();
@@ -132,7 +132,7 @@ fn failure_names_what_where_and_why() {
             let others = walked.found.len() - inside - usize::from(!case.is_hidden);
             assert_eq!(others, 1 + 2 * (1 + 42), "{}", case.rule);
             let is_read_in_part = case.rule.starts_with("readdir:");
-            // A directory that breaks off shows what it told before.
+            // A directory that cannot be read to its end shows the entries that were read.
             assert_eq!(inside > 0, is_read_in_part, "{}: {inside}", case.rule);
         }
     }
@@ -168,7 +168,7 @@ fn failing_single_files_harm_no_others() {
     assert_eq!(walked.failed(), [stat, everywhere(Operation::FollowLink, "l0000001")].concat());
     assert_eq!(walked.get(&root.join("d0000/l0000001")).kind, Kind::Symlink);
     assert_eq!(walked.get(&root.join("d0000/l0000002")).kind, Kind::File);
-    // Nobody asks, so nothing fails.
+    // The operation is not requested, so nothing fails.
     walk(root, &Options { lite: true, ..harness::threads(2) }).assert_whole();
 }
 

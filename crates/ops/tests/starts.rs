@@ -1,4 +1,4 @@
-//! Where a walk starts: names of a list, fed while the walk goes on, and never through a link that nobody named.
+//! Start points of a walk: names from a list that is read during the walk; symbolic links are followed only if the list names them.
 
 mod harness;
 

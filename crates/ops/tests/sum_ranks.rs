@@ -1,4 +1,4 @@
-//! Digests on ranks within this process: the same as alone, whoever hashes what. Ranks of real processes are the business of the
+//! Digests on ranks within this process: the same as on one rank, regardless of the distribution of work. Ranks of real processes are the business of the
 //! program's tests.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]

@@ -1,4 +1,4 @@
-//! A copy of a hostile tree is the same as its source; and whatever one thing is changed in it, just that is told, on any number of
+//! A copy of a hostile tree is the same as its source; and if one thing is changed in it, exactly that is reported, on any number of
 //! threads.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
@@ -25,14 +25,14 @@ use atta_testkit::{skip, trees};
 use harness::{bytes_of, fixed, scratch};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-/// Keeps all that is told.
+/// Collects all reports.
 #[derive(Default)]
-struct Told {
+struct Reported {
     differences: Mutex<Vec<Difference<'static>>>,
     failures: Mutex<Vec<(Class, PathBuf, String)>>,
 }
 
-impl Watch for Told {
+impl Watch for Reported {
     fn difference(&self, difference: &Difference<'_>) {
         let Difference { path, kind, change } = difference.clone();
         let difference = Difference { path: path.into_owned().into(), kind, change };
@@ -48,15 +48,15 @@ impl Watch for Told {
 /// A difference as a test writes it: `CHANGE PATH`, and what differs.
 type Found = (String, Vec<Detail>);
 
-/// What came of a comparison: what differs, in order, and what failed.
+/// The outcome of a comparison: sorted differences, and failures.
 fn try_verify(
     source: &Path,
     target: &Path,
     options: &Options<'_>,
 ) -> (Outcome, Vec<Found>, Vec<(Class, PathBuf, String)>) {
-    let told = Told::default();
-    let outcome = verify::run_alone(&bytes_of(source), &bytes_of(target), options, &told, |_| {}).unwrap();
-    let differences = told.differences.into_inner().unwrap();
+    let reports = Reported::default();
+    let outcome = verify::run_alone(&bytes_of(source), &bytes_of(target), options, &reports, |_| {}).unwrap();
+    let differences = reports.differences.into_inner().unwrap();
     let mut found: Vec<_> = differences
         .into_iter()
         .map(|Difference { path, change, .. }| {
@@ -65,7 +65,7 @@ fn try_verify(
         })
         .collect();
     found.sort_by(|one, other| one.0.cmp(&other.0));
-    (outcome, found, told.failures.into_inner().unwrap())
+    (outcome, found, reports.failures.into_inner().unwrap())
 }
 
 /// A comparison in which nothing fails.
@@ -163,7 +163,7 @@ fn tree(scratch: &Scratch) -> PathBuf {
     set_extended(&own.join("listed"), ACCESS, &access_list(1234, 4));
     rustix::fs::mknodat(CWD, own.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     if skip::is_root() {
-        // Whoever writes to a file takes its capabilities away.
+        // A write to a file removes its capabilities.
         fs::write(own.join("capable"), "").unwrap();
         set_extended(&own.join("capable"), "security.capability", &capability(1));
         let null = rustix::fs::makedev(1, 3);
@@ -205,21 +205,21 @@ fn flip(path: &Path, offset: u64) {
     });
 }
 
-/// What is changed in a copy, and what is to be told of it; of what depends on the tree only the field.
+/// A change to a copy, and the expected reports. Where the value depends on the tree, only the field is compared.
 struct Case {
     name: &'static str,
     change: Box<dyn Fn(&Path)>,
-    told: Vec<(String, Vec<Field>)>,
+    expected: Vec<(String, Vec<Field>)>,
 }
 
-fn case(name: &'static str, told: &[(&str, &[Field])], change: impl Fn(&Path) + 'static) -> Case {
-    let told = told.iter().map(|(text, fields)| ((*text).to_owned(), fields.to_vec())).collect();
-    Case { name, change: Box::new(change), told }
+fn case(name: &'static str, changed: &[(&str, &[Field])], change: impl Fn(&Path) + 'static) -> Case {
+    let expected = changed.iter().map(|(text, fields)| ((*text).to_owned(), fields.to_vec())).collect();
+    Case { name, change: Box::new(change), expected }
 }
 
 /// Runs each case on a copy of its own, on several numbers of threads.
 fn check(scratch: &Scratch, tree: &Path, cases: Vec<Case>) {
-    for (number, Case { name, change, told }) in cases.into_iter().enumerate() {
+    for (number, Case { name, change, expected }) in cases.into_iter().enumerate() {
         let target = scratch.join(format!("target-{number}"));
         copy(tree, &target);
         change(&target);
@@ -227,10 +227,10 @@ fn check(scratch: &Scratch, tree: &Path, cases: Vec<Case>) {
             let (outcome, found) = verify(tree, &target, &threads(count));
             let fields = |details: &[Detail]| details.iter().map(Detail::field).collect::<Vec<_>>();
             let found: Vec<_> = found.iter().map(|(text, details)| (text.clone(), fields(details))).collect();
-            assert_eq!(found, told, "{name}, {count} threads");
+            assert_eq!(found, expected, "{name}, {count} threads");
             for field in Field::ALL {
-                let expected = told.iter().flat_map(|(_, fields)| fields).filter(|each| **each == field);
-                assert_eq!(outcome.totals.fields[field as usize], expected.count() as u64, "{name}");
+                let fields = expected.iter().flat_map(|(_, fields)| fields).filter(|each| **each == field);
+                assert_eq!(outcome.totals.fields[field as usize], fields.count() as u64, "{name}");
             }
         }
         fs::remove_dir_all(&target).unwrap();
@@ -256,7 +256,7 @@ fn a_copy_is_the_same_as_its_source() {
 }
 
 #[test]
-fn each_field_that_is_changed_is_told_and_no_other() {
+fn only_changed_fields_are_reported() {
     let scratch = scratch("verify");
     let tree = tree(&scratch);
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -310,7 +310,7 @@ fn each_field_that_is_changed_is_told_and_no_other() {
 }
 
 #[test]
-fn what_only_root_can_change_is_told() {
+fn changes_that_need_root_are_reported() {
     if !skip::is_root() {
         return skip::skipped("owners, devices and capabilities", "it needs root");
     }
@@ -365,14 +365,14 @@ fn extended_attributes_and_access_lists_are_compared() {
     ];
     for name in ["small", "directory"] {
         let text = format!("different own/{name}");
-        let told: &[(&str, &[Field])] = &[(&text, &[Field::Xattrs])];
-        cases.push(case("value", told, move |top| {
+        let expected: &[(&str, &[Field])] = &[(&text, &[Field::Xattrs])];
+        cases.push(case("value", expected, move |top| {
             set_extended(&top.join("own").join(name), "user.two", &[[7; 2999].as_slice(), &[8]].concat());
         }));
-        cases.push(case("one more", told, move |top| {
+        cases.push(case("one more", expected, move |top| {
             set_extended(&top.join("own").join(name), "user.three", b"");
         }));
-        cases.push(case("one less", told, move |top| {
+        cases.push(case("one less", expected, move |top| {
             rustix::fs::lremovexattr(top.join("own").join(name), "user.one").unwrap();
         }));
     }
@@ -442,7 +442,7 @@ fn names_on_one_side_and_kinds_are_reported() {
 }
 
 #[test]
-fn a_byte_is_told_by_its_offset_wherever_it_is() {
+fn changed_byte_is_reported_with_its_offset() {
     let scratch = scratch("verify");
     let tree = tree(&scratch);
     let target = scratch.join("target");
@@ -462,8 +462,8 @@ fn a_byte_is_told_by_its_offset_wherever_it_is() {
         flip(&path, offset);
         for count in [1, 2, 8] {
             let (_, found) = verify(&tree, &target, &threads(count));
-            let told = (format!("different own/{name}"), vec![Detail::Content(offset)]);
-            assert_eq!(found, [told], "{name} at {offset}, {count} threads");
+            let expected = (format!("different own/{name}"), vec![Detail::Content(offset)]);
+            assert_eq!(found, [expected], "{name} at {offset}, {count} threads");
             // Without the content nothing differs.
             let fields = Fields::default();
             assert_eq!(verify(&tree, &target, &Options { fields, ..threads(count) }).1, []);
@@ -475,8 +475,8 @@ fn a_byte_is_told_by_its_offset_wherever_it_is() {
     flip(&target.join("own/large"), (2 << 20) + 77);
     for count in [1, 2, 8] {
         let (_, found) = verify(&tree, &target, &threads(count));
-        let told = ("different own/large".to_owned(), vec![Detail::Content((2 << 20) + 77)]);
-        assert_eq!(found, [told]);
+        let expected = ("different own/large".to_owned(), vec![Detail::Content((2 << 20) + 77)]);
+        assert_eq!(found, [expected]);
     }
     // Zeros in the place of a hole are the same bytes.
     flip(&target.join("own/large"), LARGE - 5);
@@ -550,18 +550,18 @@ fn sets_of_names_must_be_one_file_on_both_sides() {
             )],
         ),
     ];
-    for (number, (name, change, told)) in cases.into_iter().enumerate() {
+    for (number, (name, change, expected)) in cases.into_iter().enumerate() {
         let target = scratch.join(format!("target-{number}"));
         copy(&tree, &target);
         change(&target.join("own"));
-        let told: Vec<_> =
-            told.iter().map(|(path, details)| (format!("different {path}"), details)).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(path, details)| (format!("different {path}"), details)).collect();
         for count in [1, 2, 8] {
             // The set that got one more has the time of the other now.
             let fields = Field::ALL.into_iter().filter(|field| *field != Field::Mtime).collect();
             let (_, found) = verify(&tree, &target, &Options { fields, ..threads(count) });
             let found: Vec<_> = found.iter().map(|(text, details)| (text.clone(), details)).collect();
-            assert_eq!(found, told, "{name}, {count} threads");
+            assert_eq!(found, expected, "{name}, {count} threads");
         }
     }
 }
@@ -581,7 +581,7 @@ fn bytes_of_a_file_are_read_once_for_all_its_names() {
     assert_eq!((found, outcome.totals.files, outcome.totals.bytes), (vec![], 1, 100_000));
     flip(&target.join("7"), 9);
     let (outcome, found) = verify(&tree, &target, &threads(1));
-    assert_eq!((found.len(), outcome.totals.bytes), (20, 20 * 9), "each name is told");
+    assert_eq!((found.len(), outcome.totals.bytes), (20, 20 * 9), "each name is reported");
 }
 
 #[test]
@@ -724,9 +724,9 @@ fn two_entries_are_compared_as_what_they_are() {
     assert_eq!(found("directory", "to/"), []);
     assert_eq!(found("to/", "directory"), []);
     let refused = |one: &str, other: &str| {
-        let told = Told::default();
+        let reports = Reported::default();
         let refused =
-            verify::run_alone(&bytes_of(&path(one)), &bytes_of(&path(other)), &threads(1), &told, |_| {});
+            verify::run_alone(&bytes_of(&path(one)), &bytes_of(&path(other)), &threads(1), &reports, |_| {});
         refused.unwrap_err().what
     };
     assert!(refused("directory", "file").starts_with("SOURCE is a directory and TARGET a file: "));

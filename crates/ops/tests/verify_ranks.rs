@@ -1,4 +1,4 @@
-//! Comparisons on ranks within this process: the same differences as alone, whoever compares what. Ranks of real processes are the business
+//! Comparisons on ranks within this process: the same differences as on one rank, regardless of the distribution of work. Ranks of real processes are the business
 //! of the program's tests.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]

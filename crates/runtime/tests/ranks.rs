@@ -242,8 +242,8 @@ fn tasks_that_cannot_leave_stay_or_fail() {
         match schedule {
             ScheduleKind::Lifeline => assert_eq!(results[0].as_ref().unwrap(), &Some(Marked(16))),
             _ => {
-                let told = results[0].as_ref().unwrap_err().to_string();
-                assert!(told.contains("Job::pack"), "{told}");
+                let error = results[0].as_ref().unwrap_err().to_string();
+                assert!(error.contains("Job::pack"), "{error}");
                 assert!(results[1].is_err());
             }
         }

@@ -44,7 +44,7 @@ pub enum Wrong {
     /// The totals differ from those of the tree, or from the work done.
     Totals {
         /// The totals added up by the engines. None: there was no result.
-        told: Option<Totals>,
+        reported: Option<Totals>,
         /// The totals of the work done.
         done: Totals,
     },
@@ -82,19 +82,21 @@ impl fmt::Display for Violation {
             }
             Wrong::Busy(count) => write!(f, "the end is announced, and {count} tasks wait or run"),
             Wrong::ParcelsUnderWay(count) => {
-                write!(f, "the end is announced, and {count} parcels are under way")
+                write!(f, "the end is announced, and {count} parcels are in flight")
             }
             Wrong::AnnouncedTwice => f.write_str("the end is announced twice"),
             Wrong::SentToTheDeparted { by, message } => {
                 write!(f, "has left, and rank {by} sends it {message:?}")
             }
             Wrong::LeftUnread => f.write_str("leaves with messages unread"),
-            Wrong::Totals { told, done } => write!(f, "the totals are {told:?}, and {done:?} was done"),
-            Wrong::Queue { kind, messages } => {
-                write!(f, "{messages} messages of the kind {kind} are under way to it or unread by it")
+            Wrong::Totals { reported, done } => {
+                write!(f, "the totals are {reported:?}, but the work done is {done:?}")
             }
-            Wrong::Stuck(count) => write!(f, "nothing happens any more, and {count} ranks have not left"),
-            Wrong::Endless => f.write_str("more happened than was allowed"),
+            Wrong::Queue { kind, messages } => {
+                write!(f, "{messages} messages of the kind {kind} are in flight to it or unread by it")
+            }
+            Wrong::Stuck(count) => write!(f, "no events are left, and {count} ranks have not left"),
+            Wrong::Endless => f.write_str("the run exceeded the maximum number of events"),
         }
     }
 }
@@ -166,7 +168,7 @@ pub(crate) struct Check {
     queues: Vec<[u32; KINDS.len()]>,
     /// The reason and time of the announced end.
     pub(crate) announced: Option<(Reason, u64)>,
-    told: Option<Totals>,
+    reported: Option<Totals>,
     pub(crate) left: u32,
     first: Option<Violation>,
 }
@@ -226,8 +228,8 @@ impl Check {
     }
 
     /// The root has the totals of all ranks.
-    pub(crate) fn result(&mut self, told: Totals) {
-        self.told = Some(told);
+    pub(crate) fn result(&mut self, reported: Totals) {
+        self.reported = Some(reported);
     }
 
     /// No events are left.
@@ -235,8 +237,8 @@ impl Check {
         if self.left < ranks {
             self.fail(time_ns, 0, Wrong::Stuck(ranks - self.left));
         }
-        if self.told != Some(self.totals) {
-            self.fail(time_ns, 0, Wrong::Totals { told: self.told, done: self.totals });
+        if self.reported != Some(self.totals) {
+            self.fail(time_ns, 0, Wrong::Totals { reported: self.reported, done: self.totals });
         }
     }
 

@@ -51,7 +51,7 @@ impl World {
             if self.setup.habits.communication_thread && !process.hands_in {
                 self.start_threads(rank);
             }
-            self.tell_load(rank);
+            self.report_load(rank);
         }
         self.communicate(rank);
         self.start_threads(rank);
@@ -61,7 +61,7 @@ impl World {
             && process.pool.units() > 0
             && (process.running as usize) < process.threads.len();
         if process.is_stale && !is_about_to_run {
-            self.tell_load(rank);
+            self.report_load(rank);
         }
         self.count_busy(rank);
         self.set_alarms(rank);
@@ -194,7 +194,7 @@ impl World {
         self.act(rank);
     }
 
-    fn tell_load(&mut self, rank: u32) {
+    fn report_load(&mut self, rank: u32) {
         let now = Duration::from_nanos(self.now);
         let process = self.process(rank);
         process.is_stale = false;

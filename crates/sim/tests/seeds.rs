@@ -1,5 +1,5 @@
 //! Many small jobs, each drawn from a seed, under the eyes of the checkers. `ATTA_SIM_SEEDS` says how many (10,000 if
-//! unset), `ATTA_SIM_SEED` repeats one and tells what it is.
+//! unset), `ATTA_SIM_SEED` repeats one and prints its parameters.
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
@@ -12,7 +12,7 @@ use atta_sim::{Scenario, Shape, Tree, Violation, Wrong};
 const KEPT: &[(u64, &str)] = &[
     (0, "a task that the master had sent was handed in again before it ran, for ever"),
     (2, "a job was stopped, and its token reached a rank that had left"),
-    (126, "a rank told its sums, then answered in vain, and was not told again: the end was never noticed"),
+    (126, "a rank reported its sums, failed a probe, and did not report again: the end was never detected"),
     (512, "a job was stopped, and a wave that began afterwards reached a rank that had left"),
 ];
 

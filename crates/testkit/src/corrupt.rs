@@ -183,10 +183,14 @@ mod tests {
         let before = NAMES.map(|name| look(&scratch, name).2);
         let changes = corrupt(scratch.path(), 3, &Files::Some(2), Damage::Bits(5)).unwrap();
         assert_eq!(changes.len(), 10);
-        let told: BTreeSet<_> = changes.iter().map(|change| change.path.clone()).collect();
+        let changed: BTreeSet<_> = changes.iter().map(|change| change.path.clone()).collect();
         for (name, before) in NAMES.into_iter().zip(before) {
             let (bits, length, after) = look(&scratch, name);
-            assert_eq!((bits, length), (if told.contains(name.as_bytes()) { 5 } else { 0 }, 1000), "{name}");
+            assert_eq!(
+                (bits, length),
+                (if changed.contains(name.as_bytes()) { 5 } else { 0 }, 1000),
+                "{name}"
+            );
             assert_eq!((after.st_mtime, after.st_mtime_nsec), (before.st_mtime, before.st_mtime_nsec));
         }
         for change in &changes {

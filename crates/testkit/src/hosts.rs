@@ -129,20 +129,20 @@ impl Keeper {
     /// Returns the error that prevented the start.
     fn refusal(mut self) -> io::Error {
         self.input = None;
-        let mut told = String::new();
+        let mut message = String::new();
         if let Some(error) = self.process.stderr.take() {
             // Output that cannot be read is not reported.
-            let _unread = io::read_to_string(error).map(|text| told = text);
+            let _unread = io::read_to_string(error).map(|text| message = text);
         }
-        let told = told.trim();
-        let kind = match told {
-            _ if told.contains("not found") => io::ErrorKind::Unsupported,
-            _ if told.contains("not permitted") || told.contains("ermission denied") => {
+        let message = message.trim();
+        let kind = match message {
+            _ if message.contains("not found") => io::ErrorKind::Unsupported,
+            _ if message.contains("not permitted") || message.contains("ermission denied") => {
                 io::ErrorKind::PermissionDenied
             }
             _ => io::ErrorKind::Other,
         };
-        io::Error::new(kind, format!("cannot make a host: {told}"))
+        io::Error::new(kind, format!("cannot create a host: {message}"))
     }
 
     /// Returns its namespaces, as options of `nsenter`.
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::skip::unless_available;
 
-    fn told(command: &mut Command) -> String {
+    fn output_of(command: &mut Command) -> String {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -244,17 +244,17 @@ mod tests {
         // Two sets at once, with the same addresses.
         let Some(hosts) = unless_available(test, Hosts::new(2)) else { return };
         let others = Hosts::new(1).unwrap();
-        assert_eq!(told(hosts.on(1).arg("hostname")), "atta2");
-        assert_eq!(told(others.on(0).arg("hostname")), "atta1");
+        assert_eq!(output_of(hosts.on(1).arg("hostname")), "atta2");
+        assert_eq!(output_of(others.on(0).arg("hostname")), "atta1");
         assert_eq!(
-            told(Command::new(hosts.agent()).args(["-x", "atta1", "echo $(hostname) 'a  b'"])),
+            output_of(Command::new(hosts.agent()).args(["-x", "atta1", "echo $(hostname) 'a  b'"])),
             "atta1 a  b"
         );
         assert!(!Command::new(hosts.agent()).args(["atta3", "true"]).output().unwrap().status.success());
-        told(hosts.on(0).args(["touch", "/dev/shm/atta-test-of-hosts"]));
-        assert_eq!(told(hosts.on(0).args(["ls", "/dev/shm"])), "atta-test-of-hosts");
-        assert_eq!(told(hosts.on(1).args(["ls", "/dev/shm"])), "");
-        assert_eq!(told(others.on(0).args(["ls", "/dev/shm"])), "");
+        output_of(hosts.on(0).args(["touch", "/dev/shm/atta-test-of-hosts"]));
+        assert_eq!(output_of(hosts.on(0).args(["ls", "/dev/shm"])), "atta-test-of-hosts");
+        assert_eq!(output_of(hosts.on(1).args(["ls", "/dev/shm"])), "");
+        assert_eq!(output_of(others.on(0).args(["ls", "/dev/shm"])), "");
         // One host listens, the other one connects.
         let server = "import socket\ns = socket.create_server(('atta2', 0))\nprint(s.getsockname()[1], flush=True)\nprint(s.accept()[0].recv(9))";
         let mut listens = hosts.on(1).args(["python3", "-c", server]).stdout(Stdio::piped()).spawn().unwrap();
@@ -263,7 +263,7 @@ mod tests {
         output.read_line(&mut port).unwrap();
         let client =
             format!("import socket\nsocket.create_connection(('atta2', {})).send(b'hello')", port.trim());
-        told(hosts.on(0).args(["python3", "-c", &client]));
+        output_of(hosts.on(0).args(["python3", "-c", &client]));
         assert_eq!(io::read_to_string(output).unwrap(), "b'hello'\n");
         listens.wait().unwrap();
     }

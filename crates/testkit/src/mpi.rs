@@ -44,7 +44,7 @@ impl Mpi {
 
     fn new(target: &Path, number: usize, prefix: &Path) -> Self {
         let mpirun = prefix.join("bin/mpirun");
-        let said = Command::new(&mpirun).arg("--version").output().expect("mpirun tells its version");
+        let said = Command::new(&mpirun).arg("--version").output().expect("mpirun prints its version");
         let version = String::from_utf8_lossy(&said.stdout).lines().take(2).collect::<Vec<_>>().join(" ");
         let plugin = build_plugin(target, &format!("mpi-{number}"), Some(&prefix.join("bin/mpicc")));
         Self { mpirun, plugin, version }

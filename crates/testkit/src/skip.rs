@@ -1,5 +1,5 @@
 //! One way to say that a test could not run here: a line on standard error that a reader of the run can search for.
-//! Does not decide what is worth skipping beyond "not permitted" and "not to be had".
+//! Does not decide what is worth skipping beyond "not permitted" and "not available".
 
 use std::io::{self, Write};
 
@@ -48,7 +48,7 @@ mod tests {
 
     // No lack is passed to unless_available here: its line would count as a skipped test.
     #[test]
-    fn lack_is_told_apart_and_value_is_kept() {
+    fn lack_is_no_failure_and_value_is_kept() {
         assert_eq!(unless_available("t", Ok(3)), Some(3));
         assert!(is_lack(&io::Error::new(io::ErrorKind::Unsupported, "no FUSE")));
         assert!(is_lack(&io::ErrorKind::PermissionDenied.into()));

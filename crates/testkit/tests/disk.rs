@@ -1,4 +1,4 @@
-//! A disk that dies when it is told to: what was written to the file system above it is lost, and whoever asks is told.
+//! A disk that fails on request: data written to the file system on it is lost, and the caller that syncs it gets the error.
 
 use std::fs;
 

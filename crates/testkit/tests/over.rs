@@ -122,8 +122,8 @@ fn what_is_done_is_done_in_the_directory() {
 }
 
 #[test]
-fn every_operation_fails_as_it_is_told() {
-    let test = "every_operation_fails_as_it_is_told";
+fn every_operation_fails_as_the_rules_say() {
+    let test = "every_operation_fails_as_the_rules_say";
     let fill = |directory: &Path| {
         fs::write(directory.join("file"), "file").unwrap();
         fs::create_dir(directory.join("directory")).unwrap();
@@ -178,7 +178,7 @@ fn perform(served: &Served, operation: &str) -> Option<Errno> {
     done.err().as_ref().and_then(code)
 }
 
-/// Closes a file by a program that tells what came of it: the standard library keeps that to itself.
+/// Closes a file with a program that reports the result of `close`, which the standard library hides.
 fn close(path: &Path) -> std::io::Result<()> {
     let mut to = std::ffi::OsString::from("of=");
     to.push(path);
@@ -207,8 +207,8 @@ fn a_directory_breaks_off_part_way() {
 }
 
 #[test]
-fn bytes_are_few_wrong_or_lost_and_nobody_is_told() {
-    let test = "bytes_are_few_wrong_or_lost_and_nobody_is_told";
+fn bytes_are_short_wrong_or_lost_silently() {
+    let test = "bytes_are_short_wrong_or_lost_silently";
     let fill = |directory: &Path| {
         for name in ["short", "flip"] {
             fs::write(directory.join(name), [0; 100]).unwrap();

@@ -94,7 +94,7 @@ fn every_statx_asks_the_server() {
 }
 
 #[test]
-fn entries_fail_as_they_are_told() {
+fn entries_fail_as_the_rules_say() {
     let builder = quick()
         .directories(3, 1)
         .files(30)
@@ -104,7 +104,7 @@ fn entries_fail_as_they_are_told() {
         .fail("read:f0000004:ETIMEDOUT")
         .fail("opendir:d0001:ESTALE")
         .fail("stat:d0002:EIO");
-    let Some((mounted, _lock)) = mount("entries_fail_as_they_are_told", builder) else {
+    let Some((mounted, _lock)) = mount("entries_fail_as_the_rules_say", builder) else {
         return;
     };
     let file = |number: u64| mounted.path().join(format!("d0000/f{number:07}"));
@@ -144,14 +144,14 @@ fn directory_breaks_off_part_way() {
 }
 
 #[test]
-fn types_are_told_or_hidden() {
+fn types_are_reported_or_hidden() {
     let shape = || quick().directories(2, 1).files(500).symlinks(1);
     for (builder, expected) in [
         (shape(), [FileType::RegularFile, FileType::Symlink].as_slice()),
         (shape().readdirplus(), [FileType::RegularFile, FileType::Symlink].as_slice()),
         (shape().unknown_types(), [FileType::Unknown].as_slice()),
     ] {
-        let Some((mounted, _lock)) = mount("types_are_told_or_hidden", builder) else {
+        let Some((mounted, _lock)) = mount("types_are_reported_or_hidden", builder) else {
             return;
         };
         let mut names = BTreeSet::new();
@@ -243,13 +243,13 @@ fn server_ends_when_somebody_else_unmounts() {
 }
 
 #[test]
-fn wrong_options_are_told_apart_from_missing_fuse() {
+fn wrong_options_differ_from_missing_fuse() {
     let run = |program: &mut Command| program.output().map(|output| output.status.code());
     let binary = env!("CARGO_BIN_EXE_atta-slow-fs");
     assert_eq!(run(&mut Command::new(binary)).unwrap(), Some(2));
     assert_eq!(run(Command::new(binary).arg("/no such directory")).unwrap(), Some(2));
     assert_eq!(run(Command::new(binary).arg("--help")).unwrap(), Some(0));
-    let test = "wrong_options_are_told_apart_from_missing_fuse";
+    let test = "wrong_options_differ_from_missing_fuse";
     if !skip::is_root() {
         return skip::skipped(test, "hiding /dev/fuse needs root");
     }

@@ -88,7 +88,7 @@ fn copy(arguments: &Arguments) -> io::Result<()> {
     Ok(())
 }
 
-/// The number of threads is that of the cores unless it is told.
+/// The number of threads defaults to the number of cores.
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Arguments, String> {
     let mut threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut chunk_bytes, mut is_hashed, mut list) = (0, false, None);
@@ -128,10 +128,10 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let told = parsed(&["-t", "3", "-k", "4096", "-d", "-l", "/list", "/a", "/b"]).unwrap();
-        assert_eq!((told.threads, told.chunk_bytes, told.is_hashed), (3, 4096, true));
-        assert_eq!(told.list.as_deref(), Some(Path::new("/list")));
-        assert_eq!((told.source, told.target), (PathBuf::from("/a"), PathBuf::from("/b")));
+        let options = parsed(&["-t", "3", "-k", "4096", "-d", "-l", "/list", "/a", "/b"]).unwrap();
+        assert_eq!((options.threads, options.chunk_bytes, options.is_hashed), (3, 4096, true));
+        assert_eq!(options.list.as_deref(), Some(Path::new("/list")));
+        assert_eq!((options.source, options.target), (PathBuf::from("/a"), PathBuf::from("/b")));
         assert!(parsed(&["--list", "/a"]).unwrap().is_listing);
         for wrong in [&["/a"][..], &[], &["-t", "0", "/a", "/b"], &["/a", "/b", "/c"], &["-l"]] {
             assert!(parsed(wrong).is_err(), "{wrong:?}");

@@ -41,7 +41,7 @@ struct Copy<'list> {
     target: OwnedFd,
     pieces: Vec<Piece<'list>>,
     next: AtomicUsize,
-    /// A piece is a file, and whoever copies it also gives it its attributes.
+    /// A piece is a whole file: its worker also sets its attributes.
     is_whole: bool,
     is_hashed: bool,
 }
@@ -167,8 +167,8 @@ mod tests {
             // Reading changes access times, so only what a copy sets for good is compared.
             for path in ["", "a", "a/empty", "a/large", "nothing"] {
                 let [one, other] = [&source, &target].map(|root| std::fs::metadata(root.join(path)).unwrap());
-                let told = |of: &std::fs::Metadata| (of.mode(), of.uid(), of.mtime(), of.mtime_nsec());
-                assert_eq!(told(&one), told(&other), "{path}");
+                let attributes = |of: &std::fs::Metadata| (of.mode(), of.uid(), of.mtime(), of.mtime_nsec());
+                assert_eq!(attributes(&one), attributes(&other), "{path}");
             }
             assert!(copy(&list, &source, &target, 1, way).is_err(), "a target that is there");
         }

@@ -55,7 +55,7 @@ fn walk(threads: usize, root: CString) -> Counts {
     })
 }
 
-/// The number of threads (as many as cores unless told) and the path.
+/// The number of threads (default: the number of cores) and the path.
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<(usize, CString), String> {
     let mut threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut root = None;

@@ -13,7 +13,7 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// One piece of work. A shared descriptor is closed by whoever drops the last use of it.
+/// One piece of work. A shared descriptor is closed with its last use.
 pub(crate) enum Work {
     /// A directory to open below `parent` (below the working directory if there is none) and to read.
     Directory { parent: Option<Arc<OwnedFd>>, name: CString },

@@ -421,10 +421,10 @@ fn waiting_for_room_ends_with_room_or_the_end() {
 }
 
 #[test]
-fn first_of_two_errors_is_told() {
+fn first_of_two_errors_is_reported() {
     let scratch = Scratch::new("compound").unwrap();
     std::fs::write(scratch.join("file"), b"x").unwrap();
-    for (truncating, stop, told) in
+    for (truncating, stop, expected) in
         [(Err(Errno::IO), None, Errno::IO), (Ok(0), None, FULL), (Ok(0), Some(STOP), FULL)]
     {
         let mut machine = machine(truncate::steps(place(&scratch.join("file")), 4));
@@ -442,7 +442,7 @@ fn first_of_two_errors_is_told() {
             };
             last = Some((op, outcome));
         };
-        assert_eq!(outcome, Err(told));
+        assert_eq!(outcome, Err(expected));
     }
 }
 

@@ -27,9 +27,9 @@ mod names;
 mod paths;
 mod random;
 
-/// A fault of an operation.
+/// The effect of a fault on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FaultKind {
     /// It fails without an effect, except that a close closes the descriptor, as on Linux.
     Fails(Errno),
     /// It fails after it has taken effect.
@@ -47,8 +47,8 @@ pub struct Fault {
     pub names: Vec<&'static str>,
     /// The number of operations that it hits, out of 1000.
     pub per_mille: u32,
-    /// The fault of these operations.
-    pub trouble: Trouble,
+    /// The effect on these operations.
+    pub kind: FaultKind,
 }
 
 /// The behaviour of a simulated file system.
@@ -104,7 +104,7 @@ struct Running {
 enum Fate {
     /// By itself, after it moved at most this many bytes.
     Ends(usize),
-    Trouble(Trouble),
+    Faulty(FaultKind),
     Cancelled,
 }
 
@@ -215,7 +215,7 @@ impl Simulated {
         for fault in &self.options.faults {
             let is_meant = fault.names.is_empty() || fault.names.contains(&name);
             if is_meant && self.random.hits(fault.per_mille) {
-                return Fate::Trouble(fault.trouble);
+                return Fate::Faulty(fault.kind);
             }
         }
         let bytes = data::bytes(op);
@@ -237,13 +237,13 @@ impl Simulated {
         match fate {
             Fate::Ends(most) => self.files.carry(op, most),
             Fate::Cancelled => Err(Errno(libc::ECANCELED)),
-            Fate::Trouble(Trouble::Fails(errno)) => {
+            Fate::Faulty(FaultKind::Fails(errno)) => {
                 if let Op::Close { fd } = op {
                     self.files.close(*fd)?;
                 }
                 Err(errno)
             }
-            Fate::Trouble(Trouble::FailsAfter(errno)) => {
+            Fate::Faulty(FaultKind::FailsAfter(errno)) => {
                 let outcome = self.files.carry(op, usize::MAX)?;
                 if let Op::Open { .. } = op {
                     self.files.close(outcome as RawFd)?;
@@ -251,7 +251,7 @@ impl Simulated {
                 Err(errno)
             }
             // Cancelled operations have another fate, and others never end.
-            Fate::Trouble(Trouble::Hangs | Trouble::HangsForGood) => Err(Errno::IO),
+            Fate::Faulty(FaultKind::Hangs | FaultKind::HangsForGood) => Err(Errno::IO),
         }
     }
 
@@ -273,7 +273,7 @@ impl Driver for Simulated {
     fn start(&mut self, token: Token, op: Box<Op>) {
         self.close_orphans();
         let fate = self.fate(&op);
-        let hangs = matches!(fate, Fate::Trouble(Trouble::Hangs | Trouble::HangsForGood));
+        let hangs = matches!(fate, Fate::Faulty(FaultKind::Hangs | FaultKind::HangsForGood));
         let when = if hangs { None } else { Some(self.later(token)) };
         if let Some(when) = when {
             self.queue.insert(when, token);
@@ -286,8 +286,8 @@ impl Driver for Simulated {
         let is_in_time = self.random.hits(self.options.cancelled_per_mille);
         let Some(running) = self.running.get_mut(&token) else { return };
         match running.fate {
-            Fate::Trouble(Trouble::HangsForGood) | Fate::Cancelled => return,
-            Fate::Trouble(Trouble::Hangs) => {}
+            Fate::Faulty(FaultKind::HangsForGood) | Fate::Cancelled => return,
+            Fate::Faulty(FaultKind::Hangs) => {}
             _ if !is_in_time => return,
             _ => {}
         }

@@ -26,8 +26,8 @@ pub struct Threads {
 struct Ends {
     state: Mutex<State>,
     /// Notified when an operation has ended or the owner is to wake.
-    told: Condvar,
-    /// Rung instead of `told` if the owner waits elsewhere.
+    notified: Condvar,
+    /// Rung instead of `notified` if the owner waits elsewhere.
     bell: Option<Arc<dyn Wake>>,
     /// Whether the list is not empty: readable without the lock.
     are_there: AtomicBool,
@@ -50,18 +50,18 @@ impl Ends {
         let mut state = self.lock();
         state.ended.push(ended);
         self.are_there.store(true, Ordering::Release);
-        self.tell(state);
+        self.notify(state);
     }
 
     /// Notifies the owner, if it waits and has not been notified.
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
+    fn notify(&self, mut state: MutexGuard<'_, State>) {
         if !std::mem::take(&mut state.is_awaited) {
             return;
         }
         drop(state);
         match &self.bell {
             Some(bell) => bell.wake(),
-            None => self.told.notify_one(),
+            None => self.notified.notify_one(),
         }
     }
 
@@ -79,7 +79,7 @@ impl Wake for Ends {
     fn wake(&self) {
         let mut state = self.lock();
         state.is_woken = true;
-        self.tell(state);
+        self.notify(state);
     }
 }
 
@@ -92,8 +92,12 @@ impl Threads {
 
     /// As [`new`](Self::new), but rings `bell` when an operation has ended, for an owner that [waits](Self::will_wait).
     pub(crate) fn with_bell(most: usize, bell: Option<Arc<dyn Wake>>) -> Self {
-        let ends =
-            Ends { state: Mutex::default(), told: Condvar::new(), bell, are_there: AtomicBool::new(false) };
+        let ends = Ends {
+            state: Mutex::default(),
+            notified: Condvar::new(),
+            bell,
+            are_there: AtomicBool::new(false),
+        };
         let (crew, ends) = (Arc::new(Crew::new()), Arc::new(ends));
         Self { crew, ends, threads: 0, most: most.max(1), started: Instant::now() }
     }
@@ -161,13 +165,13 @@ impl Driver for Threads {
         while state.ended.is_empty() && !state.is_woken {
             state.is_awaited = true;
             state = match until {
-                None => self.ends.told.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.ends.notified.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         break;
                     }
-                    self.ends.told.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.ends.notified.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }

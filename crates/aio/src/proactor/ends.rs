@@ -86,7 +86,7 @@ impl<D: Driver, C> Proactor<D, C> {
         }
         let (Some(stop), Some(claim)) = (block.stop, block.claim.take()) else { return };
         self.given_up += 1;
-        self.told.push_back((handle, claim, Done::new(Err(stop.errno()), None)));
+        self.results.push_back((handle, claim, Done::new(Err(stop.errno()), None)));
     }
 
     /// Cancels compound operations, and waits for their cleanup: for the grace period, or one second without one.
@@ -99,7 +99,7 @@ impl<D: Driver, C> Proactor<D, C> {
         let until = self.driver.now() + self.limits.grace.unwrap_or(Duration::from_secs(1));
         while runs(self) && self.driver.now() < until {
             self.step(Some(until.saturating_sub(self.driver.now())));
-            self.told.clear();
+            self.results.clear();
         }
     }
 }

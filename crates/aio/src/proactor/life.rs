@@ -52,9 +52,9 @@ impl<D: Driver, C> Proactor<D, C> {
     }
 
     /// Ends an operation for good and queues its result.
-    pub(super) fn tell(&mut self, handle: Handle, done: Done) {
+    pub(super) fn deliver(&mut self, handle: Handle, done: Done) {
         if let Some(claim) = self.release(handle) {
-            self.told.push_back((handle, claim, done));
+            self.results.push_back((handle, claim, done));
         }
     }
 
@@ -141,7 +141,7 @@ impl<D: Driver, C> Proactor<D, C> {
                 Step::End(outcome, op) => {
                     let done = self.done(outcome, op.map(Box::new));
                     self.skip_position(handle);
-                    self.tell(handle, done);
+                    self.deliver(handle, done);
                 }
             }
             return;
@@ -156,6 +156,6 @@ impl<D: Driver, C> Proactor<D, C> {
             Some(stop) if was_cut => self.done(Err(stop), Some(op)).cut(),
             _ => self.done(outcome, Some(op)),
         };
-        self.tell(handle, done);
+        self.deliver(handle, done);
     }
 }

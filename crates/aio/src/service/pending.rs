@@ -37,7 +37,7 @@ impl Pending {
     pub fn cancel(&self) {
         if self.shared.process.is_here() {
             self.cell.cancel();
-            self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
+            self.shared.notify(Message::Cancel(Arc::clone(&self.cell)));
         }
     }
 
@@ -80,7 +80,7 @@ impl Future for Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if !self.is_detached && self.cell.leave() && self.shared.process.is_here() {
-            self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
+            self.shared.notify(Message::Cancel(Arc::clone(&self.cell)));
         }
     }
 }

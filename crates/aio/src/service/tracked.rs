@@ -39,7 +39,7 @@ impl Tracked {
     pub fn cancel(&self) {
         if self.shared.process.is_here() {
             self.cell.cancel();
-            self.shared.tell(Message::Cancel(Arc::clone(&self.cell)));
+            self.shared.notify(Message::Cancel(Arc::clone(&self.cell)));
         }
     }
 

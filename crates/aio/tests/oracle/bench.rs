@@ -184,25 +184,25 @@ impl<D: Driver> Run<D> {
             if let Some((_, Some((_, handle)))) = &actor.act
                 && self.random.below(100) < self.plan.cancelled
             {
-                assert!(self.proactor.cancel(*handle), "it has ended, and nobody was told");
+                assert!(self.proactor.cancel(*handle), "it has ended without a result");
             }
         }
     }
 
     /// Makes progress. Returns whether an operation ended.
     fn advance(&mut self) -> bool {
-        let told = RefCell::new(Vec::new());
+        let results = RefCell::new(Vec::new());
         self.proactor
-            .advance(Some(Duration::from_millis(1)), |claim, done| told.borrow_mut().push((claim, done)));
-        let told = told.into_inner();
-        let has_ended = !told.is_empty();
-        for (claim, done) in told {
-            let number = self.pending.remove(&claim).expect("told twice, or never submitted");
+            .advance(Some(Duration::from_millis(1)), |claim, done| results.borrow_mut().push((claim, done)));
+        let results = results.into_inner();
+        let has_ended = !results.is_empty();
+        for (claim, done) in results {
+            let number = self.pending.remove(&claim).expect("reported twice, or never submitted");
             let actor = &mut self.actors[number];
             let (act, known) = actor.act.take().unwrap();
             let (known, handle) = known.unwrap();
             assert_eq!(known, claim, "another one's result");
-            assert!(!self.proactor.cancel(handle), "it goes on after it was told");
+            assert!(!self.proactor.cancel(handle), "it continues after its end was reported");
             let (seen, fd) = seen(&act, done, self.may_be_given_up);
             self.trace.push((claim, seen.outcome, self.proactor.driver().now()));
             let mut line = format!("{:?} <- {act:?}", seen.outcome);

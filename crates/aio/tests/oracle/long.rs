@@ -83,7 +83,7 @@ impl<D: Driver> Load<D> {
 
     fn advance(&mut self, at_most: Option<Duration>) {
         let (opens, site) = (&mut self.opens, &mut self.site);
-        self.proactor.advance(at_most, |number, done| told(opens, site, number, done));
+        self.proactor.advance(at_most, |number, done| record_end(opens, site, number, done));
     }
 
     /// Makes progress until `left` operations are pending; hanging ones are cancelled.
@@ -116,7 +116,7 @@ impl<D: Driver> Load<D> {
     }
 }
 
-fn told(opens: &mut Vec<(u64, usize)>, site: &mut Site, number: u64, done: Done) {
+fn record_end(opens: &mut Vec<(u64, usize)>, site: &mut Site, number: u64, done: Done) {
     let Some(at) = opens.iter().position(|(open, _)| *open == number) else { return };
     let (_, slot) = opens.swap_remove(at);
     if let (Ok(fd), _) = done.into_parts() {
@@ -144,7 +144,7 @@ fn ten_million_operations_leave_nothing_behind() {
     driver.mount("site").unwrap();
     let mut faults = faults(&mut Random::new(3));
     // An operation that hangs for good would stay, and a close that fails still closes the descriptor.
-    faults.retain(|fault| fault.trouble != atta_aio::driver::simulated::Trouble::HangsForGood);
+    faults.retain(|fault| fault.kind != atta_aio::driver::simulated::FaultKind::HangsForGood);
     faults.iter_mut().for_each(|fault| {
         fault.names = vec!["read", "write", "readv", "writev", "rename", "stat", "fsync", "mkdir", "open"];
         fault.per_mille = 5;

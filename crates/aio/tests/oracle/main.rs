@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use atta_aio::driver::Driver;
 use atta_aio::driver::ring::{Ring, RingOptions};
-use atta_aio::driver::simulated::{Fault, Simulated, SimulatedOptions, Trouble};
+use atta_aio::driver::simulated::{Fault, FaultKind, Simulated, SimulatedOptions};
 use atta_aio::driver::threads::Threads;
 use atta_aio::{At, Buffer, Limits, Op, Place, Proactor};
 use atta_entry::Errno;
@@ -62,13 +62,13 @@ fn plan(seed: u64, sites: usize, acts: usize) -> Plan {
 /// Faults of all kinds, or none.
 fn faults(random: &mut Random) -> Vec<Fault> {
     let troubles = [
-        Trouble::Fails(Errno::IO),
-        Trouble::FailsAfter(Errno::IO),
-        Trouble::Fails(Errno(libc::ENOSPC)),
-        Trouble::Hangs,
-        Trouble::HangsForGood,
+        FaultKind::Fails(Errno::IO),
+        FaultKind::FailsAfter(Errno::IO),
+        FaultKind::Fails(Errno(libc::ENOSPC)),
+        FaultKind::Hangs,
+        FaultKind::HangsForGood,
     ];
-    let mut fault = |trouble| Fault { names: Vec::new(), per_mille: *random.pick(&[0, 0, 10, 50]), trouble };
+    let mut fault = |kind| Fault { names: Vec::new(), per_mille: *random.pick(&[0, 0, 10, 50]), kind };
     troubles.into_iter().map(&mut fault).collect()
 }
 

@@ -193,22 +193,22 @@ impl Model {
         match seen.outcome {
             Ok(moved) => {
                 let most = if may_be_short && moved > 0 { moved as usize } else { usize::MAX };
-                let told = next.carry(act, most);
-                let is_free = matches!(act, Act::ReadDirectory { .. }) && told.is_ok();
-                let is_right = told == Ok((moved, seen.bytes.clone())) && next.has_time(act, seen);
+                let expected = next.carry(act, most);
+                let is_free = matches!(act, Act::ReadDirectory { .. }) && expected.is_ok();
+                let is_right = expected == Ok((moved, seen.bytes.clone())) && next.has_time(act, seen);
                 if is_right || is_free { vec![next] } else { Vec::new() }
             }
             Err(errno) => {
-                let told = next.carry(act, usize::MAX);
+                let expected = next.carry(act, usize::MAX);
                 let mut states = Vec::new();
                 let is_close = matches!(act, Act::Close { .. });
                 let was_cut = [libc::ECANCELED, libc::ETIMEDOUT].contains(&errno);
                 let is_injected = injected.contains(&errno);
                 // A close that fails has closed; one that was cancelled has not.
-                if told == Err(errno) || is_injected && (!is_close || was_cut) {
+                if expected == Err(errno) || is_injected && (!is_close || was_cut) {
                     states.push(self.clone());
                 }
-                if is_injected && told.is_ok() && (!is_close || !was_cut) {
+                if is_injected && expected.is_ok() && (!is_close || !was_cut) {
                     if let Act::Open { slot, .. } = act {
                         next.open.remove(slot);
                     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use atta_aio::driver::Driver;
-use atta_aio::driver::simulated::{Fault, Simulated, SimulatedOptions, Trouble};
+use atta_aio::driver::simulated::{Fault, FaultKind, Simulated, SimulatedOptions};
 use atta_aio::{At, Buffer, Fd, Handle, Limits, Op, Proactor, Terms};
 use atta_entry::Errno;
 use atta_testkit::random::Random;
@@ -31,9 +31,13 @@ struct File {
 type Bench = Proactor<Watched<Simulated>, u64>;
 
 fn troubles(random: &mut Random) -> Vec<Fault> {
-    let all =
-        [Trouble::Fails(Errno::IO), Trouble::FailsAfter(Errno::IO), Trouble::Hangs, Trouble::HangsForGood];
-    let mut fault = |trouble| Fault { names: Vec::new(), per_mille: *random.pick(&[0, 0, 0, 30]), trouble };
+    let all = [
+        FaultKind::Fails(Errno::IO),
+        FaultKind::FailsAfter(Errno::IO),
+        FaultKind::Hangs,
+        FaultKind::HangsForGood,
+    ];
+    let mut fault = |kind| Fault { names: Vec::new(), per_mille: *random.pick(&[0, 0, 0, 30]), kind };
     all.into_iter().map(&mut fault).collect()
 }
 
@@ -66,7 +70,7 @@ fn op(file: &File, random: &mut Random) -> Op {
 
 impl File {
     /// Records the end of an operation.
-    fn told(&mut self, number: u64, done: atta_aio::Done) {
+    fn record_end(&mut self, number: u64, done: atta_aio::Done) {
         let (outcome, buffer) = done.into_buffer();
         let Ok(bytes) = outcome else { return };
         assert!(number >= self.last, "{number} went before {}", self.last);
@@ -117,11 +121,11 @@ fn run(seed: u64) {
         if random.chance(15) && !numbers.is_empty() {
             proactor.cancel(pending[random.pick(&numbers)].1);
         }
-        let mut told = Vec::new();
-        proactor.advance(Some(Duration::from_micros(1)), |number, done| told.push((number, done)));
-        idle = if told.is_empty() { idle + 1 } else { 0 };
-        for (number, done) in told {
-            files[pending.remove(&number).unwrap().0].told(number, done);
+        let mut results = Vec::new();
+        proactor.advance(Some(Duration::from_micros(1)), |number, done| results.push((number, done)));
+        idle = if results.is_empty() { idle + 1 } else { 0 };
+        for (number, done) in results {
+            files[pending.remove(&number).unwrap().0].record_end(number, done);
         }
         if idle > 20 {
             proactor.cancel_all();

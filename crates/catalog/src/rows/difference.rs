@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_told_to_programs_alone() {
+    fn only_programs_get_digests() {
         let digests = different(b"a", vec![Detail::Digest(Some([0xab; 32]), None)]);
         assert_eq!(text(&digests), "different: a: content\n");
         let content = json!({"content": {"source": "ab".repeat(32), "target": ""}});

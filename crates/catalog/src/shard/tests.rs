@@ -212,7 +212,7 @@ impl Write for FullDisk {
 }
 
 #[test]
-fn a_full_disk_is_told_wherever_it_fills() {
+fn full_disk_is_reported_wherever_it_fills() {
     let samples = samples(300);
     let (file, _) = write(&samples, FULL, 20_000);
     let fill = |room| -> Result<ShardSummary> {

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::keep::KeepArguments;
 use super::stripes::{Striping, parse_stripes};
-use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
@@ -16,11 +16,11 @@ use crate::size::parse_size;
 /// When what was copied is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FsyncWhen {
-    /// Before it gets its name, many files at a time
+    /// Before files are renamed to their final names, many files at a time
     Batch,
-    /// Before it gets its name, each file by itself
+    /// Before files are renamed to their final names, one file at a time
     File,
-    /// When the kernel likes
+    /// No explicit sync: the kernel writes data back later
     None,
 }
 
@@ -37,9 +37,9 @@ impl From<FsyncWhen> for Fsync {
 /// Whether copies share the bytes of their sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReflinkWhen {
-    /// Where they can, with --digest none
+    /// If possible, and only with --digest none
     Auto,
-    /// Needs --digest none; a file that cannot is not copied
+    /// Fail for files that cannot be cloned; requires --digest none
     Always,
     /// Never
     Never,
@@ -58,9 +58,9 @@ impl From<ReflinkWhen> for Reflink {
 /// What is computed of the bytes on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestKind {
-    /// BLAKE3 of each file, and the signature of the whole
+    /// BLAKE3 of each file, and the signature of the tree
     Blake3,
-    /// Nothing
+    /// No digest
     None,
 }
 
@@ -68,128 +68,128 @@ pub(crate) enum DigestKind {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "atta copy [OPTIONS] SOURCE... TARGET",
-    after_help = "SOURCEs go where 'cp -a' would put them: into TARGET if that is a directory, else one SOURCE becomes \
-    TARGET; with -T it always does. 'SOURCE/.' copies what is in SOURCE. Contents, holes, modes, owners, times, links, hard links, extended \
-    attributes and ACLs are kept; what cannot be kept is counted. Whoever looks at TARGET meanwhile sees old files, new \
-    ones or none, never parts of one.\n\n\
-    Exit codes: 0 all done; 2 wrong usage; 3 done, but some entries failed or changed; 4 could not go on; 130 and 143 \
-    interrupted.\n\n\
+    after_help = "If TARGET is a directory, each SOURCE is copied into it, else the only SOURCE is copied to the name TARGET, as \
+    'cp -a' does. With -T, the SOURCE is always copied to the name TARGET. 'SOURCE/.' copies the contents of SOURCE.\n\n\
+    Contents, holes, modes, owners, times, symbolic links, hard links, extended attributes and ACLs are preserved; the summary counts \
+    entries for which this failed. Files appear atomically: other programs see the old file, the complete new one, or none (except with --in-place).\n\n\
+    Exit codes: 0 success; 2 invalid usage; 3 completed, but some entries failed or changed during the copy; 4 fatal error; \
+    130 or 143 interrupted (SIGINT, SIGTERM).\n\n\
     Examples:\n  \
     atta copy /data /backup                       to /backup/data, if /backup is a directory\n  \
-    atta copy /data/. /backup                     what is in it\n  \
-    atta copy --exclude '*.tmp' a b c /backup     several, without some files\n  \
-    atta copy --repair differences a b            what 'atta verify --format ndjson a b >differences' found"
+    atta copy /data/. /backup                     the contents of /data\n  \
+    atta copy --exclude '*.tmp' a b c /backup     several sources, without *.tmp\n  \
+    atta copy --repair differences a b            repair what 'atta verify --format ndjson a b' found"
 )]
 pub(crate) struct CopyArguments {
-    /// What to copy, one or several; the last one is TARGET
+    /// One or more SOURCEs, then TARGET
     #[arg(value_name = "PATH", num_args = 2.., required = true)]
     pub(crate) paths: Vec<OsString>,
 
     #[command(flatten)]
-    pub(crate) tell: TellArguments,
+    pub(crate) report: ReportArguments,
 
     /// Write progress events to a file (NDJSON)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) events: Option<PathBuf>,
 
-    #[command(flatten, next_help_heading = "What to copy")]
+    #[command(flatten, next_help_heading = "Selection")]
     pub(crate) visit: VisitArguments,
 
-    /// Copy what a file lists, and what is below it (separated by NULs, or NDJSON rows with a "path"); - is standard
-    /// input. Relative names start at SOURCE, rows are as recorded. Rows of 'atta verify --format ndjson' are repaired, as
-    /// with --repair. There is no signature
-    #[arg(long, value_name = "FILE", help_heading = "What to copy")]
+    /// Copy the entries that a file lists, and everything below them. The list has paths separated by NUL bytes, or NDJSON rows
+    /// with a "path"; - reads standard input. Relative paths start at SOURCE; paths in rows are used as recorded. Rows of
+    /// 'atta verify --format ndjson' are repaired as with --repair. No signature is computed
+    #[arg(long, value_name = "FILE", help_heading = "Selection")]
     pub(crate) from_list: Option<PathBuf>,
 
-    /// The list has a path on each line. A line that may stand for more than one name is refused
-    #[arg(long, requires = "from_list", help_heading = "What to copy")]
+    /// The list has one path per line. Lines whose meaning is ambiguous, such as escaped names, are errors
+    #[arg(long, requires = "from_list", help_heading = "Selection")]
     pub(crate) lines: bool,
 
-    /// Repair the differences that a file lists, as 'atta verify --format ndjson SOURCE TARGET' prints them; - is standard
-    /// input. Both sides of each are looked at again; only what differs is changed; what TARGET alone has is left and
-    /// counted. SOURCE and TARGET are the two that were compared
+    /// Repair the differences that a file lists, in the format of 'atta verify --format ndjson SOURCE TARGET'; - reads
+    /// standard input. Each listed entry is compared again, and only existing differences are repaired. Entries that exist
+    /// only in TARGET are kept and counted. SOURCE and TARGET must be those of the comparison
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["from_list", "update", "ignore_existing"],
-        help_heading = "What to copy"
+        help_heading = "Selection"
     )]
     pub(crate) repair: Option<PathBuf>,
 
-    /// Only say what would be made: totals, and with -v each name. Nothing is written, and files are not opened
-    #[arg(short = 'n', long, help_heading = "What to copy")]
+    /// Print what would be copied: totals, and with -v each name. Nothing is written, and no file is opened
+    #[arg(short = 'n', long, help_heading = "Selection")]
     pub(crate) dry_run: bool,
 
-    /// TARGET is the name of the copy of one SOURCE, also if it is a directory already: the copy is merged into it, and does not go
-    /// to TARGET/NAME
-    #[arg(short = 'T', long, help_heading = "What to copy")]
+    /// Copy the only SOURCE to the name TARGET, even if TARGET is a directory: SOURCE is merged into TARGET instead of being
+    /// copied to TARGET/NAME
+    #[arg(short = 'T', long, help_heading = "Selection")]
     pub(crate) no_target_directory: bool,
 
-    /// Leave files as they are that have the size and the time of change of their source, but for modes, owners and
-    /// attributes; replace all others, newer ones too. What is left is not read: there is no signature
-    #[arg(long, help_heading = "What is there already")]
+    /// Skip files whose size and modification time equal those of the source; only update their modes, owners and
+    /// attributes. Replace all other files, even newer ones. Skipped files are not read, so no signature is computed
+    #[arg(long, help_heading = "Existing entries")]
     pub(crate) update: bool,
 
-    /// Leave as it is whatever has the name of a copy; directories are entered. There is no signature where
-    /// anything is left
-    #[arg(long, conflicts_with = "update", help_heading = "What is there already")]
+    /// Skip entries that already exist in TARGET; existing directories are merged. No signature is computed if an entry
+    /// was skipped
+    #[arg(long, conflicts_with = "update", help_heading = "Existing entries")]
     pub(crate) ignore_existing: bool,
 
-    /// Do not start while another copy is writing to TARGET, nor where the file system does not say
-    #[arg(long, help_heading = "What is there already")]
+    /// Fail if another copy is writing to TARGET, or if the file system cannot detect this
+    #[arg(long, help_heading = "Existing entries")]
     pub(crate) exclusive: bool,
 
-    /// Write into files that are there instead of replacing them. Whoever has one open sees old and new bytes mixed;
-    /// after a failure or a kill the old content is gone and the new one not whole. Files with several names, and
-    /// those that are not this user's to write and to change, are replaced all the same
-    #[arg(long, help_heading = "What is there already")]
+    /// Overwrite existing files instead of replacing them. Programs that have such a file open see a mix of old and new data.
+    /// After an error or a kill, the file has lost its old content and is incomplete. Files with several hard links, and
+    /// files that this user may not write and modify, are replaced
+    #[arg(long, help_heading = "Existing entries")]
     pub(crate) in_place: bool,
 
     #[command(flatten)]
     pub(crate) keep: KeepArguments,
 
-    /// When to make durable what was copied
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = FsyncWhen::Batch, help_heading = "How to copy")]
+    /// When to write copied data to stable storage
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = FsyncWhen::Batch, help_heading = "Copying")]
     pub(crate) fsync: FsyncWhen,
 
-    /// What to compute of the bytes on their way
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = DigestKind::Blake3, help_heading = "How to copy")]
+    /// Digest to compute while copying
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = DigestKind::Blake3, help_heading = "Copying")]
     pub(crate) digest: DigestKind,
 
-    /// Read each copy back when it is on stable storage, past the cache where the kernel lets it out, and compare; what
-    /// differs is written once more
-    #[arg(long, help_heading = "How to copy")]
+    /// Read each copy back from stable storage, bypassing the page cache if possible, and compare its digest. A copy
+    /// that differs is written once more
+    #[arg(long, help_heading = "Copying")]
     pub(crate) verify: bool,
 
-    /// Bytes that one thread copies of a large file at a time (a power of two, at least 1M), or auto: by its size and the
-    /// number of threads
-    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "How to copy")]
+    /// Chunk size for copying large files with several threads (a power of two, at least 1M), or auto: chosen by file size
+    /// and number of threads
+    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "Copying")]
     pub(crate) chunk: Chunk,
 
-    /// Hash at most so many bytes of holes of a file. A file with more is copied without a digest and counted; then there is no
-    /// signature
-    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size, help_heading = "How to copy")]
+    /// Maximum size of all holes of a file that are hashed. A file with more is copied without a digest and counted; no
+    /// signature is computed then
+    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size, help_heading = "Copying")]
     pub(crate) max_holes: u64,
 
-    #[command(flatten, next_help_heading = "How to copy")]
+    #[command(flatten, next_help_heading = "Copying")]
     pub(crate) effort: EffortArguments,
 
-    /// Read and write files of 1M and more past the page cache (O_DIRECT), where both file systems take that; files for
-    /// which they do not, and those with holes, are counted
-    #[arg(long, help_heading = "How to copy")]
+    /// Bypass the page cache (O_DIRECT) for files of 1M or more. Files with holes, and files on file systems that do not
+    /// support it, are copied through the page cache and counted
+    #[arg(long, help_heading = "Copying")]
     pub(crate) direct: bool,
 
-    /// Whether copies share the bytes of their sources until one of them changes, on file systems that can
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ReflinkWhen::Auto, help_heading = "How to copy")]
+    /// Whether to clone files (copy-on-write), on file systems that support it
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ReflinkWhen::Auto, help_heading = "Copying")]
     pub(crate) reflink: ReflinkWhen,
 
-    /// How files are striped on Lustre: keep, as their sources are; default, as their directories say; COUNT or COUNT:SIZE; or by
-    /// size, as in '1M=1,1G=4:4M,all'. Not tested on Lustre yet
-    #[arg(long, value_name = "keep|default|RULES", default_value = "default", value_parser = parse_stripes, help_heading = "How to copy")]
+    /// Striping of new files on Lustre: keep (as the source file), default (as the directory), COUNT, COUNT:SIZE, or rules
+    /// by file size, such as '1M=1,1G=4:4M,all'. Not tested on Lustre yet
+    #[arg(long, value_name = "keep|default|RULES", default_value = "default", value_parser = parse_stripes, help_heading = "Copying")]
     pub(crate) stripe: Striping,
 
-    /// At most so many bytes a second, over all threads
-    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = "How to copy")]
+    /// Maximum data rate in bytes per second, over all threads [default: unlimited]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = "Copying")]
     pub(crate) bandwidth: Option<u64>,
 
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::run::file::print;
 use crate::run::messages::{complain, exit, hint};
 
 /// Reports why nothing is copied; returns the exit code.
-pub(super) fn tell(copy::Refused { what, hint, is_usage }: &copy::Refused) -> u8 {
+pub(super) fn report_refused(copy::Refused { what, hint, is_usage }: &copy::Refused) -> u8 {
     complain(what, Some(hint.as_ref()));
     if *is_usage { exit::USAGE } else { exit::FATAL }
 }
@@ -27,25 +27,25 @@ pub(super) fn conclude(
     fatal: Option<Fatal>,
 ) -> u8 {
     let mut fatal = fatal.or_else(|| failures.flush().err());
-    let text = if arguments.tell.json {
+    let text = if arguments.report.json {
         format!("{:#}\n", summary(arguments, outcome, interrupted.is_some()))
-    } else if arguments.tell.quiet {
+    } else if arguments.report.quiet {
         String::new()
     } else {
         words(arguments, outcome, interrupted.is_some())
     };
-    if arguments.dry_run && arguments.tell.verbose {
+    if arguments.dry_run && arguments.report.verbose {
         // Standard output has the names.
         let _ = std::io::stderr().write_all(text.as_bytes());
     } else {
         fatal = fatal.or_else(|| print(&text).err());
     }
-    if !arguments.tell.quiet {
+    if !arguments.report.quiet {
         let advice = advice::advice(arguments, outcome, interrupted.is_some());
         advice.iter().for_each(|advice| hint(advice));
     }
     if let Some(fatal) = fatal {
-        return fatal.tell();
+        return fatal.report();
     }
     // A copy is partial if a file that was to be read back was not.
     let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0;

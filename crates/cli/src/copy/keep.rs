@@ -10,20 +10,20 @@ use crate::run::refused::Refused;
 /// Something that a copy can have of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kept {
-    /// Permission bits; set-id bits only together with owner
+    /// Permission bits; set-user-ID and set-group-ID bits only together with owner
     Mode,
     /// Owner and group
     #[value(alias = "ownership")]
     Owner,
-    /// Times of access and change
+    /// Access and modification times
     #[value(alias = "timestamps")]
     Times,
-    /// Extended attributes; --xattrs says which
+    /// Extended attributes; --xattrs selects which
     #[value(alias = "xattr")]
     Xattrs,
     /// Access control lists
     Acl,
-    /// Which names belong to one file; else each becomes a file of its own
+    /// Hard links; otherwise each name becomes a separate file
     Links,
     /// Everything
     All,
@@ -33,20 +33,20 @@ pub(crate) enum Kept {
 
 /// What is kept.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What to keep")]
+#[command(next_help_heading = "Metadata to preserve")]
 pub(crate) struct KeepArguments {
-    /// What copies have of their sources beside the bytes, separated by commas
+    /// Metadata to preserve, separated by commas
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_value = "all")]
     pub(crate) preserve: Vec<Kept>,
 
-    /// Which extended attributes to keep: all, none, or those whose names match, as in 'user.*,security.capability'.
-    /// By default all but 'lustre.*', and 'trusted.*' only as root. ACLs are the affair of --preserve
+    /// Extended attributes to preserve: all, none, or patterns of names, such as 'user.*,security.capability' [default: all
+    /// except 'lustre.*', and except 'trusted.*' unless run by root]. ACLs are controlled by --preserve
     #[arg(long, value_name = "all|none|PATTERN", value_delimiter = ',')]
     pub(crate) xattrs: Vec<String>,
 
-    /// Give copies to others: USER:GROUP, USER or :GROUP for everything; or rules, as in
-    /// 'uid:alice=bob,uid:1000-1999=101000-101999,gid:*=users', the first that matches decides; or @FILE with one rule a
-    /// line [may be repeated]
+    /// Change owners: USER:GROUP, USER or :GROUP for all entries; or rules, such as
+    /// 'uid:alice=bob,uid:1000-1999=101000-101999,gid:*=users', of which the first match applies; or @FILE with one rule
+    /// per line [may be repeated]
     #[arg(long, value_name = "MAP")]
     pub(crate) chown: Vec<String>,
 }

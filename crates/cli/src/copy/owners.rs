@@ -123,8 +123,8 @@ fn number(of: Of, name: &str) -> Result<u32, String> {
     }
     // A program queries directory services: the library for them must not be linked statically.
     let asked = Command::new("getent").args([database, name]).output();
-    let told = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    told.lines().find_map(|line| listed(line, name)).ok_or_else(unknown)
+    let found = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    found.lines().find_map(|line| listed(line, name)).ok_or_else(unknown)
 }
 
 /// The number of a name in a line such as `NAME:PASSWORD:NUMBER...`.

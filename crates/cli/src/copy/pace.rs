@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_steps_and_as_a_bound_downwards() {
+    fn times_are_rounded_in_steps() {
         let say = |seconds: f64, is_growing| {
             let outlook = Outlook { is_growing, seconds_left: Some(seconds), bytes_per_second: None };
             words(&outlook).unwrap_or_default()

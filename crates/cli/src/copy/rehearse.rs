@@ -6,12 +6,12 @@ use atta_ops::copy::{DryRun, Progress};
 use atta_runtime::Seat;
 
 use super::arguments::CopyArguments;
-use super::end::{conclude, tell};
+use super::end::{conclude, report_refused};
 use super::plans::Plans;
+use super::reporter::Reporter;
 use super::reports::Reports;
 use super::setting::{Run, Setting};
 use super::summary::{Whole, summary};
-use super::teller::Teller;
 use crate::run::settings::take;
 use crate::run::signals::Signals;
 use crate::run::starts::Starts;
@@ -21,9 +21,9 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
     let Run { failures, events, keep, starts } = run;
     let setting = Setting::new(arguments, Seat::alone(), keep);
     let options = setting.options(&signals.stop());
-    let plans = arguments.tell.verbose.then(Plans::default);
-    let mut teller = Teller::new(&arguments.tell, plans.is_some(), events);
-    let reports = Reports { failures: &failures, plans, is_quiet: arguments.tell.quiet };
+    let plans = arguments.report.verbose.then(Plans::default);
+    let mut reporter = Reporter::new(&arguments.report, plans.is_some(), events);
+    let reports = Reports { failures: &failures, plans, is_quiet: arguments.report.quiet };
     let list_error = starts.as_ref().map(Starts::error);
     let extra = starts.as_ref().map(Starts::extra);
     let prepared = DryRun::prepare(&setting.sources, &setting.target, &options, &reports);
@@ -33,9 +33,9 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
             Some(starts) if starts.are_differences() => dry_run.repairing(starts.rows()),
             Some(starts) => dry_run.listed(starts),
         };
-        dry_run.run(|progress: &Progress| teller.tick(progress)).map(Whole::from)
+        dry_run.run(|progress: &Progress| reporter.tick(progress)).map(Whole::from)
     });
-    teller.clear();
+    reporter.clear();
     let fatal = list_error.and_then(|error| take(&error));
     let fatal = fatal.or_else(|| reports.plans.as_ref().and_then(|plans| plans.finish().err()));
     match outcome {
@@ -43,9 +43,9 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
             let interrupted = signals.code();
             whole.extra = extra.map(|extra| extra.load(Ordering::Relaxed));
             let summed = || summary(arguments, &whole, interrupted.is_some());
-            let fatal = fatal.or_else(|| teller.events.finish(summed).err());
+            let fatal = fatal.or_else(|| reporter.events.finish(summed).err());
             conclude(arguments, &failures, &whole, interrupted, fatal)
         }
-        Err(refused) => tell(&refused),
+        Err(refused) => report_refused(&refused),
     }
 }

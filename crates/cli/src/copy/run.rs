@@ -2,7 +2,7 @@
 //! other ranks copy, and send it their failures.
 //!
 //! ```text
-//!   agree:  every rank looks at SOURCE... and TARGET: the same?  ──▶  all hear whether to go
+//!   agree:  every rank examines SOURCE... and TARGET: the same?  ──▶  the decision is broadcast
 //!   copy:   failures go to the first rank
 //!   close:  what all ranks have done goes to the first rank, which reports it
 //! ```
@@ -15,14 +15,14 @@ use atta_ops::copy::{Copy, Leftovers, Refused};
 use atta_runtime::{RankError, Seat, Session, Stop};
 
 use super::arguments::CopyArguments;
-use super::end::{conclude, tell};
+use super::end::{conclude, report_refused};
 use super::owners;
 use super::part::Part;
 use super::rehearse::rehearse;
+use super::reporter::Reporter;
 use super::reports::Reports;
 use super::setting::{Run, Setting};
 use super::summary::{Whole, summary};
-use super::teller::Teller;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::messages::{complain, exit};
@@ -57,11 +57,11 @@ pub(super) fn run(
 
 /// Sets up the first rank. If the run is refused, reports the reason and returns the exit code.
 fn begin(arguments: &CopyArguments, seat: Seat, stop: &Stop) -> Result<Run, u8> {
-    let run = Run::new(arguments, stop).map_err(Usage::tell)?;
+    let run = Run::new(arguments, stop).map_err(Usage::report)?;
     if seat.ranks > 1 && run.starts.as_ref().is_some_and(Starts::are_differences) {
         let what = "a list of differences is repaired by one rank".to_owned();
         let hint = "use --repair LIST SOURCE TARGET, or run it without mpirun or srun";
-        return Err(Usage::usage(what, hint).tell());
+        return Err(Usage::usage(what, hint).report());
     }
     Ok(run)
 }
@@ -79,15 +79,15 @@ impl Rank<'_> {
         let rules = session.is_first().then(|| run.as_ref().map(|run| owners::to_rows(&run.keep.owners)));
         let rules = session.broadcast(rules.map(Option::unwrap_or_default))?;
         let keep = arguments.keep.with_owners(owners::from_rows(rules));
-        let (failures, teller, starts) = match run {
+        let (failures, reporter, starts) = match run {
             Some(Run { failures, events, starts, .. }) => {
-                (failures, Some(Teller::new(&arguments.tell, false, events)), starts)
+                (failures, Some(Reporter::new(&arguments.report, false, events)), starts)
             }
             None => (Failures::Root(session.outbox()), None, None),
         };
         let setting = Setting::new(arguments, session.seat(), keep);
         let options = setting.options(&stop);
-        let reports = Reports { failures: &failures, plans: None, is_quiet: arguments.tell.quiet };
+        let reports = Reports { failures: &failures, plans: None, is_quiet: arguments.report.quiet };
         let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &reports, session.seat());
         let copy = match may_go(prepared, refused, &setting, session)? {
             Ok(copy) => copy,
@@ -99,14 +99,14 @@ impl Rank<'_> {
         let copy = match starts {
             Some(starts) if starts.are_differences() => match copy.repairing(starts.rows()) {
                 Ok(copy) => copy,
-                Err(refused) => return Ok(tell(&refused)),
+                Err(refused) => return Ok(report_refused(&refused)),
             },
             Some(starts) => copy.listed(starts),
             // Only the first rank reads the list.
             None if arguments.list().is_some() => copy.listed(std::iter::empty()),
             None => copy,
         };
-        let mut received = Received { failures: &failures, teller, is_damaged: AtomicBool::new(false) };
+        let mut received = Received { failures: &failures, reporter, is_damaged: AtomicBool::new(false) };
         let Some((part, leftovers)) = self.run(copy, &mut received, session)? else {
             return Ok(exit::DONE);
         };
@@ -115,7 +115,8 @@ impl Rank<'_> {
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
         let whole = Whole { target_is_name, leftovers, extra, ..part.whole() };
         let summed = || summary(arguments, &whole, interrupted.is_some());
-        let fatal = fatal.or_else(|| received.teller.and_then(|teller| teller.events.finish(summed).err()));
+        let fatal =
+            fatal.or_else(|| received.reporter.and_then(|reporter| reporter.events.finish(summed).err()));
         Ok(conclude(arguments, &failures, &whole, interrupted, fatal))
     }
 
@@ -126,12 +127,12 @@ impl Rank<'_> {
         received: &mut Received<'_>,
         session: &mut Session<'_>,
     ) -> Result<Option<(Part, Option<Leftovers>)>, RankError> {
-        let Received { failures, teller, is_damaged } = received;
+        let Received { failures, reporter, is_damaged } = received;
         let receive = |_, _, bytes: &[u8]| take_in(failures, is_damaged, bytes);
         let closed = session.receiving(receive, |session| {
             let outcome = copy.run(session, |progress| {
-                if let Some(teller) = teller {
-                    teller.tick(progress);
+                if let Some(reporter) = reporter {
+                    reporter.tick(progress);
                 }
             })?;
             let leftovers = outcome.leftovers.clone();
@@ -140,12 +141,12 @@ impl Rank<'_> {
             let sum = session.close(own, Part::merge)?;
             Ok(sum.map(|sum| (sum, leftovers)))
         });
-        if let Some(teller) = teller {
-            teller.clear();
+        if let Some(reporter) = reporter {
+            reporter.clear();
         }
         closed.inspect_err(|_| {
             if let Err(fatal) = failures.flush() {
-                fatal.tell();
+                fatal.report();
             }
         })
     }
@@ -161,7 +162,7 @@ fn take_in(failures: &Failures, is_damaged: &AtomicBool, bytes: &[u8]) {
 /// State of the first rank for data from other ranks, and its progress reports.
 struct Received<'a> {
     failures: &'a Failures,
-    teller: Option<Teller>,
+    reporter: Option<Reporter>,
     /// Another rank sent failures that could not be decoded.
     is_damaged: AtomicBool,
 }
@@ -196,8 +197,8 @@ fn may_go<'a>(
             complain(&format!("PATH is not the same on all ranks: {differ}"), Some(hint));
             exit::FATAL
         }
-        (None, Err(refused), None) => tell(refused),
-        (None, Ok(copy), None) => copy.refused().map_or(exit::DONE, tell),
+        (None, Err(refused), None) => report_refused(refused),
+        (None, Ok(copy), None) => copy.refused().map_or(exit::DONE, report_refused),
     });
     let said = session.broadcast(code)?;
     Ok(match prepared {
@@ -217,7 +218,8 @@ mod tests {
         let failures = Failures::new(false, None, None).ok().unwrap();
         let failure = ("a failure of a test\n".to_owned(), b"{}".to_vec()).encoded();
         for (bytes, is_reported) in [(Vec::new(), false), (failure, false), (vec![9], true)] {
-            let received = Received { failures: &failures, teller: None, is_damaged: AtomicBool::new(false) };
+            let received =
+                Received { failures: &failures, reporter: None, is_damaged: AtomicBool::new(false) };
             take_in(received.failures, &received.is_damaged, &bytes);
             assert_eq!(received.damaged().is_some(), is_reported, "{bytes:?}");
         }

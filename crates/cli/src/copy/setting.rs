@@ -117,8 +117,8 @@ impl Run {
         if arguments.repair.is_some() {
             refuse_repair(arguments)?;
         }
-        let (tell, list) = (&arguments.tell, arguments.list());
-        let failures = Failures::new(tell.verbose, tell.errors.as_deref(), list.map(|(list, _)| list))?;
+        let (report, list) = (&arguments.report, arguments.list());
+        let failures = Failures::new(report.verbose, report.errors.as_deref(), list.map(|(list, _)| list))?;
         let events = Events::new(arguments.events.as_deref())?;
         let starts = list.map(|list| Starts::listed_for_copy(list, sides(arguments).0, stop.clone()));
         let starts = starts.transpose()?;

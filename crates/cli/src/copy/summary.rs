@@ -64,7 +64,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
         let _ = writeln!(text, "signature {}", signature.digest());
     }
     totals.show(&mut |counter| lines(counter, arguments.dry_run, outcome.extra, &mut text));
-    if arguments.tell.verbose && !arguments.dry_run {
+    if arguments.report.verbose && !arguments.dry_run {
         if totals.files > 0 {
             table(&outcome.report, &mut text);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::arguments::{ProgressWhen, TellArguments};
+use crate::arguments::{ProgressWhen, ReportArguments};
 
 /// Time between two lines if there is no terminal.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -19,10 +19,10 @@ pub(crate) struct Display {
 
 impl Display {
     /// `prints`: rows go to standard output; on the same terminal they are progress enough.
-    pub(crate) fn new(tell: &TellArguments, prints: bool) -> Self {
+    pub(crate) fn new(report: &ReportArguments, prints: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let says_enough = tell.quiet || (prints && std::io::stdout().is_terminal());
-        let (shown, lines) = match tell.progress {
+        let says_enough = report.quiet || (prints && std::io::stdout().is_terminal());
+        let (shown, lines) = match report.progress {
             ProgressWhen::Auto => (terminal && !says_enough, false),
             ProgressWhen::Always => (terminal, !terminal),
             ProgressWhen::Never => (false, false),

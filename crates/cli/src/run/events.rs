@@ -43,7 +43,7 @@ impl Events {
     }
 
     /// Writes an event. The run continues after an error; `finish` reports it.
-    pub(crate) fn tell(&mut self, event: &Value) {
+    pub(crate) fn emit(&mut self, event: &Value) {
         if let Err(error) = self.write(event) {
             self.lost.get_or_insert(error);
         }

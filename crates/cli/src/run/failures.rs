@@ -67,7 +67,7 @@ impl Failures {
     pub(crate) fn add(&self, failure: &Failure<'_>) {
         match self {
             Self::Here(inner) => {
-                let (line, row) = told(failure);
+                let (line, row) = line_and_row(failure);
                 lock(inner).add(line.as_bytes(), &row);
             }
             Self::Root(outbox) => outbox.push(FAILURES, &as_bytes(failure)),
@@ -93,7 +93,7 @@ impl Failures {
 }
 
 /// A failure as a line, and as a row.
-fn told(failure: &Failure<'_>) -> (String, Vec<u8>) {
+fn line_and_row(failure: &Failure<'_>) -> (String, Vec<u8>) {
     let mut row = Vec::new();
     atta_catalog::failure_row(failure, &mut row);
     (format!("{failure}\n"), row)
@@ -101,7 +101,7 @@ fn told(failure: &Failure<'_>) -> (String, Vec<u8>) {
 
 /// A failure as [`Failures::receive`] expects it.
 pub(crate) fn as_bytes(failure: &Failure<'_>) -> Vec<u8> {
-    told(failure).encoded()
+    line_and_row(failure).encoded()
 }
 
 impl Inner {

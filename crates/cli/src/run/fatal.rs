@@ -1,4 +1,4 @@
-//! Reasons why a command cannot go on, reported in the same way by all commands. Failed entries of a walk are no such reason.
+//! Reasons why a command cannot continue, reported in the same way by all commands. Failed entries of a walk are no such reason.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use crate::run::file::describe;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 #[derive(Debug)]
 pub(crate) enum Fatal {
     /// The reader of standard output closed it.
@@ -31,7 +31,7 @@ impl Fatal {
     }
 
     /// Reports the reason, unless standard output was closed; returns the exit code.
-    pub(crate) fn tell(self) -> u8 {
+    pub(crate) fn report(self) -> u8 {
         match self {
             Self::Closed => exit::CLOSED,
             Self::Failed { what, hint } => {

@@ -12,7 +12,7 @@ pub(crate) mod exit {
     pub(crate) const USAGE: u8 = 2;
     /// Done, but some entries failed.
     pub(crate) const PARTIAL: u8 = 3;
-    /// The run could not go on.
+    /// The run could not continue.
     pub(crate) const FATAL: u8 = 4;
     /// The reader of standard output closed it (128 + SIGPIPE).
     pub(crate) const CLOSED: u8 = 141;
@@ -24,7 +24,7 @@ pub(crate) fn once(launcher: Option<&Launcher>, say: impl FnOnce()) {
     let Some(launcher) = launcher else { return say() };
     let turn = launcher.turn();
     std::thread::sleep(turn.wait);
-    if turn.tells {
+    if turn.reports {
         say();
     }
 }

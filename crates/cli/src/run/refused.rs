@@ -23,7 +23,7 @@ impl Refused {
     }
 
     /// Reports the reason; returns the exit code.
-    pub(crate) fn tell(self) -> u8 {
+    pub(crate) fn report(self) -> u8 {
         complain(&self.what, self.hint.as_deref());
         self.code
     }

@@ -109,11 +109,11 @@ fn described(schedule: &Config) -> String {
     format!("--schedule {schedule} --split {split} --termination {termination} --tree-width {tree_width}")
 }
 
-/// Reports why a rank cannot go on; returns the exit code.
+/// Reports why a rank cannot continue; returns the exit code.
 fn cannot_go_on(rank: u32, error: &RankError) -> u8 {
     match error {
         RankError::Failed { .. } | RankError::Silent { .. } => complain(&error.to_string(), None),
-        error => complain(&format!("rank {rank} cannot go on: {error}"), None),
+        error => complain(&format!("rank {rank} cannot continue: {error}"), None),
     }
     exit::FATAL
 }

@@ -38,7 +38,7 @@ impl Signals {
         Ok(Self { caught, stop, has_others: false })
     }
 
-    /// The stop request that a signal sets. The command sets the same request when it cannot go on.
+    /// The stop request that a signal sets. The command sets the same request when it cannot continue.
     pub(crate) fn stop(&self) -> Stop {
         self.stop.clone()
     }

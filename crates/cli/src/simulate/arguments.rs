@@ -26,9 +26,9 @@ const PAPER_HOSTS: u32 = 20;
 /// Which tasks other ranks get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Gives {
-    /// The oldest, which are the largest
+    /// The oldest tasks, which are the largest
     Oldest,
-    /// Some from all over the queue
+    /// Tasks taken evenly from the whole queue
     Evenly,
 }
 
@@ -39,25 +39,26 @@ pub(crate) enum TopologyName {
     OneHost,
     /// One switch
     Flat,
-    /// Switches in a tree, 32 below each
+    /// A tree of switches, each connecting 32 hosts or switches below it
     FatTree,
-    /// A 3-D torus with room for all hosts
+    /// A three-dimensional torus
     Torus,
-    /// 16 hosts at a router, 32 routers in a group
+    /// 16 hosts per router, 32 routers per group
     Dragonfly,
 }
 
-/// Simulate how ranks share a walk, on a virtual clock
+/// Simulate how MPI ranks share a walk
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The ranks run the same protocol as `atta walk` under mpirun; the tree, the file system and the network \
-    are models, and no file is touched. The same arguments give the same result. --schedule, --split, --ranks and --files \
-    take lists, as in --schedule hybrid,lifeline: every combination is run, and figures compare them.\n\n\
-    Numbers: K, M, G, T are powers of 1000; 10^9 and 1e9 are the same.\n\n\
-    --figure N runs an experiment of the paper (LaFon, Misra, Bringhurst: On Distributed File Tree Walk of Parallel File \
-    Systems, 2012): 1 and 5 are bytes between ranks, 3 running times, 4 messages and bytes, 6 work distribution. It means \
-    --paper, and other options override what it sets.\n\n\
-    Exit codes: 0 all done; 2 wrong usage; 4 could not go on; 130 and 143 interrupted.\n\n\
+    after_help = "Predicts running time, messages and load balance of jobs on many ranks. The simulated ranks run the protocol of \
+    'atta walk' under mpirun; file tree, file system and network are models. No file is accessed, and time is simulated. The same \
+    arguments give the same result. --schedule, --split, --ranks and --files accept lists, such as --schedule hybrid,lifeline: every \
+    combination is simulated, and figures compare the results.\n\n\
+    Numbers: K, M, G, T are powers of 1000; 10^9 and 1e9 are accepted.\n\n\
+    --figure N repeats an experiment of the paper (LaFon, Misra, Bringhurst: On Distributed File Tree Walk of Parallel File \
+    Systems, 2012): 1 and 5 bytes between ranks, 3 running times, 4 messages and bytes, 6 work distribution. It implies \
+    --paper; other options override its settings.\n\n\
+    Exit codes: 0 success; 2 invalid usage; 4 fatal error; 130 or 143 interrupted (SIGINT, SIGTERM).\n\n\
     Examples:\n  \
     atta simulate --ranks 1000 --threads 4 --files 10M\n  \
     atta simulate --schedule random,hybrid,lifeline --ranks 10,100,1000 --plots figures\n  \
@@ -65,152 +66,152 @@ pub(crate) enum TopologyName {
     atta simulate --figure 3 --plots figures"
 )]
 pub(crate) struct SimulateArguments {
-    /// Numbers of ranks [default: 40]. With --paper, of workers: one thread each, and with hybrid and lifeline two of them
-    /// are threads of one rank (an odd number is rounded up)
+    /// Numbers of ranks [default: 40]. With --paper, numbers of workers: each is a rank with one thread; with hybrid and
+    /// lifeline, a rank has two workers as threads (odd numbers are rounded up)
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_ranks, help_heading = "Ranks")]
     pub(crate) ranks: Vec<u32>,
 
-    /// Threads that work on each rank [default: 1]
+    /// Worker threads per rank [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with_all = ["paper", "figure"], help_heading = "Ranks")]
     pub(crate) threads: Option<u32>,
 
-    /// Ranks on each host [default: 1; with --paper 2, or 1 of two threads]
+    /// Ranks per host [default: 1; with --paper: 2, or 1 if it has two threads]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), help_heading = "Ranks")]
     pub(crate) ranks_per_host: Option<u32>,
 
-    /// Schedules: whom a rank asks for work [default: lifeline]
+    /// Schedules: how idle ranks get work from other ranks [default: lifeline]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = schedules(), help_heading = "Protocol")]
     pub(crate) schedule: Vec<ScheduleKind>,
 
-    /// How much a rank gives of what waits: half, or a random part [default: equal; with --paper random]
+    /// Share of its pending tasks that a rank gives away: half (equal), or a random share [default: equal; with --paper: random]
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = splits(), help_heading = "Protocol")]
     pub(crate) split: Vec<Split>,
 
-    /// How the ranks find out that all is done [default: counters; with --paper token, but counters for centralized]
+    /// How ranks detect the end of the job [default: counters; with --paper: token, except for centralized]
     #[arg(long, value_name = "HOW", value_parser = terminations(), help_heading = "Protocol")]
     pub(crate) termination: Option<Termination>,
 
-    /// Children of each rank in the tree along which totals climb
+    /// Children per rank in the reduction tree for totals
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Protocol")]
     pub(crate) tree_width: u32,
 
-    /// Ask for work when fewer tasks than this wait; a rank of one thread asks when none waits or runs [default: 1; with
-    /// --paper 0]
+    /// Request work when fewer than N tasks are pending; a rank with one thread requests it when it has no task [default: 1;
+    /// with --paper: 0]
     #[arg(long, value_name = "N", help_heading = "Protocol")]
     pub(crate) low_water: Option<u64>,
 
-    /// Microseconds of the first pause after all were asked in vain [default: 50]
+    /// First pause after all requests for work were refused, in microseconds [default: 50]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=10_000_000), help_heading = "Protocol")]
     pub(crate) pause_us: Option<u64>,
 
-    /// Microseconds that a rank is idle before it tells so
+    /// Idle time before a rank reports that it is idle, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), help_heading = "Protocol")]
     pub(crate) quiet_us: u64,
 
-    /// Which tasks other ranks get [default: evenly; with --paper oldest]
-    #[arg(long, value_enum, value_name = "HOW", help_heading = "How ranks work")]
+    /// Which tasks a rank gives away [default: evenly; with --paper: oldest]
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Rank model")]
     pub(crate) gives: Option<Gives>,
 
-    /// While fewer tasks than this wait on a rank, directories are opened in breadth, the oldest first [default: 16; with
-    /// --paper 0]
-    #[arg(long, value_name = "N", help_heading = "How ranks work")]
+    /// While fewer than N tasks are pending on a rank, traverse breadth-first: oldest directory first [default: 16; with
+    /// --paper: 0]
+    #[arg(long, value_name = "N", help_heading = "Rank model")]
     pub(crate) breadth: Option<u64>,
 
-    /// All threads of a rank wait for each other after each task, as in the paper's hybrid program [default: no; with --paper
-    /// yes]
-    #[arg(long, value_name = "YES|NO", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "How ranks work")]
+    /// Let all threads of a rank wait for each other after each task, like the hybrid program of the paper [default: no;
+    /// with --paper: yes]
+    #[arg(long, value_name = "YES|NO", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Rank model")]
     pub(crate) lock_step: Option<bool>,
 
-    /// Take a directory with at most N files in it and below as one task: faster to simulate, less to share
-    #[arg(long, value_name = "N", default_value = "0", value_parser = parse_count, help_heading = "How ranks work")]
+    /// Treat a subtree with at most N files as one task: the simulation is faster, and ranks have less to share
+    #[arg(long, value_name = "N", default_value = "0", value_parser = parse_count, help_heading = "Rank model")]
     pub(crate) aggregate: u64,
 
-    /// Tasks that a thread takes at a time, of one directory's files: faster to simulate, messages wait longer
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20), help_heading = "How ranks work")]
+    /// Tasks for files of one directory that a thread takes at once: the simulation is faster, and messages wait longer
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20), help_heading = "Rank model")]
     pub(crate) slice: u64,
 
     /// Numbers of files [default: 6.5M]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_files, help_heading = "Tree")]
     pub(crate) files: Vec<u64>,
 
-    /// How directories are spread: zipf (skewed), balanced, flat (one), chain
+    /// Shape of the directory tree: zipf (skewed), balanced, flat (one directory) or chain
     #[arg(long, value_name = "SHAPE", default_value = "zipf", value_parser = PossibleValuesParser::new(["zipf", "balanced", "flat", "chain"]), help_heading = "Tree")]
     pub(crate) shape: String,
 
-    /// Files in a directory, on average
+    /// Average number of files per directory
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30), help_heading = "Tree")]
     pub(crate) files_per_directory: u64,
 
-    /// What everything random depends on
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Tree")]
     pub(crate) seed: u64,
 
-    /// What system calls and messages cost: file-server (as the paper's Panasas: 100 us a stat, 1 ms a directory, 3 us a
-    /// message on either side) or local-disk (0.7 us, 8 us, 0.5 us)
+    /// Cost of system calls and messages: file-server (100 us per stat, 1 ms per directory and 3 us per message at sender and
+    /// receiver, like the Panasas system of the paper) or local-disk (0.7 us, 8 us, 0.5 us)
     #[arg(long, value_name = "NAME", default_value = "file-server", value_parser = PossibleValuesParser::new(["file-server", "local-disk"]), help_heading = "Costs")]
     pub(crate) costs: String,
 
-    /// Nanoseconds to open and close a directory [default: as --costs says, and so for the next five]
+    /// Time to open and close a directory, in nanoseconds [default for this and the next five options: set by --costs]
     #[arg(long, value_name = "NS", value_parser = parse_ns, help_heading = "Costs")]
     pub(crate) directory_ns: Option<u64>,
 
-    /// Nanoseconds for each entry that is read of a directory
+    /// Time to read an entry of a directory, in nanoseconds
     #[arg(long, value_name = "NS", value_parser = parse_ns, help_heading = "Costs")]
     pub(crate) entry_ns: Option<u64>,
 
-    /// Nanoseconds to ask for the metadata of an entry
+    /// Time to read the metadata of an entry, in nanoseconds
     #[arg(long, value_name = "NS", value_parser = parse_ns, help_heading = "Costs")]
     pub(crate) stat_ns: Option<u64>,
 
-    /// Nanoseconds of processor time to send a message
+    /// CPU time to send a message, in nanoseconds
     #[arg(long, value_name = "NS", value_parser = parse_ns, help_heading = "Costs")]
     pub(crate) send_ns: Option<u64>,
 
-    /// Nanoseconds of processor time to take a message in
+    /// CPU time to receive a message, in nanoseconds
     #[arg(long, value_name = "NS", value_parser = parse_ns, help_heading = "Costs")]
     pub(crate) receive_ns: Option<u64>,
 
-    /// Nanoseconds that a master pays more for each message
+    /// Additional CPU time of a master per message, in nanoseconds
     #[arg(long, value_name = "NS", value_parser = parse_ns, help_heading = "Costs")]
     pub(crate) master_ns: Option<u64>,
 
-    /// How hosts are connected [default: dragonfly; with --paper torus]
+    /// Network topology [default: dragonfly; with --paper: torus]
     #[arg(long, value_enum, value_name = "NAME", help_heading = "Network")]
     pub(crate) topology: Option<TopologyName>,
 
-    /// Nanoseconds from host to host, without the hops
+    /// Latency between hosts without hops, in nanoseconds
     #[arg(long, value_name = "NS", default_value = "1000", value_parser = parse_ns, help_heading = "Network")]
     pub(crate) latency_ns: u64,
 
-    /// Nanoseconds for each hop
+    /// Latency per hop, in nanoseconds
     #[arg(long, value_name = "NS", default_value = "100", value_parser = parse_ns, help_heading = "Network")]
     pub(crate) hop_ns: u64,
 
-    /// The paper's settings: a task for each path, messages handled between two tasks, 2 workers a host, a torus
+    /// Use the settings of the paper: one task per path, messages handled between tasks, two workers per host, a torus
     #[arg(long, help_heading = "Experiments")]
     pub(crate) paper: bool,
 
-    /// Run an experiment of the paper; with --plots, draw its figure
+    /// Repeat an experiment of the paper; with --plots, draw its figure
     #[arg(long, value_enum, value_name = "N", help_heading = "Experiments")]
     pub(crate) figure: Option<Experiment>,
 
-    /// Write all that came out as JSON to standard output
+    /// Print all results as JSON
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 
-    /// Write the same JSON to a file
+    /// Write all results to a file (JSON)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) stats: Option<PathBuf>,
 
-    /// Draw figures (SVG) into a directory
+    /// Write figures (SVG) to a directory
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) plots: Option<PathBuf>,
 
-    /// Print the details of each run also where there are several
+    /// Print details of each run even if there are several
     #[arg(short, long, help_heading = "Output", conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
-    /// Print no summary and no progress, only errors
+    /// Print only errors: no summary and no progress
     #[arg(short, long, help_heading = "Output")]
     pub(crate) quiet: bool,
 }
@@ -535,8 +536,8 @@ mod tests {
             ("--stat-ns 1s", "nanoseconds"),
         ];
         for (words, why) in wrong {
-            let told = cases(words).unwrap_err();
-            assert!(told.contains(why), "{words}: {told}");
+            let error = cases(words).unwrap_err();
+            assert!(error.contains(why), "{words}: {error}");
         }
     }
 }

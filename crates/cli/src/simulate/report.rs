@@ -97,7 +97,7 @@ fn details(done: &Done, out: &mut String) {
         ),
         ("waiting", format!("{} tasks on one rank at most", grouped(outcome.waiting_most()))),
         ("no task", format!("{} ranks", outcome.ranks_without_tasks)),
-        ("requests", format!("{}, {} in vain", grouped(counts.requests), grouped(counts.refused))),
+        ("requests", format!("{}, {} refused", grouped(counts.requests), grouped(counts.refused))),
         ("parcels", format!("{} with {} tasks", grouped(counts.parcels_given), grouped(counts.tasks_given))),
         ("sent", format!("{} messages, {}", grouped(sent.messages), binary(sent.bytes))),
     ];

@@ -5,83 +5,85 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
 
 /// How entries are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SumFormat {
-    /// A line for each file, as b3sum prints it
+    /// One line per file, in the format of b3sum
     B3sum,
-    /// One JSON object for each entry, with all that is known of it
+    /// One JSON object per entry, with all its fields
     Ndjson,
-    /// Comma-separated values with a header, a line for each entry
+    /// Comma-separated values with a header, one line per entry
     Csv,
 }
 
-/// Print digests of files, check them, sign whole trees
+/// Compute or check BLAKE3 digests of files and the signature of a tree
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Prints the BLAKE3 of every regular file at and below each PATH, as b3sum would, in the order in which they are \
-    done. Large files are hashed by several threads. Then, on standard error, the signature: one number for all paths, kinds, \
-    sizes, contents and link targets, the same that 'atta copy' prints of them. Symbolic links are not followed, a PATH that is \
-    one neither, unless it ends in a slash; pipes, sockets and devices are not opened.\n\n\
-    Exit codes: 0 all done; 1 something is not as it was recorded; 2 wrong usage; 3 done, but some entries failed or changed; \
-    4 could not go on; 130 and 143 interrupted; 141 output closed.\n\n\
+    after_help = "Prints the BLAKE3 digest of every regular file at and below each PATH, in the format of b3sum, in order of \
+    completion. Several threads hash a large file. The summary on standard error contains the signature: one digest of all paths, \
+    types, sizes, contents and link targets. 'atta copy' prints the same signature for the same tree.\n\n\
+    Symbolic links are not followed; a PATH that is a symbolic link is followed only if it ends in a slash. Pipes, sockets and \
+    devices are not opened.\n\n\
+    Exit codes: 0 success; 1 differences from the record found; 2 invalid usage; 3 completed, but some entries failed or changed \
+    while they were read; 4 fatal error; 130 or 143 interrupted (SIGINT, SIGTERM); 141 standard output closed.\n\n\
     Examples:\n  \
-    atta sum /data > data.b3                  digests of a tree\n  \
-    atta sum --check data.b3                  the listed files: missing, or different\n  \
-    atta sum --check data.b3 /data            what is not listed as well\n  \
-    atta sum --output data.sums /data         in a catalog of Parquet files\n  \
-    atta sum --check data.sums                the tree it was made of\n  \
-    atta sum --signature /data                one number for all of it"
+    atta sum /data > data.b3                  write the digests of a tree\n  \
+    atta sum --check data.b3                  report files that are missing or different\n  \
+    atta sum --check data.b3 /data            report also files that are not listed\n  \
+    atta sum --output data.sums /data         write a catalog (Parquet) with digests\n  \
+    atta sum --check data.sums                check the tree of the catalog\n  \
+    atta sum --signature /data                print only the signature"
 )]
 pub(crate) struct SumArguments {
-    /// Files and trees. Without one, or with -, standard input is read
+    /// Files and trees to hash; - or no PATH: standard input
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
 
-    /// Compare with a record: lines of b3sum, rows of --format ndjson (a file, or - for standard input), or a catalog of --output.
-    /// Without PATH what it lists or was made of, else what is below PATH. Prints what is different
+    /// Check files against a record and print the differences. The record is output of b3sum or --format ndjson (a file, or -
+    /// for standard input), or a catalog written by --output. Without PATH, checks the recorded entries; with PATH, reports also
+    /// files below PATH that are not recorded
     #[arg(short, long, value_name = "RECORD", help_heading = "Output", conflicts_with_all = ["format", "sort", "signature", "output"])]
     pub(crate) check: Option<PathBuf>,
 
-    /// How to print entries [default: b3sum, and nothing with --output]
+    /// Format of the output [default: b3sum; with --output: no entries are printed]
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Output")]
     pub(crate) format: Option<SumFormat>,
 
-    /// Print in the order of the paths, when all is done
+    /// Print entries sorted by path, at the end of the run
     #[arg(long, help_heading = "Output")]
     pub(crate) sort: bool,
 
-    /// Print the signature and nothing else
+    /// Print only the signature
     #[arg(long, help_heading = "Output", conflicts_with_all = ["format", "sort"])]
     pub(crate) signature: bool,
 
-    /// Write a catalog of Parquet files, with digests, to a new directory
+    /// Write a catalog (Parquet files) with digests to a new directory
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) tell: TellArguments,
+    pub(crate) report: ReportArguments,
 
-    #[command(flatten, next_help_heading = "What to sum up")]
+    #[command(flatten, next_help_heading = "Selection")]
     pub(crate) visit: VisitArguments,
 
-    /// Bytes that one thread hashes of a large file at a time (a power of two, at least 1M), or auto: by its size and the
-    /// number of threads
-    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "How to sum up")]
+    /// Chunk size for hashing large files with several threads (a power of two, at least 1M), or auto: chosen by file size
+    /// and number of threads
+    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "Hashing")]
     pub(crate) chunk: Chunk,
 
-    /// Hash at most so many bytes of holes of a file. A file with more fails
-    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size, help_heading = "How to sum up")]
+    /// Maximum size of all holes of a file that are hashed. A file with more is an error
+    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size, help_heading = "Hashing")]
     pub(crate) max_holes: u64,
 
-    #[command(flatten, next_help_heading = "How to sum up")]
+    #[command(flatten, next_help_heading = "Hashing")]
     pub(crate) effort: EffortArguments,
 
-    #[command(flatten, next_help_heading = "On several ranks (under mpirun or srun)")]
+    #[command(flatten, next_help_heading = "MPI ranks (under mpirun or srun)")]
     pub(crate) ranks: RankArguments,
 }
 

@@ -92,8 +92,8 @@ impl Asked {
     fn read(place: &Path, arguments: &SumArguments, signals: &Signals) -> Result<Self, Refused> {
         let paths = given(arguments)?;
         let rules = compile(&arguments.visit.rules)?;
-        let errors = arguments.tell.errors.as_deref();
-        let failures = Some(Failures::new(arguments.tell.verbose, errors, Some(place))?);
+        let errors = arguments.report.errors.as_deref();
+        let failures = Some(Failures::new(arguments.report.verbose, errors, Some(place))?);
         let record = Record::read(place, arguments, &paths, rules.as_ref(), &signals.stop())?;
         let is_list = paths.is_empty() && record.roots.is_none();
         Ok(Self { record, paths, failures, is_list })
@@ -304,9 +304,9 @@ fn conclude(
         }
     }
     let failed = outcome.failed;
-    let told = || summary::tell_compared(arguments, outcome, compared.as_ref(), failed).err();
-    if let Some(fatal) = fatal.or_else(told) {
-        return fatal.tell();
+    let summarized = || summary::report_compared(arguments, outcome, compared.as_ref(), failed).err();
+    if let Some(fatal) = fatal.or_else(summarized) {
+        return fatal.report();
     }
     signals.code().or(outcome.interrupted()).unwrap_or(match compared {
         Some(compared) if compared.differences() > 0 => exit::DIFFERENT,
@@ -322,7 +322,7 @@ fn print_differences(
     stop: &Stop,
 ) -> Result<Compared, Fatal> {
     let (mut rows, mut fatal) = (Vec::new(), None);
-    let append = if arguments.tell.json { difference_row } else { difference_text };
+    let append = if arguments.report.json { difference_row } else { difference_text };
     let compared = compare(&mut record.items, found, stop, |difference| {
         append(difference, &mut rows);
         if rows.len() >= ROWS_BYTES {

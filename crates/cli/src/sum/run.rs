@@ -2,7 +2,7 @@
 //! files and standard output; the other ranks hash and send it their output. What is printed at the end is elsewhere.
 //!
 //! ```text
-//!   first rank: opens files, catalog, record  ──▶  all hear whether to go, and see whether the roots are the same
+//!   first rank: opens files, catalog, record  ──▶  the decision is broadcast, and all ranks compare the roots
 //!   hash:       rows, records and failures go to the first rank
 //!   close:      totals and signatures of all ranks add up on the first rank
 //! ```
@@ -69,7 +69,7 @@ pub(super) fn hash(
     });
     let verdict = session.broadcast(verdict)?;
     let prepared = match prepared {
-        Some(Err(refused)) => return Ok(Err(refused.tell())),
+        Some(Err(refused)) => return Ok(Err(refused.report())),
         None if !verdict.go => return Ok(Err(exit::DONE)),
         Some(Ok(prepared)) => Some(prepared),
         None => None,
@@ -107,7 +107,7 @@ impl Rank<'_> {
         let (rate, stop) = (self.rate(), self.signals.stop());
         let Prepared { sink, starts, .. } = prepared;
         let options = self.options(verdict, &sink, rate.as_ref(), &stop);
-        let mut display = Display::new(&self.arguments.tell, self.arguments.prints());
+        let mut display = Display::new(&self.arguments.report, self.arguments.prints());
         let closed = session.receiving(
             |rank, stream, bytes: &[u8]| sink.receive(rank, stream, bytes),
             |session| {
@@ -121,7 +121,7 @@ impl Rank<'_> {
         let summed = closed.inspect_err(|_| {
             sink.abandon();
             if let Some(fatal) = sink.take_fatal().or_else(|| sink.failures.flush().err()) {
-                fatal.tell();
+                fatal.report();
             }
             complain("not all was hashed", None);
         })?;

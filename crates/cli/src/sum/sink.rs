@@ -202,7 +202,7 @@ impl Sink {
         }
     }
 
-    /// Closes the catalog of this rank; returns the records of its shards for the first rank, or why this rank cannot go on.
+    /// Closes the catalog of this rank; returns the records of its shards for the first rank, or why this rank cannot continue.
     pub(crate) fn hand_over(&self) -> Result<Vec<ShardRecord>, Fatal> {
         let handed = self.catalog.as_ref().map_or(Ok(Vec::new()), CatalogSink::hand_over);
         self.take_fatal().map_or(handed, Err)
@@ -220,13 +220,13 @@ impl Sink {
         }
     }
 
-    /// Records why the run cannot go on, and stops it.
+    /// Records why the run cannot continue, and stops it.
     pub(crate) fn fail(&self, fatal: Fatal) {
         self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fatal);
         self.stop.set();
     }
 
-    /// The first reason why the run cannot go on.
+    /// The first reason why the run cannot continue.
     pub(crate) fn take_fatal(&self) -> Option<Fatal> {
         self.fatal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

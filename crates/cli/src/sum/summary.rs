@@ -14,10 +14,10 @@ use crate::run::report;
 use crate::size::{binary, counted, grouped, listed, per_second};
 
 /// Prints the summary: on standard error if rows are on standard output.
-pub(super) fn tell(arguments: &SumArguments, outcome: &Summed, was_interrupted: bool) -> Result<(), Fatal> {
-    let text = if arguments.tell.json {
+pub(super) fn report(arguments: &SumArguments, outcome: &Summed, was_interrupted: bool) -> Result<(), Fatal> {
+    let text = if arguments.report.json {
         format!("{:#}\n", json(outcome, was_interrupted))
-    } else if arguments.tell.quiet || arguments.signature {
+    } else if arguments.report.quiet || arguments.signature {
         String::new()
     } else {
         words(outcome, was_interrupted)
@@ -26,15 +26,15 @@ pub(super) fn tell(arguments: &SumArguments, outcome: &Summed, was_interrupted: 
 }
 
 /// Prints the summary of a comparison.
-pub(super) fn tell_compared(
+pub(super) fn report_compared(
     arguments: &SumArguments,
     outcome: &Summed,
     compared: Option<&Compared>,
     failed: u64,
 ) -> Result<(), Fatal> {
-    let text = if arguments.tell.json {
+    let text = if arguments.report.json {
         format!("{:#}\n", compared_json(outcome, compared, failed))
-    } else if arguments.tell.quiet {
+    } else if arguments.report.quiet {
         String::new()
     } else {
         compared_words(outcome, compared, failed)

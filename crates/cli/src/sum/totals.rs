@@ -27,7 +27,7 @@ pub(super) struct Summed {
     pub(super) failed: u64,
     /// Exit code of a caught signal; 0 if none.
     interrupted: u8,
-    /// A rank other than the first that cannot go on, and the reason.
+    /// A rank other than the first that cannot continue, and the reason.
     fatal: Option<(u32, String)>,
     pub(super) shards: Vec<ShardRecord>,
 }
@@ -49,7 +49,7 @@ impl Summed {
         }
     }
 
-    /// Adds the shards of a catalog that this rank hands over, or the reason why it cannot go on.
+    /// Adds the shards of a catalog that this rank hands over, or the reason why it cannot continue.
     pub(super) fn with_shards(self, shards: Result<Vec<ShardRecord>, Fatal>, seat: Seat) -> Self {
         match shards {
             Ok(shards) => Self { shards, ..self },
@@ -83,7 +83,7 @@ impl Summed {
         (self.interrupted > 0).then_some(self.interrupted)
     }
 
-    /// Why another rank cannot go on.
+    /// Why another rank cannot continue.
     pub(super) fn fatal(&self) -> Option<Fatal> {
         let (rank, what) = self.fatal.as_ref()?;
         Some(Fatal::Failed { what: format!("rank {rank}: {what}"), hint: None })

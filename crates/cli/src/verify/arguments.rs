@@ -8,44 +8,43 @@ use atta_entry::Field;
 use atta_ops::verify::Fields;
 use clap::{Args, ValueEnum};
 
-use crate::arguments::{Chunk, EffortArguments, TellArguments, VisitArguments, parse_chunk};
+use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
 use crate::schedule::RankArguments;
 
 /// What --quiet is for here.
-const QUIET: &str =
-    "Print nothing but errors, and end at the first difference, unless --output or --json wants all of them";
+const QUIET: &str = "Print only errors, and stop at the first difference (with --output, --errors or --json, compare everything)";
 
 /// How differences are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DifferenceFormat {
-    /// A line in words; names escaped
+    /// One line per difference; unusual characters in names are escaped
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
 }
 
 /// What can be compared of an entry. Its type is compared in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FieldName {
-    /// What kind of entry it is: always
+    /// Type of the entry; always compared
     Type,
-    /// Bytes of a file
+    /// Size of a file
     Size,
-    /// Permissions, set-id bits, sticky bit
+    /// Permissions, set-user-ID, set-group-ID and sticky bits
     Mode,
     /// User and group
     Owner,
-    /// Time of the last change
+    /// Modification time
     Mtime,
-    /// Extended attributes of files and directories, with ACLs and capabilities
+    /// Extended attributes of files and directories, including ACLs and capabilities
     Xattrs,
-    /// Where a symbolic link leads
+    /// Target of a symbolic link
     Target,
-    /// Which names are one file
+    /// Hard links: which names refer to the same file
     Links,
-    /// Number of a device
+    /// Device number of a device file
     Device,
-    /// Bytes of files, as --content
+    /// Contents of files; same as --content
     Content,
 }
 
@@ -70,30 +69,30 @@ impl From<FieldName> for Field {
 #[derive(Debug, Args)]
 #[command(
     mut_arg("quiet", |quiet| quiet.help(QUIET)),
-    after_help = "Two directories are compared entry by entry, two other entries as what they are; a symbolic link is \
-    compared as a link, unless it ends in a slash. What 'atta copy SOURCE TARGET' keeps is compared, but bytes only with \
-    --content. Holes, times of access and flags of files (chattr) are not compared. A directory that one side alone has is one difference, whatever is below it. Each difference is a line: \
-    'missing: PATH' in TARGET, 'extra: PATH' in TARGET, or 'different: PATH: FIELD VALUE -> VALUE; ...', SOURCE's value \
-    first.\n\n\
-    Exit codes: 0 no difference; 1 some, or entries that could not be compared; 2 wrong usage; 4 could not go on; \
-    130 and 143 interrupted; 141 output closed.\n\n\
+    after_help = "Compares the metadata that 'atta copy SOURCE TARGET' preserves, and with --content also the contents of files. \
+    SOURCE and TARGET are two trees or two single entries. A symbolic link is compared as a link, unless its path ends in a slash. Holes, access times and \
+    file flags (chattr) are not compared. A directory that exists on one side only is one difference, regardless of its contents.\n\n\
+    Prints one line per difference: 'missing: PATH' (not in TARGET), 'extra: PATH' (only in TARGET), or 'different: PATH: \
+    FIELD VALUE -> VALUE; ...' with the value of SOURCE first.\n\n\
+    Exit codes: 0 no differences; 1 differences found, or some entries could not be compared; 2 invalid usage; 4 fatal error; \
+    130 or 143 interrupted (SIGINT, SIGTERM); 141 standard output closed.\n\n\
     Examples:\n  \
-    atta verify /data /backup/data                  what a copy keeps, without reading files\n  \
-    atta verify --content /data /backup/data        bytes, too\n  \
+    atta verify /data /backup/data                  compare metadata only\n  \
+    atta verify --content /data /backup/data        compare metadata and contents\n  \
     atta verify --fields size,mtime --modify-window 2 /data /mnt/usb\n  \
     atta verify --quiet a b && echo the same\n  \
     atta verify --content --format ndjson a b >differences; atta copy --repair differences a b"
 )]
 pub(crate) struct VerifyArguments {
-    /// What TARGET should be the same as
+    /// The reference
     #[arg(value_name = "SOURCE")]
     pub(crate) source: OsString,
 
-    /// What is compared with it
+    /// The tree or entry to compare with SOURCE
     #[arg(value_name = "TARGET")]
     pub(crate) target: OsString,
 
-    /// How to print differences on standard output [default: text, unless --output is given]
+    /// Format of differences on standard output [default: text; with --output: none are printed]
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Output", conflicts_with = "quiet")]
     pub(crate) format: Option<DifferenceFormat>,
 
@@ -102,39 +101,39 @@ pub(crate) struct VerifyArguments {
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) tell: TellArguments,
+    pub(crate) report: ReportArguments,
 
-    /// Compare the bytes of files, too
-    #[arg(short, long, help_heading = "What to compare")]
+    /// Compare also the contents of files
+    #[arg(short, long, help_heading = "Comparison")]
     pub(crate) content: bool,
 
-    /// What to compare beside the type, separated by commas
+    /// Fields to compare besides the type, separated by commas
     #[arg(
         long,
         value_enum,
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "size,mode,owner,mtime,xattrs,target,links,device",
-        help_heading = "What to compare"
+        help_heading = "Comparison"
     )]
     pub(crate) fields: Vec<FieldName>,
 
-    /// Times that differ by at most so much are the same
-    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds, help_heading = "What to compare")]
+    /// Treat modification times as equal if they differ by at most this many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds, help_heading = "Comparison")]
     pub(crate) modify_window: Duration,
 
-    #[command(flatten, next_help_heading = "What to compare")]
+    #[command(flatten, next_help_heading = "Comparison")]
     pub(crate) visit: VisitArguments,
 
-    /// Bytes that one thread compares of a large file at a time (a power of two, at least 1M), or auto: by its size and the
-    /// number of threads
-    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "How to compare")]
+    /// Chunk size for comparing large files with several threads (a power of two, at least 1M), or auto: chosen by file
+    /// size and number of threads
+    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_chunk, help_heading = "Performance")]
     pub(crate) chunk: Chunk,
 
-    #[command(flatten, next_help_heading = "How to compare")]
+    #[command(flatten, next_help_heading = "Performance")]
     pub(crate) effort: EffortArguments,
 
-    #[command(flatten, next_help_heading = "On several ranks (under mpirun or srun)")]
+    #[command(flatten, next_help_heading = "MPI ranks (under mpirun or srun)")]
     pub(crate) ranks: RankArguments,
 }
 
@@ -147,13 +146,13 @@ impl VerifyArguments {
 
     /// How differences are printed, if they are.
     pub(crate) fn row_format(&self) -> Option<DifferenceFormat> {
-        let is_text = !self.tell.quiet && self.output.is_none();
+        let is_text = !self.report.quiet && self.output.is_none();
         self.format.or_else(|| is_text.then_some(DifferenceFormat::Text))
     }
 
     /// Whether the run may end at the first difference: no output needs more.
     pub(crate) fn ends_at_first(&self) -> bool {
-        self.tell.quiet && self.output.is_none() && self.tell.errors.is_none() && !self.tell.json
+        self.report.quiet && self.output.is_none() && self.report.errors.is_none() && !self.report.json
     }
 }
 

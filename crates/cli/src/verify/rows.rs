@@ -67,7 +67,7 @@ impl Rows {
         stop: Stop,
         session: &Session<'_>,
     ) -> Result<Self, Refused> {
-        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), None)?;
+        let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), None)?;
         let table = arguments.output.as_deref().map(Table::create).transpose()?;
         let here = Here {
             format: arguments.row_format(),
@@ -108,11 +108,11 @@ impl Rows {
 
     /// Discards the output: nothing was compared.
     pub(super) fn abandon(self) {
-        // The reason is told by the caller.
+        // The caller reports the reason.
         drop(self.finish(false));
     }
 
-    /// Writes the buffer, and completes the table or discards a partial one. Returns why the run could not go on, if so.
+    /// Writes the buffer, and completes the table or discards a partial one. Returns why the run could not continue, if so.
     pub(super) fn finish(self, is_whole: bool) -> Option<Fatal> {
         let Out::Here(here) = self.out else { return None };
         let mut inner = here.inner.into_inner().unwrap_or_else(PoisonError::into_inner);

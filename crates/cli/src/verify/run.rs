@@ -2,7 +2,7 @@
 //! and send it their output. What is printed at the end is elsewhere.
 //!
 //! ```text
-//!   first rank: opens files  ──▶  all hear whether to go, see whether the roots are the same, and open them
+//!   first rank: opens files  ──▶  the decision is broadcast, and all ranks compare and open the roots
 //!   compare:    differences, failures and names of hard links go to the first rank
 //!   close:      totals of all ranks add up on the first rank, which then compares the hard links
 //! ```
@@ -51,7 +51,7 @@ impl Refusal {
         }
     }
 
-    fn tell(&self) -> u8 {
+    fn report(&self) -> u8 {
         complain(&self.what, Some(&self.hint));
         if self.is_usage { exit::USAGE } else { exit::FATAL }
     }
@@ -67,7 +67,7 @@ pub(super) fn compare(
 ) -> Result<Result<(Rows, Compared), u8>, RankError> {
     let goes = session.broadcast(rows.as_ref().map(Result::is_ok))?;
     let rows = match rows {
-        Some(Err(refused)) => return Ok(Err(refused.tell())),
+        Some(Err(refused)) => return Ok(Err(refused.report())),
         None if !goes => return Ok(Err(exit::DONE)),
         Some(Ok(rows)) => Some(rows),
         None => None,
@@ -98,7 +98,7 @@ pub(super) fn compare(
             let code = match (rows, refused) {
                 (Some(rows), Some(refused)) => {
                     rows.abandon();
-                    refused.tell()
+                    refused.report()
                 }
                 _ => exit::FATAL,
             };
@@ -122,7 +122,7 @@ impl Rank<'_> {
         rows: Rows,
         session: &mut Session<'_>,
     ) -> Result<(Rows, Compared), RankError> {
-        let mut display = Display::new(&self.arguments.tell, false);
+        let mut display = Display::new(&self.arguments.report, false);
         let closed = session.receiving(
             |rank, stream, bytes: &[u8]| match stream {
                 LINKS => trees.receive(bytes),
@@ -148,7 +148,7 @@ impl Rank<'_> {
             }
             Err(error) => {
                 if let Some(fatal) = rows.finish(false) {
-                    fatal.tell();
+                    fatal.report();
                 }
                 complain("not all was compared", None);
                 Err(error)

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use atta_catalog::{Columns, Format};
 use clap::{Args, ValueEnum};
 
-use crate::arguments::{EffortArguments, TellArguments, VisitArguments};
+use crate::arguments::{EffortArguments, ReportArguments, VisitArguments};
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 
 /// What is written for each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RowFormat {
-    /// A table: permissions, links, owner, group, size, allocated, mtime, path; names escaped
+    /// A table: permissions, links, owner, group, size, allocated size, mtime, path; unusual characters in names are escaped
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
     /// Comma-separated values with a header
     Csv,
@@ -30,29 +30,29 @@ pub(crate) enum Callback {
     Full,
 }
 
-/// List and record file trees
+/// Scan file trees: totals, listings, catalogs
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Every entry below each PATH is visited once, whatever its name, depth or number. By default only \
-    a summary is printed. Symbolic links are not followed, a PATH that is one neither, unless it ends in a slash.\n\n\
-    Exit codes: 0 all done; 2 wrong usage; 3 done, but some entries failed; 4 could not go on; 130 and 143 interrupted; \
-    141 output closed.\n\n\
+    after_help = "Visits each PATH and every entry below it once. By default only a summary is printed. Symbolic links are not \
+    followed; a PATH that is a symbolic link is followed only if it ends in a slash.\n\n\
+    Exit codes: 0 success; 2 invalid usage; 3 completed, but some entries failed; 4 fatal error; 130 or 143 interrupted \
+    (SIGINT, SIGTERM); 141 standard output closed.\n\n\
     Examples:\n  \
-    atta walk /data                               count a tree\n  \
-    atta walk --print --exclude .snapshot /data   list it, but for snapshots\n  \
-    atta walk --output scan.catalog /data         record it in Parquet files\n  \
-    atta walk --from-list errors.ndjson           look again at what failed"
+    atta walk /data                               totals of a tree\n  \
+    atta walk --print --exclude .snapshot /data   list a tree without its snapshots\n  \
+    atta walk --output scan.catalog /data         write a catalog (Parquet)\n  \
+    atta walk --from-list errors.ndjson           visit failed entries again"
 )]
 pub(crate) struct WalkArguments {
-    /// Trees to walk [default: the working directory]
+    /// Trees to walk [default: the current directory]
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
 
-    /// Print the path of each entry, one a line
+    /// Print the path of each entry, one per line
     #[arg(long, help_heading = "Output", conflicts_with = "format")]
     pub(crate) print: bool,
 
-    /// Print the path of each entry, each ended by a NUL
+    /// Print the path of each entry, each terminated by a NUL byte
     #[arg(short = '0', long, help_heading = "Output", conflicts_with = "format")]
     pub(crate) print0: bool,
 
@@ -60,7 +60,7 @@ pub(crate) struct WalkArguments {
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Output")]
     pub(crate) format: Option<RowFormat>,
 
-    /// Write a catalog of Parquet files to a new directory
+    /// Write a catalog (Parquet files) to a new directory
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
 
@@ -73,44 +73,44 @@ pub(crate) struct WalkArguments {
     pub(crate) events: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) tell: TellArguments,
+    pub(crate) report: ReportArguments,
 
-    #[command(flatten, next_help_heading = "What to visit")]
+    #[command(flatten, next_help_heading = "Selection")]
     pub(crate) visit: VisitArguments,
 
-    /// Visit at most N levels below each PATH
-    #[arg(short = 'd', long, value_name = "N", help_heading = "What to visit")]
+    /// Visit at most N levels below each PATH [default: unlimited]
+    #[arg(short = 'd', long, value_name = "N", help_heading = "Selection")]
     pub(crate) max_depth: Option<u32>,
 
-    /// Follow symbolic links that stay below PATH; the others are reported as errors
-    #[arg(short = 'L', long, help_heading = "What to visit")]
+    /// Follow symbolic links whose target is below PATH; report other ones as errors
+    #[arg(short = 'L', long, help_heading = "Selection")]
     pub(crate) follow: bool,
 
-    /// Walk the paths listed in a file (separated by NULs, or NDJSON rows with a "path"); - is standard input.
-    /// Relative ones start at PATH, if one is given
-    #[arg(long, value_name = "FILE", help_heading = "What to visit")]
+    /// Walk the paths that a file lists, separated by NUL bytes or as NDJSON rows with a "path"; - reads standard input.
+    /// Relative paths start at PATH, or at the current directory
+    #[arg(long, value_name = "FILE", help_heading = "Selection")]
     pub(crate) from_list: Option<PathBuf>,
 
-    /// The list has a path on each line. A line that may stand for more than one name is refused
-    #[arg(long, requires = "from_list", help_heading = "What to visit")]
+    /// The list has one path per line. Lines whose meaning is ambiguous, such as escaped names, are errors
+    #[arg(long, requires = "from_list", help_heading = "Selection")]
     pub(crate) lines: bool,
 
-    /// Do not ask for metadata where the directory tells the kind of an entry
-    #[arg(long, help_heading = "How to walk")]
+    /// Do not read metadata of entries whose type is in the directory listing. Rows then have only path, type, depth and inode
+    #[arg(long, help_heading = "Performance")]
     pub(crate) lite: bool,
 
-    #[command(flatten, next_help_heading = "How to walk")]
+    #[command(flatten, next_help_heading = "Performance")]
     pub(crate) effort: EffortArguments,
 
     #[command(flatten)]
     pub(crate) ranks: RankArguments,
 
-    /// Write who sent what to whom, and where the time of each rank went, as JSON
-    #[arg(long, value_name = "FILE", help_heading = "On several ranks (under mpirun or srun)")]
+    /// Write message counts for each pair of ranks and a time profile of each rank (JSON)
+    #[arg(long, value_name = "FILE", help_heading = "MPI ranks (under mpirun or srun)")]
     pub(crate) stats: Option<PathBuf>,
 
-    /// Draw how even the work was, where the time went and who sent what to whom, as SVG files
-    #[arg(long, value_name = "DIR", help_heading = "On several ranks (under mpirun or srun)")]
+    /// Write figures of load balance, time profiles and messages between ranks (SVG) to a directory
+    #[arg(long, value_name = "DIR", help_heading = "MPI ranks (under mpirun or srun)")]
     pub(crate) plots: Option<PathBuf>,
 
     /// What to do with each entry, for measurements

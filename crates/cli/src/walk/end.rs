@@ -55,7 +55,7 @@ pub(super) fn give_up(
         "{state}some threads hang in the file system and were not waited for; {entries} entries were visited"
     );
     complain(&what, None);
-    let code = fatal.map_or_else(|| signals.code().unwrap_or(exit::FATAL), Fatal::tell);
+    let code = fatal.map_or_else(|| signals.code().unwrap_or(exit::FATAL), Fatal::report);
     std::process::exit(code.into());
 }
 
@@ -70,13 +70,13 @@ pub(super) fn give_up_on_rank(rank: u32, sink: &Sink, progress: &Progress) -> ! 
     std::process::exit(exit::FATAL.into());
 }
 
-/// Flushes failures when another rank cannot go on. There is no summary: the totals of the other ranks are missing.
+/// Flushes failures when another rank cannot continue. There is no summary: the totals of the other ranks are missing.
 pub(super) fn give_up_on_others(sink: &Sink, fatal: Option<Fatal>, display: &mut Display, entries: u64) {
     display.clear();
     sink.abandon();
     let fatal = sink.take_fatal().or(fatal).or_else(|| sink.failures.flush().err());
     if let Some(fatal) = fatal {
-        fatal.tell();
+        fatal.report();
     }
     complain(&format!("the walk is not complete; {entries} entries were visited"), None);
 }
@@ -118,7 +118,7 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     }
     fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report)).err());
     if let Some(fatal) = fatal {
-        return fatal.tell();
+        return fatal.report();
     }
     interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }

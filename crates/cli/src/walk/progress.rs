@@ -25,7 +25,7 @@ pub(crate) struct Display {
 
 impl Display {
     pub(crate) fn new(arguments: &WalkArguments) -> Result<Self, Refused> {
-        let shown = run::display::Display::new(&arguments.tell, arguments.row_format().is_some());
+        let shown = run::display::Display::new(&arguments.report, arguments.row_format().is_some());
         let events = Events::new(arguments.events.as_deref())?;
         Ok(Self { shown, events, next: PERIOD })
     }
@@ -38,7 +38,7 @@ impl Display {
         }
         self.next = progress.elapsed + PERIOD;
         let profile = &progress.profile;
-        self.events.tell(&json!({
+        self.events.emit(&json!({
             "event": "progress",
             "elapsed_seconds": progress.elapsed.as_secs_f64(),
             "entries": profile.entries,

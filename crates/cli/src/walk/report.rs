@@ -45,9 +45,9 @@ impl Report<'_> {
             complain(&format!("{error}; tasks stayed in memory, beyond --memory"), None);
         }
         let mut text = String::new();
-        if self.arguments.tell.json {
+        if self.arguments.report.json {
             text = format!("{}\n", self.json());
-        } else if !self.arguments.tell.quiet {
+        } else if !self.arguments.report.quiet {
             self.text(&mut text);
         }
         if self.arguments.row_format().is_some() {
@@ -139,7 +139,7 @@ impl Report<'_> {
         let entries = self.outcome.profile.entries.max(1) as f64;
         let mut shares: Vec<_> =
             threads.iter().map(|thread| thread.profile.entries as f64 / entries * 100.0).collect();
-        if self.arguments.tell.verbose {
+        if self.arguments.report.verbose {
             let what = if self.has_each_thread() { "thread" } else { "  rank" };
             let _ =
                 writeln!(out, "  {what}       entries   tasks  steals  readdir     stat callback  waiting");

@@ -2,7 +2,7 @@
 //! other ranks walk and send it their output.
 //!
 //! ```text
-//!   agree:  every rank sees the same PATHs?  ──▶  the first rank opens lists, catalog, files  ──▶  all hear whether to go
+//!   agree:  every rank sees the same PATHs?  ──▶  the first rank opens lists, catalog, files  ──▶  the decision is broadcast
 //!   walk:   rows, failures and names of hard links go to the first rank
 //!   close:  totals of all ranks go to the first rank, which settles, commits the catalog and prints the summary
 //! ```
@@ -57,7 +57,7 @@ pub(super) fn run(
     let rank = Rank { arguments, signals, own, devices };
     match run {
         Some(Ok(run)) => rank.walk_first(run, session),
-        Some(Err(refused)) => Ok(refused.tell()),
+        Some(Err(refused)) => Ok(refused.report()),
         None if verdict.go => rank.walk(verdict, session),
         None => Ok(exit::DONE),
     }
@@ -77,7 +77,7 @@ impl Run {
         let (rules, list) = (compile(&arguments.visit.rules)?, arguments.from_list.as_deref());
         let starts = Starts::new(&arguments.paths, list, arguments.list_form(), signals.stop())?;
         let summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
-        let failures = Failures::new(arguments.tell.verbose, arguments.tell.errors.as_deref(), list)?;
+        let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), list)?;
         let sink = Sink::new(arguments, summary, failures, session)?;
         let display = Display::new(arguments)?;
         Ok(Self { rules, starts, sink, display, started: SystemTime::now() })

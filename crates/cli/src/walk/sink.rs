@@ -125,7 +125,7 @@ impl Sink {
         }
     }
 
-    /// The first reason why the run cannot go on.
+    /// The first reason why the run cannot continue.
     pub(crate) fn take_fatal(&self) -> Option<Fatal> {
         crate::run::settings::take(&self.fatal)
     }

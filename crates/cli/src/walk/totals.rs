@@ -33,7 +33,7 @@ pub(super) struct RankTotals {
     spill_error: Option<(u32, String)>,
     /// Exit code of a caught signal; 0 if none.
     pub(super) interrupted: u8,
-    /// A rank that cannot go on, and the reason.
+    /// A rank that cannot continue, and the reason.
     fatal: Option<(u32, String)>,
     pub(super) shards: Vec<ShardRecord>,
     ranks: Vec<RankReport>,
@@ -97,7 +97,7 @@ impl RankTotals {
         }
     }
 
-    /// Adds the shards of a catalog that this rank hands over, or the reason why it cannot go on.
+    /// Adds the shards of a catalog that this rank hands over, or the reason why it cannot continue.
     pub(super) fn with_shards(self, shards: Result<Vec<ShardRecord>, Fatal>, seat: Seat) -> Self {
         match shards {
             Ok(shards) => Self { shards, ..self },
@@ -118,7 +118,7 @@ impl RankTotals {
         self.ranks.sort_by_key(|rank| rank.rank);
     }
 
-    /// Why another rank could not go on.
+    /// Why another rank could not continue.
     pub(super) fn fatal(&self) -> Option<Fatal> {
         let (rank, what) = self.fatal.as_ref()?;
         Some(Fatal::Failed { what: format!("rank {rank}: {what}"), hint: None })

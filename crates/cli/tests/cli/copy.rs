@@ -80,8 +80,8 @@ fn kill_at_any_time_leaves_whole_files() {
 }
 
 #[test]
-fn what_was_copied_is_told_to_people_and_to_machines() {
-    let scratch = scratch("copy-told");
+fn summary_is_printed_as_text_and_as_json() {
+    let scratch = scratch("copy-summary");
     let tree = tree(scratch.path());
     std::os::unix::fs::symlink("0", tree.join("link")).unwrap();
     let ran = copy(&[&tree, &scratch.join("one")]).output().unwrap();
@@ -111,9 +111,9 @@ fn uncopied_entries_are_listed_and_set_the_exit_code() {
     let errors = scratch.join("errors");
     let ran = copy(&[Path::new("--errors"), &errors, &tree, &target]).output().unwrap();
     assert_eq!(ran.status.code(), Some(3));
-    let told = String::from_utf8(ran.stderr).unwrap();
+    let message = String::from_utf8(ran.stderr).unwrap();
     let file = tree.join("file");
-    assert!(told.contains(&format!("cannot give the copy its name: {}: ", file.display())), "{told}");
+    assert!(message.contains(&format!("cannot give the copy its name: {}: ", file.display())), "{message}");
     assert!(String::from_utf8(ran.stdout).unwrap().contains("not copied: 1 entry"));
     let row: Value = serde_json::from_str(fs::read_to_string(&errors).unwrap().trim()).unwrap();
     assert_eq!(row["path"], file.display().to_string().as_str());
@@ -276,7 +276,7 @@ fn what_failed_is_copied_from_the_list_of_it() {
 }
 
 #[test]
-fn how_bytes_go_is_asked_for_and_told() {
+fn data_path_is_selected_and_reported() {
     let scratch = scratch("copy-ways");
     let tree = make_directory(scratch.join("tree"));
     fs::write(tree.join("file"), vec![b'x'; 2 << 20]).unwrap();
@@ -318,10 +318,10 @@ fn files_are_reported_by_size_time_and_event() {
     let [.., head, row] = lines.as_slice() else { panic!("{text}") };
     assert_eq!(head[..6], ["rank", "files", "bytes", "rate", "copying", "links"], "{text}");
     assert_eq!(row[..4], ["0", "1,001", "67.1", "MiB"], "{text}");
-    let told = fs::read_to_string(&events).unwrap();
-    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(told[0]["event"], "start");
-    let end = told.last().unwrap();
+    let lines = fs::read_to_string(&events).unwrap();
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows[0]["event"], "start");
+    let end = rows.last().unwrap();
     assert_eq!((&end["event"], &end["summary"]["files"]), (&"end".into(), &1001.into()));
     assert_eq!(end["summary"]["sizes"][2]["files"], 1000);
     let [row] = end["summary"]["by_rank"].as_array().unwrap().as_slice() else { panic!("{end}") };
@@ -337,13 +337,13 @@ fn files_are_reported_by_size_time_and_event() {
     let slowly = [Path::new("--bandwidth"), Path::new("30M"), options[1], &events, &tree];
     let ran = copy(&[&slowly[..], &[&scratch.join("two")]].concat()).output().unwrap();
     assert_eq!(ran.status.code(), Some(0));
-    let told = fs::read_to_string(&events).unwrap();
-    let progress = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = fs::read_to_string(&events).unwrap();
+    let progress = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let progress: Vec<_> = progress.filter(|event| event["event"] == "progress").collect();
-    assert!(!progress.is_empty() && progress[0]["entries_found"].as_u64().unwrap() > 0, "{told}");
-    // So early nobody knows whether that is all.
+    assert!(!progress.is_empty() && progress[0]["entries_found"].as_u64().unwrap() > 0, "{lines}");
+    // The scan has not finished so early.
     let first = progress[0].as_object().unwrap();
-    assert!(first["is_growing"] == true && first.contains_key("seconds_left"), "{told}");
+    assert!(first["is_growing"] == true && first.contains_key("seconds_left"), "{lines}");
     let nowhere = [Path::new("--events"), Path::new("/no/where"), &tree, &scratch.join("three")];
     assert_eq!(copy(&nowhere).output().unwrap().status.code(), Some(4));
     assert!(!scratch.join("three").exists());
@@ -380,25 +380,25 @@ fn stripes_are_refused_where_there_are_none() {
 }
 
 #[test]
-fn another_copy_into_the_same_target_is_told_of() {
+fn another_copy_to_the_same_target_is_reported() {
     let scratch = scratch("copy-crowded");
     let (source, target) = (make_directory(scratch.join("source")), make_directory(scratch.join("target")));
     // As a copy has it while it runs.
     let other = fs::File::open(&target).unwrap();
     other.lock().unwrap();
-    let told = |more: &[&str]| {
+    let messages = |more: &[&str]| {
         let ran = copy(&[&source, &target]).args(more).output().unwrap();
         assert!(ran.status.success());
         String::from_utf8(ran.stderr).unwrap()
     };
     let said = "atta: note: another copy is writing to TARGET (who is not known)\nhint: files stay whole";
-    assert!(told(&[]).starts_with(said), "{}", told(&[]));
+    assert!(messages(&[]).starts_with(said), "{}", messages(&[]));
     let refused = copy(&[Path::new("--exclusive"), &source, &target]).output().unwrap();
     assert_eq!(refused.status.code(), Some(4));
-    assert_eq!(told(&["--quiet"]), "");
+    assert_eq!(messages(&["--quiet"]), "");
     // Also for a child process of another test, which has the descriptor until it runs a program.
     other.unlock().unwrap();
-    assert!(!told(&[]).contains("note"));
+    assert!(!messages(&[]).contains("note"));
 }
 
 #[test]

@@ -21,8 +21,9 @@ fn err(ran: &Output) -> String {
 }
 
 /// The command that a hint advises, run as it is printed.
-fn follow(directory: &Path, told: &str) -> Output {
-    let hint = told.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap_or_else(|| panic!("{told}"));
+fn follow(directory: &Path, message: &str) -> Output {
+    let hint =
+        message.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap_or_else(|| panic!("{message}"));
     let (_, command) = hint.split_once(": ").unwrap_or_else(|| panic!("{hint}"));
     Command::new("bash").args(["-c", command]).current_dir(directory).output().unwrap()
 }
@@ -51,9 +52,9 @@ fn advice_at_an_interrupt_completes_the_tree() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let ran = child.wait_with_output().unwrap();
     assert_eq!(ran.status.code(), Some(130), "{}", err(&ran));
-    let told = err(&ran);
-    assert!(told.contains(" copy --update -T --iops 40 'big tree' new"), "{told}");
-    let ran = follow(here, &told);
+    let message = err(&ran);
+    assert!(message.contains(" copy --update -T --iops 40 'big tree' new"), "{message}");
+    let ran = follow(here, &message);
     assert!(ran.status.success(), "{}", err(&ran));
     assert!(!here.join("new/big tree").exists(), "the tree was copied into itself");
     verify(here, "big tree", "new");
@@ -97,8 +98,9 @@ fn a_file_is_not_copied_to_a_new_name_with_a_slash() {
         for more in [&[][..], &["-T"], &["--dry-run"]] {
             let ran = copy_in(here, &[more, &[source, "new/"]].concat());
             assert_eq!(ran.status.code(), Some(4), "{source} {more:?}: {}", err(&ran));
-            let told = "atta: cannot make TARGET: ./new/: not a directory (ENOTDIR)\nhint: SOURCE is not a";
-            assert!(err(&ran).starts_with(told), "{}", err(&ran));
+            let message =
+                "atta: cannot make TARGET: ./new/: not a directory (ENOTDIR)\nhint: SOURCE is not a";
+            assert!(err(&ran).starts_with(message), "{}", err(&ran));
             assert!(fs::symlink_metadata(here.join("new")).is_err());
         }
     }

@@ -107,7 +107,7 @@ fn unwritable_files_stop_the_run_at_its_start() {
 }
 
 #[test]
-fn a_full_device_behind_standard_output_is_told() {
+fn full_device_on_standard_output_is_reported() {
     let scratch = scratch("full");
     trees::flat(&scratch.join("flat"), 2_000).unwrap();
     for options in [&["--print"][..], &["--format", "csv"], &["--json"], &[]] {
@@ -121,7 +121,7 @@ fn a_full_device_behind_standard_output_is_told() {
 }
 
 #[test]
-fn a_full_device_behind_the_files_is_told() {
+fn full_device_of_output_files_is_reported() {
     let scratch = scratch("full-files");
     let missing: Vec<_> = (0..2_000).map(|number| format!("missing-{number}")).collect();
     let ran = run(walk(["--errors", "/dev/full"]).args(&missing).current_dir(scratch.path())).expect_code(4);

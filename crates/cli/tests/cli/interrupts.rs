@@ -1,4 +1,4 @@
-//! Signals while the program waits: for its own cap, for whoever reads its output. Those of a slow file system are in
+//! Signals while the program waits: for its rate limit, or for the reader of its output. Those of a slow file system are in
 //! `tests/fs`.
 
 use std::io::{Read, Write};

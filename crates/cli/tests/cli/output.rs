@@ -126,8 +126,8 @@ fn events_begin_and_end_also_a_short_run() {
 }
 
 #[test]
-fn a_run_of_seconds_tells_how_it_stands() {
-    let test = "a_run_of_seconds_tells_how_it_stands";
+fn long_run_reports_its_progress() {
+    let test = "long_run_reports_its_progress";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     // 2 s and more by its rate, on any machine; the events come each second of the run.
     let slow = SlowFs::builder().directories(4, 1).files(300).latency(std::time::Duration::ZERO).mount();

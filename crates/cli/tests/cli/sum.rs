@@ -1,4 +1,4 @@
-//! `atta sum` as a program: lines as `b3sum` prints them, records that are checked, exit codes, and what is told.
+//! `atta sum` as a program: lines as `b3sum` prints them, record checks, exit codes and reports.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -172,7 +172,7 @@ fn run_to(mut command: Command, file: fs::File) -> String {
 }
 
 #[test]
-fn catalogs_and_rows_tell_of_all_kinds() {
+fn catalogs_and_rows_cover_all_kinds() {
     let scratch = scratch("sum");
     let tree = tree(scratch.path());
     trees::hostile_names(&tree.join("names")).unwrap();
@@ -202,13 +202,13 @@ fn catalogs_and_rows_tell_of_all_kinds() {
     make_directory(tree.join("new"));
     make_file(path_of([&bytes_of(&tree.join("new/"))[..], b"\xff"].concat()), b"");
     let ran = run(&mut sum(scratch.path(), &["--json", "--check", "sums", "-j", "1"])).expect_code(1);
-    let told: Vec<_> = parse_lines(&ran.stdout)
+    let reported: Vec<_> = parse_lines(&ran.stdout)
         .into_iter()
         .map(|row| (at(&row, "path").clone(), at(&row, "change").clone(), row.get("fields").cloned()))
         .collect();
     let word = |text: &str| Value::from(text);
     assert_eq!(
-        told,
+        reported,
         [
             (
                 word("tree/link"),

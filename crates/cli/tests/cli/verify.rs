@@ -77,7 +77,7 @@ fn differences_are_lines_and_set_the_exit_code() {
     assert!(summary.starts_with("5 entries compared, 6 B of 2 files at "), "{summary}");
     let found = "1 missing, 2 extra, 3 different (mode 1, target 1, content 1)\n";
     assert!(summary.ends_with(found), "{summary}");
-    // The bytes are of the same number, and nobody looks at them.
+    // The contents have the same size and are not compared.
     let ran = verify(scratch.path(), &["--fields", "size,mtime", "one", "two"]).expect_code(1);
     assert_eq!(sorted(&ran.out()), ["extra: \\xff\\n", "extra: more/", "missing: gone"]);
 }
@@ -106,7 +106,7 @@ fn rows_are_objects_and_the_summary_is_one() {
 }
 
 #[test]
-fn quiet_tells_by_the_exit_code_alone() {
+fn quiet_reports_by_exit_code_only() {
     let scratch = trees("verify-quiet");
     for (target, code) in [("same", 0), ("two", 1)] {
         let ran = verify(scratch.path(), &["-q", "-c", "one", target]).expect_code(code);

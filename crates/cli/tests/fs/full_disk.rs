@@ -33,8 +33,8 @@ fn a_full_disk_leaves_no_catalog() {
 }
 
 #[test]
-fn a_full_disk_under_the_list_of_errors_is_told() {
-    let test = "a_full_disk_under_the_list_of_errors_is_told";
+fn full_disk_under_the_errors_file_is_reported() {
+    let test = "full_disk_under_the_errors_file_is_reported";
     let _lock = Lock::for_mounts().expect("take the lock of mounts");
     let Some(disk) = skip::unless_available(test, Scratch::on_tmpfs(16 << 10)) else { return };
     let missing: Vec<_> = (0..1_000).map(|number| format!("missing-{number}")).collect();
@@ -57,9 +57,9 @@ fn advice_at_out_of_space_completes_the_tree() {
     let space = make_directory(here.join("space"));
     let Some(space) = skip::unless_available("out of space", Mount::tmpfs(&space, 1 << 20)) else { return };
     let parked = atta().args(["copy", "-j", "1", "tree", "space/new"]).current_dir(here).output().unwrap();
-    let told = String::from_utf8_lossy(&parked.stderr).into_owned();
-    assert_eq!(parked.status.code(), Some(3), "{told}");
-    let hint = told
+    let message = String::from_utf8_lossy(&parked.stderr).into_owned();
+    assert_eq!(parked.status.code(), Some(3), "{message}");
+    let hint = message
         .lines()
         .find_map(|line| line.strip_prefix("hint: make room in TARGET, then copy the rest with: "));
     space.resize(64 << 20).unwrap();

@@ -12,11 +12,11 @@ use atta_testkit::{skip, trees};
 
 use crate::support::{bytes_of, find, lines, make_directory, number, records, run, walk};
 
-/// What the script exits with where GlusterFS is not to be had.
+/// Exit code of the script where GlusterFS is not available.
 const NOT_HERE: i32 = 4;
 
-/// A running volume; it ends with the script's standard input, so also when this process dies. Where a test fails, its end is
-/// waited for all the same.
+/// A running volume. It ends with the standard input of the script, and therefore also when this process dies. Dropping it waits
+/// for its end.
 pub(crate) struct Volume {
     script: Child,
     output: BufReader<ChildStdout>,
@@ -24,7 +24,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// Starts it, or says why not.
+    /// Starts a volume. The error is the reason why there is none.
     pub(crate) fn start() -> Result<Self, String> {
         let scratch = Scratch::below(&std::env::temp_dir(), "gluster").map_err(|error| error.to_string())?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fs/glusterfs.sh");
@@ -48,12 +48,12 @@ impl Volume {
         Err(why.trim_end().to_owned())
     }
 
-    /// Where a client, `one` or `two`, is mounted.
+    /// Mount point of a client, `one` or `two`.
     pub(crate) fn client(&self, name: &str) -> std::path::PathBuf {
         self.scratch.join("volume").join(name)
     }
 
-    /// Stops it and checks that nothing of it is left.
+    /// Stops the volume and checks that it leaves nothing behind.
     pub(crate) fn stop(mut self) {
         drop(self.script.stdin.take());
         let status = self.script.wait().expect("wait for the script");
@@ -67,7 +67,7 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         drop(self.script.stdin.take());
-        // It has ended where it was stopped.
+        // A stopped volume has ended already.
         let _ended = self.script.wait();
     }
 }
@@ -152,7 +152,7 @@ fn what_one_client_changes_the_other_walks(one: &Path, two: &Path) {
     assert!(lines(&ran.stdout).contains(&bytes_of("tree/made/moved/level")));
 }
 
-/// The other client removes what is being walked: an entry is seen, or told as gone, and nothing ends the walk.
+/// The other client removes directories during the walk: each is listed or reported as missing, and the walk continues.
 fn a_vanished_directory_is_a_failed_entry_or_none(one: &Path, two: &Path) {
     let doomed = make_directory(one.join("doomed"));
     for number in 0..40 {

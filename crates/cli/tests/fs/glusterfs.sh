@@ -5,7 +5,7 @@
 #
 # DIR is an absolute path of a new directory. Prints 'ready' once the clients are mounted at DIR/one and DIR/two, and
 # serves until its standard input ends or it is killed by SIGTERM or SIGINT. Whatever happens, it then unmounts, ends
-# the processes of its network namespace and removes DIR. Exits with 4 where GlusterFS is not to be had here.
+# the processes of its network namespace and removes DIR. Exits with 4 if GlusterFS is not available.
 #
 # The namespace is why nothing listens on, or talks to, an address that anyone else can reach.
 set -euo pipefail
@@ -81,7 +81,7 @@ check_needs() {
   if [ "$(ip -o link show | wc -l)" != 1 ]; then
     [ -z "$(ip -o -4 addr show)" ] || lack "not in a network namespace of its own"
   fi
-  ip link set lo up || lack "no network namespace to be had"
+  ip link set lo up || lack "no network namespace available"
   ip addr add "$address/32" dev lo || lack "no address in the network namespace"
 }
 

@@ -50,9 +50,9 @@ fn what_is_mounted_on_a_leftover_stays() {
     fs::write(place.join("kept"), "data").unwrap();
     let clean = || atta().args(["clean", "--yes", "."]).current_dir(here).output().unwrap();
     let ran = clean();
-    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert_eq!(ran.status.code(), Some(3), "{told}");
-    assert!(told.contains("cannot remove: ") && told.contains("(EXDEV)"), "{told}");
+    let message = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.code(), Some(3), "{message}");
+    assert!(message.contains("cannot remove: ") && message.contains("(EXDEV)"), "{message}");
     assert_eq!(fs::read(place.join("kept")).unwrap(), b"data");
     drop(mount);
     assert_eq!(clean().status.code(), Some(0));

@@ -89,7 +89,7 @@ fn without_proc_links_and_fifos_are_copied() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
         .unwrap();
     let target = scratch.join("target");
-    // A namespace of its own: nobody else misses it.
+    // A separate namespace: other processes are not affected.
     let mut hidden = Command::new("unshare");
     hidden.args(["--mount", "sh", "-ec", "mount -t tmpfs none /proc; exec \"$@\"", "sh"]);
     hidden.arg(env!("CARGO_BIN_EXE_atta")).args(["copy", "--json"]).args([&tree, &target]);

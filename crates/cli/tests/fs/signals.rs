@@ -24,7 +24,7 @@ fn mount(test: &str, builder: Builder) -> Option<(SlowFs, Lock)> {
     skip::unless_available(test, builder.mount()).map(|mounted| (mounted, lock))
 }
 
-/// Starts a walk of `root` and waits until it has told its progress once: its second event.
+/// Starts a walk of `root` and waits for its first progress report, which is its second event.
 fn start(root: &Path, events: &Path, options: &[&str]) -> Running {
     let mut command = walk(["--events"]);
     command.arg(events).args(options).arg(root).current_dir(events.parent().unwrap_or(Path::new("/")));

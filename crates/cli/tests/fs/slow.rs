@@ -1,4 +1,4 @@
-//! A server that answers with errors: each failed entry is told once, with what was tried, and the rest is walked.
+//! A server that answers with errors: each failed entry is reported once, with the failed operation, and the rest is walked.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `atta copy` on real ranks: what one process makes, whatever the schedule; and what is wrong is told once.
+//! `atta copy` on real ranks: what one process makes, whatever the schedule; and errors are reported once.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +37,7 @@ fn kept(root: &str) -> BTreeMap<String, Value> {
         for field in ["inode", "device", "atime", "ctime", "btime", "blocks", "depth"] {
             fields.remove(field);
         }
-        // What a directory takes, and how many names it has, is the file system's affair.
+        // The file system chooses size and link count of a directory.
         if fields["kind"] == "directory" {
             fields.remove("size");
             fields.remove("nlink");
@@ -117,14 +117,14 @@ fn refusal_or_failure_of_any_rank_is_reported_once() {
     let (inside, errors) = (format!("{tree}/flat"), scratch.join("errors"));
     let (target, errors) = (target.to_str().unwrap(), errors.to_str().unwrap());
     for mpi in mpis(test) {
-        let told = |output: &Output, code, what: &str, times| {
+        let fails = |output: &Output, code, what: &str, times| {
             expect_code(output, code, what);
             assert_eq!(text(&output.stderr).matches(what).count(), times, "{}", text(&output.stderr));
         };
-        told(&on_ranks(mpi, 3, &[&tree, &inside]), 2, "TARGET is in it", 1);
-        told(&on_ranks(mpi, 3, &["/nothing/here", target]), 4, "cannot stat SOURCE", 1);
+        fails(&on_ranks(mpi, 3, &[&tree, &inside]), 2, "TARGET is in it", 1);
+        fails(&on_ranks(mpi, 3, &["/nothing/here", target]), 4, "cannot stat SOURCE", 1);
         let output = on_ranks(mpi, 3, &["--json", "--errors", errors, &tree, target]);
-        told(&output, 3, "is a directory (EISDIR)", 5);
+        fails(&output, 3, "is a directory (EISDIR)", 5);
         let summary = json(&output);
         assert_eq!((&summary["failed"], &summary["signature"]), (&Value::from(5), &Value::Null));
         assert_eq!(std::fs::read_to_string(errors).unwrap().lines().count(), 5);

@@ -1,5 +1,5 @@
 //! The program on real ranks, under every MPI that `ATTA_TEST_MPI` names: the same as alone, whatever the schedule and the
-//! number of ranks; and what is wrong is told once.
+//! number of ranks; and errors are reported once.
 
 #![expect(clippy::disallowed_methods, reason = "a test looks at trees that it made itself")]
 #![expect(
@@ -159,8 +159,8 @@ fn ranks_write_one_catalog_and_one_file_of_errors() {
         command.arg("--errors").arg(&errors).arg("--stats").arg(&stats).arg("--plots").arg(&plots);
         let output = mpi::alone(&mut command);
         expect_code(&output, 3, &mpi.version);
-        let told = text(&output.stderr);
-        assert_eq!(told.matches("missing: no such file or directory (ENOENT)").count(), 1, "{told}");
+        let message = text(&output.stderr);
+        assert_eq!(message.matches("missing: no such file or directory (ENOENT)").count(), 1, "{message}");
         assert_eq!(std::fs::read(&errors).unwrap(), std::fs::read(catalog.join("_errors.ndjson")).unwrap());
         let manifest: Value =
             serde_json::from_slice(&std::fs::read(catalog.join("_manifest.json")).unwrap()).unwrap();
@@ -191,7 +191,7 @@ fn signal_to_one_rank_gives_a_partial_summary() {
     let test = "signal_to_one_rank_gives_a_partial_summary";
     let (_scratch, tree) = tree("mpi-signal");
     for mpi in mpis(test) {
-        // A cap that would take the walk an hour; the program is told when it has begun by its first event.
+        // The walk would take an hour with this limit. Its first event shows that it has begun.
         let mut command = ranks(mpi, 2, &["--iops", "2", "-j1", &tree]);
         let _lock = atta_testkit::lock::Lock::acquire("mpi").unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -217,10 +217,10 @@ fn hanging_rank_is_named_and_not_waited_for() {
         kill_process(rank(1), Signal::STOP).unwrap();
         kill_process(rank(0), Signal::TERM).unwrap();
         let output = child.wait_with_output().unwrap();
-        let told = text(&output.stderr);
-        assert!(!output.status.success(), "{told}");
-        let expected = "the run was asked to end, and no answer came from rank 1";
-        assert!(told.contains(expected) && told.contains("the walk is not complete"), "{told}");
+        let message = text(&output.stderr);
+        assert!(!output.status.success(), "{message}");
+        let expected = "the run was asked to end, but there was no answer from rank 1";
+        assert!(message.contains(expected) && message.contains("the walk is not complete"), "{message}");
     }
 }
 
@@ -294,7 +294,7 @@ fn ranks_of_three_hosts_give_one_summary() {
                     break output;
                 }
                 tries -= 1;
-                assert!(tries > 0, "{what}: no task came to another host\n{stats:#}");
+                assert!(tries > 0, "{what}: no task was sent to another host\n{stats:#}");
             };
             // More than one summary is no JSON.
             let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -322,8 +322,13 @@ fn root_that_differs_on_one_host_is_refused() {
         let Some(mut command) = ranks_on(mpi, &hosts, &[root]) else { continue };
         let output = mpi::alone(&mut command);
         expect_code(&output, 4, &mpi.version);
-        let told = text(&output.stderr);
-        assert_eq!(told.matches("PATH is not the same on all ranks").count(), 1, "{}: {told}", mpi.version);
+        let message = text(&output.stderr);
+        assert_eq!(
+            message.matches("PATH is not the same on all ranks").count(),
+            1,
+            "{}: {message}",
+            mpi.version
+        );
         assert!(output.stdout.is_empty(), "{}: {}", mpi.version, text(&output.stdout));
     }
 }
@@ -379,8 +384,8 @@ fn descendants(of: u32) -> Vec<i32> {
 }
 
 #[test]
-fn what_is_wrong_is_told_once() {
-    for mpi in mpis("what_is_wrong_is_told_once") {
+fn errors_are_reported_once() {
+    for mpi in mpis("errors_are_reported_once") {
         let cases: [(&[&str], i32, &str); 4] = [
             (&["--bogus"], 2, "unexpected argument '--bogus'"),
             (&["--exclude", "["], 2, "unclosed character class"),
@@ -390,8 +395,8 @@ fn what_is_wrong_is_told_once() {
         for (arguments, code, what) in cases {
             let output = mpi::alone(&mut ranks(mpi, 3, arguments));
             expect_code(&output, code, &format!("{}: {arguments:?}", mpi.version));
-            let told = text(&output.stderr);
-            assert_eq!(told.matches(what).count(), 1, "{}: {arguments:?}: {told}", mpi.version);
+            let message = text(&output.stderr);
+            assert_eq!(message.matches(what).count(), 1, "{}: {arguments:?}: {message}", mpi.version);
         }
     }
 }
@@ -403,9 +408,9 @@ fn ranks_with_different_schedules_are_refused() {
         command.args([":", "-np", "1", env!("CARGO_BIN_EXE_atta"), "walk", "--schedule", "random", "/tmp"]);
         let output = mpi::alone(&mut command);
         expect_code(&output, 2, &mpi.version);
-        let told = text(&output.stderr);
+        let message = text(&output.stderr);
         let first = "on rank 0 --schedule lifeline --split equal --termination counters --tree-width 16; on rank 1 --schedule random";
-        assert_eq!(told.matches(first).count(), 1, "{told}");
+        assert_eq!(message.matches(first).count(), 1, "{message}");
     }
 }
 
@@ -493,7 +498,7 @@ fn an_idle_rank_hardly_uses_a_core() {
         expect_code(&output, 0, &mpi.version);
         let stats: Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
         let seconds = stats["elapsed_seconds"].as_f64().unwrap();
-        assert!(seconds > 10.0, "{seconds} s: too short to tell\n{stats:#}");
+        assert!(seconds > 10.0, "{seconds} s: too short to compare\n{stats:#}");
         for rank in stats["ranks"].as_array().unwrap() {
             let share = rank["cpu_seconds"].as_f64().unwrap() / seconds;
             println!("{}: rank {} used {:.2} % of a core", mpi.version, rank["rank"], share * 100.0);

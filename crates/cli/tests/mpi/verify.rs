@@ -72,21 +72,21 @@ fn summary(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn verify_on_ranks_tells_what_it_tells_alone() {
+fn verify_on_ranks_reports_the_same_as_alone() {
     let (scratch, [one, two]) = same_trees("verify");
     let fields = "size,mode,owner,target,links,content";
     let basic = ["--fields", fields, "--chunk", "1M", &one, &two];
     expect_code(&alone(&basic), 0, "alone");
-    for mpi in mpis("verify_on_ranks_tells_what_it_tells_alone") {
+    for mpi in mpis("verify_on_ranks_reports_the_same_as_alone") {
         expect_code(&on_ranks(mpi, 3, &basic), 0, &mpi.version);
     }
     change(&two);
     let rows = [&["--format", "ndjson"], &basic[..]].concat();
-    let (expected, told) =
+    let (expected, alone) =
         (alone(&rows), alone(&[&["--json", "--output", "/dev/null"], &basic[..]].concat()));
     expect_code(&expected, 1, "alone");
     assert_eq!(sorted(&expected).len(), 6, "{}", text(&expected.stdout));
-    for mpi in mpis("verify_on_ranks_tells_what_it_tells_alone") {
+    for mpi in mpis("verify_on_ranks_reports_the_same_as_alone") {
         for (schedule, count) in SCHEDULES.into_iter().zip([3, 2, 3, 3, 5, 1]) {
             let what = format!("{}: {schedule}, {count} ranks", mpi.version);
             let found = on_ranks(mpi, count, &[&["--schedule", schedule], &rows[..]].concat());
@@ -96,7 +96,7 @@ fn verify_on_ranks_tells_what_it_tells_alone() {
         let table = scratch.join("table.parquet").to_string_lossy().into_owned();
         let found = on_ranks(mpi, 3, &[&["--json", "--output", &table], &basic[..]].concat());
         expect_code(&found, 1, &mpi.version);
-        assert_eq!(summary(&found), summary(&told), "{}", mpi.version);
+        assert_eq!(summary(&found), summary(&alone), "{}", mpi.version);
         assert!(fs::read(&table).unwrap().ends_with(b"PAR1"), "{}", mpi.version);
         expect_code(&on_ranks(mpi, 3, &[&["--quiet"], &basic[..]].concat()), 1, &mpi.version);
     }

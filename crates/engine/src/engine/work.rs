@@ -103,7 +103,7 @@ impl<R: Reduce> Engine<R> {
     }
 
     /// A parcel arrived.
-    pub(super) fn came(&mut self, from: Rank, sequence: u64, answer: bool, tasks: &Tasks) -> bool {
+    pub(super) fn receive_parcel(&mut self, from: Rank, sequence: u64, answer: bool, tasks: &Tasks) -> bool {
         let is_repeated = self.parcels.is_repeated(from, sequence);
         if answer && !is_repeated && self.asked.take() != Some(from) {
             return false;

@@ -49,7 +49,7 @@ pub(crate) struct Counters {
     /// The newest report of each child.
     below: Vec<Option<Census>>,
     /// The sums last reported, or probed for. They are not reported twice.
-    told: Option<Census>,
+    reported: Option<Census>,
     /// The earliest time of the next report.
     next_at: Duration,
     wave: u32,
@@ -77,7 +77,7 @@ impl Counters {
             received: 0,
             idle: false,
             below: vec![None; tree.children().count()],
-            told: None,
+            reported: None,
             next_at: Duration::ZERO,
             wave: 0,
             probe: None,
@@ -104,7 +104,7 @@ impl Counters {
             self.next_at = self.next_at.max(now + self.interval);
         }
         self.idle = idle;
-        self.tell(now, findings);
+        self.report(now, findings);
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
@@ -125,17 +125,17 @@ impl Counters {
         match (message, child) {
             (Message::Quiet(census), Some(child)) => {
                 self.below[child] = Some(*census);
-                self.tell(now, findings);
+                self.report(now, findings);
             }
             (Message::Probe { wave }, None) if self.tree.parent() == Some(from) && self.probe.is_none() => {
                 self.wave = *wave;
-                if self.told.is_some() && self.sum() == self.told {
+                if self.reported.is_some() && self.sum() == self.reported {
                     self.probe(Census::default(), findings);
                     self.answer(findings);
                 } else {
                     let census = Census { idle: false, ..self.own() };
                     // This rank reported idleness but was not idle at the probe. It must report again, even the same sums.
-                    self.told = None;
+                    self.reported = None;
                     findings.messages.push_back((from, Message::Census { wave: *wave, census }));
                 }
             }
@@ -149,7 +149,7 @@ impl Counters {
                 probe.missing -= 1;
                 self.answer(findings);
                 if !findings.terminated {
-                    self.tell(now, findings);
+                    self.report(now, findings);
                 }
             }
             _ => return false,
@@ -174,10 +174,10 @@ impl Counters {
         let sum = self.sum()?;
         let adds_up = sum.sent == sum.received || self.rules.is_broken(Rule::SumsAgree);
         let worth = self.tree.parent().is_some() || adds_up;
-        (worth && self.told != Some(sum)).then_some(sum)
+        (worth && self.reported != Some(sum)).then_some(sum)
     }
 
-    fn tell(&mut self, now: Duration, findings: &mut Findings) {
+    fn report(&mut self, now: Duration, findings: &mut Findings) {
         let Some(sum) = self.news().filter(|_| now >= self.next_at) else { return };
         if let Some(parent) = self.tree.parent() {
             findings.messages.push_back((parent, Message::Quiet(sum)));
@@ -189,7 +189,7 @@ impl Counters {
         } else {
             return;
         }
-        self.told = Some(sum);
+        self.reported = Some(sum);
         self.next_at = now + self.interval;
         self.answer(findings);
     }
@@ -206,7 +206,7 @@ impl Counters {
         self.probe = None;
         if !probe.so_far.idle {
             // The parent forgets this rank's report when it receives this answer. Clear it only now: a report made earlier would be lost.
-            self.told = None;
+            self.reported = None;
         }
         match self.tree.parent() {
             Some(parent) => {

@@ -37,10 +37,10 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// Something that was not copied: of which class, where, and as it is told.
+/// An entry that was not copied: its class, its path, and the message.
 pub(crate) type Failed = (Class, PathBuf, String);
 
-/// What came of a copy, and what failed.
+/// The outcome of a copy, and its failures.
 pub(crate) fn try_copy(
     sources: &[&Path],
     target: &Path,
@@ -106,7 +106,7 @@ pub(crate) fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
         let extended = if is_near { extended(path) } else { BTreeMap::new() };
         let digest =
             (kind == 'f' && size < 64 << 20 && is_near).then(|| blake3::hash(&fs::read(path).unwrap()));
-        // What a directory takes is the file system's affair.
+        // The file system chooses the size of a directory.
         let size = if kind == 'd' { 0 } else { size };
         let has_holes = kind == 'f' && blocks * 512 < size;
         let (owner, mtime) = ((uid, gid), (mtime_sec, mtime_nsec));

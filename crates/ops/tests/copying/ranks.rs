@@ -25,9 +25,9 @@ pub(crate) fn all_schedules() -> impl Iterator<Item = (&'static [u32], Config)> 
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct Reported(Mutex<Vec<String>>);
 
-impl Watch for Told {
+impl Watch for Reported {
     fn failure(&self, failure: &Failure<'_>) {
         self.0.lock().unwrap().push(failure.to_string());
     }
@@ -59,16 +59,16 @@ struct Given<'a> {
     target: &'a [u8],
     /// What a list names, if there is one: rank 0 has it.
     starts: Option<&'a [Start]>,
-    told: &'a Told,
+    reports: &'a Reported,
     config: Config,
 }
 
 /// One rank's part, as the program does it.
 fn one_rank(endpoint: &mut InProcess, given: &Given<'_>, options: &Options<'_>) -> Part {
-    let Given { sources, target, starts, told, config } = *given;
+    let Given { sources, target, starts, reports, config } = *given;
     let joined = Session::join(endpoint, "test", options.walk.stop.clone(), Limits::default());
     let mut session = joined.unwrap().unwrap().with_schedule(config);
-    let mut copy = Copy::prepare(sources, target, options, told, session.seat()).unwrap();
+    let mut copy = Copy::prepare(sources, target, options, reports, session.seat()).unwrap();
     if let Some(starts) = starts {
         let own = if session.is_first() { starts } else { &[] };
         copy = copy.listed(own.iter().cloned());
@@ -104,10 +104,10 @@ pub(crate) fn copied_listed<'a>(
     options: impl Fn() -> Options<'a>,
 ) -> Whole {
     let sources = [source.as_os_str().as_bytes().to_vec()];
-    let told = Told::default();
+    let reports = Reported::default();
     let all_options: Vec<_> = hosts.iter().map(|_| options()).collect();
     let target = target.as_os_str().as_bytes();
-    let given = Given { sources: &sources, target, starts, told: &told, config };
+    let given = Given { sources: &sources, target, starts, reports: &reports, config };
     let ranks: Vec<_> = std::thread::scope(|scope| {
         let given = &given;
         let begin = |(mut endpoint, options): (InProcess, _)| {
@@ -119,7 +119,7 @@ pub(crate) fn copied_listed<'a>(
     let mut whole = Whole {
         totals: Totals::default(),
         signature: Some(Signature::default()),
-        failures: told.0.into_inner().unwrap(),
+        failures: reports.0.into_inner().unwrap(),
         accepted: 0,
         ranks: Vec::new(),
     };

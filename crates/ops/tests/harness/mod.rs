@@ -21,7 +21,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 /// A walk that takes longer hangs: it is stopped and the test fails. Far above what any of them takes.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The variable that tells a child process what to do, and that it is one.
+/// The variable that marks a child process and holds its task.
 const CHILD: &str = "ATTA_WALK_TEST";
 
 /// An entry as the visitor got it.
@@ -275,7 +275,7 @@ fn as_oracle(found: &Found, metadata: &Metadata) -> Record {
     }
 }
 
-/// The record with the device number as the walk has it, and without what a walk does not tell.
+/// The record with the device number as the walk reports it, and without the fields that a walk does not report.
 fn comparable(record: &Record) -> Record {
     let dev = u64::from(rustix::fs::major(record.dev)) << 32 | u64::from(rustix::fs::minor(record.dev));
     Record { dev, rdev: 0, ..record.clone() }
@@ -306,7 +306,7 @@ pub(crate) fn child(name: &str, argument: &OsStr) -> Command {
     command
 }
 
-/// The same without `/proc`: in a mount namespace of its own, so nobody else misses it.
+/// The same without `/proc`: in a separate mount namespace, so other processes are not affected.
 pub(crate) fn child_without_proc(name: &str, argument: &OsStr) -> Command {
     let plain = child(name, argument);
     let mut command = Command::new("unshare");

@@ -195,7 +195,7 @@ fn truncated_directory_removes_nothing() {
 }
 
 /// Row 12 of docs/hazards.md.
-/// Where it is written into there is nothing left of what was there: then it is empty, and nobody takes it for a copy.
+/// In-place copies have lost the old content: the file is truncated, so that it is not taken for a complete copy.
 #[test]
 fn unstable_file_in_place_is_emptied() {
     let test = "unstable_file_in_place_is_emptied";

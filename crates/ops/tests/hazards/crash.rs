@@ -32,7 +32,7 @@ fn kill_at_any_step_leaves_whole_files() {
             for there in ["old", "new"] {
                 whole_or_hidden(&source, &served.beneath(there));
             }
-            // Row 26: what the dead one left is in nobody's way.
+            // Row 26: the leftovers of the killed copy do no harm.
             let target = served.beneath(target);
             fs::create_dir_all(&target).unwrap();
             copy(&[&source.join(".")], &target, &threads(1));
@@ -70,7 +70,7 @@ fn a_copy_that_may_be_killed() {
 }
 
 /// Row 28 of docs/hazards.md.
-/// A copy alone does not read what it wrote; but its signature is that of what it read, so that a second look tells.
+/// A copy does not read what it wrote. But its signature covers what it read, so that a later check detects the difference.
 #[test]
 fn changed_bytes_change_the_signature() {
     let test = "changed_bytes_change_the_signature";

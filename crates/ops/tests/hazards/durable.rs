@@ -1,5 +1,5 @@
 //! What is on stable storage when a copy ends, or when the machine goes down before it ends: on file systems whose `syncfs` does
-//! not reach storage, and on those where nobody knows whether it does.
+//! not reach storage, and on those where this is unknown.
 
 use std::fs;
 use std::path::Path;

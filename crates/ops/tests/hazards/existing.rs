@@ -267,7 +267,7 @@ fn an_update_with_nothing_to_do_changes_nothing() {
     fs::remove_file(target.join("below/link")).unwrap();
     symlink("nowhere", target.join("below/link")).unwrap();
     let totals = update(&source, &target).totals;
-    // Which of the two names of the link was met first, nobody knows.
+    // The order in which the two names are visited is unspecified.
     assert!((1..=2).contains(&totals.symlinks), "{totals:?}");
     assert_eq!((totals.specials, totals.hard_links), (1, 2), "{totals:?}");
     assert_same(&source, &target);
@@ -379,7 +379,7 @@ fn update_and_verify_agree_on_differences() {
         let outcome = copy(&[&source.join(".")], &target, options);
         assert_eq!(inode(&target.join("file")), was, "round {round}: it was kept");
         if options.existing == Existing::Update {
-            // The bytes are the one thing that size and time do not tell.
+            // Only the content differs; size and time do not show it.
             assert_eq!(outcome.totals.skipped, 1);
             fs::write(target.join("file"), "source").unwrap();
             set_time(&target.join("file"), 5);

@@ -17,7 +17,7 @@ use crate::served::{
 };
 
 /// Row 15 of docs/hazards.md.
-/// What is told where something cannot be made: for each operation, in a new directory and in one that was there.
+/// Reports of entries that cannot be created: for each operation, in a new and in an existing directory.
 #[test]
 fn file_without_space_leaves_nothing() {
     let test = "file_without_space_leaves_nothing";
@@ -44,7 +44,7 @@ fn file_without_space_leaves_nothing() {
         assert_no_leftovers(&served.directory);
         drop(served);
         // In one that was there it has another one until it is whole: the first that is made so.
-        // Whose files are in TARGET, a file tells that is made there before all others, and closed.
+        // The first file created in TARGET is the owner probe: it is closed at once.
         let skip = if matches!(operation, "create" | "flush") { 1 } else { 0 };
         let rule = format!("{operation}:old/.atta.*.*.*:{error}:skip={skip}:times=1");
         let Some(served) = serve(test, |directory| small_and_old(&directory.join("old")), &[&rule]) else {
@@ -119,7 +119,7 @@ fn failed_read_is_tried_again_twice() {
 }
 
 /// Row 16 of docs/hazards.md.
-/// An error of writing back is told once; a second sync of the same file says that all is well when it is not.
+/// The kernel reports a writeback error once; a second sync of the same file succeeds although data was lost.
 #[test]
 fn file_is_written_again_after_a_failed_sync() {
     let test = "file_is_written_again_after_a_failed_sync";
@@ -144,7 +144,7 @@ fn file_is_written_again_after_a_failed_sync() {
 }
 
 /// Row 16 of docs/hazards.md.
-/// It has the size and the time of its source by then, and nobody is to take it for a copy.
+/// It has the size and time of its source by then, and must not be taken for a complete copy.
 #[test]
 fn file_in_place_is_emptied_if_not_durable() {
     let test = "file_in_place_is_emptied_if_not_durable";
@@ -245,7 +245,7 @@ fn attributes_that_a_target_lacks_are_counted() {
 }
 
 /// Row 18 of docs/hazards.md.
-/// Files and directories that `chattr +i` and `+a` have shut: nobody may change them, root neither.
+/// Immutable and append-only files and directories (`chattr +i`, `+a`): not even root may change them.
 #[test]
 fn immutable_files_stay_and_are_reported() {
     let test = "immutable_files_stay_and_are_reported";

@@ -1,5 +1,5 @@
 //! What a directory hands down to what is made in it: default ACLs, set before the copy or while it runs, by an owner who is
-//! hostile or by nobody in particular. Which rights a copy gets from its source is tested in `owners.rs`.
+//! hostile or accidental. Which rights a copy gets from its source is tested in `owners.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;

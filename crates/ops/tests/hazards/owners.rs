@@ -252,7 +252,7 @@ fn acls_without_modes_give_no_rights() {
         assert_eq!(["comes", "goes", "directory"].map(rights), [0o040, 0, 0], "in place: {in_place}");
         assert!(extended(&target.join("goes")).is_empty() && extended(&target.join("directory")).is_empty());
     }
-    // What is not this copy's affair stays, also where the directory hands a list down.
+    // Attributes that the copy does not control stay, also if the directory has a default ACL.
     let scratch = Scratch::new("lists").unwrap();
     let (source, target) = (scratch.join("source"), scratch.join("target"));
     fs::create_dir(&target).unwrap();

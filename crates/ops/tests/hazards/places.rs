@@ -39,7 +39,7 @@ fn mounts_are_entered_or_left_alone() {
     copy(&[&source], &scratch.join("one"), &one_file_system());
     assert_eq!(fs::read_dir(scratch.join("one/tmpfs")).unwrap().count(), 0);
     assert_eq!(fs::read(scratch.join("one/file")).unwrap(), b"file");
-    // TARGET is seen once more below SOURCE, by a mount that no path tells of: it is left out, and told.
+    // A mount shows TARGET below SOURCE, which no path reveals: it is skipped and reported.
     let bound = Mount::bind(&other, &source.join("bound")).unwrap();
     let (_, failures) = try_copy(&[&source], &other, &threads(2)).unwrap();
     assert_eq!(failures.len(), 1, "{failures:?}");
@@ -109,7 +109,7 @@ fn snapshots_within_are_trees_of_their_own() {
     let daily = source.join(".snapshot/daily");
     btrfs(&[OsStr::new("snapshot"), source.as_os_str(), daily.as_os_str()]);
     fs::write(daily.join("file"), "of then").unwrap();
-    // Files have the same numbers in both; only their devices tell them apart.
+    // Files have the same inode numbers in both; only the device numbers differ.
     let number = |path: &Path| fs::metadata(path).map(|of| (of.ino(), of.nlink())).unwrap();
     assert_eq!(number(&source.join("file")), number(&daily.join("file")));
     let target = Scratch::new("snapshots").unwrap();
@@ -208,7 +208,7 @@ fn links_are_made_across_bind_mounts() {
     assert_eq!(outcome.totals.not_kept, copy::NotKept::default());
 }
 
-/// Told of other copies.
+/// Warnings about other copies.
 #[derive(Default)]
 struct Crowded(AtomicU64);
 
@@ -232,21 +232,21 @@ fn second_copy_is_reported_as_not_alone() {
         fs::create_dir(directory).unwrap();
     }
     fs::write(source.join("file"), "file").unwrap();
-    let told = |target: &Path| {
+    let notes = |target: &Path| {
         let watch = Crowded::default();
         copy::run(&[bytes(&source)], &bytes(target), &threads(1), &watch, |_| {}).unwrap();
         watch.0.into_inner()
     };
-    assert_eq!((told(&target), told(&target)), (0, 0), "one after another");
+    assert_eq!((notes(&target), notes(&target)), (0, 0), "one after another");
     // As a copy does while it runs.
     let other = fs::File::open(&target).unwrap();
     other.lock().unwrap();
-    assert_eq!(told(&target), 1);
+    assert_eq!(notes(&target), 1);
     assert_eq!(fs::read(target.join("source/file")).unwrap(), b"file");
-    assert_eq!(told(&target.join("new")), 0, "into a directory of its own");
+    assert_eq!(notes(&target.join("new")), 0, "into a directory of its own");
     // Also for a child process of another test, which has the descriptor until it runs a program.
     other.unlock().unwrap();
-    assert_eq!(told(&target), 0);
+    assert_eq!(notes(&target), 0);
 }
 
 /// Row 29 of docs/hazards.md.
@@ -276,13 +276,13 @@ fn two_copies_leave_whole_files() {
             let second = scope.spawn(move || copy(&other));
             (first.join().unwrap(), second.join().unwrap())
         });
-        // Who comes second with a new directory is told that it is there; nothing is mixed, and nothing is silent.
+        // The second copy to create a directory reports that it exists; contents never mix, and every failure is reported.
         for entry in 0..10 {
             let directory = target.join(entry.to_string());
-            let told =
+            let failed =
                 first.iter().chain(&second).filter(|(_, path, _)| path.ends_with(entry.to_string())).count();
             let found = fs::read_dir(&directory).unwrap().count();
-            assert!(found == 40 || told > 0, "{round}: {found} files in {entry}: {first:?} {second:?}");
+            assert!(found == 40 || failed > 0, "{round}: {found} files in {entry}: {first:?} {second:?}");
         }
         for file in files(&target) {
             let content = fs::read(&file).unwrap();

@@ -44,7 +44,7 @@ impl Served {
     }
 }
 
-/// Shows a directory, which `fill` may fill before, with rules of what goes wrong; none: told why it cannot be had.
+/// Serves a directory, which `fill` fills before, with failure rules. None, with a reported reason, if it cannot be served.
 pub(crate) fn serve(test: &str, fill: impl FnOnce(&Path), rules: &[&str]) -> Option<Served> {
     serve_by(test, SlowFs::builder(), fill, rules)
 }

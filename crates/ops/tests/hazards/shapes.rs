@@ -29,7 +29,7 @@ fn names_of_any_bytes_are_kept() {
         assert_same(&source, &target);
         assert_no_leftovers(&target);
     }
-    // A name that fails is told as it is.
+    // A name that fails is reported unchanged.
     let odd = Path::new(std::ffi::OsStr::from_bytes(b"new\nline \xff\x1b[31m"));
     fs::write(source.join(odd), "odd").unwrap();
     fs::create_dir(target.join(odd)).unwrap();

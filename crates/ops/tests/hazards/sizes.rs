@@ -1,4 +1,4 @@
-//! Files whose size does not say how many bytes they have, and files of holes that nobody could ever hash.
+//! Files with a wrong reported size, and sparse files that are too large to hash.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -61,9 +61,9 @@ fn sum(root: &Path, options: &sum::Options<'_>) -> (sum::Outcome<()>, Sums) {
 
 /// Gathers differences and failures, as text.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct Reported(Mutex<Vec<String>>);
 
-impl verify::Watch for Told {
+impl verify::Watch for Reported {
     fn difference(&self, difference: &Difference<'_>) {
         let Difference { path, change, .. } = difference;
         self.0.lock().unwrap().push(format!("{} {change:?}", path.escape_ascii()));
@@ -75,11 +75,11 @@ impl verify::Watch for Told {
 }
 
 fn verify(source: &Path, target: &Path, fields: &[Field]) -> Vec<String> {
-    let told = Told::default();
+    let reports = Reported::default();
     let fields: Fields = fields.iter().copied().collect();
     let options = verify::Options { walk: threads(2).walk, fields, ..verify::Options::default() };
-    verify::run_alone(&bytes(source), &bytes(target), &options, &told, |_| {}).unwrap();
-    told.0.into_inner().unwrap()
+    verify::run_alone(&bytes(source), &bytes(target), &options, &reports, |_| {}).unwrap();
+    reports.0.into_inner().unwrap()
 }
 
 fn hashing(count: usize) -> Options<'static> {
@@ -200,9 +200,9 @@ fn file_longer_than_its_size_has_changed() {
         }
         let (_, sums) = sum(&served.at("source"), &sum::Options::default());
         assert_eq!(sums.0.lock().unwrap().1.len(), 1, "{rule}");
-        let told = verify(&served.at("source"), &served.at("source"), &[Field::Content]);
-        assert_eq!(told.len(), 1, "{rule}: {told:?}");
-        assert!(told[0].contains("EAGAIN"), "{rule}: {told:?}");
+        let failures = verify(&served.at("source"), &served.at("source"), &[Field::Content]);
+        assert_eq!(failures.len(), 1, "{rule}: {failures:?}");
+        assert!(failures[0].contains("EAGAIN"), "{rule}: {failures:?}");
     }
 }
 
@@ -225,8 +225,8 @@ fn endless_file_is_reported_and_the_rest_copied() {
     let (found, failed) = sums.0.into_inner().unwrap();
     assert_eq!((found.len(), failed.len()), (3, 1));
     assert!(failed[0].1.starts_with(expected) && outcome.signature.is_none(), "{failed:?}");
-    let told = verify(&source, &source, &[Field::Content]);
-    assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
+    let failures = verify(&source, &source, &[Field::Content]);
+    assert!(failures.len() == 1 && failures[0].starts_with(expected), "{failures:?}");
     // The kernel's memory, which says that it has as many bytes as there are addresses.
     if fs::File::open("/proc/kcore").is_ok() {
         let core = Path::new("/proc/kcore");

@@ -27,7 +27,7 @@ fn many(tree: &Path) {
     }
 }
 
-/// Copies what does not fit, first into new directories, then over old ones: what is there is whole, and what is not was told.
+/// Copies what does not fit, first into new directories, then over old ones: existing files are complete, and every missing one was reported.
 fn fill(what: &str, room: &Path, options: &Options<'_>) {
     let scratch = Scratch::new("space").unwrap();
     let source = scratch.join("source");
@@ -138,7 +138,7 @@ fn mounts_below_the_target_are_synced_first() {
 }
 
 /// Row 16 of docs/hazards.md.
-/// The disk fails a few times and is well again: what the failed writes were of is not on it, and only the first sync tells.
+/// The disk fails a few times and then works again: the data of the failed writes is lost, and only the first sync reports it.
 #[test]
 fn batch_is_written_again_after_a_failed_sync() {
     let test = "batch_is_written_again_after_a_failed_sync";
@@ -146,7 +146,7 @@ fn batch_is_written_again_after_a_failed_sync() {
     let scratch = Scratch::new("failing").unwrap();
     let source = scratch.join("source");
     many(&source);
-    // Whoever writes one once more must not be stopped by its mode, nor take its rights.
+    // Writing a file once more must not fail because of its mode, nor remove its rights.
     let last = source.join("3/small-9");
     fs::set_permissions(&last, fs::Permissions::from_mode(0o4501)).unwrap();
     fs::hard_link(&last, source.join("3/linked")).unwrap();
@@ -164,7 +164,7 @@ fn batch_is_written_again_after_a_failed_sync() {
     assert!(outcome.totals.mended >= 80, "{} written again", outcome.totals.mended);
     assert!(outcome.signature.is_some());
     disk.revive().unwrap();
-    // Which name of a file is seen first nobody knows, so each has one of its own now.
+    // The order in which the names of a file are visited is unspecified, so each name has a separate file here.
     assert_eq!(outcome.totals.not_kept.hard_links, 2);
     fs::remove_file(source.join("3/linked")).unwrap();
     let linked = disk.path().join("old/3/linked");
@@ -235,7 +235,7 @@ fn file_that_stays_lost_is_removed() {
     assert!(!failures.is_empty(), "a third of all writes failed");
     disk.revive().unwrap();
     whole_or_hidden(&source, &target);
-    let is_told = |path: &Path| {
+    let is_reported = |path: &Path| {
         failures.iter().any(|(_, failed, _)| path.starts_with(failed) || failed.ends_with("new"))
     };
     for directory in 0..4 {
@@ -243,7 +243,7 @@ fn file_that_stays_lost_is_removed() {
             let path = entry.unwrap().path();
             let copy = target.join(path.strip_prefix(&source).unwrap());
             assert!(
-                copy.exists() || is_told(&source.join(".").join(path.strip_prefix(&source).unwrap())),
+                copy.exists() || is_reported(&source.join(".").join(path.strip_prefix(&source).unwrap())),
                 "{}",
                 path.display()
             );

@@ -42,19 +42,19 @@ fn second_name_that_folds_is_refused() {
         let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
         for target in ["new", "there"] {
             let (_, failures) = copy_with(&source, &shown.path().join(target), &threads(count));
-            // One of each pair, and each is told.
+            // One of each pair is copied, and each other one is reported.
             let failed: Vec<_> = names(&failures).iter().map(|name| name.to_ascii_lowercase()).collect();
             for name in ["file", "link"] {
                 assert_eq!(failed.iter().filter(|each| *each == name).count(), 1, "{target}: {failures:?}");
             }
             assert!(failed.iter().any(|name| name == "dir" || name == "in"), "{target}: {failures:?}");
-            for (_, path, told) in failures.iter().filter(|(_, path, _)| !path.ends_with("in")) {
+            for (_, path, message) in failures.iter().filter(|(_, path, _)| !path.ends_with("in")) {
                 let name = path.file_name().unwrap().to_str().unwrap();
                 let other = ["File", "file", "LINK", "link", "Dir", "dir"]
                     .into_iter()
                     .find(|other| *other != name && other.eq_ignore_ascii_case(name));
                 let spelled = format!(", in another spelling: {}", other.unwrap());
-                assert!(told.ends_with(&spelled), "{target}: {told}");
+                assert!(message.ends_with(&spelled), "{target}: {message}");
             }
             assert!(!failed.contains(&"plain".to_owned()), "{target}: {failures:?}");
             // What is there is what the source has under just that name.

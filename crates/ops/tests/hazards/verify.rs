@@ -41,8 +41,8 @@ fn bytes_corrupted_on_the_way_are_written_again() {
 }
 
 #[test]
-fn what_stays_corrupted_is_told_and_removed() {
-    let test = "what_stays_corrupted_is_told_and_removed";
+fn lasting_corruption_is_reported_and_removed() {
+    let test = "lasting_corruption_is_reported_and_removed";
     let Some(served) = serve(test, |_| {}, &["write:*victim:flip"]) else { return };
     let source = served.scratch.join("source");
     small(&source);
@@ -100,10 +100,10 @@ fn names_of_a_corrupted_file_are_all_removed() {
     }
 }
 
-/// Nobody knows that anything is wrong with it.
+/// It is unknown whether such a copy is corrupted.
 #[test]
-fn what_cannot_be_read_back_is_told_and_stays() {
-    let test = "what_cannot_be_read_back_is_told_and_stays";
+fn unreadable_copy_is_reported_and_stays() {
+    let test = "unreadable_copy_is_reported_and_stays";
     let never = &["open:*victim:EMFILE"][..];
     // The first time it is opened to be read, the second time to be written once more.
     let not_again = &["read:*victim:EIO", "open:*victim:EMFILE:skip=1"];

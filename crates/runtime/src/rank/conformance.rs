@@ -46,11 +46,11 @@ pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String>
     Ok(())
 }
 
-/// One rank aborts while the others are in the middle of a job: none of them may go on. Under MPI this does not return, except
+/// One rank aborts while the others are in the middle of a job: none of them may continue. Under MPI this does not return, except
 /// for an error that the library reports first. Afterwards the endpoint is unusable.
 ///
 /// # Errors
-/// A rank went on, or ended in another way.
+/// A rank continued, or ended in another way.
 pub fn abort_reaches_all(endpoint: &mut dyn Endpoint) -> Result<(), String> {
     let (rank, size) = (endpoint.rank(), endpoint.size());
     // Under this schedule a rank of two threads, one of them without a task, asks each other rank for work sooner or later. Then the
@@ -98,7 +98,7 @@ fn run_to_the_end(endpoint: &mut dyn Endpoint, config: Config) -> Result<(), Str
     let mut wrong = None;
     let (reason, sum) = run_twigs(endpoint, &job, config, &mut wrong).map_err(|error| error.to_string())?;
     if job.gave_up.load(Ordering::Relaxed) > 0 {
-        return Err("nobody was given anything".to_owned());
+        return Err("no rank received a task".to_owned());
     }
     if job.strayed.load(Ordering::Relaxed) > 0 {
         return Err("a task for another rank was done here".to_owned());

@@ -148,8 +148,8 @@ impl<'l, 'e, R: Reduce> Drive<'l, 'e, R> {
         // An idle rank refuses every request, so a request then announces no further messages.
         let meaningless = if is_idle { asked } else { 0 };
         let asks = std::mem::take(&mut self.has_asked);
-        let came = self.link.arrived - before;
-        Ok(self.pause(came > meaningless || asks || waits, is_idle))
+        let arrived = self.link.arrived - before;
+        Ok(self.pause(arrived > meaningless || asks || waits, is_idle))
     }
 
     fn act(&mut self, local: &dyn Local, totals: &impl Fn() -> Option<R>) -> Result<(), RankError> {

@@ -1,9 +1,9 @@
-//! Why a rank of a session cannot go on.
+//! Why a rank of a session cannot continue.
 
 use atta_engine::{ProtocolError, Rank, WireError};
 use atta_fabric::FabricError;
 
-/// Why a rank cannot go on. The other ranks must be ended, too: see [`Session::fail`](crate::Session::fail).
+/// Why a rank cannot continue. The other ranks must be ended, too: see [`Session::fail`](crate::Session::fail).
 #[derive(Debug)]
 pub enum RankError {
     /// The fabric failed.
@@ -26,7 +26,7 @@ pub enum RankError {
     },
     /// A task must leave this rank but cannot.
     Stuck(&'static str),
-    /// Another rank cannot go on. Only the first rank gets this.
+    /// Another rank cannot continue. Only the first rank gets this.
     Failed {
         /// The rank.
         rank: u32,
@@ -50,7 +50,7 @@ impl std::fmt::Display for RankError {
             Self::Stuck(why) => f.write_str(why),
             Self::Failed { rank, why } => write!(f, "rank {rank} failed: {why}"),
             Self::Silent { ranks } => {
-                write!(f, "the run was asked to end, and no answer came from {}", named(ranks))
+                write!(f, "the run was asked to end, but there was no answer from {}", named(ranks))
             }
         }
     }

@@ -30,7 +30,7 @@ const TAG: u8 = 0x7f;
 const HEADER_BYTES: usize = 5;
 /// A rank asks all others to end early.
 const STOP: u32 = u32::MAX;
-/// A rank cannot go on: why. To the first rank.
+/// A rank cannot continue: why. To the first rank.
 const FAILED: u32 = u32::MAX - 1;
 /// A rank waits for these others. To its parent in the tree.
 const WAITING: u32 = u32::MAX - 2;
@@ -315,13 +315,13 @@ impl<'e> Link<'e> {
         self.is_stop_passed = true;
     }
 
-    /// Notifies the first rank that this one cannot go on.
+    /// Notifies the first rank that this one cannot continue.
     pub(crate) fn fail(&mut self, why: &str) -> Result<(), RankError> {
         let why = why.get(..why.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default().to_owned();
         self.send_step(Rank::ROOT.0, FAILED, &why.encoded())
     }
 
-    /// The error of another rank that cannot go on, if any.
+    /// The error of another rank that cannot continue, if any.
     pub(crate) fn failure(&self) -> Option<RankError> {
         let (rank, why) = self.failed.clone()?;
         Some(RankError::Failed { rank, why })

@@ -8,7 +8,7 @@
 //!   program? files?            between jobs           of all are with the first rank
 //! ```
 //!
-//! A wait ends when the message arrives, when a rank reports that it cannot go on, or when there is no sign of life for some
+//! A wait ends when the message arrives, when a rank reports that it cannot continue, or when there is no sign of life for some
 //! time after a request to end ([`Limits`]). A request to end on one rank becomes a request on all.
 
 use std::hash::{BuildHasher, RandomState};
@@ -271,7 +271,7 @@ impl<'e> Session<'e> {
         agree(&mut self.meeting, facts)
     }
 
-    /// Checks whether another rank asks to end or cannot go on, and sends waiting messages. Does not block. Call it now and then
+    /// Checks whether another rank asks to end or cannot continue, and sends waiting messages. Does not block. Call it now and then
     /// during long work between two meetings.
     ///
     /// # Errors
@@ -383,7 +383,7 @@ impl<'e> Session<'e> {
         Ok(whole)
     }
 
-    /// Reports that this rank cannot go on. A rank other than the first notifies the first one, then waits some seconds for it to
+    /// Reports that this rank cannot continue. A rank other than the first notifies the first one, then waits some seconds for it to
     /// write its results and end all ranks. Then the caller ends them ([`Endpoint::abort`]).
     pub fn fail(&mut self, why: &str) {
         let link = &mut self.meeting.link;

@@ -1,4 +1,4 @@
-//! Waits for other ranks. A wait ends when the message arrives, when a rank reports that it cannot go on, or when there is no
+//! Waits for other ranks. A wait ends when the message arrives, when a rank reports that it cannot continue, or when there is no
 //! sign of life for some time after a request to end. Long waits are reported. The caller defines the event.
 
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ impl Wait {
         Self { limits, heard_at: now, heard: (u64::MAX, 0), reported: now, said: now, stopped: None }
     }
 
-    /// Checks whether to go on waiting for these ranks, and reports the wait periodically. Every arrival from another rank restarts
+    /// Checks whether to continue to wait for these ranks, and reports the wait periodically. Every arrival from another rank restarts
     /// the wait.
     ///
     /// # Errors

@@ -106,7 +106,7 @@ fn watch(service: &mut Service) -> io::Result<Receiver<End>> {
 fn spawn(ends: &Sender<End>, wait: impl FnOnce() -> End + Send + 'static) -> io::Result<()> {
     let ends = ends.clone();
     std::thread::Builder::new().spawn(move || {
-        // The first reason counts; nobody listens for the others.
+        // Only the first reason is reported.
         let _unheard = ends.send(wait());
     })?;
     Ok(())

@@ -19,7 +19,7 @@ use crate::scratch::Scratch;
 /// How long the child may take to unmount before it is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What `atta-slow-fs` exits with where FUSE is not to be had.
+/// Exit code of `atta-slow-fs` if FUSE is not available.
 const NO_FUSE: i32 = 4;
 
 /// Options for a [`SlowFs`], each as on the command line of `atta-slow-fs`.
@@ -128,7 +128,7 @@ impl Builder {
     /// Starts the process and waits until the file system can be used.
     ///
     /// # Errors
-    /// `Unsupported` where FUSE is not to be had, `NotFound` when `atta-slow-fs` is not built, else what it said.
+    /// `Unsupported` if FUSE is not available, `NotFound` if `atta-slow-fs` is not built, else the error that it reported.
     pub fn mount(self) -> io::Result<SlowFs> {
         let program = program()?;
         let scratch = Scratch::new("slow-fs")?;

@@ -72,21 +72,21 @@ Serves a synthetic, read-only tree over FUSE, or with --over a directory that ca
 and changed; prints 'ready', and unmounts at the end of its standard input, at SIGTERM or
 SIGINT. Then it prints what it served.
 
-  --over DIRECTORY    show this directory in place of a synthetic tree
-  --fold-case         names in it that differ in case alone are one
-  --lose-unsynced     what was written or named in it and not synced is lost in the end,
-                      as if the machine went down
-  --latency-us N      every request waits so long before it is answered (2000)
-  --directories N     directories in every directory that is not on the last level (40)
+  --over DIRECTORY    serve this directory instead of a synthetic tree
+  --fold-case         names are case-insensitive
+  --lose-unsynced     data and names that were not synced are lost at the end,
+                      as in a power failure
+  --latency-us N      delay of each request (2000)
+  --directories N     subdirectories per directory, except on the last level (40)
   --depth N           levels of directories below the root (1)
-  --files N           files in every directory but the root (100)
-  --symlinks N        symlinks in every directory but the root (0)
+  --files N           files per directory, except the root (100)
+  --symlinks N        symbolic links per directory, except the root (0)
   --flat N            N files in the root and nothing else
-  --seed N            what sizes, owners, times, contents and chances are derived from (1)
-  --fail RULE         what goes wrong; repeatable, the first rule that fits counts
-  --unknown-types     directories do not tell the types of their entries
-  --readdirplus       directories are read together with attributes
-  --threads N         threads that serve (256)
+  --seed N            seed of sizes, owners, times, contents and chances (1)
+  --fail RULE         failure rule; may be repeated, the first matching rule applies
+  --unknown-types     directories do not report the types of their entries
+  --readdirplus       directory reads return attributes
+  --threads N         number of server threads (256)
 
 RULE is OP[,OP]...:NAME:EFFECT[:CONDITION]...
   OP         lookup stat readlink open read opendir readdir create write fsync flush rename
@@ -106,7 +106,7 @@ RULE is OP[,OP]...:NAME:EFFECT[:CONDITION]...
              once so many were written to the file system), percent=N (by the seed), armed
              (only once a line came on standard input; 'armed' is printed then)
 
-Exit status: 0 served and unmounted, 2 wrong options, 4 FUSE is not to be had here.
+Exit status: 0 served and unmounted, 2 invalid options, 4 FUSE is not available.
 ";
 
 impl Options {

@@ -21,7 +21,7 @@ use rustix::io::{Errno, Result, pread, pwrite};
 use super::fault::Effect;
 use super::nodes::{Nodes, kind_of};
 use super::operation::Operation;
-use super::service::{Gate, told_before_error};
+use super::service::{Gate, listed_before_error};
 use super::unsynced::Unsynced;
 
 /// See the head of this file.
@@ -212,8 +212,8 @@ impl Over {
         }
         // The two dots first, wherever the directory has them.
         entries.sort_by_key(|entry| !matches!(entry.name.as_slice(), b"." | b".."));
-        let told = usize::try_from(told_before_error(entries.len() as u64)).unwrap_or_default();
-        Ok(Listing { entries, end: passed.err().map(|errno| (told, errno)) })
+        let shown = usize::try_from(listed_before_error(entries.len() as u64)).unwrap_or_default();
+        Ok(Listing { entries, end: passed.err().map(|errno| (shown, errno)) })
     }
 
     /// Reads, as far as a rule lets it.

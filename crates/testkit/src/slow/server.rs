@@ -17,7 +17,7 @@ use super::fault::Effect;
 use super::operation::Operation;
 use super::options::Options;
 use super::raw::Listing;
-use super::service::{Gate, prepare, told_before_error};
+use super::service::{Gate, listed_before_error, prepare};
 use super::tree::{Node, Tree};
 
 /// Where answers can be written to past fuser, once there is a session.
@@ -80,7 +80,7 @@ impl Server {
         let mut end = self.tree.length(number) + 2;
         if let Err(error) = self.check(Operation::Readdir, inode) {
             // A server that breaks off has reported an error before.
-            end = told_before_error(self.tree.length(number));
+            end = listed_before_error(self.tree.length(number));
             if offset >= end {
                 return Err(error);
             }

@@ -187,6 +187,6 @@ pub(super) fn prepare(config: &mut KernelConfig, more: InitFlags) -> io::Result<
 }
 
 /// Number of entries listed before an error: half of the directory, at most ten, and the two dots.
-pub(super) fn told_before_error(entries: u64) -> u64 {
+pub(super) fn listed_before_error(entries: u64) -> u64 {
     2 + (entries / 2).min(10)
 }

@@ -42,7 +42,7 @@ impl Files {
             }),
             Op::SetTimes { place, times, flags } => {
                 let now = self.time();
-                let [accessed, modified] = [told(times[0], now)?, told(times[1], now)?];
+                let [accessed, modified] = [time_to_set(times[0], now)?, time_to_set(times[1], now)?];
                 self.change(place, *flags, |node| {
                     node.accessed = accessed.unwrap_or(node.accessed);
                     node.modified = modified.unwrap_or(node.modified);
@@ -198,7 +198,7 @@ fn give(value: &[u8], buffer: &mut [u8]) -> Outcome {
 }
 
 /// A time to set; `None`: unchanged.
-fn told(time: libc::timespec, now: Time) -> Result<Option<Time>, Errno> {
+fn time_to_set(time: libc::timespec, now: Time) -> Result<Option<Time>, Errno> {
     match time.tv_nsec {
         libc::UTIME_OMIT => Ok(None),
         libc::UTIME_NOW => Ok(Some(now)),

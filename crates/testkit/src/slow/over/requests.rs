@@ -384,7 +384,7 @@ impl Filesystem for Over {
 
     fn opendir(&self, request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let passed = self.pass(request, Operation::Opendir, inode, None, 0);
-        // Its names are read now, and an error of that waits for whoever reads them.
+        // The names are read now; an error is returned by the first read of the directory.
         let listed =
             passed.and_then(|_| self.list(inode, self.pass(request, Operation::Readdir, inode, None, 0)));
         match listed {

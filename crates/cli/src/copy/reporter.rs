@@ -6,7 +6,7 @@ use atta_ops::copy::Progress;
 
 use super::pace::Pace;
 use super::summary::{event, line};
-use crate::arguments::TellArguments;
+use crate::arguments::ReportArguments;
 use crate::run::display::Display;
 use crate::run::events::Events;
 
@@ -14,17 +14,17 @@ use crate::run::events::Events;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// See the head of this file.
-pub(super) struct Teller {
+pub(super) struct Reporter {
     display: Display,
     pub(super) events: Events,
     next: Duration,
     pace: Pace,
 }
 
-impl Teller {
+impl Reporter {
     /// `prints`: as in [`Display::new`].
-    pub(super) fn new(tell: &TellArguments, prints: bool, events: Events) -> Self {
-        Self { display: Display::new(tell, prints), events, next: PERIOD, pace: Pace::default() }
+    pub(super) fn new(report: &ReportArguments, prints: bool, events: Events) -> Self {
+        Self { display: Display::new(report, prints), events, next: PERIOD, pace: Pace::default() }
     }
 
     /// Updates the display; called about 40 times a second.
@@ -34,7 +34,7 @@ impl Teller {
         self.display.tick(elapsed, || line(progress, &outlook));
         if self.events.is_wanted() && elapsed >= self.next {
             self.next = elapsed + PERIOD;
-            self.events.tell(&event(progress, &outlook));
+            self.events.emit(&event(progress, &outlook));
         }
     }
 
