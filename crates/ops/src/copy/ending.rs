@@ -337,7 +337,7 @@ impl CopyOperation<'_> {
         private.end(is_left, |record| left_by(top, &shared.namer, record, options))
     }
 
-    /// Makes a name whose file another thread or rank was operation.
+    /// Makes a name whose file another thread or rank was copying.
     fn make_deferred(&self, worker: &mut Worker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();
         let mut linker = self.linker(worker);
