@@ -342,6 +342,7 @@ impl CopyOperation<'_> {
         }
     }
 
+    /// Makes a name whose file another thread or rank was copying.
     fn make_deferred(&self, worker: &mut Worker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();
         let mut linker = self.linker(worker);
