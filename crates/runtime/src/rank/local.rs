@@ -19,7 +19,7 @@ const PARCEL_BYTES: usize = 256 << 10;
 const LOOKS_MOST: u64 = 4096;
 
 /// How long a rank waits for work from others before it ends what waits in the job: that may need a sync, which pays off for much.
-const REST_AFTER: Duration = Duration::from_millis(20);
+const REST_AFTER: Duration = Duration::from_millis(5);
 
 /// Communicates with the other ranks of a job.
 pub(crate) trait Peer {
