@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::process::ExitCode;
 
-use atta_entry::{Entry, Failure, escape};
+use atta_entry::{Entry, Failure, Kind, escape};
 use atta_ops::trees::{self, At, Operation};
 use atta_ops::walk::Options;
 use atta_runtime::{Limits, RankError, Session, Stop, counters};
@@ -36,7 +36,10 @@ impl<F: Fn(&[u8], &Extra) + Sync> Operation for Extras<F> {
     fn entry(&self, at: &mut At<'_, Extra>, entry: &Entry<'_>) {
         match at.other() {
             Ok(Some(_)) => {}
-            Ok(None) => at.add(&Extra { names: 1, bytes: entry.size(), failed: 0 }),
+            Ok(None) => {
+                let bytes = if entry.kind == Kind::File { entry.size() } else { 0 };
+                at.add(&Extra { names: 1, bytes, failed: 0 });
+            }
             Err(errno) => {
                 complain(&format!("cannot look up in SOURCE: {}: {errno}", escape(&entry.path())));
                 at.add(&Extra { failed: 1, ..Extra::default() });

@@ -49,7 +49,7 @@ fn expected(source: &Path, target: &Path, sums: &mut Sums) -> (u64, u64) {
         let other = source.join(entry.file_name());
         let metadata = entry.metadata().unwrap();
         if !other.exists() {
-            sum = (sum.0 + 1, sum.1 + metadata.len());
+            sum = (sum.0 + 1, sum.1 + if metadata.is_file() { metadata.len() } else { 0 });
         }
         if metadata.is_dir() {
             let below = expected(&other, &entry.path(), sums);

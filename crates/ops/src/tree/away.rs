@@ -120,7 +120,7 @@ impl<V: Handler> TreeJob<'_, V> {
         for payment in payments.drain(..) {
             let to = payment.to;
             if to == self.rank {
-                // The task came back by way of a rank that runs none.
+                // The task came back by way of a rank that runs none. If its debt was damaged on the way, the directory stays open to the end.
                 queue.push(Task::Paid(self.returned(payment).into_iter().collect()));
             } else if self.due.add(payment) {
                 queue.send(to, Task::Pay(to));
