@@ -32,6 +32,7 @@ mod nothing_fails;
 mod options;
 pub(crate) mod plan;
 mod report;
+mod results;
 mod settle;
 mod space;
 pub(crate) mod target;

@@ -100,10 +100,9 @@ pub fn run(
     let walked = tree::run(session, &comparing, starts, &options.walk, |walk, [differences, bytes, ..]| {
         observe(&Progress { walk: walk.clone(), differences, bytes });
     })?;
-    let mut totals = Totals::default();
-    walked.workers.iter().for_each(|worker| totals += &worker.totals);
+    let walked = walked.all();
     Ok(Outcome {
-        totals,
+        totals: walked.results,
         threads: walked.threads,
         elapsed: began.elapsed(),
         stopped: walked.stopped,

@@ -18,6 +18,11 @@ impl Count {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How many units there are. Exact only for the holder of all of them.
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Releases a unit. Returns whether it was the last one; if so, the writes of all holders are visible.
     pub(crate) fn release(&self) -> bool {
         let before = self.0.fetch_sub(1, Ordering::Release);

@@ -10,7 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::tree::directory::Directory;
+use super::totals::Totals;
+use crate::tree::directory::{Directory, State};
 use crate::tree::listing::path;
 use crate::tree::{location, operation};
 
@@ -20,6 +21,10 @@ pub(crate) type Here<'a> = operation::Here<'a, Arc<Counterpart>>;
 pub(crate) type Tasks = operation::Tasks<Arc<Counterpart>>;
 pub(crate) type CurrentPath = path::CurrentPath<Arc<Counterpart>>;
 pub(crate) type Location = location::Location<Arc<Counterpart>>;
+
+impl State for Arc<Counterpart> {
+    type Results = Totals;
+}
 
 /// A directory of the target, and the sums of its names.
 #[derive(Debug)]

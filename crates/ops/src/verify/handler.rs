@@ -83,6 +83,7 @@ pub(crate) struct VerifyWorker {
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) current: CurrentPath,
     pub(crate) names: links::Names,
+    /// What the thread has gathered.
     pub(crate) totals: Totals,
 }
 
@@ -251,6 +252,10 @@ impl Handler for Comparing<'_> {
         if is_walked != Some(true) {
             cx.tasks.prune();
         }
+    }
+
+    fn results<'w>(&self, worker: &'w mut VerifyWorker) -> Option<&'w mut Totals> {
+        Some(&mut worker.totals)
     }
 
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {

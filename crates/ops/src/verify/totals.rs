@@ -6,7 +6,7 @@ use atta_entry::{Change, Errno, Field};
 use atta_runtime::counters;
 
 counters! {
-    /// What was compared and what was found: of one thread, or of all.
+    /// What was compared and what was found: of a slice, or of all.
     pub struct Totals {
         /// Entries that both sides have and that were compared.
         pub compared: u64 = "compared";

@@ -70,7 +70,7 @@ impl CopyOperation<'_> {
         let made = self.maker(worker).file(item)?;
         if self.target.options.digest {
             let (root, path) = item.at.root_and_path();
-            worker.results.sign(below(&path, root.len()), Kind::File, &made);
+            worker.results.signature.add(&made.element(below(&path, root.len()), Kind::File));
         }
         self.committer(worker).complete(item.at, item.to, made);
         Ok(())
@@ -196,7 +196,6 @@ impl Chunked for CopyOperation<'_> {
             }
             Err(error) => self.maker(worker).fail(&file.at, error),
         }
-        worker.ended.extend(file.take_part());
         Completion::Complete
     }
 }

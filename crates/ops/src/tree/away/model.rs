@@ -9,14 +9,13 @@ use atta_entry::{Entry, Failure, Kind};
 use atta_runtime::Job as _;
 use atta_sys::Place;
 
-use crate::tree::directory::Directory;
+use crate::tree::directory::{self, Stateless};
 use crate::tree::job::{OnRank, TreeJob, Worker};
-use crate::tree::life;
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Cx, Handler, Of, Own, Stage, Tasks};
 use crate::tree::options::Options;
-use crate::tree::slice::{CurrentSlice, Extent};
-use crate::tree::task::Task;
+use crate::tree::slice::{self, Extent};
+use crate::tree::task::{self, Paid};
 
 /// What became of each directory, over all ranks.
 #[derive(Default)]
@@ -29,6 +28,12 @@ struct Seen {
 struct Note<'a> {
     seen: &'a Mutex<Seen>,
 }
+
+/// The results of a slice: how many batches of names were looked at, and how many parts ended.
+type State = Stateless<u64>;
+type Directory = directory::Directory<State>;
+type CurrentSlice<'a> = slice::CurrentSlice<'a, State>;
+type Task = task::Task<State>;
 
 impl Note<'_> {
     fn note(&self, directory: &Directory, event: &'static str) {
@@ -50,17 +55,23 @@ impl Note<'_> {
 }
 
 impl Handler for Note<'_> {
-    type Worker = ();
-    type State = ();
+    type Worker = u64;
+    type State = State;
     const STAGE: Stage = Stage::Closed;
 
-    fn worker(&self, _index: usize) {}
+    fn worker(&self, _index: usize) -> u64 {
+        0
+    }
 
-    fn done(&self, (): &mut (), directory: &Arc<Directory>, _tasks: &mut Tasks) {
+    fn results<'w>(&self, gathered: &'w mut u64) -> Option<&'w mut u64> {
+        Some(gathered)
+    }
+
+    fn done(&self, _worker: &mut u64, directory: &Arc<Directory>, _tasks: &mut Tasks<State>) {
         self.note(directory, "done");
     }
 
-    fn closed(&self, (): &mut (), directory: &Arc<Directory>) {
+    fn closed(&self, _worker: &mut u64, directory: &Arc<Directory>) {
         // A directory that another rank sent is closed there.
         if directory.life().is_found() {
             self.note(directory, "closed");
@@ -71,9 +82,9 @@ impl Handler for Note<'_> {
 
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
-    fn failure(&self, (): &mut (), _failure: &Failure<'_>) {}
+    fn failure(&self, _worker: &mut u64, _failure: &Failure<'_>) {}
 
-    fn finish(&self, (): &mut ()) {}
+    fn finish(&self, _worker: &mut u64) {}
 }
 
 struct Dice(u64);
@@ -94,6 +105,8 @@ struct Rank<'a> {
     tasks: Vec<Task>,
     /// Payments that are to be sent.
     pays: Vec<u32>,
+    /// Batches that were looked at, and parts that ended, here.
+    gathered: u64,
 }
 
 impl<'a> Rank<'a> {
@@ -106,7 +119,7 @@ impl<'a> Rank<'a> {
         let place = Place { device: 1, inode: 1, mount: 1 };
         let kept = Directory::root_for_tasks(c"r".into(), 0, opened, place);
         job.roots.keep(&root, &kept, 1);
-        Self { number, job, worker, tasks: Vec::new(), pays: Vec::new() }
+        Self { number, job, worker, tasks: Vec::new(), pays: Vec::new(), gathered: 0 }
     }
 
     /// Makes names of a directory that was entered or read on.
@@ -141,7 +154,14 @@ impl<'a> Rank<'a> {
             };
             self.tasks.push(Task::Own(Own { to: None, of: Of::Part(part), bytes: Vec::new() }));
         }
-        life::end_names(self.job.visit, &mut (), slice, &mut self.worker.tasks);
+        self.gather();
+        self.job.closer(&mut self.worker).end_names(slice);
+    }
+
+    /// Counts something in the current slice.
+    fn gather(&mut self) {
+        self.gathered += 1;
+        self.worker.visit += 1;
     }
 
     fn run(&mut self, dice: &mut Dice, seen: &Mutex<Seen>, task: Task) {
@@ -151,12 +171,16 @@ impl<'a> Rank<'a> {
             }
             Task::Look { slice, .. } => self.look(dice, seen, &CurrentSlice::of_batch(&slice)),
             Task::Own(Own { of: Of::Part(part), .. }) => {
-                life::end_part(self.job.visit, &mut (), &part, &mut self.worker.tasks);
+                self.gather();
+                let mut closer = self.job.closer(&mut self.worker);
+                closer.gather(part.slice());
+                closer.end_part(&part);
             }
             Task::EndSent => self.job.sent.note_run(),
             Task::Paid(paid) => self.job.end_paid(&mut self.worker, paid),
             other => panic!("{other:?}"),
         }
+        self.job.closer(&mut self.worker).end_rest();
         let parts = self.job.sent.take().unwrap_or_default();
         self.job.end_each(&mut self.worker, parts);
         for payment in self.worker.tasks.payments.drain(..) {
@@ -164,7 +188,7 @@ impl<'a> Rank<'a> {
             if to == self.number {
                 let lent = self.job.lent.take_many(payment.number, payment.unit, payment.count);
                 let anchor = lent.expect("it was lent");
-                self.tasks.push(Task::Paid(vec![crate::tree::task::Paid { anchor, count: payment.count }]));
+                self.tasks.push(Task::Paid(vec![Paid { anchor, count: payment.count }]));
             } else if self.job.due.add(payment) {
                 self.pays.push(to);
             }
@@ -247,6 +271,8 @@ fn run(seed: u64, ranks: u32, master: bool) -> (usize, usize, usize) {
     for rank in &ranks {
         assert!(rank.job.lent.take_lost().is_empty(), "seed {seed}: a unit was not returned");
         assert!(rank.job.anchors.take_lost().is_empty(), "seed {seed}");
+        assert!(rank.job.open.all().is_empty(), "seed {seed}: a slice did not end");
+        assert_eq!((rank.worker.results, rank.worker.visit), (rank.gathered, 0), "seed {seed}");
     }
     let seen = seen.lock().unwrap();
     assert!(seen.open.is_empty(), "seed {seed}: {:?}", seen.open);
