@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use atta_entry::Timestamp;
 
+use crate::copy::results::times::Syncs;
 use crate::copy::target::Maker;
 use crate::copy::target::mirror::{Location, Part};
 use crate::copy::target::place::{Made, Place};
 use crate::copy::thread::Ended;
-use crate::copy::times::Syncs;
 use crate::descriptors::Budget;
 use crate::file::source::clock_of_files;
 use crate::tree::progress::Live;

@@ -24,9 +24,9 @@ use crate::copy::plan::beside::left_by;
 use crate::copy::results::Results;
 use crate::copy::thread::Worker;
 
+use crate::copy::results::times::{Clock, Phase, RankReport};
 use crate::copy::target::Target;
 use crate::copy::target::mirror::{CurrentSlice, Location, Mirror};
-use crate::copy::times::{Clock, Phase, RankReport};
 
 use crate::file::error::{FileError, Step};
 use crate::tree::directory::Directory;
@@ -274,7 +274,10 @@ impl<'a> Ending<'a> {
         let of_threads = walked.workers.into_iter().chain([worker]).map(|worker| Box::new(worker.results));
         let mut results = walked.results;
         of_open.chain(of_threads).for_each(|more| results.add(&more));
-        let Results { totals, report, signature } = results;
+        let Results { totals, report, signature, rows } = results;
+        if !rows.is_empty() {
+            operation.target.failures.watch.rows(rows);
+        }
         // The signature is valid only for a whole copy.
         let is_read = totals.skipped == 0 && totals.not_hashed == 0;
         let is_whole = totals.failed() == 0 && is_read && !walked.stopped && !operation.target.is_listed;
@@ -397,7 +400,10 @@ impl CopyOperation<'_> {
         let slice = deferred.part.as_ref().map(CurrentSlice::of_part);
         let to = self.maker(worker).place(&deferred.mirror, &name);
         match to.map(|to| to.within(slice.as_ref())) {
-            Ok(to) => self.committer(worker).complete(&deferred.at, &to, made),
+            Ok(to) => match self.maker(worker).note(&to, kind, &made) {
+                Ok(()) => self.committer(worker).complete(&deferred.at, &to, made),
+                Err(error) => self.maker(worker).fail(&deferred.at, error),
+            },
             Err(error) => self.maker(worker).fail(&deferred.at, error),
         }
     }

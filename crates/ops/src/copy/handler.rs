@@ -43,6 +43,9 @@ use crate::tree::progress::{Counted, Live};
 use crate::tree::slice::hand_over;
 use atta_sys as sys;
 
+/// Rows of the manifest that a thread gathers before it reports them.
+const ROWS_AT_ONCE: usize = 256;
+
 /// A copy, as the handler of a walk: it holds the wings, and lends each hook what it needs of them and of its thread.
 pub(crate) struct CopyOperation<'a> {
     pub(crate) target: Target<'a>,
@@ -137,7 +140,7 @@ impl CopyOperation<'_> {
         let (options, metadata) = (self.target.options, item.metadata);
         let is_directory = metadata.kind() == Kind::Directory;
         if !is_directory && self.maker(worker).is_left(item)? {
-            return Ok(());
+            return self.maker(worker).note_left(item.to);
         }
         let made = match metadata.kind() {
             Kind::Directory => {
@@ -150,6 +153,7 @@ impl CopyOperation<'_> {
             }
             _ => self.maker(worker).single(item)?,
         };
+        self.maker(worker).note(item.to, entry.kind, &made)?;
         if options.digest {
             let path = entry.path();
             let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
@@ -240,6 +244,12 @@ impl Handler for CopyOperation<'_> {
 
     fn results<'w>(&self, worker: &'w mut Worker) -> Option<&'w mut Results> {
         Some(&mut worker.results)
+    }
+
+    fn handed_over(&self, _worker: &mut Worker, results: &mut Results) {
+        if results.rows.len() >= ROWS_AT_ONCE {
+            self.target.failures.watch.rows(std::mem::take(&mut results.rows));
+        }
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {

@@ -8,6 +8,7 @@ pub(crate) mod existing;
 pub(crate) mod file;
 pub(crate) mod grants;
 pub(crate) mod mirror;
+pub(crate) mod noted;
 pub(crate) mod place;
 pub(crate) mod special;
 pub(crate) mod stripe;
@@ -132,6 +133,7 @@ impl Maker<'_> {
         if error == FileError::Stopped {
             return;
         }
+        self.note_failed(at);
         let Target { failures, roots, features, .. } = self.target;
         let failed = Failed { at, error, roots, features: *features };
         failures.report_entry(&mut self.results.totals, &mut self.scratch.held, &failed);

@@ -61,6 +61,7 @@ impl Linker<'_> {
             let is_left = self.maker.is_named_left_as(item, known, &key)?;
             keep_known(claim, &now)?;
             if is_left {
+                self.maker.note_left(to)?;
                 return Ok(None);
             }
             return self.maker.named(item, Some(&key)).map(Some);
@@ -69,6 +70,7 @@ impl Linker<'_> {
             keep_known(claim, &now)?;
             // Names that cannot be linked to it are copied instead.
             let _ = link_key(&file, known, &key);
+            self.maker.note_left(to)?;
             return Ok(None);
         }
         let made = self.maker.file(item)?;

@@ -116,6 +116,7 @@ impl Maker<'_> {
                 let made = self.target.make_at_once(&above, mirror.target.name(), mode);
                 if made.map_err(failed)? {
                     self.results.totals.directories += 1;
+                    self.note_directory(&mirror.target);
                     mirror.wait_for_end();
                 }
             }
