@@ -14,7 +14,6 @@
 
 use std::sync::Arc;
 
-use crate::tree::debts::Owed;
 use crate::tree::directory::{Directory, State};
 use crate::tree::operation::{DirectoryOf, Handler, Stage, Tasks};
 use crate::tree::slice::{CurrentSlice, Part};
@@ -67,7 +66,8 @@ pub(crate) fn end_slice<H: Handler>(
     if life.is_found() {
         handler.done(worker, directory, tasks);
     }
-    tasks.payments.extend(life.owed().map(Owed::pay_slices).unwrap_or_default());
+    let payments = life.owed().map(|owed| owed.pay_slices(|| handler.report(directory)));
+    tasks.payments.extend(payments.unwrap_or_default());
     if H::STAGE >= Stage::Closed {
         end_child(handler, worker, directory, tasks);
     }
