@@ -268,6 +268,15 @@ impl<'a, const CLOSED: bool> Rank<'a, CLOSED> {
     }
 }
 
+/// The directory that a walk begins with.
+fn top<const CLOSED: bool>(note: &Note<'_, CLOSED>) -> Arc<Directory> {
+    let opened = Arc::new(std::fs::File::open("/").unwrap().into());
+    let top = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
+    note.root(&top);
+    note.seen.lock().unwrap().open.insert(path_of(&top), Open::default());
+    top
+}
+
 /// Runs a random tree on ranks. `master`: the first one only passes tasks on. Returns how many directories were done, and how many
 /// parcels and payments were sent.
 fn run<const CLOSED: bool>(seed: u64, ranks: u32, master: bool) -> (usize, usize, usize) {
@@ -277,10 +286,7 @@ fn run<const CLOSED: bool>(seed: u64, ranks: u32, master: bool) -> (usize, usize
     let (mut parcels, mut payments) = (0, 0);
     let mut ranks: Vec<_> =
         (0..ranks).map(|rank| Rank::new(rank, &note, &options, !(master && rank == 0))).collect();
-    let opened = Arc::new(std::fs::File::open("/").unwrap().into());
-    let top = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
-    note.root(&top);
-    seen.lock().unwrap().open.insert(b"r".to_vec(), Open::default());
+    let top = top(&note);
     ranks.last_mut().unwrap().read(&mut dice, &seen, &top);
     while ranks.iter().any(|rank| !(rank.tasks.is_empty() && rank.pays.is_empty())) {
         let at = dice.throw(ranks.len());
@@ -345,4 +351,36 @@ fn directories_close_once_and_in_order_over_ranks() {
 #[test]
 fn directories_are_done_once_over_ranks() {
     run_all::<false>(3000);
+}
+
+/// Has another rank look at a name, and returns whether its payment is taken. `damage` changes the report.
+fn pays(damage: fn(&mut Vec<u8>)) -> bool {
+    let (seen, options) = (Mutex::default(), Options::default());
+    let note = Note::<false> { seen: &seen };
+    let [here, there] = [0, 1].map(|rank| Rank::new(rank, &note, &options, true));
+    let (top, mut names, mut bytes) = (top(&note), Names::default(), Vec::new());
+    names.push(c"n", Kind::File, 0);
+    let lent = CurrentSlice::new(&top, Extent::Whole).batch();
+    assert!(here.job.pack(&Task::Look { slice: lent, names }, None, &mut bytes));
+    let mut arrived = there.job.arrive(&bytes).unwrap();
+    let Some(Task::Look { slice, .. }) = arrived.pop() else { panic!("{arrived:?}") };
+    Sums::of(slice.directory()).add((1, 1));
+    let mut tasks = Tasks::default();
+    life::end_names(&note, &mut (), &CurrentSlice::of_batch(&slice), &mut tasks);
+    let mut payment = tasks.payments.pop().unwrap();
+    assert!(tasks.payments.is_empty() && !payment.report.is_empty());
+    damage(&mut payment.report);
+    there.job.due.add(payment);
+    bytes.clear();
+    assert!(there.job.pack(&Task::Pay(0), None, &mut bytes));
+    let is_taken = here.job.arrive(&bytes).is_ok();
+    assert_eq!(Sums::of(&top).take(), if is_taken { (1, 1) } else { (0, 0) });
+    is_taken
+}
+
+#[test]
+fn damaged_reports_of_slices_are_refused() {
+    assert!(pays(|_| {}));
+    assert!(!pays(|report| report.truncate(1)));
+    assert!(!pays(|report| report.push(0)));
 }
