@@ -147,7 +147,7 @@ impl<O: Operation> Handler for Summed<'_, O> {
     }
 
     fn report(&self, directory: &Arc<Directory<NodeOf<O>>>) -> Vec<u8> {
-        self.node(directory).map(|node| node.lock().encoded()).unwrap_or_default()
+        self.node(directory).map(|node| std::mem::take(&mut *node.lock()).encoded()).unwrap_or_default()
     }
 
     fn reported(&self, directory: &Arc<Directory<NodeOf<O>>>, report: &[u8]) -> bool {

@@ -99,7 +99,6 @@ impl<V: Handler> TreeJob<'_, V> {
                     slice.parts.add();
                 }
                 let directory = slice.directory();
-                directory.life().give_away();
                 // Directories that the other rank finds in the batch are below this one.
                 directory.life().add_child();
                 let directory = lend_child(Arc::clone(directory));
@@ -132,10 +131,11 @@ impl<V: Handler> TreeJob<'_, V> {
     fn returned(&self, payment: Payment) -> Option<Paid<V::State>> {
         let Payment { number, unit, count, report, .. } = payment;
         let anchor = self.lent.take_many(number, unit, count)?;
-        let is_valid = match &anchor {
-            Anchor::Directory(directory) => self.visit.reported(directory, &report),
-            Anchor::Slice(_) => report.is_empty(),
+        let directory = match &anchor {
+            Anchor::Directory(directory) => directory,
+            Anchor::Slice(slice) => slice.directory(),
         };
+        let is_valid = report.is_empty() || self.visit.reported(directory, &report);
         is_valid.then_some(Paid { anchor, count })
     }
 

@@ -16,7 +16,6 @@
 
 use std::sync::Arc;
 
-use crate::tree::debts::Owed;
 use crate::tree::directory::{Directory, State};
 use crate::tree::operation::{DirectoryOf, Handler, ResultsOf, Stage, Tasks};
 use crate::tree::slice::{CurrentSlice, OpenSlices, Part, Slice, hand_over};
@@ -101,7 +100,8 @@ impl<H: Handler> Closer<'_, H> {
         if life.is_found() {
             self.handler.done(self.worker, directory, self.tasks);
         }
-        self.tasks.payments.extend(life.owed().map(Owed::pay_slices).unwrap_or_default());
+        let payments = life.owed().map(|owed| owed.pay_slices(|| self.handler.report(directory)));
+        self.tasks.payments.extend(payments.unwrap_or_default());
         if H::STAGE >= Stage::Closed {
             self.end_child(directory);
         }

@@ -127,15 +127,16 @@ pub(crate) trait Handler: Sync {
     /// From [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<DirectoryOf<Self>>) {}
 
-    /// What the rank that found a directory gets when another rank has closed its part of it, as bytes that [`reported`](Self::reported)
-    /// adds there. From [`Stage::Closed`] on.
+    /// Takes what it has gathered of a directory whose work another rank has sent, as bytes for that rank. Called when the slices have ended
+    /// here, and again when all below is closed. Empty: nothing.
     fn report(&self, _directory: &Arc<DirectoryOf<Self>>) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Adds what another rank has reported of its part of a directory. False: the bytes are not valid.
-    fn reported(&self, _directory: &Arc<DirectoryOf<Self>>, report: &[u8]) -> bool {
-        report.is_empty()
+    /// Adds a report that is not empty, where the work was sent: before [`done`](Self::done) what comes with slices, before
+    /// [`closed`](Self::closed) what comes with children. False: the bytes are not valid.
+    fn reported(&self, _directory: &Arc<DirectoryOf<Self>>, _report: &[u8]) -> bool {
+        false
     }
 
     /// Takes the parts of slices that have ended on this thread. `results` gets those of slices that nothing else keeps open.

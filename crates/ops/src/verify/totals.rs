@@ -22,6 +22,8 @@ counters! {
         pub different: u64 = "different", Kind("different", "different");
         /// Entries that changed each time they were compared.
         pub changed: u64 = "changed";
+        /// Names of TARGET that were looked up in SOURCE, because the sums of a directory's names differ. Not shown.
+        pub looked_up: u64;
     }
     parts {
         /// How often each field differs, by its number.
