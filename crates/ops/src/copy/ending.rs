@@ -101,7 +101,7 @@ impl<'a> Ending<'a> {
     /// Makes the deferred names and publishes data that waits to be durable. Incomplete data is removed.
     fn link_rest(&mut self) {
         let Self { operation, walked, worker, clock, .. } = self;
-        let deferred = operation.links.take_deferred();
+        let deferred = operation.links.take_all();
         if !walked.stopped && operation.is_repair {
             operation.repairer(worker).find_partners(&deferred, operation.held);
         }
@@ -126,13 +126,13 @@ impl<'a> Ending<'a> {
     /// Whether only directories that have to wait for the end are still open.
     fn is_all_closed(&self) -> bool {
         let Self { operation, .. } = self;
-        let may_wait = |mirror: &Arc<Mirror>| {
-            operation.target.roots.has(mirror) || operation.target.is_listed && mirror.waits_for_end()
-        };
+        let seat = operation.target.seat;
+        // On several ranks, two of them may have objects for one listed directory.
+        let is_listed =
+            |mirror: &Mirror| operation.target.is_listed && (mirror.waits_for_end() || seat.ranks > 1);
+        let may_wait = |mirror: &Arc<Mirror>| operation.target.roots.has(mirror) || is_listed(mirror);
         let is_interrupted = operation.target.options.walk.stop.is_set();
-        // A name whose file another rank copied until the end keeps its directory open, perhaps on yet another rank.
-        let may_have_links = || operation.target.seat.ranks > 1 && operation.target.private.have_links();
-        is_interrupted || operation.target.shared.open.all().iter().all(may_wait) || may_have_links()
+        is_interrupted || operation.target.shared.open.all().iter().all(may_wait)
     }
 
     /// Renames the directories of an interrupted copy to their final names, with the complete files in them.

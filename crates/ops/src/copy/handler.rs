@@ -22,6 +22,7 @@ use crate::copy::commit::{Commit, Committer};
 use crate::copy::large::LargeCopies;
 use crate::copy::links::Links;
 use crate::copy::links::make::Linker;
+use crate::copy::links::ranks::LinkTask;
 use crate::copy::options::number_of_thread;
 use crate::copy::plan::repair::{Repaired, Repairer};
 use crate::copy::plan::unfinished::is_unfinished;
@@ -165,6 +166,13 @@ impl CopyOperation<'_> {
         Ok(())
     }
 
+    /// Sends what other ranks are to know of files with several names.
+    fn send_link_tasks(&self, cx: &mut Cx<'_, Self>) {
+        for (rank, task) in self.links.copying.take_out() {
+            cx.tasks.push_to(rank, task.to_bytes());
+        }
+    }
+
     /// Repairs an entry, or copies it if nothing in the target can be kept.
     fn repair(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>, differs: Differs) {
         let here = cx.here();
@@ -266,6 +274,7 @@ impl Handler for CopyOperation<'_> {
             return self.repair(cx, entry, differs);
         }
         self.copy_entry(cx, entry);
+        self.send_link_tasks(cx);
     }
 
     fn differing(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>, differs: Differs) {
@@ -273,9 +282,16 @@ impl Handler for CopyOperation<'_> {
     }
 
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
-        if let Some(task) = TaskOf::<Self>::decode_all(task) {
-            self.large_task(cx, task);
+        match LinkTask::from_bytes(task) {
+            Some(LinkTask::Wait { key, from }) => self.links.copying.wait(key, from),
+            Some(LinkTask::Ended { key }) => self.links.note_ended(&key),
+            None => {
+                if let Some(task) = TaskOf::<Self>::decode_all(task) {
+                    self.large_task(cx, task);
+                }
+            }
         }
+        self.send_link_tasks(cx);
     }
 
     fn failure(&self, worker: &mut Worker, failure: &Failure<'_>) {

@@ -6,34 +6,49 @@
 //!
 //! ```text
 //!   links/DEVICE-INODE     the copy, as soon as it is complete; in the job's private directory
-//!   links/DEVICE-INODE.c   a thread makes the copy; once complete: how many syncs had failed before, how many names the
-//!                                     source has, its kind, size and modification time, and its digest
+//!   links/DEVICE-INODE.c   a thread makes the copy: the number of its rank; once complete: how many syncs had failed before, how
+//!                                     many names the source has, its kind, size and modification time, and its digest
 //! ```
 
 pub(crate) mod claims;
 pub(crate) mod forget;
 pub(crate) mod make;
 pub(crate) mod private;
+pub(crate) mod ranks;
 
-use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Metadata;
 
 use crate::copy::target::mirror::{Location, Mirror, Part};
 use crate::copy::target::place::Item;
+use claims::key;
+use ranks::Copying;
 
 /// The names that wait for the copy that they become links of.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    deferred: Mutex<Vec<Deferred>>,
+    waiting: Mutex<Waiting>,
     /// Whether all names wait, until partners have been searched for: see `plan/repair.rs`.
     defers_all: AtomicBool,
-    /// A name was deferred since the deferred ones were last tried.
-    is_new: AtomicBool,
+    /// Names can be made, or were deferred since the deferred ones were last tried.
+    is_due: AtomicBool,
+    /// The files that this rank is copying.
+    pub(crate) copying: Copying,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By the key of the copy.
+    deferred: HashMap<CString, Vec<Deferred>>,
+    count: usize,
+    /// Names whose copies have ended.
+    ready: Vec<Deferred>,
     /// The number of names from which on they are tried before the rank has nothing else to do. 0: [`DEFERRED_MOST`].
-    most: AtomicUsize,
+    most: usize,
 }
 
 /// So many names may wait before they are tried again. After that, only names of files that are being copied wait.
@@ -76,33 +91,57 @@ impl Links {
 
     /// Adds a name that has to wait.
     pub(crate) fn defer(&self, item: Item<'_>) {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(Deferred::new(item));
-        self.is_new.store(true, Ordering::Release);
+        let mut waiting = self.lock();
+        waiting.count += 1;
+        waiting.deferred.entry(key(item.metadata)).or_default().push(Deferred::new(item));
+        self.is_due.store(true, Ordering::Release);
     }
 
-    /// Returns names to those that wait: another thread or rank is still copying their files.
-    pub(crate) fn put_back(&self, names: Vec<Deferred>) {
-        let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
-        deferred.extend(names);
-        self.most.store(deferred.len() + DEFERRED_MOST, Ordering::Relaxed);
+    /// Notes that the copy with this key is complete or was given up: its names can be made.
+    pub(crate) fn note_ended(&self, key: &CStr) {
+        let mut waiting = self.lock();
+        if let Some(names) = waiting.deferred.remove(key) {
+            waiting.count -= names.len();
+            waiting.ready.extend(names);
+            self.is_due.store(true, Ordering::Release);
+        }
     }
 
-    /// Whether names wait that were not tried again.
-    pub(crate) fn have_new(&self) -> bool {
-        self.is_new.load(Ordering::Acquire)
+    /// Whether names wait that may be made now.
+    pub(crate) fn are_due(&self) -> bool {
+        self.is_due.load(Ordering::Acquire)
     }
 
     /// Whether so many names wait that some should be made now.
     pub(crate) fn are_many(&self) -> bool {
-        self.have_new() && {
-            let waiting = self.deferred.lock().unwrap_or_else(PoisonError::into_inner).len();
-            waiting >= self.most.load(Ordering::Relaxed).max(DEFERRED_MOST)
+        self.are_due() && {
+            let waiting = self.lock();
+            waiting.count + waiting.ready.len() >= waiting.most.max(DEFERRED_MOST)
         }
     }
 
-    /// Takes the names that waited for others.
-    pub(crate) fn take_deferred(&self) -> Vec<Deferred> {
-        self.is_new.store(false, Ordering::Release);
-        std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the names that need not wait: those whose copies have ended, and those for whose key `is_copied` is false.
+    pub(crate) fn take_due(&self, is_copied: impl Fn(&CStr) -> bool) -> Vec<Deferred> {
+        self.is_due.store(false, Ordering::Release);
+        let mut due = std::mem::take(&mut self.lock().ready);
+        // Reads files, so not under the lock.
+        let keys: Vec<_> = self.lock().deferred.keys().cloned().collect();
+        let ended: Vec<_> = keys.into_iter().filter(|key| !is_copied(key)).collect();
+        let mut waiting = self.lock();
+        for key in ended {
+            due.extend(waiting.deferred.remove(&key).unwrap_or_default());
+        }
+        waiting.count = waiting.deferred.values().map(Vec::len).sum();
+        waiting.most = waiting.count + DEFERRED_MOST;
+        due
+    }
+
+    /// Takes all names that wait.
+    pub(crate) fn take_all(&self) -> Vec<Deferred> {
+        self.take_due(|_| false)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

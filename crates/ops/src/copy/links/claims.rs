@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::digest::Hash;
 use crate::file::error::{FileError, Step};
+use crate::file::retries::ask_close;
 use crate::file::source::identity_of;
 use atta_sys::{self as sys, retry};
 
@@ -61,12 +62,28 @@ impl Known {
     }
 }
 
-/// Claims a file for this thread. `None`: another thread or rank has claimed it.
-pub(crate) fn claim(known: &OwnedFd, metadata: &Metadata) -> Result<Option<OwnedFd>, FileError> {
+/// What the claim of a copy says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// There is none.
+    None,
+    /// This rank is making the copy. None: it has not written its number yet.
+    Copying(Option<u32>),
+    Complete(Known),
+}
+
+/// Claims a file for this rank. `None`: another thread or rank has claimed it.
+pub(crate) fn claim(known: &OwnedFd, metadata: &Metadata, rank: u32) -> Result<Option<OwnedFd>, FileError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = claim_of(&key(metadata));
     match retry(|| rustix::fs::openat(known, &name, flags, Mode::RUSR | Mode::WUSR)) {
-        Ok(claim) => Ok(Some(claim)),
+        Ok(claim) => {
+            let written = retry(|| rustix::io::pwrite(&claim, &rank.to_le_bytes(), 0));
+            written.map_err(|errno| FileError::new(Step::Link, errno))?;
+            // Makes it visible to other clients of NFS.
+            ask_close(&claim)?;
+            Ok(Some(claim))
+        }
         Err(Errno::EXIST) => Ok(None),
         Err(errno) => Err(FileError::new(Step::Create, errno)),
     }
@@ -82,7 +99,10 @@ pub(crate) struct Gone {
 
 /// Removes a copy and its claim from the links' directory.
 pub(crate) fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Gone, Errno> {
-    let claimed = read_claim(known, key).ok().flatten();
+    let claimed = match read_claim(known, key) {
+        Ok(Claim::Complete(known)) => Some(known),
+        _ => None,
+    };
     let copy = sys::stat_at(known, key, false).ok();
     let mut gone = Gone::default();
     for name in [key, &claim_of(key)] {
@@ -118,17 +138,19 @@ pub(crate) fn keep_known(claim: OwnedFd, known: &Known) -> Result<(), FileError>
     written.map(drop).map_err(|errno| FileError::new(Step::Link, errno))
 }
 
-/// Reads the record of the copy with this key. `None`: the copy is not complete.
-pub(crate) fn read_claim(known: &OwnedFd, key: &CStr) -> Result<Option<Known>, Errno> {
+/// Reads the claim of the copy with this key.
+pub(crate) fn read_claim(known: &OwnedFd, key: &CStr) -> Result<Claim, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let claim = match retry(|| rustix::fs::openat(known, claim_of(key), flags, Mode::empty())) {
         Ok(claim) => claim,
-        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOENT) => return Ok(Claim::None),
         Err(errno) => return Err(errno),
     };
     let mut bytes = [0_u8; Known::MOST];
     let read = retry(|| rustix::io::pread(&claim, &mut bytes[..], 0))?;
-    Ok(Known::from_bytes(&bytes[..read]))
+    let bytes = &bytes[..read];
+    let rank = || Claim::Copying(bytes.first_chunk().map(|rank| u32::from_le_bytes(*rank)));
+    Ok(Known::from_bytes(bytes).map_or_else(rank, Claim::Complete))
 }
 
 /// Whether a name is a link of this copy.

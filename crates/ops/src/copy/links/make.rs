@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::AtFlags;
 
 use crate::copy::links::claims::{
-    Known, claim, facts_of, forget_link, is_there, keep_known, key, link_key, read_claim,
+    Claim, Known, claim, facts_of, forget_link, is_there, keep_known, key, link_key, read_claim,
 };
 use crate::copy::links::{Deferred, Links};
 use crate::copy::target::Maker;
@@ -48,28 +48,67 @@ impl Linker<'_> {
             Linked::Never => return self.maker.unlinked(item).map(Some),
             Linked::NotYet => {}
         }
-        if self.links.defers_all() {
+        // A thread of this rank may be at it.
+        if self.links.defers_all() || !self.links.copying.begin(&key) {
             self.links.defer(item);
             return Ok(None);
         }
-        let Some(claim) = claim(known, metadata)? else {
+        let claimed = self.claim(item, known, &key);
+        let is_claimed = matches!(claimed, Ok(Some(_)));
+        let made = claimed.and_then(|claim| match claim {
+            // Other names must not wait for a copy that nobody makes.
+            Some(claim) => {
+                self.copy_claimed(item, (known, &key), claim).inspect_err(|_| drop(forget_link(known, &key)))
+            }
+            None => Ok(None),
+        });
+        // In this order: a name that is deferred meanwhile finds the copy when it is tried.
+        self.links.copying.end(&key);
+        if is_claimed {
+            self.links.note_ended(&key);
+        }
+        made
+    }
+
+    /// Claims a file. `None`: another rank has claimed it, and the name waits for that rank.
+    fn claim(&mut self, item: Item<'_>, known: &OwnedFd, key: &CStr) -> Result<Option<OwnedFd>, FileError> {
+        let seat = self.maker.target.seat;
+        let claim = claim(known, item.metadata, seat.rank)?;
+        if claim.is_none() {
             self.links.defer(item);
-            return Ok(None);
-        };
+            if let Some(maker) = maker_of(known, key).filter(|maker| *maker != seat.rank) {
+                self.links.copying.ask(maker, key, seat.rank);
+            }
+        }
+        Ok(claim)
+    }
+
+    /// Copies a file that was claimed. `None`: the existing entry is left.
+    fn copy_claimed(
+        &mut self,
+        item: Item<'_>,
+        (known, key): (&OwnedFd, &CStr),
+        claim: OwnedFd,
+    ) -> Result<Option<Made>, FileError> {
+        let (target, Item { to, metadata, .. }) = (self.maker.target, item);
         let now = Known::new(metadata, target.stores.failed_syncs(), None);
         if metadata.kind() != Kind::File {
-            let is_left = self.maker.is_named_left_as(item, known, &key)?;
-            keep_known(claim, &now)?;
+            let is_left = self.maker.is_named_left_as(item, known, key)?;
             if is_left {
+                keep_known(claim, &now)?;
                 self.maker.note_left(to)?;
                 return Ok(None);
             }
-            return self.maker.named(item, Some(&key)).map(Some);
+            let made = self.maker.named(item, Some(key))?;
+            if keep_known(claim, &now).is_err() {
+                self.forget_kept(known, key);
+            }
+            return Ok(Some(made));
         }
         if let Some(file) = self.maker.mended(item)? {
-            keep_known(claim, &now)?;
             // Names that cannot be linked to it are copied instead.
-            let _ = link_key(&file, known, &key);
+            let _ = link_key(&file, known, key);
+            keep_known(claim, &now)?;
             self.maker.note_left(to)?;
             return Ok(None);
         }
@@ -83,22 +122,26 @@ impl Linker<'_> {
                 return Err(FileError::new(Step::Sync, errno));
             }
         }
-        if keep_known(claim, &Known { since: made.since, digest: made.digest, ..now }).is_err() {
-            // The copy is good, but no other name will find it.
-            self.maker.results.totals.not_kept.hard_links += 1;
-            return Ok(Some(made));
-        }
         // Link by descriptor: the name may lead to another file by now. Do not link if the source's name led to another file.
         let linked = match &made.file {
             Some((file, source)) if *source == (metadata.device, metadata.inode) => {
-                link_key(file, known, &key)
+                link_key(file, known, key)
             }
             _ => Err(Errno::STALE),
         };
         if linked.is_err() {
             self.maker.results.totals.not_kept.hard_links += 1;
         }
+        if keep_known(claim, &Known { since: made.since, digest: made.digest, ..now }).is_err() {
+            self.forget_kept(known, key);
+        }
         Ok(Some(made))
+    }
+
+    /// Forgets a copy whose record cannot be written. The copy is good, but no other name will find it.
+    fn forget_kept(&mut self, known: &OwnedFd, key: &CStr) {
+        self.maker.results.totals.not_kept.hard_links += 1;
+        let _ = forget_link(known, key);
     }
 
     /// Makes a name a link of a complete copy.
@@ -171,7 +214,7 @@ impl Linker<'_> {
             _ => return Ok(false),
         };
         let key = key(metadata);
-        let Some(claim) = claim(known, metadata)? else { return Ok(false) };
+        let Some(claim) = claim(known, metadata, target.seat.rank)? else { return Ok(false) };
         let link = || rustix::fs::linkat(&to.directory, to.name, known, &key, AtFlags::empty());
         let is_linked = retry(link).is_ok();
         let is_it = || sys::stat_at(known, &key, false).is_ok_and(|now| (now.device, now.inode) == found);
@@ -187,8 +230,12 @@ impl Linker<'_> {
     /// Reads the record of a complete copy. `None`: the copy is not complete.
     fn known_of(&self, known: &OwnedFd, key: &CStr) -> Result<Option<Known>, FileError> {
         let target = self.maker.target;
-        let found = read_claim(known, key).map_err(|errno| FileError::new(Step::Link, errno))?;
-        Ok(found.map(|found| Known {
+        let Claim::Complete(found) =
+            read_claim(known, key).map_err(|errno| FileError::new(Step::Link, errno))?
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Known {
             // With several ranks, the maker has synced the copy with its own `fsync`.
             since: if target.seat.ranks > 1 { target.stores.failed_syncs() } else { found.since },
             digest: found.digest.filter(|_| target.options.digest),
@@ -196,10 +243,11 @@ impl Linker<'_> {
         }))
     }
 
-    /// Whether the copy of a name that had to wait is complete.
-    pub(crate) fn has_copy(&self, deferred: &Deferred) -> bool {
+    /// Whether a file is being copied.
+    pub(crate) fn is_copied(&self, key: &CStr) -> bool {
         let known = self.maker.target.private.opened_links();
-        known.is_some_and(|known| !matches!(self.known_of(known, &key(&deferred.metadata)), Ok(None)))
+        let is_claimed = |known| matches!(read_claim(known, key), Ok(Claim::Copying(_)));
+        self.links.copying.has(key) || known.is_some_and(is_claimed)
     }
 
     /// Links a name that had to wait. Copies the file if its maker has failed.
@@ -229,6 +277,21 @@ impl Linker<'_> {
             Linker { links, maker }.linked(Item { at, from, to, metadata })
         })
     }
+}
+
+/// How often to look for the number of the rank that has just made a claim.
+const LOOKS: u32 = 2000;
+
+/// The rank that copies a file; `None`: the copy has ended, or the rank cannot be found out.
+fn maker_of(known: &OwnedFd, key: &CStr) -> Option<u32> {
+    for _ in 0..LOOKS {
+        match read_claim(known, key) {
+            Ok(Claim::Copying(None)) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Ok(Claim::Copying(rank)) => return rank,
+            Ok(Claim::None | Claim::Complete(_)) | Err(_) => return None,
+        }
+    }
+    None
 }
 
 impl Maker<'_> {

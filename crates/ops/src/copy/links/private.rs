@@ -82,11 +82,6 @@ impl PrivateDirectory {
         is_wanted.then(opened).flatten()
     }
 
-    /// Whether any rank has made the links' directory.
-    pub(crate) fn have_links(&self) -> bool {
-        self.with_job(|own| sys::open_directory_at(own, LINKS)).is_ok()
-    }
-
     /// Removes the links' directory, which must be empty.
     pub(crate) fn remove_links(&self) -> Result<(), Errno> {
         let remove = |own: &OwnedFd| retry(|| rustix::fs::unlinkat(own, LINKS, AtFlags::REMOVEDIR));
