@@ -115,8 +115,8 @@ impl Rank<'_> {
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
         let whole = Whole { target_is_name, leftovers, extra, ..part.whole() };
         let summed = || summary(arguments, &whole, interrupted.is_some());
-        let fatal =
-            fatal.or_else(|| received.reporter.and_then(|reporter| reporter.events.finish(summed).err()));
+        let finish = |reporter: Reporter| reporter.events.finish(summed, &stop).err();
+        let fatal = fatal.or_else(|| received.reporter.and_then(finish));
         Ok(conclude(arguments, &failures, &whole, interrupted, fatal))
     }
 

@@ -30,4 +30,5 @@ mod starts;
 mod sum;
 mod terminal;
 mod tuning;
+mod unread;
 mod verify;
