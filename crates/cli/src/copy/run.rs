@@ -200,9 +200,9 @@ fn may_go<'a>(
         (None, Err(refused), None) => report_refused(refused),
         (None, Ok(copy), None) => copy.refused().map_or(exit::DONE, report_refused),
     });
-    let said = session.broadcast(code)?;
+    let decided = session.broadcast(code)?;
     Ok(match prepared {
-        Ok(copy) if said == exit::DONE => Ok(copy),
+        Ok(copy) if decided == exit::DONE => Ok(copy),
         _ => Err(code.unwrap_or(exit::DONE)),
     })
 }
