@@ -22,7 +22,7 @@ pub struct Digested {
     pub kind: Kind,
     /// Its size, if recorded.
     pub size: Option<u64>,
-    /// The BLAKE3 of a regular file.
+    /// The BLAKE3 of a regular file. None: the file was not read.
     pub digest: Option<[u8; 32]>,
     /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,

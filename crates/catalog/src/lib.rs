@@ -38,5 +38,5 @@ pub use directory::{Catalog, ERRORS_FILE, MANIFEST_FILE, shard_name};
 pub use error::{Error, Result};
 pub use list::{ListReader, Listed, ListedChange, PATH_BYTES_MAX, ROW_BYTES_MAX};
 pub use manifest::{ErrorTotals, Manifest, RootName, ShardRecord};
-pub use rows::{Format, RowWriter, difference_row, difference_text, failure_row, header};
+pub use rows::{Format, RowWriter, difference_row, difference_text, digested_row, failure_row, header};
 pub use shard::{ROW_GROUP_BYTES, Shard, ShardSummary};

@@ -3,6 +3,7 @@
 
 mod csv;
 mod difference;
+mod digested;
 mod failure;
 mod ndjson;
 mod text;
@@ -13,6 +14,7 @@ use crate::Columns;
 
 pub(crate) use difference::values;
 pub use difference::{difference_row, difference_text};
+pub use digested::digested_row;
 pub use failure::failure_row;
 
 /// Format of a row.

@@ -5,6 +5,7 @@ mod arguments;
 mod by_rank;
 mod end;
 mod keep;
+mod manifest;
 mod notices;
 mod owners;
 mod pace;

@@ -31,13 +31,11 @@ mod links;
 mod nothing_fails;
 mod options;
 pub(crate) mod plan;
-mod report;
+mod results;
 mod settle;
 mod space;
 pub(crate) mod target;
 mod thread;
-mod times;
-mod totals;
 
 use atta_sys as sys;
 use std::sync::Arc;
@@ -52,10 +50,11 @@ pub use crate::refused::Refused;
 pub use options::{Existing, Fsync, Leftovers, Notice, Options, Outcome, Planned, Progress, Watch};
 pub use plan::beside::clean_command;
 pub use plan::rehearsal::DryRun;
-pub use report::{Report, SizeClass, SlowFile};
+pub use results::manifest::{Kept, ManifestRow};
+pub use results::report::{Report, SizeClass, SlowFile};
+pub use results::times::{Phase, RankReport};
+pub use results::totals::Totals;
 pub use target::stripe::{StripeRule, Stripes};
-pub use times::{Phase, RankReport};
-pub use totals::Totals;
 
 use crate::descriptors::{Budget, Needs};
 use crate::file::chunks::UnderWay;
@@ -71,12 +70,12 @@ use links::Links;
 use links::private::PrivateDirectory;
 use options::{number_of_thread, starts_of};
 use plan::roots::Destination;
+use results::times::Clock;
 use target::data::Data;
 use target::grants::Grants;
 use target::mirror::Shared;
 use target::stripe::Striping;
 use target::{Target, Top};
-use times::Clock;
 
 /// Copies all `sources` to `target`, as `cp -a` does.
 ///

@@ -12,6 +12,7 @@ mod pieces;
 use std::sync::OnceLock;
 
 use atta_entry::{Code, Kind};
+use atta_runtime::{Counter, Results};
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 
 pub use blake3::Hash;
@@ -27,8 +28,11 @@ const CONTEXT: &str = "atta 2026-11 entry of a data set's signature";
 static KEY: OnceLock<ContextKey> = OnceLock::new();
 
 /// The sum over a set of entries.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Signature(Box<[u16; LANES]>);
+#[derive(Clone, Default)]
+pub struct Signature(
+    /// None: all lanes are 0.
+    Option<Box<[u16; LANES]>>,
+);
 
 /// An entry of a set, with the fields that its signature covers.
 #[derive(Clone, Copy, Debug)]
@@ -45,28 +49,42 @@ pub struct Element<'a> {
     pub target: Option<&'a [u8]>,
 }
 
-impl Default for Signature {
-    fn default() -> Self {
-        Self(Box::new([0; LANES]))
+/// The lanes of an empty set.
+const NONE: &[u16; LANES] = &[0; LANES];
+
+impl PartialEq for Signature {
+    fn eq(&self, other: &Self) -> bool {
+        self.lanes() == other.lanes()
     }
 }
+
+impl Eq for Signature {}
 
 impl Signature {
     /// Adds an entry.
     pub fn add(&mut self, element: &Element<'_>) {
-        let expanded = element.expand();
-        self.0.iter_mut().zip(expanded.iter()).for_each(|(lane, more)| *lane = lane.wrapping_add(*more));
+        self.combine(&element.expand(), u16::wrapping_add);
     }
 
     /// Removes an entry that was added before.
     pub fn remove(&mut self, element: &Element<'_>) {
-        let expanded = element.expand();
-        self.0.iter_mut().zip(expanded.iter()).for_each(|(lane, less)| *lane = lane.wrapping_sub(*less));
+        self.combine(&element.expand(), u16::wrapping_sub);
     }
 
     /// Adds all entries of another signature.
     pub fn merge(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0.iter()).for_each(|(lane, more)| *lane = lane.wrapping_add(*more));
+        if let Some(other) = &other.0 {
+            self.combine(other, u16::wrapping_add);
+        }
+    }
+
+    fn combine(&mut self, other: &[u16; LANES], with: impl Fn(u16, u16) -> u16) {
+        let lanes = self.0.get_or_insert_with(|| Box::new(*NONE));
+        lanes.iter_mut().zip(other).for_each(|(lane, other)| *lane = with(*lane, *other));
+    }
+
+    fn lanes(&self) -> &[u16; LANES] {
+        self.0.as_deref().unwrap_or(NONE)
     }
 
     /// Returns the BLAKE3 of the numbers, for display and comparison.
@@ -79,7 +97,7 @@ impl Signature {
 /// All numbers, 16 bits each, little-endian.
 impl Code for Signature {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.0.iter().for_each(|lane| out.extend(lane.to_le_bytes()));
+        self.lanes().iter().for_each(|lane| out.extend(lane.to_le_bytes()));
     }
 
     fn decode(bytes: &mut &[u8]) -> Option<Self> {
@@ -87,8 +105,16 @@ impl Code for Signature {
         *bytes = rest;
         let lanes: Vec<u16> =
             numbers.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
-        lanes.into_boxed_slice().try_into().ok().map(Self)
+        lanes.into_boxed_slice().try_into().ok().map(|lanes| Self(Some(lanes)))
     }
+}
+
+impl Results for Signature {
+    fn add(&mut self, other: &Self) {
+        self.merge(other);
+    }
+
+    fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 
 impl std::fmt::Debug for Signature {

@@ -26,7 +26,7 @@ pub(crate) use task::{ChunkRange, LargeTask, Plan};
 
 /// A file that is processed in chunks. `F`: the operation's state of it.
 #[derive(Debug)]
-pub(crate) struct Large<F, E, S = ()> {
+pub(crate) struct Large<F, E, S: State = ()> {
     pub(crate) at: Location<S>,
     pub(crate) chunks: Chunks<E>,
     pub(crate) own: F,
@@ -189,6 +189,21 @@ pub(crate) trait Chunked: Handler {
         }
     }
 
+    /// Completes a file. What that comes to belongs to the slice of the file, not to what this thread works on.
+    fn complete_in_slice(&self, cx: &mut Cx<'_, Self>, large: &LargeOf<Self>) -> Completion {
+        let Some(part) = large.another_part() else {
+            return self.complete(cx.worker, large, !large.is_again);
+        };
+        let current = self.results(cx.worker).map(std::mem::take);
+        let completion = self.complete(cx.worker, large, !large.is_again);
+        if let (Some(results), Some(current)) = (self.results(cx.worker), current) {
+            part.slice().gather(results);
+            *results = current;
+        }
+        cx.tasks.ended.push(part);
+        completion
+    }
+
     /// Records the end of a chunk of a file of this rank. The last chunk completes the file.
     fn end_chunk(&self, cx: &mut Cx<'_, Self>, ended: ChunkId, result: ChunkResult<Self>) {
         let ChunkId { file, chunk } = ended;
@@ -199,7 +214,11 @@ pub(crate) trait Chunked: Handler {
             return;
         }
         self.large().remove(file);
-        if self.complete(cx.worker, &large, !large.is_again) == Completion::Again {
+        let completion = self.complete_in_slice(cx, &large);
+        if completion == Completion::Complete {
+            // The operation may have taken it for something that still waits.
+            cx.tasks.ended.extend(large.take_part());
+        } else {
             let plan = Plan { name: name_of(&large.at), is_again: true, bytes: large.chunks.bytes() };
             let task = TaskOf::<Self>::Plan(plan).encoded();
             match directory_of(&large.at) {

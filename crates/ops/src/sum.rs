@@ -48,6 +48,7 @@ use std::time::Duration;
 use atta_entry::{Entry, Failure, Kind};
 use atta_runtime::{Exchanged, RankError, Session};
 
+use totals::Sums;
 pub use totals::Totals;
 
 use crate::digest::{Element, Hash, Signature};
@@ -166,11 +167,8 @@ pub fn run<'a, W: Watch>(
     let walked = tree::run(session, &summing, starts, &options.walk, |walk, [files, bytes, ..]| {
         observe(&Progress { walk: walk.clone(), files, bytes });
     })?;
-    let (mut totals, mut signature) = (Totals::default(), Signature::default());
-    for worker in &walked.workers {
-        totals += &worker.totals;
-        signature.merge(&worker.signature);
-    }
+    let walked = walked.all();
+    let Sums { totals, signature } = walked.results;
     let is_whole = totals.failed() == 0 && !walked.stopped;
     Ok(Outcome {
         totals,

@@ -12,6 +12,7 @@ pub(crate) mod job;
 pub(crate) mod life;
 pub(crate) mod listing;
 pub(crate) mod location;
+pub(crate) mod open;
 pub(crate) mod operation;
 mod options;
 mod profile;
@@ -22,7 +23,7 @@ pub(crate) mod task;
 mod thread;
 mod units;
 
-use atta_runtime::{Ran, RankError, Session, Status, Work};
+use atta_runtime::{Ran, RankError, Results as _, Session, Status, Work};
 
 pub use listing::rules::{BadRule, Rule, Rules};
 pub use options::{Options, Outcome, Progress, ThreadReport};
@@ -31,8 +32,9 @@ pub(crate) use start::Seed;
 pub use start::{Differs, Start};
 
 use job::{OnRank, TreeJob};
-use operation::Handler;
+use operation::{Handler, ResultsOf};
 use progress::{Counted, SoFar};
+use slice::OpenSlices;
 use task::Task;
 
 /// Runs an operation of this crate in a session of one rank.
@@ -41,10 +43,10 @@ pub(crate) fn run_alone<'a, V: Handler>(
     starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
     observe: impl FnMut(&Progress, Counted),
-) -> Outcome<V::Worker> {
+) -> Outcome<V::Worker, ResultsOf<V>> {
     let mut session = Session::alone(options.stop.clone());
     match run(&mut session, visit, starts, options, observe) {
-        Ok(outcome) => outcome,
+        Ok(walked) => walked.all(),
         Err(error) => unreachable!("a session of one waits for nobody: {error}"),
     }
 }
@@ -56,7 +58,7 @@ pub(crate) fn run<'a, V: Handler>(
     starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress, Counted),
-) -> Result<Outcome<V::Worker>, RankError> {
+) -> Result<Walked<V>, RankError> {
     let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
     let seat = session.seat();
     let on = OnRank { rank: seat.rank, is_alone: seat.ranks == 1, runs_tasks: session.runs_tasks() };
@@ -81,7 +83,7 @@ pub(crate) fn run<'a, V: Handler>(
             observe(&progress_of(status, profile), own);
         },
     )?;
-    Ok(gathered(&job, ran))
+    Ok(gathered(job, ran))
 }
 
 fn runtime_options<'a, V: Handler>(job: &TreeJob<'a, V>) -> atta_runtime::Options<'a> {
@@ -101,20 +103,43 @@ fn progress_of(status: &Status, profile: Profile) -> Progress {
     Progress { elapsed: status.elapsed, threads: status.threads, stopping: status.stopping, profile }
 }
 
-fn gathered<V: Handler>(job: &TreeJob<'_, V>, ran: Ran<job::Worker<V>, SoFar>) -> Outcome<V::Worker> {
+/// The outcome of a walk, and the slices that have not ended: none, unless the operation still ends parts, or after a stop.
+pub(crate) struct Walked<V: Handler> {
+    /// With the results of the slices that have ended.
+    pub(crate) outcome: Outcome<V::Worker, ResultsOf<V>>,
+    pub(crate) open: OpenSlices<V::State>,
+}
+
+impl<V: Handler> Walked<V> {
+    /// The outcome with all results.
+    pub(crate) fn all(mut self) -> Outcome<V::Worker, ResultsOf<V>> {
+        let open = self.open.all().into_iter().filter_map(|slice| slice.take_results());
+        open.for_each(|results| self.outcome.results.add(&results));
+        self.outcome
+    }
+}
+
+fn gathered<V: Handler>(job: TreeJob<'_, V>, ran: Ran<job::Worker<V>, SoFar>) -> Walked<V> {
     let Ran { mut outcome, exchanged, reason, .. } = ran;
     job.end_left(&mut outcome.workers);
+    let mut results = ResultsOf::<V>::default();
+    for worker in &mut outcome.workers {
+        job.closer(worker).end_rest();
+        results.add(&worker.results);
+    }
     let reports = outcome.reports.iter().zip(&job.counters);
-    Outcome {
+    let outcome = Outcome {
         threads: reports
             .map(|(worker, counters)| ThreadReport { profile: counters.read(), worker: *worker })
             .collect(),
         workers: outcome.workers.into_iter().map(|worker| worker.visit).collect(),
+        results,
         profile: job.profile(),
         spill: outcome.spill,
         elapsed: outcome.elapsed,
         stopped: outcome.stopped,
         reason,
         exchanged,
-    }
+    };
+    Walked { outcome, open: job.open }
 }

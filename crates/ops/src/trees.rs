@@ -11,7 +11,7 @@ use atta_runtime::{RankError, Results, Session};
 use atta_sys::{self as sys, Features};
 
 use crate::descriptors::{Budget, Needs};
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::listing::held::Held;
 use crate::tree::operation::{Cx, Handler, Stage, Tasks};
 use crate::tree::{self, Options, Start};
@@ -34,7 +34,7 @@ pub trait Operation: Sync {
 
 /// The second tree at an entry of the first one.
 #[derive(Debug)]
-pub struct At<'a, S> {
+pub struct At<'a, S: Results + std::fmt::Debug + Send + 'static> {
     node: Option<&'a Node<S>>,
     name: &'a [u8],
     held: &'a mut Held,
@@ -87,6 +87,10 @@ impl<S: Results> Node<S> {
     fn lock(&self) -> MutexGuard<'_, S> {
         self.sum.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl<S: Results + std::fmt::Debug + Send + 'static> State for Arc<Node<S>> {
+    type Results = ();
 }
 
 /// An operation as a handler of the walk.
@@ -143,7 +147,7 @@ impl<O: Operation> Handler for Summed<'_, O> {
     }
 
     fn report(&self, directory: &Arc<Directory<NodeOf<O>>>) -> Vec<u8> {
-        self.node(directory).map(|node| node.lock().encoded()).unwrap_or_default()
+        self.node(directory).map(|node| std::mem::take(&mut *node.lock()).encoded()).unwrap_or_default()
     }
 
     fn reported(&self, directory: &Arc<Directory<NodeOf<O>>>, report: &[u8]) -> bool {
@@ -182,7 +186,7 @@ pub fn run<O: Operation>(
     let summed = Summed { operation, top, features: options.features, held: budget.held_in_target };
     let starts = session.is_first().then(|| Start::new(first));
     let outcome = tree::run(session, &summed, starts, options, |_, _| {})?;
-    Ok(Ok(!outcome.stopped))
+    Ok(Ok(!outcome.outcome.stopped))
 }
 
 fn open(path: &[u8], features: Features) -> Result<Arc<Directory>, Errno> {

@@ -36,6 +36,7 @@ mod links;
 mod options;
 mod pair;
 mod report;
+mod tally;
 mod task;
 mod totals;
 mod trees;
@@ -49,7 +50,8 @@ pub use trees::Trees;
 
 pub use crate::refused::Refused;
 use crate::tree::{self, Start};
-use handler::Comparing;
+use handler::{Comparing, Ranks};
+use tally::Key;
 
 /// Compares `source` with `target` in a session of one rank: see [`run`].
 ///
@@ -94,16 +96,16 @@ pub fn run(
     watch: &dyn Watch,
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome, RankError> {
-    let comparing = Comparing::new(options, watch, trees, session.seat());
+    let key = session.broadcast(session.is_first().then(Key::random))?;
+    let comparing = Comparing::new(options, watch, trees, Ranks { seat: session.seat(), key });
     let starts = session.is_first().then(|| Start::new(trees.source.to_bytes()));
     let began = std::time::Instant::now();
     let walked = tree::run(session, &comparing, starts, &options.walk, |walk, [differences, bytes, ..]| {
         observe(&Progress { walk: walk.clone(), differences, bytes });
     })?;
-    let mut totals = Totals::default();
-    walked.workers.iter().for_each(|worker| totals += &worker.totals);
+    let walked = walked.all();
     Ok(Outcome {
-        totals,
+        totals: walked.results,
         threads: walked.threads,
         elapsed: began.elapsed(),
         stopped: walked.stopped,

@@ -34,14 +34,14 @@ use atta_entry::{Errno, Metadata};
 use atta_runtime::{RankError, Session};
 use atta_sys as sys;
 
-pub use crate::tree::operation::Tasks;
+pub use crate::tree::directory::SliceResults;
 pub use crate::tree::{
     BadRule, Differs, Options, Outcome, Profile, Progress, Rule, Rules, Start, ThreadReport,
 };
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, LinkedName, Seen};
 pub use summary::{Summary, Totals};
-pub use visit::{Each, Visit, each};
+pub use visit::{Each, Tasks, Visit, each};
 
 use crate::tree;
 
@@ -57,7 +57,7 @@ pub fn run<'a, V: Visit>(
     starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
-) -> Outcome<V::Worker> {
+) -> Outcome<V::Worker, V::Results> {
     tree::run_alone(visit, starts, options, |progress, _| observe(progress))
 }
 
@@ -77,8 +77,8 @@ pub fn run_on<'a, V: Visit>(
     starts: impl IntoIterator<Item = Start, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
     mut observe: impl FnMut(&Progress),
-) -> Result<Outcome<V::Worker>, RankError> {
-    tree::run(session, visit, starts, options, |progress, _| observe(progress))
+) -> Result<Outcome<V::Worker, V::Results>, RankError> {
+    Ok(tree::run(session, visit, starts, options, |progress, _| observe(progress))?.all())
 }
 
 /// The metadata of a path that the operator gave, links followed.

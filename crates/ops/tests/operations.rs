@@ -150,9 +150,14 @@ struct SumUp {
 
 impl Visit for SumUp {
     type Worker = Totals;
+    type Results = Totals;
 
     fn worker(&self, _index: usize) -> Totals {
         Totals::default()
+    }
+
+    fn results<'w>(&self, totals: &'w mut Totals) -> Option<&'w mut Totals> {
+        Some(totals)
     }
 
     fn entry(&self, totals: &mut Totals, entry: &Entry<'_>, _tasks: &mut Tasks) {
@@ -168,7 +173,7 @@ fn sum_up(root: &Path, threads: usize, memory_bytes: u64) -> Totals {
     let visit = SumUp { summary: Summary::new(memory_bytes, "/var/tmp".into(), false) };
     let options = harness::threads(threads);
     let outcome = run(&visit, [Start::new(bytes_of(root))], &options, |_| {});
-    let (totals, settled) = visit.summary.finish(&outcome.workers, &Stop::new());
+    let (totals, settled) = visit.summary.finish(outcome.results, &Stop::new());
     settled.expect("the file of links");
     assert_eq!(totals.failed(), 0);
     totals

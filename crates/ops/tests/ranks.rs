@@ -23,6 +23,7 @@ const HOSTS: [&[u32]; 5] = [&[0], &[0, 1], &[0, 0, 1], &[0, 0, 1, 1, 2], &[0, 1,
 struct Paths;
 
 impl Visit for Paths {
+    type Results = ();
     type Worker = Vec<Vec<u8>>;
 
     fn worker(&self, _index: usize) -> Self::Worker {

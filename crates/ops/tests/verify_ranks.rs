@@ -6,7 +6,7 @@
 mod harness;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use atta_engine::{Config, ScheduleKind};
@@ -14,6 +14,7 @@ use atta_entry::{Difference, Failure, Field};
 use atta_fabric::{InProcess, in_process_on_hosts};
 use atta_ops::verify::{self, Fields, Options, Totals, Trees, Watch};
 use atta_runtime::{Limits, Session, Stream};
+use atta_testkit::scratch::Scratch;
 use harness::{bytes_of, scratch, threads};
 
 /// The hosts of the ranks of each job.
@@ -140,21 +141,50 @@ fn differences_on_ranks_are_those_of_one_rank() {
     assert!(assert_same_on_ranks(&source, &target, &expected) > 0, "ranks share the work");
 }
 
-#[test]
-fn names_of_a_shared_directory_are_reported_once() {
-    let scratch = scratch("verify-ranks");
-    let (source, target) = (scratch.join("source"), scratch.join("target"));
-    for root in [&source, &target] {
+/// Two trees with 5,000 names in the root, and none below.
+fn large_directories(scratch: &Scratch) -> [PathBuf; 2] {
+    let roots = [scratch.join("source"), scratch.join("target")];
+    for root in &roots {
         fs::create_dir_all(root).unwrap();
         for number in 0..5000 {
             fs::File::create(root.join(format!("{number}"))).unwrap();
         }
     }
+    roots
+}
+
+#[test]
+fn names_of_a_shared_directory_are_reported_once() {
+    let scratch = scratch("verify-ranks");
+    let [source, target] = large_directories(&scratch);
     for number in 0..40 {
         fs::remove_file(source.join(format!("{}", number * 100))).unwrap();
     }
     let expected = alone(&source, &target);
-    assert_eq!(expected.totals.extra, 40);
+    // The sums differ, so each name of TARGET is looked up.
+    assert_eq!((expected.totals.extra, expected.totals.looked_up), (40, 5000));
+    assert!(assert_same_on_ranks(&source, &target, &expected) > 0, "ranks share the names");
+}
+
+#[test]
+fn shared_directories_are_compared_by_sums() {
+    let scratch = scratch("verify-ranks");
+    let [source, target] = large_directories(&scratch);
+    // A name that TARGET lacks is in neither sum.
+    fs::remove_file(target.join("77")).unwrap();
+    let expected = alone(&source, &target);
+    assert_eq!((expected.totals.missing, expected.totals.looked_up), (1, 0));
+    assert!(assert_same_on_ranks(&source, &target, &expected) > 0, "ranks share the names");
+}
+
+#[test]
+fn one_extra_name_of_a_shared_directory_is_found() {
+    let scratch = scratch("verify-ranks");
+    let [source, target] = large_directories(&scratch);
+    // As many names on both sides.
+    fs::rename(target.join("77"), target.join("extra")).unwrap();
+    let expected = alone(&source, &target);
+    assert_eq!((expected.totals.missing, expected.totals.extra), (1, 1));
     assert!(assert_same_on_ranks(&source, &target, &expected) > 0, "ranks share the names");
 }
 

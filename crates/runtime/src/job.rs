@@ -85,6 +85,9 @@ pub trait Job: Sync + Sized {
         self.pack(task, last, out)
     }
 
+    /// A task is in the spill file. Called on the worker that had it.
+    fn spilled(&self, _task: &Self::Task) {}
+
     /// A task that was packed for the spill file stays in memory: the file cannot be written.
     fn not_spilled(&self, _task: &Self::Task) {}
 

@@ -128,6 +128,7 @@ impl<J: Job> Queue<'_, J> {
         }
         if self.shared.spill.push(&bytes, tasks.len() as u64) {
             let freed: usize = tasks.iter().map(|task| job.weigh(task)).sum();
+            tasks.iter().for_each(|task| job.spilled(task));
             self.shared.meter(self.index).hold(-i64::try_from(freed).unwrap_or(i64::MAX));
         } else {
             tasks.iter().for_each(|task| job.not_spilled(task));

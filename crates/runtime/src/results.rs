@@ -106,6 +106,13 @@ macro_rules! counters {
     (@text $text:ident $text_of:tt) => { $crate::Text::$text $text_of };
 }
 
+/// Nothing is counted.
+impl Results for () {
+    fn add(&mut self, (): &Self) {}
+
+    fn show(&self, _show: &mut dyn FnMut(Counter)) {}
+}
+
 impl Results for u64 {
     fn add(&mut self, other: &Self) {
         *self = self.saturating_add(*other);

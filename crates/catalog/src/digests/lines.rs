@@ -165,6 +165,8 @@ struct Row<'a> {
     size: Option<u64>,
     #[serde(borrow)]
     digest: Option<Cow<'a, str>>,
+    #[serde(default)]
+    not_read: bool,
     #[serde(borrow)]
     target: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -186,7 +188,7 @@ fn row(bytes: &[u8], line: u64) -> Result<Digested> {
     let kind = Kind::from_name(&row.kind).ok_or_else(|| wrong(0, "an unknown kind"))?;
     let digest = row.digest.map(|digits| digest_of(&digits).ok_or_else(|| wrong(0, "no BLAKE3 digest")));
     let digest = digest.transpose()?;
-    if kind == Kind::File && digest.is_none() {
+    if kind == Kind::File && digest.is_none() && !row.not_read {
         return Err(wrong(0, "a file without its digest"));
     }
     Ok(Digested { path, kind, size: row.size, digest, target })

@@ -76,7 +76,7 @@ pub(super) fn bytes_field(key: &str, raw_key: &str, bytes: &[u8], out: &mut Vec<
 }
 
 /// Appends `KEY"..."` with the bytes as digits.
-fn hex_field(key: &str, bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn hex_field(key: &str, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(key.as_bytes());
     out.push(b'"');
     hex_into(bytes, out);

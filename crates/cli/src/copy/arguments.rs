@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use atta_ops::copy::{Existing, Fsync, Reflink, Stripes};
+use atta_ops::copy::{Existing, Fsync, Kept, Reflink, Stripes};
 use clap::{Args, ValueEnum};
 
 use super::keep::KeepArguments;
@@ -64,6 +64,33 @@ pub(crate) enum DigestKind {
     None,
 }
 
+/// How the rows of a manifest are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ManifestFormat {
+    /// One JSON object per entry, with path, kind, size, digest and link target
+    Ndjson,
+    /// One line per regular file, in the format of b3sum
+    B3sum,
+}
+
+/// What a manifest has of files that the copy skips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ManifestSkipped {
+    /// Their sizes; the rows have "not_read"
+    List,
+    /// Their digests: they are read in TARGET
+    Read,
+}
+
+impl From<ManifestSkipped> for Kept {
+    fn from(skipped: ManifestSkipped) -> Self {
+        match skipped {
+            ManifestSkipped::List => Self::Listed,
+            ManifestSkipped::Read => Self::Read,
+        }
+    }
+}
+
 /// Copy file trees
 #[derive(Debug, Args)]
 #[command(
@@ -91,6 +118,33 @@ pub(crate) struct CopyArguments {
     /// Write progress events to a file (NDJSON)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) events: Option<PathBuf>,
+
+    /// Write the digests of the entries in TARGET to a file, sorted by path, when the copy is complete. 'atta sum --check FILE'
+    /// compares them with TARGET. Nothing is written if the copy is interrupted
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "repair"], help_heading = "Output")]
+    pub(crate) manifest: Option<PathBuf>,
+
+    /// Format of the manifest
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t = ManifestFormat::Ndjson,
+        requires = "manifest",
+        help_heading = "Output"
+    )]
+    pub(crate) manifest_format: ManifestFormat,
+
+    /// What the manifest has of files that --update or --ignore-existing skips
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value_t = ManifestSkipped::List,
+        requires = "manifest",
+        help_heading = "Output"
+    )]
+    pub(crate) manifest_skipped: ManifestSkipped,
 
     #[command(flatten, next_help_heading = "Selection")]
     pub(crate) visit: VisitArguments,

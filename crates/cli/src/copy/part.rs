@@ -58,8 +58,20 @@ impl Part {
 
     pub(super) fn whole(self) -> Whole {
         let Self { totals, report, signature, elapsed, threads, by_rank: ranks, parked, .. } = self;
-        let (target_is_name, leftovers, extra) = (false, None, None);
-        Whole { totals, report, signature, elapsed, threads, ranks, parked, target_is_name, leftovers, extra }
+        let (target_is_name, leftovers, extra, manifest) = (false, None, None, None);
+        Whole {
+            totals,
+            report,
+            signature,
+            elapsed,
+            threads,
+            ranks,
+            parked,
+            target_is_name,
+            leftovers,
+            extra,
+            manifest,
+        }
     }
 }
 

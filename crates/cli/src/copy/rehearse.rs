@@ -7,6 +7,7 @@ use atta_runtime::Seat;
 
 use super::arguments::CopyArguments;
 use super::end::{conclude, report_refused};
+use super::manifest::Rows;
 use super::plans::Plans;
 use super::reporter::Reporter;
 use super::reports::Reports;
@@ -18,12 +19,13 @@ use crate::run::starts::Starts;
 
 /// Rehearses a copy; returns the exit code.
 pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -> u8 {
-    let Run { failures, events, keep, starts } = run;
+    let Run { failures, events, keep, starts, .. } = run;
     let setting = Setting::new(arguments, Seat::alone(), keep);
     let options = setting.options(&signals.stop());
     let plans = arguments.report.verbose.then(Plans::default);
     let mut reporter = Reporter::new(&arguments.report, plans.is_some(), events);
-    let reports = Reports { failures: &failures, plans, is_quiet: arguments.report.quiet };
+    let reports =
+        Reports { failures: &failures, plans, rows: Rows::Nowhere, is_quiet: arguments.report.quiet };
     let list_error = starts.as_ref().map(Starts::error);
     let extra = starts.as_ref().map(Starts::extra);
     let prepared = DryRun::prepare(&setting.sources, &setting.target, &options, &reports);

@@ -1,8 +1,9 @@
 //! Reports of a running copy: failures, planned actions, and other runs in the same place.
 
 use atta_entry::Failure;
-use atta_ops::copy::{Notice, Planned, Watch};
+use atta_ops::copy::{ManifestRow, Notice, Planned, Watch};
 
+use super::manifest::Rows;
 use super::notices;
 use super::plans::Plans;
 use crate::run::failures::Failures;
@@ -12,6 +13,8 @@ pub(super) struct Reports<'a> {
     pub(super) failures: &'a Failures,
     /// Planned actions, if they are to be reported.
     pub(super) plans: Option<Plans>,
+    /// Where rows of the manifest go.
+    pub(super) rows: Rows<'a>,
     pub(super) is_quiet: bool,
 }
 
@@ -24,6 +27,10 @@ impl Watch for Reports<'_> {
         if let Some(plans) = &self.plans {
             plans.add(planned, path);
         }
+    }
+
+    fn rows(&self, rows: Vec<ManifestRow>) {
+        self.rows.add(&rows);
     }
 
     fn notice(&self, notice: &Notice) {

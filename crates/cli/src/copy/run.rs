@@ -12,10 +12,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use atta_ops::copy::{Copy, Leftovers, Refused};
-use atta_runtime::{RankError, Seat, Session, Stop};
+use atta_runtime::{RankError, Seat, Session, Stop, Stream};
 
 use super::arguments::CopyArguments;
 use super::end::{conclude, report_refused};
+use super::manifest::{self, Manifest, Rows};
 use super::owners;
 use super::part::Part;
 use super::rehearse::rehearse;
@@ -79,15 +80,20 @@ impl Rank<'_> {
         let rules = session.is_first().then(|| run.as_ref().map(|run| owners::to_rows(&run.keep.owners)));
         let rules = session.broadcast(rules.map(Option::unwrap_or_default))?;
         let keep = arguments.keep.with_owners(owners::from_rows(rules));
-        let (failures, reporter, starts) = match run {
-            Some(Run { failures, events, starts, .. }) => {
-                (failures, Some(Reporter::new(&arguments.report, false, events)), starts)
+        let (failures, manifest, reporter, starts) = match run {
+            Some(Run { failures, events, manifest, starts, .. }) => {
+                (failures, manifest, Some(Reporter::new(&arguments.report, false, events)), starts)
             }
-            None => (Failures::Root(session.outbox()), None, None),
+            None => (Failures::Root(session.outbox()), None, None, None),
+        };
+        let rows = match &manifest {
+            Some(manifest) => Rows::Here(manifest),
+            None if session.is_first() => Rows::Nowhere,
+            None => Rows::Outbox(session.outbox()),
         };
         let setting = Setting::new(arguments, session.seat(), keep);
         let options = setting.options(&stop);
-        let reports = Reports { failures: &failures, plans: None, is_quiet: arguments.report.quiet };
+        let reports = Reports { failures: &failures, plans: None, rows, is_quiet: arguments.report.quiet };
         let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &reports, session.seat());
         let copy = match may_go(prepared, refused, &setting, session)? {
             Ok(copy) => copy,
@@ -106,14 +112,25 @@ impl Rank<'_> {
             None if arguments.list().is_some() => copy.listed(std::iter::empty()),
             None => copy,
         };
-        let mut received = Received { failures: &failures, reporter, is_damaged: AtomicBool::new(false) };
+        let from = FromOthers::new(&failures, manifest.as_ref());
+        let mut received = Received { from, reporter };
         let Some((part, leftovers)) = self.run(copy, &mut received, session)? else {
             return Ok(exit::DONE);
         };
-        let fatal = received.damaged().or_else(|| list_error.and_then(|error| take(&error)));
+        let fatal = received.from.damaged().or_else(|| list_error.and_then(|error| take(&error)));
         let interrupted = (part.interrupted > 0).then_some(part.interrupted);
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
-        let whole = Whole { target_is_name, leftovers, extra, ..part.whole() };
+        let mut whole = Whole { target_is_name, leftovers, extra, ..part.whole() };
+        let is_complete = fatal.is_none() && interrupted.is_none() && !whole.parked;
+        let fatal = match manifest.as_ref().filter(|_| is_complete).map(Manifest::write) {
+            Some(Ok(written)) => {
+                whole.manifest = written;
+                None
+            }
+            Some(Err(error)) => Some(error),
+            None => fatal,
+        };
+        let interrupted = interrupted.or(self.signals.code().filter(|_| is_complete));
         let summed = || summary(arguments, &whole, interrupted.is_some());
         let finish = |reporter: Reporter| reporter.events.finish(summed, &stop).err();
         let fatal = fatal.or_else(|| received.reporter.and_then(finish));
@@ -127,8 +144,8 @@ impl Rank<'_> {
         received: &mut Received<'_>,
         session: &mut Session<'_>,
     ) -> Result<Option<(Part, Option<Leftovers>)>, RankError> {
-        let Received { failures, reporter, is_damaged } = received;
-        let receive = |_, _, bytes: &[u8]| take_in(failures, is_damaged, bytes);
+        let Received { reporter, from } = received;
+        let receive = |_, stream, bytes: &[u8]| from.take_in(stream, bytes);
         let closed = session.receiving(receive, |session| {
             let outcome = copy.run(session, |progress| {
                 if let Some(reporter) = reporter {
@@ -145,33 +162,47 @@ impl Rank<'_> {
             reporter.clear();
         }
         closed.inspect_err(|_| {
-            if let Err(fatal) = failures.flush() {
+            if let Err(fatal) = from.failures.flush() {
                 fatal.report();
             }
         })
     }
 }
 
-/// Takes failures of another rank.
-fn take_in(failures: &Failures, is_damaged: &AtomicBool, bytes: &[u8]) {
-    if !failures.receive(bytes) {
-        is_damaged.store(true, Ordering::Relaxed);
-    }
-}
-
 /// State of the first rank for data from other ranks, and its progress reports.
 struct Received<'a> {
-    failures: &'a Failures,
+    from: FromOthers<'a>,
     reporter: Option<Reporter>,
-    /// Another rank sent failures that could not be decoded.
+}
+
+/// Where data from other ranks goes.
+struct FromOthers<'a> {
+    failures: &'a Failures,
+    manifest: Option<&'a Manifest>,
+    /// Another rank sent failures or rows that could not be decoded.
     is_damaged: AtomicBool,
 }
 
-impl Received<'_> {
-    /// The error to report if failures of another rank could not be decoded.
+impl<'a> FromOthers<'a> {
+    fn new(failures: &'a Failures, manifest: Option<&'a Manifest>) -> Self {
+        Self { failures, manifest, is_damaged: AtomicBool::new(false) }
+    }
+
+    /// Takes what another rank sent.
+    fn take_in(&self, stream: Stream, bytes: &[u8]) {
+        let is_valid = match (stream, self.manifest) {
+            (manifest::ROWS, Some(manifest)) => manifest.receive(bytes),
+            _ => self.failures.receive(bytes),
+        };
+        if !is_valid {
+            self.is_damaged.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The error to report if what another rank sent could not be decoded.
     fn damaged(&self) -> Option<Fatal> {
         self.is_damaged.load(Ordering::Relaxed).then(|| Fatal::Failed {
-            what: "another rank sent failures that could not be decoded".to_owned(),
+            what: "another rank sent failures or rows that could not be decoded".to_owned(),
             hint: None,
         })
     }
@@ -212,16 +243,16 @@ mod tests {
     use atta_entry::Code as _;
 
     use super::*;
+    use crate::run::failures::FAILURES;
 
     #[test]
     fn undecodable_failures_are_reported() {
         let failures = Failures::new(false, None, None).ok().unwrap();
         let failure = ("a failure of a test\n".to_owned(), b"{}".to_vec()).encoded();
         for (bytes, is_reported) in [(Vec::new(), false), (failure, false), (vec![9], true)] {
-            let received =
-                Received { failures: &failures, reporter: None, is_damaged: AtomicBool::new(false) };
-            take_in(received.failures, &received.is_damaged, &bytes);
-            assert_eq!(received.damaged().is_some(), is_reported, "{bytes:?}");
+            let from = FromOthers::new(&failures, None);
+            from.take_in(FAILURES, &bytes);
+            assert_eq!(from.damaged().is_some(), is_reported, "{bytes:?}");
         }
     }
 }

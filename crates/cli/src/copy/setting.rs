@@ -9,9 +9,11 @@ use atta_ops::copy::{Existing, Keep, Options};
 use atta_ops::walk;
 use atta_runtime::{Rate, Seat, Stop};
 
-use super::arguments::{CopyArguments, DigestKind, ReflinkWhen};
+use super::arguments::{CopyArguments, DigestKind, ManifestFormat, ManifestSkipped, ReflinkWhen};
+use super::manifest::Manifest;
 use crate::run::events::Events;
-use crate::run::failures::Failures;
+use crate::run::failures::{Failures, is_same_file};
+use crate::run::file::printable;
 use crate::run::refused::Refused;
 use crate::run::settings::{compile, spill_directory};
 use crate::run::starts::Starts;
@@ -67,6 +69,7 @@ impl<'a> Setting<'a> {
             direct: arguments.direct,
             reflink: arguments.reflink.into(),
             stripes: arguments.stripes(),
+            manifest: arguments.manifest.as_ref().map(|_| arguments.manifest_skipped.into()),
             bandwidth: self.bandwidth.clone(),
         }
     }
@@ -86,6 +89,7 @@ fn sides(arguments: &CopyArguments) -> (Vec<Vec<u8>>, Vec<u8>) {
 pub(super) struct Run {
     pub(super) failures: Failures,
     pub(super) events: Events,
+    pub(super) manifest: Option<Manifest>,
     pub(super) keep: Keep,
     /// The starts from a list, if there is one.
     pub(super) starts: Option<Starts>,
@@ -112,6 +116,7 @@ impl Run {
             let what = "--reflink always, and a digest of bytes that nobody reads".to_owned();
             return Err(Refused::usage(what, "add --digest none"));
         }
+        refuse_manifest(arguments)?;
         compile(&arguments.visit.rules)?;
         let keep = arguments.keep.keep()?;
         if arguments.repair.is_some() {
@@ -120,6 +125,7 @@ impl Run {
         let (report, list) = (&arguments.report, arguments.list());
         let failures = Failures::new(report.verbose, report.errors.as_deref(), list.map(|(list, _)| list))?;
         let events = Events::new(arguments.events.as_deref())?;
+        let manifest = Manifest::begin(arguments, stop.clone())?;
         let starts = list.map(|list| Starts::listed_for_copy(list, sides(arguments).0, stop.clone()));
         let starts = starts.transpose()?;
         if arguments.existing() != Existing::Replace && starts.as_ref().is_some_and(Starts::are_differences) {
@@ -129,8 +135,39 @@ impl Run {
                 "what may stay is found out entry by entry; leave the option out",
             ));
         }
-        Ok(Self { failures, events, keep, starts })
+        if arguments.manifest.is_some() && starts.as_ref().is_some_and(Starts::are_differences) {
+            let what = "--manifest and a list of differences".to_owned();
+            return Err(Refused::usage(
+                what,
+                "repair first; then 'atta sum --format ndjson TARGET' writes a record",
+            ));
+        }
+        Ok(Self { failures, events, manifest, keep, starts })
     }
+}
+
+/// Refuses a manifest that would lack digests, or that is a file which the copy reads or writes otherwise.
+fn refuse_manifest(arguments: &CopyArguments) -> Result<(), Refused> {
+    let Some(manifest) = &arguments.manifest else { return Ok(()) };
+    if arguments.digest == DigestKind::None {
+        let what = "--manifest has digests, and there are none".to_owned();
+        return Err(Refused::usage(what, "leave --digest none out"));
+    }
+    let skips =
+        arguments.existing() != Existing::Replace && arguments.manifest_skipped == ManifestSkipped::List;
+    if skips && arguments.manifest_format == ManifestFormat::B3sum {
+        let what = "--manifest-format b3sum, and files that are skipped without being read".to_owned();
+        return Err(Refused::usage(what, "add --manifest-skipped read, or use --manifest-format ndjson"));
+    }
+    let (errors, list) = (arguments.report.errors.as_deref(), arguments.list().map(|(list, _)| list));
+    let others = [("--from-list", list), ("--errors", errors), ("--events", arguments.events.as_deref())];
+    for (option, other) in others {
+        if other.is_some_and(|other| other == manifest || is_same_file(other, manifest)) {
+            let what = format!("--manifest and {option} are the same file: {}", printable(manifest));
+            return Err(Refused::usage(what, "write the manifest to a new file"));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a repair of anything but one directory.

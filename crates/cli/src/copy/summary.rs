@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::arguments::CopyArguments;
 use super::by_rank;
+use super::manifest::Written;
 use super::pace::{self, Outlook};
 use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
@@ -32,13 +33,28 @@ pub(super) struct Whole {
     pub(super) leftovers: Option<Leftovers>,
     /// Entries of a list of differences that only the target has; `None` if there was no such list.
     pub(super) extra: Option<u64>,
+    /// The manifest, if one was written.
+    pub(super) manifest: Option<Written>,
 }
 
 impl From<Outcome> for Whole {
     fn from(outcome: Outcome) -> Self {
         let Outcome { totals, report, rank, signature, threads, elapsed, parked, leftovers, .. } = outcome;
-        let (threads, ranks, target_is_name, extra) = (threads.len(), vec![rank], false, None);
-        Self { totals, report, signature, elapsed, threads, ranks, parked, target_is_name, leftovers, extra }
+        let (threads, ranks, target_is_name) = (threads.len(), vec![rank], false);
+        let (extra, manifest) = (None, None);
+        Self {
+            totals,
+            report,
+            signature,
+            elapsed,
+            threads,
+            ranks,
+            parked,
+            target_is_name,
+            leftovers,
+            extra,
+            manifest,
+        }
     }
 }
 
@@ -62,6 +78,14 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     }
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
+    }
+    if let Some(Written { name, entries, without_digest }) = &outcome.manifest {
+        let entries = counted(*entries, "entry", "entries");
+        let without = match without_digest {
+            0 => String::new(),
+            _ => format!("; {} without a digest", counted(*without_digest, "file", "files")),
+        };
+        let _ = writeln!(text, "manifest {name}: {entries}{without}");
     }
     totals.show(&mut |counter| lines(counter, arguments.dry_run, outcome.extra, &mut text));
     if arguments.report.verbose && !arguments.dry_run {
@@ -131,6 +155,9 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "signature": outcome.signature.as_ref().map(|signature| signature.digest().to_string()),
         "sizes": sizes,
         "slowest": slowest,
+        "manifest": outcome.manifest.as_ref().map(|Written { name, entries, without_digest }| {
+            json!({"file": name, "entries": entries, "without_digest": without_digest})
+        }),
         "leftovers": outcome.leftovers.as_ref().map(leftovers),
         "threads": outcome.threads,
         "ranks": outcome.ranks.len(),

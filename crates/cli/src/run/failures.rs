@@ -143,7 +143,7 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 }
 
 /// Whether two paths lead to the same existing file.
-fn is_same_file(one: &Path, other: &Path) -> bool {
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
     // Compared by path, without opening: a list may be a pipe.
     let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
     matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)

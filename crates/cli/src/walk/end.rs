@@ -27,7 +27,7 @@ pub(super) fn hangs(progress: &Progress) -> bool {
 
 /// How a walk ended.
 pub(super) struct Ended<'a> {
-    pub(super) totals: Vec<Totals>,
+    pub(super) totals: Totals,
     pub(super) whole: Whole,
     pub(super) fatal: Option<Fatal>,
     /// Exit code of the signal that ended the walk.
@@ -85,7 +85,7 @@ pub(super) fn give_up_on_others(sink: &Sink, fatal: Option<Fatal>, display: &mut
 pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, display: Display) -> u8 {
     let Sink { summary, failures, catalog, .. } = sink;
     let Ended { totals, whole, mut fatal, interrupted, signals, started } = ended;
-    let (totals, settled) = summary.finish(&totals, &signals.stop());
+    let (totals, settled) = summary.finish(totals, &signals.stop());
     let interrupted = interrupted.or(signals.code());
     if let Err(error) = settled {
         let what = format!("cannot count hard links: {}: {error}", spill_directory().display());

@@ -148,8 +148,9 @@ impl Rank<'_> {
         sink.take_over(sum.shards.clone());
         let fatal = sink.take_fatal().or_else(|| take(&list_error)).or_else(|| sum.fatal());
         let interrupted = (sum.interrupted > 0 && !is_done).then_some(sum.interrupted);
-        let linked = linked.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (totals, whole) = (vec![sum.totals.clone(), linked], sum.whole(session.is_alone()));
+        let mut totals = linked.into_inner().unwrap_or_else(PoisonError::into_inner);
+        totals += &sum.totals;
+        let whole = sum.whole(session.is_alone());
         let ended = Ended { totals, whole, fatal, interrupted, signals, started };
         Ok(conclude(self.arguments, sink, ended, display))
     }

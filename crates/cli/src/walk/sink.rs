@@ -37,7 +37,7 @@ pub(crate) struct Sink {
 
 /// State of one thread.
 pub(crate) struct SinkWorker {
-    pub(crate) totals: Totals,
+    totals: Totals,
     writer: Option<RowWriter>,
     rows: Vec<u8>,
     shard: CatalogShard,
@@ -191,6 +191,11 @@ impl RowFormat {
 
 impl Visit for Sink {
     type Worker = SinkWorker;
+    type Results = Totals;
+
+    fn results<'w>(&self, worker: &'w mut SinkWorker) -> Option<&'w mut Totals> {
+        Some(&mut worker.totals)
+    }
 
     fn worker(&self, _index: usize) -> SinkWorker {
         SinkWorker {

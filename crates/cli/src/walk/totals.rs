@@ -63,10 +63,8 @@ pub(super) struct Own {
 
 impl RankTotals {
     /// The totals of this rank after its walk.
-    pub(super) fn new(own: Own, outcome: &Outcome<SinkWorker>, interrupted: Option<u8>) -> Self {
+    pub(super) fn new(own: Own, outcome: &Outcome<SinkWorker, Totals>, interrupted: Option<u8>) -> Self {
         let Own { seat, met, traffic } = own;
-        let mut totals = Totals::default();
-        outcome.workers.iter().for_each(|worker| totals += &worker.totals);
         let exchanged = &outcome.exchanged;
         let counts = exchanged.counts;
         let report = RankReport {
@@ -87,7 +85,7 @@ impl RankTotals {
         };
         Self {
             profile: outcome.profile,
-            totals,
+            totals: outcome.results.clone(),
             elapsed: outcome.elapsed,
             spilled: [outcome.spill.tasks, outcome.spill.bytes],
             spill_error: outcome.spill.error.clone().map(|what| (seat.rank, cut(what))),

@@ -19,6 +19,7 @@ mod hostile;
 mod interrupts;
 mod leftovers;
 mod lists;
+mod manifest;
 mod output;
 mod paths;
 mod repair;

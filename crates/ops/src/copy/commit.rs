@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use atta_entry::Timestamp;
 
-use crate::copy::report::Report;
+use crate::copy::results::times::Syncs;
 use crate::copy::target::Maker;
 use crate::copy::target::mirror::{Location, Part};
 use crate::copy::target::place::{Made, Place};
-use crate::copy::times::Syncs;
+use crate::copy::thread::Ended;
 use crate::descriptors::Budget;
 use crate::file::source::clock_of_files;
 use crate::tree::progress::Live;
@@ -51,9 +51,7 @@ pub(crate) struct Committer<'w> {
     pub(crate) commit: &'w Commit,
     pub(crate) maker: Maker<'w>,
     pub(crate) live: &'w Live,
-    pub(crate) report: &'w mut Report,
-    /// Parts of slices that have ended.
-    pub(crate) ended: &'w mut Vec<Part>,
+    pub(crate) ended: &'w mut Ended,
 }
 
 impl Commit {
@@ -91,6 +89,14 @@ impl<'w> Committer<'w> {
         &self.maker.target.stores
     }
 
+    /// Does something that ends this part. What it comes to belongs to the slice of the part, not to the one that the thread works on.
+    pub(crate) fn apart(&mut self, part: Option<Part>, act: impl FnOnce(&mut Self)) {
+        let current = std::mem::take(self.maker.results);
+        act(self);
+        let own = std::mem::replace(self.maker.results, current);
+        self.ended.add(part, own);
+    }
+
     /// Counts a new entry, and gives it its final name when that is allowed.
     pub(crate) fn complete(&mut self, at: &Location, to: &Place<'_>, mut made: Made) {
         let checks = Check::of(at, to, &made).into_iter().collect();
@@ -120,7 +126,10 @@ impl<'w> Committer<'w> {
                 let (origin, mirror) = (at.clone(), Arc::clone(to.mirror));
                 let names = Some((temporary, to.name.to_owned()));
                 let Made { since, identity, .. } = made;
-                let ready = Ready { origin, mirror, names, bytes: written, since, identity, part: to.part() };
+                // What gets its name at once holds nothing open.
+                let part = if self.stores().waits_in(to.mirror) { to.part() } else { None };
+                let (bytes, results) = (written, None);
+                let ready = Ready { origin, mirror, names, bytes, since, identity, part, results };
                 self.publish(ready, checks);
             }
         }
@@ -128,17 +137,17 @@ impl<'w> Committer<'w> {
 
     /// Counts a file that was copied without a digest because it has too many holes.
     pub(crate) fn count_not_hashed(&mut self) {
-        self.maker.totals.not_hashed += 1;
+        self.maker.results.totals.not_hashed += 1;
         // Without a digest there is nothing to compare the copy with.
-        self.maker.totals.not_verified += u64::from(self.maker.target.options.verify);
+        self.maker.results.totals.not_verified += u64::from(self.maker.target.options.verify);
     }
 
     /// Counts a complete file.
     pub(crate) fn count_file(&mut self, at: &Location, bytes: u64, elapsed: Duration) {
-        let totals = &mut *self.maker.totals;
+        let totals = &mut self.maker.results.totals;
         totals.files += 1;
         totals.bytes = totals.bytes.saturating_add(bytes);
-        self.report.note(bytes, elapsed, || at.root_and_path().1);
+        self.maker.results.report.note(bytes, elapsed, || at.root_and_path().1);
         self.live.files.fetch_add(1, Ordering::Relaxed);
     }
 }

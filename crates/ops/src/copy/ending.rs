@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use atta_entry::Errno;
-use atta_runtime::{RankError, Session};
+use atta_runtime::{RankError, Results as _, Session};
 use rustix::fs::{AtFlags, FlockOperation};
 
 use crate::copy::commit::batch::Ready;
@@ -21,23 +21,28 @@ use crate::copy::links::Deferred;
 use crate::copy::links::forget::forget_links;
 use crate::copy::options::{Existing, Fsync, Leftovers, Outcome};
 use crate::copy::plan::beside::left_by;
-use crate::copy::thread::{Results, Worker};
+use crate::copy::results::Results;
+use crate::copy::thread::Worker;
 
+use crate::copy::results::times::{Clock, Phase, RankReport};
 use crate::copy::target::Target;
 use crate::copy::target::mirror::{CurrentSlice, Location, Mirror};
-use crate::copy::times::{Clock, Phase, RankReport};
 
 use crate::file::error::{FileError, Step};
-use crate::tree;
 use crate::tree::directory::Directory;
+use crate::tree::life::Closer;
 use crate::tree::location::below;
-use crate::tree::operation::Handler;
+use crate::tree::operation::{Handler, Tasks};
+use crate::tree::slice::{OpenSlices, hand_over};
+use crate::tree::{self, Walked};
 use atta_sys::{self as sys, retry};
 
 /// A copy on one rank after its last task.
 pub(super) struct Ending<'a> {
     operation: CopyOperation<'a>,
-    walked: tree::Outcome<Worker>,
+    walked: tree::Outcome<Worker, Results>,
+    /// Slices that have not ended.
+    open: OpenSlices<Arc<Mirror>>,
     /// The worker for everything done from here on.
     worker: Worker,
     clock: Clock,
@@ -51,10 +56,15 @@ impl std::fmt::Debug for Ending<'_> {
 }
 
 impl<'a> Ending<'a> {
-    pub(super) fn new(operation: CopyOperation<'a>, walked: tree::Outcome<Worker>, mut clock: Clock) -> Self {
+    pub(super) fn new(
+        operation: CopyOperation<'a>,
+        walked: Walked<CopyOperation<'a>>,
+        mut clock: Clock,
+    ) -> Self {
+        let Walked { outcome: walked, open } = walked;
         clock.end_after(Phase::Copying, walked.elapsed);
         let worker = operation.worker(walked.workers.len());
-        Self { operation, walked, worker, clock, leftovers: None }
+        Self { operation, walked, open, worker, clock, leftovers: None }
     }
 
     /// Runs the steps together with the other ranks, up to [`end`](Self::end).
@@ -99,13 +109,13 @@ impl<'a> Ending<'a> {
         walked.stopped |= operation.target.options.walk.stop.is_set();
         clock.end(Phase::Links);
         self.finish_syncs();
-        let Self { operation, worker, clock, .. } = self;
+        let Self { operation, worker, clock, open, .. } = self;
         operation.committer(worker).publish_rest();
         operation.forget_large(worker);
-        operation.end_parts(worker);
+        operation.end_parts(worker, open);
         clock.end(Phase::Batch);
         self.check_rest();
-        self.operation.end_parts(&mut self.worker);
+        self.operation.end_parts(&mut self.worker, &self.open);
         self.clock.end(Phase::Verify);
         debug_assert!(self.is_all_closed(), "a directory without pending work stayed open");
         if self.walked.stopped {
@@ -160,26 +170,26 @@ impl<'a> Ending<'a> {
 
     /// Waits for single syncs and handles their outcomes, on as many threads as have copied.
     fn finish_syncs(&mut self) {
-        let Self { operation, walked, worker, .. } = self;
-        let operation = &*operation;
+        let Self { operation, walked, worker, open, .. } = self;
+        let (operation, open) = (&*operation, &*open);
         std::thread::scope(|scope| {
             for other in walked.workers.iter_mut().skip(1) {
-                scope.spawn(|| operation.finish_all(other));
+                scope.spawn(|| operation.finish_all(other, open));
             }
-            operation.finish_all(worker);
+            operation.finish_all(worker, open);
         });
     }
 
     /// Reads back the remaining copies, on as many threads as have copied.
     fn check_rest(&mut self) {
-        let Self { operation, walked, worker, .. } = self;
+        let Self { operation, walked, worker, open, .. } = self;
         if !walked.stopped {
-            let operation = &*operation;
+            let (operation, open) = (&*operation, &*open);
             std::thread::scope(|scope| {
                 for other in walked.workers.iter_mut().skip(1) {
-                    scope.spawn(|| operation.check_all(other));
+                    scope.spawn(|| operation.check_all(other, open));
                 }
-                operation.check_all(worker);
+                operation.check_all(worker, open);
             });
         }
         // The checks hold directories open, which still need their attributes.
@@ -242,10 +252,10 @@ impl<'a> Ending<'a> {
     /// Makes everything durable and returns the outcome of this rank.
     #[must_use]
     pub(super) fn end(mut self) -> Outcome {
-        let Self { operation, worker, .. } = &mut self;
+        let Self { operation, worker, open, .. } = &mut self;
         let needs_none =
             operation.target.stores.are_volatile() || operation.target.options.fsync == Fsync::None;
-        operation.finish_all(worker);
+        operation.finish_all(worker, open);
         let synced = if needs_none { Ok(()) } else { operation.target.stores.sync_last() };
         if let Err(errno) = synced {
             operation
@@ -258,10 +268,16 @@ impl<'a> Ending<'a> {
         let parked = self.operation.target.failures.space.is_full();
         self.clock.end(Phase::Sync);
         let rank = self.report();
-        let Self { operation, walked, worker, leftovers, .. } = self;
-        let mut results = worker.results;
-        walked.workers.iter().for_each(|worker| results += &worker.results);
-        let Results { totals, report, signature } = results;
+        let Self { operation, walked, worker, leftovers, open, .. } = self;
+        // Slices are open after a stop only.
+        let of_open = open.all().into_iter().filter_map(|slice| slice.take_results());
+        let of_threads = walked.workers.into_iter().chain([worker]).map(|worker| Box::new(worker.results));
+        let mut results = walked.results;
+        of_open.chain(of_threads).for_each(|more| results.add(&more));
+        let Results { totals, report, signature, rows } = results;
+        if !rows.is_empty() {
+            operation.target.failures.watch.rows(rows);
+        }
         // The signature is valid only for a whole copy.
         let is_read = totals.skipped == 0 && totals.not_hashed == 0;
         let is_whole = totals.failed() == 0 && is_read && !walked.stopped && !operation.target.is_listed;
@@ -293,17 +309,32 @@ impl<'a> Ending<'a> {
 }
 
 impl CopyOperation<'_> {
+    /// Ends the parts that have finished on this thread, with all that follows from that.
+    fn end_parts(&self, worker: &mut Worker, open: &OpenSlices<Arc<Mirror>>) {
+        let mut results = Results::default();
+        loop {
+            let ended = self.ended(worker, &mut results);
+            if ended.is_empty() {
+                break;
+            }
+            let tasks = &mut Tasks::default();
+            let mut closer = Closer { handler: self, worker, tasks, results: &mut results, open };
+            ended.iter().for_each(|part| closer.end_part(part));
+        }
+        hand_over(&mut results, &mut worker.results);
+    }
+
     /// Waits for all queued syncs and handles their outcomes. Closes the directories that are complete then.
-    fn finish_all(&self, worker: &mut Worker) {
+    fn finish_all(&self, worker: &mut Worker, open: &OpenSlices<Arc<Mirror>>) {
         while self.committer(worker).finish_next() {
-            self.end_parts(worker);
+            self.end_parts(worker, open);
         }
     }
 
     /// Reads back all waiting copies, unless the run is stopped.
-    fn check_all(&self, worker: &mut Worker) {
+    fn check_all(&self, worker: &mut Worker, open: &OpenSlices<Arc<Mirror>>) {
         while self.committer(worker).check_next() {
-            self.end_parts(worker);
+            self.end_parts(worker, open);
         }
     }
 
@@ -334,11 +365,13 @@ impl CopyOperation<'_> {
 
     /// Makes names whose files other threads or ranks were copying, unless the run is stopped.
     pub(super) fn make_all(&self, worker: &mut Worker, all: Vec<Deferred>) {
-        for deferred in all {
+        for mut deferred in all {
+            let current = std::mem::take(&mut worker.results);
             if !self.target.options.walk.stop.is_set() {
                 self.make_deferred(worker, &deferred);
             }
-            worker.ended.extend(deferred.part);
+            let own = std::mem::replace(&mut worker.results, current);
+            worker.ended.add(deferred.part.take(), own);
         }
     }
 
@@ -361,13 +394,16 @@ impl CopyOperation<'_> {
         if self.target.options.digest {
             let (root, path) = deferred.at.root_and_path();
             let path = below(&path, root.len());
-            worker.results.sign(path, kind, &made);
+            worker.results.signature.add(&made.element(path, kind));
         }
         let name = deferred.name();
         let slice = deferred.part.as_ref().map(CurrentSlice::of_part);
         let to = self.maker(worker).place(&deferred.mirror, &name);
         match to.map(|to| to.within(slice.as_ref())) {
-            Ok(to) => self.committer(worker).complete(&deferred.at, &to, made),
+            Ok(to) => match self.maker(worker).note(&to, kind, &made) {
+                Ok(()) => self.committer(worker).complete(&deferred.at, &to, made),
+                Err(error) => self.maker(worker).fail(&deferred.at, error),
+            },
             Err(error) => self.maker(worker).fail(&deferred.at, error),
         }
     }

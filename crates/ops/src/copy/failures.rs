@@ -13,9 +13,9 @@ use atta_runtime::Stop;
 
 use crate::copy::options::Watch;
 use crate::copy::plan::roots::Roots;
+use crate::copy::results::totals::Totals;
 use crate::copy::space::Space;
 use crate::copy::target::mirror::{Location, Mirror};
-use crate::copy::totals::Totals;
 use crate::file::error::FileError;
 use crate::tree::directory::Directory;
 use crate::tree::listing::held::Held;
@@ -26,7 +26,7 @@ const NAMINGS_MOST: u64 = 1000;
 
 /// Reports failures.
 pub(crate) struct Failures<'a> {
-    watch: &'a dyn Watch,
+    pub(crate) watch: &'a dyn Watch,
     /// Set when the target is full.
     stop: &'a Stop,
     pub(crate) space: Space,
@@ -98,7 +98,7 @@ fn place_in_target(at: &Location, roots: &Roots) -> Option<(Arc<Directory>, CStr
 }
 
 /// The target path of a source entry.
-fn target_path(at: &Location, roots: &Roots) -> Option<Vec<u8>> {
+pub(crate) fn target_path(at: &Location, roots: &Roots) -> Option<Vec<u8>> {
     match at {
         Location::Root(path) => roots.find(path).map(|root| root.parent.path_of(&root.name)),
         Location::In(directory, name) => Mirror::of(directory).map(|mirror| mirror.path_of(name)),

@@ -25,10 +25,11 @@ use crate::copy::links::make::Linker;
 use crate::copy::options::number_of_thread;
 use crate::copy::plan::repair::{Repaired, Repairer};
 use crate::copy::plan::unfinished::is_unfinished;
-use crate::copy::target::mirror::{CurrentSlice, Here, Location, Mirror, Part, SourceDirectory, Tasks};
+use crate::copy::results::Results;
+use crate::copy::target::mirror::{CurrentSlice, Here, Location, Mirror, Part, SourceDirectory};
 use crate::copy::target::place::{Item, Made};
 use crate::copy::target::{Maker, Target};
-use crate::copy::thread::{Scratch, Worker};
+use crate::copy::thread::{Ended, Scratch, Worker};
 use crate::descriptors::Needs;
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
@@ -36,11 +37,14 @@ use crate::large::{Chunked as _, TaskOf};
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::tree::Differs;
-use crate::tree::life;
 use crate::tree::location::below;
 use crate::tree::operation::{Cx, Handler, Stage};
 use crate::tree::progress::{Counted, Live};
+use crate::tree::slice::hand_over;
 use atta_sys as sys;
+
+/// Rows of the manifest that a thread gathers before it reports them.
+const ROWS_AT_ONCE: usize = 256;
 
 /// A copy, as the handler of a walk: it holds the wings, and lends each hook what it needs of them and of its thread.
 pub(crate) struct CopyOperation<'a> {
@@ -59,14 +63,14 @@ impl CopyOperation<'_> {
     /// Makes entries on a thread.
     pub(crate) fn maker<'w>(&'w self, worker: &'w mut Worker) -> Maker<'w> {
         let Worker { scratch, results, .. } = worker;
-        Maker { target: &self.target, scratch, totals: &mut results.totals }
+        Maker { target: &self.target, scratch, results }
     }
 
     /// Commits entries on a thread.
     pub(crate) fn committer<'w>(&'w self, worker: &'w mut Worker) -> Committer<'w> {
         let Worker { scratch, results, ended, .. } = worker;
-        let maker = Maker { target: &self.target, scratch, totals: &mut results.totals };
-        Committer { commit: &self.commit, maker, live: &self.live, report: &mut results.report, ended }
+        let maker = Maker { target: &self.target, scratch, results };
+        Committer { commit: &self.commit, maker, live: &self.live, ended }
     }
 
     /// Makes hard links on a thread.
@@ -77,13 +81,6 @@ impl CopyOperation<'_> {
     /// Repairs entries on a thread.
     pub(crate) fn repairer<'w>(&'w self, worker: &'w mut Worker) -> Repairer<'w> {
         Repairer { links: &self.links, maker: self.maker(worker) }
-    }
-
-    /// Ends the parts that have finished on this thread, with all that follows from that.
-    pub(crate) fn end_parts(&self, worker: &mut Worker) {
-        while let Some(part) = worker.ended.pop() {
-            life::end_part(self, worker, &part, &mut Tasks::default());
-        }
     }
 
     /// Copies an entry, or leaves it to a task. Reports failures.
@@ -143,7 +140,7 @@ impl CopyOperation<'_> {
         let (options, metadata) = (self.target.options, item.metadata);
         let is_directory = metadata.kind() == Kind::Directory;
         if !is_directory && self.maker(worker).is_left(item)? {
-            return Ok(());
+            return self.maker(worker).note_left(item.to);
         }
         let made = match metadata.kind() {
             Kind::Directory => {
@@ -156,10 +153,11 @@ impl CopyOperation<'_> {
             }
             _ => self.maker(worker).single(item)?,
         };
+        self.maker(worker).note(item.to, entry.kind, &made)?;
         if options.digest {
             let path = entry.path();
             let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
-            worker.results.sign(below(&path, root), entry.kind, &made);
+            worker.results.signature.add(&made.element(below(&path, root), entry.kind));
         }
         if !is_directory {
             self.committer(worker).complete(item.at, item.to, made);
@@ -235,8 +233,23 @@ impl Handler for CopyOperation<'_> {
         self.committer(worker).close_source(directory);
     }
 
-    fn ended(&self, worker: &mut Worker) -> Vec<Part> {
-        std::mem::take(&mut worker.ended)
+    fn ended(&self, worker: &mut Worker, results: &mut Results) -> Vec<Part> {
+        if worker.ended.is_empty() {
+            return Vec::new();
+        }
+        let Ended { parts, results: own } = std::mem::take(&mut worker.ended);
+        own.into_iter().for_each(|mut own| hand_over(&mut *own, results));
+        parts
+    }
+
+    fn results<'w>(&self, worker: &'w mut Worker) -> Option<&'w mut Results> {
+        Some(&mut worker.results)
+    }
+
+    fn handed_over(&self, _worker: &mut Worker, results: &mut Results) {
+        if results.rows.len() >= ROWS_AT_ONCE {
+            self.target.failures.watch.rows(std::mem::take(&mut results.rows));
+        }
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {

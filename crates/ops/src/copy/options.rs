@@ -6,10 +6,11 @@ use std::time::Duration;
 use atta_entry::{Errno, Failure};
 use atta_runtime::{Exchanged, Rate, Seat};
 
-use crate::copy::report::Report;
+use crate::copy::results::manifest::{Kept, ManifestRow};
+use crate::copy::results::report::Report;
+use crate::copy::results::times::RankReport;
+use crate::copy::results::totals::Totals;
 use crate::copy::target::stripe::Stripes;
-use crate::copy::times::RankReport;
-use crate::copy::totals::Totals;
 use crate::digest::Signature;
 use crate::file::clone::Reflink;
 use crate::jobs::record::Holder;
@@ -63,6 +64,8 @@ pub struct Options<'a> {
     pub reflink: Reflink,
     /// How copies are striped on Lustre. None: as their directories specify.
     pub stripes: Option<Stripes>,
+    /// Whether [`Watch::rows`] gets what the target has, and what it gets of files that are left as they are. Needs digests.
+    pub manifest: Option<Kept>,
 }
 
 /// Receives events, on any thread.
@@ -73,6 +76,9 @@ pub trait Watch: Sync {
     /// Reports what a copy would do with an entry. Only a [`DryRun`](crate::copy::DryRun) calls it, and not for existing directories. The path is the
     /// source's.
     fn planned(&self, _planned: Planned, _path: &[u8]) {}
+
+    /// Gets rows of the manifest, in no order. An entry may get several rows; if one of them is of a failure, none counts.
+    fn rows(&self, _rows: Vec<ManifestRow>) {}
 
     /// Reports other runs in the directory that the copy writes to, before the copy starts. Only rank 0 calls it.
     fn notice(&self, _notice: &Notice) {}

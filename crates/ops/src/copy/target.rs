@@ -8,7 +8,7 @@ pub(crate) mod existing;
 pub(crate) mod file;
 pub(crate) mod grants;
 pub(crate) mod mirror;
-pub(crate) mod open;
+pub(crate) mod noted;
 pub(crate) mod place;
 pub(crate) mod special;
 pub(crate) mod stripe;
@@ -26,8 +26,8 @@ use crate::copy::failures::{Failed, Failures};
 use crate::copy::links::private::PrivateDirectory;
 use crate::copy::options::Options;
 use crate::copy::plan::roots::Roots;
+use crate::copy::results::Results;
 use crate::copy::thread::Scratch;
-use crate::copy::totals::Totals;
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Identity, Source};
 use crate::metadata::extended::{Extended, Holder};
@@ -71,7 +71,8 @@ pub(crate) struct Top {
 pub(crate) struct Maker<'w> {
     pub(crate) target: &'w Target<'w>,
     pub(crate) scratch: &'w mut Scratch,
-    pub(crate) totals: &'w mut Totals,
+    /// What the thread has gathered.
+    pub(crate) results: &'w mut Results,
 }
 
 impl Maker<'_> {
@@ -115,7 +116,7 @@ impl Maker<'_> {
     pub(crate) fn extended(&mut self, source: impl AsFd) -> Result<Extended, FileError> {
         let keep = &self.target.options.keep;
         let holder = Holder::Open(source.as_fd());
-        let read = self.scratch.extended(holder, |name| keep.reads(name), &mut self.totals.not_kept);
+        let read = self.scratch.extended(holder, |name| keep.reads(name), &mut self.results.totals.not_kept);
         read.map_err(|errno| FileError::new(Step::ReadExtended, errno))
     }
 
@@ -123,7 +124,7 @@ impl Maker<'_> {
     pub(crate) fn extended_there(&mut self, file: impl AsFd) -> Result<Extended, FileError> {
         let keep = &self.target.options.keep;
         let holder = Holder::Open(file.as_fd());
-        let read = self.scratch.extended(holder, |name| keep.gives(name), &mut self.totals.not_kept);
+        let read = self.scratch.extended(holder, |name| keep.gives(name), &mut self.results.totals.not_kept);
         read.map_err(|errno| FileError::new(Step::SetExtended, errno))
     }
 
@@ -132,9 +133,10 @@ impl Maker<'_> {
         if error == FileError::Stopped {
             return;
         }
+        self.note_failed(at);
         let Target { failures, roots, features, .. } = self.target;
         let failed = Failed { at, error, roots, features: *features };
-        failures.report_entry(self.totals, &mut self.scratch.held, &failed);
+        failures.report_entry(&mut self.results.totals, &mut self.scratch.held, &failed);
     }
 }
 

@@ -2,27 +2,23 @@
 //! knows what is copied. Only `handler.rs` sees all of it; it lends the parts.
 
 use std::ffi::CStr;
-use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-use atta_entry::{Errno, Kind};
+use atta_entry::Errno;
 
-use crate::copy::report::Report;
+use crate::copy::results::Results;
 use crate::copy::target::mirror::Part;
-use crate::copy::target::place::Made;
-use crate::copy::totals::Totals;
-use crate::digest::{Element, Signature};
 use crate::file::mover::Mover;
 use crate::metadata::extended::{Extended, Holder};
 use crate::metadata::not_kept::NotKept;
 use crate::tree::listing::held::Held;
+use crate::tree::slice::hand_over;
 
 /// State of one thread of a copy.
 pub(crate) struct Worker {
     pub(crate) scratch: Scratch,
     pub(crate) results: Results,
-    /// Finished parts of slices that are not yet reported as ended.
-    pub(crate) ended: Vec<Part>,
+    pub(crate) ended: Ended,
     began: Instant,
     /// How long the thread accepted tasks.
     pub(crate) lived: Duration,
@@ -38,20 +34,41 @@ pub(crate) struct Scratch {
     names: Vec<u8>,
 }
 
-/// What was copied, by one thread or by all.
-#[derive(Debug, Default)]
-pub(crate) struct Results {
-    pub(crate) totals: Totals,
-    /// Sizes and slowest of the copied files.
-    pub(crate) report: Report,
-    /// Signature of the copied data, if digests are wanted.
-    pub(crate) signature: Signature,
+/// Parts of slices that have ended on a thread, until they are taken.
+#[derive(Default)]
+pub(crate) struct Ended {
+    pub(crate) parts: Vec<Part>,
+    /// Results of slices that only these parts kept open.
+    pub(crate) results: Option<Box<Results>>,
+}
+
+impl Ended {
+    /// Whether there is nothing to take.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.results.is_none()
+    }
+
+    /// Adds results of slices that nothing else keeps open.
+    pub(crate) fn add_results(&mut self, mut results: Results) {
+        hand_over(&mut results, self.results.get_or_insert_default());
+    }
+
+    /// Adds a part that has ended, and what it has come to.
+    pub(crate) fn add(&mut self, part: Option<Part>, mut results: Results) {
+        match part {
+            Some(part) => {
+                part.slice().gather(&mut results);
+                self.parts.push(part);
+            }
+            None => self.add_results(results),
+        }
+    }
 }
 
 impl Worker {
     pub(crate) fn new(scratch: Scratch) -> Self {
         let (results, began) = (Results::default(), Instant::now());
-        Self { scratch, results, ended: Vec::new(), began, lived: Duration::ZERO }
+        Self { scratch, results, ended: Ended::default(), began, lived: Duration::ZERO }
     }
 
     /// Notes that the thread accepts no more tasks.
@@ -75,22 +92,5 @@ impl Scratch {
         not_kept: &mut NotKept,
     ) -> Result<Extended, Errno> {
         Extended::read_from(holder, &mut self.names, is_wanted, not_kept)
-    }
-}
-
-impl Results {
-    /// Adds an entry to the signature. `path` is relative to its root.
-    pub(crate) fn sign(&mut self, path: &[u8], kind: Kind, made: &Made) {
-        let size = if kind == Kind::File { made.bytes } else { 0 };
-        let (digest, target) = (made.digest.as_ref(), made.target.as_deref());
-        self.signature.add(&Element { path, kind, size, digest, target });
-    }
-}
-
-impl AddAssign<&Self> for Results {
-    fn add_assign(&mut self, other: &Self) {
-        self.totals += &other.totals;
-        self.report += &other.report;
-        self.signature.merge(&other.signature);
     }
 }

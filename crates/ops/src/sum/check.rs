@@ -262,6 +262,8 @@ mod tests {
             file("t/content", 1),
             Item { size: Some(2), ..file("t/size", 1) },
             Item { size: None, ..file("t/listed", 1) },
+            Item { digest: None, ..file("t/unread", 1) },
+            Item { digest: None, size: Some(2), ..file("t/unread-size", 1) },
             file("t/kind", 1),
             file("t/missing", 1),
             link("one"),
@@ -271,6 +273,8 @@ mod tests {
             other("t/kind", Kind::Directory, None),
             file("t/extra", 1),
             file("t/listed", 1),
+            file("t/unread", 1),
+            file("t/unread-size", 1),
             file("t/size", 1),
             file("t/content", 2),
             file("t/also", 1),
@@ -291,10 +295,11 @@ mod tests {
                     ("t/link", different(Detail::Target(b"one".to_vec(), b"two".to_vec()))),
                     ("t/missing", Change::Missing),
                     ("t/size", different(Detail::Size(2, 1))),
+                    ("t/unread-size", different(Detail::Size(2, 1))),
                 ]
             );
-            assert_eq!((compared.same, compared.different, compared.unknown), (4, 4, 0));
-            assert_eq!(compared.differences(), 6);
+            assert_eq!((compared.same, compared.different, compared.unknown), (5, 5, 0));
+            assert_eq!(compared.differences(), 7);
         }
     }
 

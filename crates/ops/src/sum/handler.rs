@@ -11,17 +11,19 @@ use atta_runtime::Seat;
 use rustix::fs::CWD;
 
 use super::names::Names;
-use super::{Options, Totals, Watch};
+use super::totals::Sums;
+use super::{Options, Watch};
 use crate::descriptors::{Budget, Needs};
-use crate::digest::{Element, HOLE_BYTES_MAX, Hash, Piece, Signature};
+use crate::digest::{Element, HOLE_BYTES_MAX, Hash, Piece};
 use crate::file::chunks::{Cut, UnderWay};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
 use crate::file::mover::{Mover, Pass};
 use crate::file::source::{Source, TRIES, is_same, look, open, settled};
 use crate::large::{self, Chunked as _, LargeFiles, Plan, TaskOf};
-use crate::tree::location::{Location, below};
-use crate::tree::operation::{Cx, Handler, Here};
+use crate::tree::directory::Stateless;
+use crate::tree::location::{self, below};
+use crate::tree::operation::{self, Cx, Handler};
 use crate::tree::progress::{Counted, Live};
 use atta_sys as sys;
 
@@ -36,11 +38,13 @@ pub(crate) struct Summing<'a, W: Watch> {
     pub(super) live: Live,
 }
 
+pub(super) type Location = location::Location<Stateless<Sums>>;
+type Here<'a> = operation::Here<'a, Stateless<Sums>>;
+
 /// State of one thread.
 pub(crate) struct SumWorker<W> {
     pub(super) mover: Mover,
-    pub(super) totals: Totals,
-    pub(super) signature: Signature,
+    pub(super) results: Sums,
     pub(super) watch: W,
 }
 
@@ -132,15 +136,15 @@ impl<'a, W: Watch> Summing<'a, W> {
     fn add_known(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>) -> bool {
         let known = entry.metadata.and_then(|metadata| self.names.find(metadata));
         let Some(digest) = known else { return false };
-        worker.totals.known += 1;
+        worker.results.totals.known += 1;
         self.live.bytes.fetch_add(entry.size(), Ordering::Relaxed);
         self.count(worker, entry, &digest);
         true
     }
 
     fn count(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, digest: &Hash) {
-        worker.totals.files += 1;
-        worker.totals.bytes = worker.totals.bytes.saturating_add(entry.size());
+        worker.results.totals.files += 1;
+        worker.results.totals.bytes = worker.results.totals.bytes.saturating_add(entry.size());
         self.live.files.fetch_add(1, Ordering::Relaxed);
         self.add(worker, entry, Some(digest));
     }
@@ -149,7 +153,7 @@ impl<'a, W: Watch> Summing<'a, W> {
     fn add(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, digest: Option<&Hash>) {
         let path = entry.path();
         let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
-        worker.signature.add(&Element {
+        worker.results.signature.add(&Element {
             path: below(&path, root),
             kind: entry.kind,
             size: if entry.kind == Kind::File { entry.size() } else { 0 },
@@ -178,15 +182,15 @@ impl<'a, W: Watch> Summing<'a, W> {
             Kind::Symlink => {
                 let target = sys::read_link_at(from.directory, from.name);
                 let target = target.map_err(|errno| FileError::new(Step::ReadLink, errno))?;
-                worker.totals.symlinks += 1;
+                worker.results.totals.symlinks += 1;
                 self.add(worker, &Entry { target: Some(&target), ..*entry }, None);
             }
             Kind::Directory => {
-                worker.totals.directories += 1;
+                worker.results.totals.directories += 1;
                 self.add(worker, &Entry { target: None, ..*entry }, None);
             }
             _ => {
-                worker.totals.specials += 1;
+                worker.results.totals.specials += 1;
                 self.add(worker, entry, None);
             }
         }
@@ -200,7 +204,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         let (operation, errno) = error.described();
         let (root, path) = at.root_and_path();
         if error == FileError::Changed {
-            worker.totals.changed += 1;
+            worker.results.totals.changed += 1;
         }
         let (root, path) = (root.into(), path.into());
         self.report_failure(worker, &Failure { operation, root, path, errno, spelled: None, at: None });
@@ -208,7 +212,7 @@ impl<'a, W: Watch> Summing<'a, W> {
 
     /// Counts and reports an entry that failed.
     fn report_failure(&self, worker: &mut SumWorker<W::Worker>, failure: &Failure<'_>) {
-        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+        *worker.results.totals.failures.entry(failure.errno).or_default() += 1;
         self.watch.failure(&mut worker.watch, failure);
     }
 }
@@ -239,7 +243,7 @@ impl<'a> Named<'a> {
 
 impl<W: Watch> Handler for Summing<'_, W> {
     type Worker = SumWorker<W::Worker>;
-    type State = ();
+    type State = Stateless<Sums>;
 
     const IS_SLOW: bool = true;
     const NEEDS: Needs = Needs::SUM;
@@ -247,10 +251,13 @@ impl<W: Watch> Handler for Summing<'_, W> {
     fn worker(&self, index: usize) -> Self::Worker {
         SumWorker {
             mover: Mover::reading(&self.options.walk.stop),
-            totals: Totals::default(),
-            signature: Signature::default(),
+            results: Sums::default(),
             watch: self.watch.worker(index),
         }
+    }
+
+    fn results<'w>(&self, worker: &'w mut Self::Worker) -> Option<&'w mut Sums> {
+        Some(&mut worker.results)
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
@@ -260,7 +267,7 @@ impl<W: Watch> Handler for Summing<'_, W> {
             tasks.prune();
         }
         if self.options.output.is_some() && entry.metadata.map(identity) == self.options.output {
-            worker.totals.left_out += 1;
+            worker.results.totals.left_out += 1;
             return;
         }
         if entry.kind == Kind::File && self.add_known(worker, entry) {

@@ -33,6 +33,8 @@ impl Item {
         match self.kind {
             Kind::File => match (self.size, there.size) {
                 (Some(size), Some(now)) if size != now => Some(Detail::Size(size, now)),
+                // A file that was not read when it was recorded has only its size.
+                _ if self.digest.is_none() => None,
                 _ => (self.digest != there.digest).then_some(Detail::Digest(self.digest, there.digest)),
             },
             Kind::Symlink if self.target != there.target => {

@@ -8,14 +8,13 @@ use std::sync::atomic::Ordering;
 use atta_entry::{Entry, Kind, Metadata};
 
 use super::Watch;
-use super::handler::{FileDigest, Named, SumWorker, Summing};
+use super::handler::{FileDigest, Location, Named, SumWorker, Summing};
 use crate::digest::{Piece, PieceValue};
 use crate::file::error::{FileError, Step};
 use crate::file::mover::Pass;
 use crate::file::source::{is_same, look, open, settled};
 use crate::file::version::Version;
 use crate::large::{ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
-use crate::tree::location::Location;
 use crate::tree::operation::Cx;
 use atta_sys as sys;
 
@@ -130,8 +129,8 @@ impl<W: Watch> Summing<'_, W> {
         if self.options.walk.birth_time {
             before.btime = sys::stat_of(&source).ok().and_then(|found| found.btime);
         }
-        let at = named.at.clone();
-        self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part: None, is_again }, cx.tasks);
+        let (at, part) = (named.at.clone(), cx.here().and_then(|here| here.part()));
+        self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part, is_again }, cx.tasks);
         Ok(())
     }
 

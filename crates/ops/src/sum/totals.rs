@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use atta_entry::Errno;
-use atta_runtime::counters;
+use atta_runtime::{Counter, Results, counters};
+
+use crate::digest::Signature;
 
 counters! {
-    /// What was summed up, and what was not: of one thread, or of all.
+    /// What was summed up, and what was not: of a slice, or of all.
     pub struct Totals {
         /// Regular files that have their digests; each name counts.
         pub files: u64 = "files", Kind("file", "files");
@@ -42,5 +44,25 @@ impl Totals {
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.files + self.directories + self.symlinks + self.specials
+    }
+}
+
+/// What the names of a slice come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sums {
+    pub(crate) totals: Totals,
+    pub(crate) signature: Signature,
+}
+
+atta_entry::record!(Sums { totals, signature });
+
+impl Results for Sums {
+    fn add(&mut self, other: &Self) {
+        self.totals += &other.totals;
+        self.signature.merge(&other.signature);
+    }
+
+    fn show(&self, show: &mut dyn FnMut(Counter)) {
+        self.totals.show(show);
     }
 }

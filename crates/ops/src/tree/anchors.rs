@@ -10,12 +10,12 @@ use crate::tree::slice::{Part, Slice};
 
 /// What a task belongs to.
 #[derive(Debug)]
-pub(crate) enum Anchor<S = ()> {
+pub(crate) enum Anchor<S: State = ()> {
     Directory(Arc<Directory<S>>),
     Slice(Arc<Slice<S>>),
 }
 
-impl<S> Clone for Anchor<S> {
+impl<S: State> Clone for Anchor<S> {
     fn clone(&self) -> Self {
         match self {
             Self::Directory(directory) => Self::Directory(Arc::clone(directory)),
@@ -36,23 +36,23 @@ impl<S: State> Anchor<S> {
 
 /// An anchor, and the number of its tasks for each unit that they hold.
 #[derive(Debug)]
-struct Kept<S> {
+struct Kept<S: State> {
     anchor: Anchor<S>,
     tasks: [u64; 4],
 }
 
 /// Units of tasks that were lost.
 #[derive(Debug)]
-pub(crate) enum Lost<S = ()> {
+pub(crate) enum Lost<S: State = ()> {
     Child(Arc<Directory<S>>),
     Part(Part<S>),
 }
 
 /// See the head of this file. Few tasks leave memory, so one lock is enough.
 #[derive(Debug)]
-pub(crate) struct Anchors<S = ()>(Mutex<HashMap<u64, Kept<S>>>);
+pub(crate) struct Anchors<S: State = ()>(Mutex<HashMap<u64, Kept<S>>>);
 
-impl<S> Default for Anchors<S> {
+impl<S: State> Default for Anchors<S> {
     fn default() -> Self {
         Self(Mutex::default())
     }

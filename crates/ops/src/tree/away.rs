@@ -8,10 +8,9 @@ use atta_runtime::Queue;
 
 use crate::tree::anchors::{Anchor, Lost};
 use crate::tree::debts::{Debt, Payment, Unit};
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
 use crate::tree::job::{TreeJob, Worker};
-use crate::tree::life;
-use crate::tree::operation::{DirectoryOf, Handler, Of, Own, Stage};
+use crate::tree::operation::{DirectoryOf, Handler, Stage};
 use crate::tree::slice::Part;
 use crate::tree::task::bytes::{self, FindRoot};
 use crate::tree::task::{Paid, Task};
@@ -22,7 +21,7 @@ use crate::tree::units::Life;
 ///
 /// It also keeps the directories of sent tasks until a worker drops them: the thread that communicates must not close descriptors.
 #[derive(Debug)]
-pub(crate) struct Sent<S> {
+pub(crate) struct Sent<S: State> {
     left: Mutex<Left<S>>,
     has_left: AtomicBool,
     /// A task that ends them waits.
@@ -31,19 +30,19 @@ pub(crate) struct Sent<S> {
 
 /// What sent tasks leave here.
 #[derive(Debug)]
-struct Left<S> {
+struct Left<S: State> {
     parts: Vec<Part<S>>,
     directories: Vec<Arc<Directory<S>>>,
 }
 
-impl<S> Default for Sent<S> {
+impl<S: State> Default for Sent<S> {
     fn default() -> Self {
         let left = Left { parts: Vec::new(), directories: Vec::new() };
         Self { left: Mutex::new(left), has_left: AtomicBool::new(false), has_task: AtomicBool::new(false) }
     }
 }
 
-impl<S> Sent<S> {
+impl<S: State> Sent<S> {
     /// Returns whether a task is needed that ends the parts.
     fn add(&self, part: Part<S>) -> bool {
         self.leave(|left| left.parts.push(part));
@@ -134,7 +133,6 @@ impl<V: Handler> TreeJob<'_, V> {
                     slice.parts.add();
                 }
                 let directory = slice.directory();
-                directory.life().give_away();
                 // Directories that the other rank finds in the batch are below this one.
                 directory.life().add_child();
                 let directory = lend_child(Arc::clone(directory));
@@ -167,23 +165,22 @@ impl<V: Handler> TreeJob<'_, V> {
     fn returned(&self, payment: Payment) -> Option<Paid<V::State>> {
         let Payment { number, unit, count, report, .. } = payment;
         let anchor = self.lent.take_many(number, unit, count)?;
-        let is_valid = match &anchor {
-            Anchor::Directory(directory) => self.visit.reported(directory, &report),
-            Anchor::Slice(_) => report.is_empty(),
+        let directory = match &anchor {
+            Anchor::Directory(directory) => directory,
+            Anchor::Slice(slice) => slice.directory(),
         };
+        let is_valid = report.is_empty() || self.visit.reported(directory, &report);
         is_valid.then_some(Paid { anchor, count })
     }
 
     /// Ends units that another rank has returned.
     pub(crate) fn end_paid(&self, worker: &mut Worker<V>, paid: Vec<Paid<V::State>>) {
-        let Worker { visit, tasks, .. } = worker;
+        let mut closer = self.closer(worker);
         for Paid { anchor, count } in paid {
             for _ in 0..count {
                 match &anchor {
-                    Anchor::Slice(slice) => {
-                        life::end_part(self.visit, visit, &Part::of(Arc::clone(slice), false), tasks);
-                    }
-                    Anchor::Directory(directory) => life::end_child(self.visit, visit, directory, tasks),
+                    Anchor::Slice(slice) => closer.end_part(&Part::of(Arc::clone(slice), false)),
+                    Anchor::Directory(directory) => closer.end_child(directory),
                 }
             }
         }
@@ -223,22 +220,30 @@ impl<V: Handler> TreeJob<'_, V> {
         }
     }
 
-    /// Ends names that another rank has got, after the next task of this rank. Returns a task for that, unless one waits.
+    /// Ends the unit of a task that was written to the spill file, after the current task of this thread. The task is a slice of its own when
+    /// it comes back. Only where directories are not followed: otherwise it keeps its unit.
+    pub(crate) fn end_of_spilled(&self, task: &Task<V::State>) {
+        if V::STAGE == Stage::Slices
+            && let Some((Anchor::Slice(slice), unit)) = task.anchor()
+        {
+            self.sent.add(Part::of(slice, unit == Unit::Names));
+        }
+    }
+
+    /// Ends what another rank has got, after the next task of this rank. Returns a task for that, unless one waits.
     pub(crate) fn end_of_sent(&self, task: &Task<V::State>) -> Option<Task<V::State>> {
         // A rank without threads opens no directories.
         if let (true, Some(directory)) = (self.runs_tasks, task.directory()) {
             self.sent.keep(directory);
         }
-        if V::STAGE == Stage::Slices {
+        let Some((Anchor::Slice(slice), unit)) = task.anchor() else { return None };
+        let holds_names = unit == Unit::Names;
+        // Where directories are followed, other parts end when they are paid for.
+        if !holds_names && V::STAGE > Stage::Slices {
             return None;
         }
-        let slice = match task {
-            Task::Look { slice, .. } => slice,
-            Task::Own(Own { of: Of::Part(part), .. }) if part.holds_names() => part.slice(),
-            _ => return None,
-        };
         // A rank without threads has no directories of its own.
-        let needs_task = self.runs_tasks && self.sent.add(Part::of(Arc::clone(slice), true));
+        let needs_task = self.runs_tasks && self.sent.add(Part::of(slice, holds_names));
         needs_task.then_some(Task::EndSent)
     }
 
@@ -254,10 +259,10 @@ impl<V: Handler> TreeJob<'_, V> {
         }
         while !left.is_empty() {
             self.end_each(worker, left);
-            left = self.visit.ended(&mut worker.visit);
+            left = self.visit.ended(&mut worker.visit, &mut worker.results);
         }
         for directory in children {
-            life::end_child(self.visit, &mut worker.visit, &directory, &mut worker.tasks);
+            self.closer(worker).end_child(&directory);
         }
         // No other rank takes payments any more.
         worker.tasks.payments.clear();
@@ -308,10 +313,11 @@ mod tests {
     use super::*;
     use crate::tree::directory::Directory;
     use crate::tree::job::OnRank;
+    use crate::tree::life::Closer;
     use crate::tree::listing::names::Names;
     use crate::tree::operation::{Cx, Tasks};
     use crate::tree::options::Options;
-    use crate::tree::slice::{CurrentSlice, Extent};
+    use crate::tree::slice::{CurrentSlice, Extent, OpenSlices};
 
     const FIRST: OnRank = OnRank { rank: 0, is_alone: false, runs_tasks: true };
 
@@ -358,6 +364,12 @@ mod tests {
         fn finish(&self, (): &mut ()) {}
     }
 
+    fn end_names(handler: &Notes, slice: &CurrentSlice<'_>) {
+        let (worker, tasks, results, open) =
+            (&mut (), &mut Tasks::default(), &mut (), &OpenSlices::default());
+        Closer { handler, worker, tasks, results, open }.end_names(slice);
+    }
+
     /// A directory with a batch of names for another thread; the names of its reader have been looked at.
     fn batch_of(notes: &Notes, root: &Arc<Directory>) -> Task {
         root.life().add_child();
@@ -366,7 +378,7 @@ mod tests {
         let mut names = Names::default();
         names.push(c"b", Kind::File, 3);
         let task = Task::Look { slice: slice.batch(), names };
-        life::end_names(notes, &mut (), &slice, &mut Tasks::default());
+        end_names(notes, &slice);
         assert!(notes.take().is_empty(), "a batch is left");
         task
     }
@@ -399,7 +411,7 @@ mod tests {
         for task in [batch_of(&notes, &root), enter] {
             assert!(job.spill(&task, None, &mut Vec::new()));
         }
-        life::end_names(&notes, &mut (), &CurrentSlice::new(&root, Extent::Whole), &mut Tasks::default());
+        end_names(&notes, &CurrentSlice::new(&root, Extent::Whole));
         let of = |path: &str, what| (path.to_owned(), what);
         assert_eq!(notes.take(), [of("r", "looked"), of("r", "done")]);
         job.end_left(&mut [job.worker(0)]);

@@ -5,9 +5,12 @@
 //! ```text
 //!   rank 0: directory d, number 7, a batch of names of its slice 9          rank 1
 //!     lend: a unit of slice 9, one of the children of d  ── N, debt 7, 9 ─▶ another d, which owes both
-//!                                                        ◀─ pay 9 ───────── its slices have ended
-//!                                                        ◀─ pay 7 ───────── all below it is closed
+//!                                                        ◀─ pay 9, report ─ its slices have ended
+//!                                                        ◀─ pay 7, report ─ all below it is closed
 //! ```
+//!
+//! A payment can carry what the operation reports of the directory. The report is added before any unit of the payment is released. So it
+//! may come with the payment of one slice: the directory is not done before all its slices are paid for.
 //!
 //! A task that moves on is lent again, so each rank knows only those that it took from. A rank that runs no tasks passes debts on.
 
@@ -43,7 +46,7 @@ pub(crate) struct Payment {
     pub(crate) number: u64,
     pub(crate) unit: Unit,
     pub(crate) count: u32,
-    /// What the operation reports of the directory, with its children.
+    /// What the operation reports of the directory that pays: with the first of its slices, and with its children. Mostly empty.
     pub(crate) report: Vec<u8>,
 }
 
@@ -83,15 +86,17 @@ impl Owed {
         Some(Debt { rank, directory, slice })
     }
 
-    /// Pays for the slices: all of them have ended here.
-    pub(crate) fn pay_slices(&self) -> Vec<Payment> {
+    /// Pays for the slices: all of them have ended here. The first payment carries the report, if there is a slice to pay for.
+    pub(crate) fn pay_slices(&self, report: impl FnOnce() -> Vec<u8>) -> Vec<Payment> {
         let mut units = lock(&self.0);
         let Some((to, _)) = units.to else { return Vec::new() };
         let slices = std::mem::take(&mut units.slices);
-        slices
-            .into_iter()
-            .map(|number| Payment { to, number, unit: Unit::Part, count: 1, report: Vec::new() })
-            .collect()
+        let pay = |number| Payment { to, number, unit: Unit::Part, count: 1, report: Vec::new() };
+        let mut payments: Vec<_> = slices.into_iter().map(pay).collect();
+        if let Some(first) = payments.first_mut() {
+            first.report = report();
+        }
+        payments
     }
 
     /// Pays for the children: all of them are closed here. `report`: see [`Payment`].
@@ -133,19 +138,19 @@ mod tests {
     #[test]
     fn a_directory_pays_what_it_owes_once() {
         let owed = Owed::default();
-        assert!(owed.pay_slices().is_empty() && owed.pay_children(Vec::new).is_none());
+        let none = || panic!("it owes nothing, so nothing is reported");
+        assert!(owed.pay_slices(none).is_empty() && owed.pay_children(none).is_none());
         let debt = |slice| Debt { rank: 2, directory: 7, slice };
         for slice in [9, 0, 8] {
             owed.add(debt(slice)).unwrap();
         }
         assert!(owed.add(Debt { rank: 2, directory: 5, slice: 1 }).is_err());
         assert_eq!(owed.debt(9), Some(debt(9)));
-        let report = Vec::new();
-        let part = |number| Payment { to: 2, number, unit: Unit::Part, count: 1, report: report.clone() };
-        assert_eq!(owed.pay_slices(), [part(9), part(8)]);
+        let part = |number, report| Payment { to: 2, number, unit: Unit::Part, count: 1, report };
+        assert_eq!(owed.pay_slices(|| vec![4]), [part(9, vec![4]), part(8, Vec::new())]);
         let children = Payment { to: 2, number: 7, unit: Unit::Child, count: 3, report: vec![5] };
         assert_eq!(owed.pay_children(|| vec![5]), Some(children));
-        assert!(owed.pay_slices().is_empty() && owed.pay_children(Vec::new).is_none());
+        assert!(owed.pay_slices(none).is_empty() && owed.pay_children(none).is_none());
     }
 
     #[test]

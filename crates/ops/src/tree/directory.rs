@@ -14,10 +14,12 @@
 
 use std::ffi::{CStr, CString};
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use atta_entry::Errno;
+use atta_runtime::Results;
 use rustix::fd::OwnedFd;
 
 use crate::tree::listing::held::{Close, Held};
@@ -29,10 +31,28 @@ use atta_sys::{self as sys, Features, Place};
 /// How often a directory that is stale is opened again from its root.
 pub(crate) const STALE_MOST: u32 = 3;
 
-/// What an operation may keep beside a directory.
-pub(crate) trait State: Debug + Send + Sync + 'static {}
+/// What an operation may keep beside a directory, and what it gathers in a slice.
+pub(crate) trait State: Debug + Send + Sync + 'static {
+    /// What the names of a slice come to.
+    type Results: SliceResults;
+}
 
-impl<S: Debug + Send + Sync + 'static> State for S {}
+/// What the names of a slice come to: a value that can be added and sent.
+pub trait SliceResults: Results + Debug + PartialEq + Send + 'static {}
+
+impl<R: Results + Debug + PartialEq + Send + 'static> SliceResults for R {}
+
+impl State for () {
+    type Results = ();
+}
+
+/// Nothing is kept beside a directory. `R`: the results of a slice.
+#[derive(Debug)]
+pub(crate) struct Stateless<R>(PhantomData<fn() -> R>);
+
+impl<R: SliceResults> State for Stateless<R> {
+    type Results = R;
+}
 
 /// A directory on the way from a root to the tasks below it.
 #[derive(Debug)]

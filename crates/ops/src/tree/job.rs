@@ -26,16 +26,16 @@ use crate::tree::anchors::Anchors;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
-use crate::tree::life;
+use crate::tree::life::Closer;
 use crate::tree::listing::facts::Fact;
 use crate::tree::listing::held::Held;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::path::CurrentPath;
-use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, Of, Own, Stage, Tasks};
+use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, Of, Own, ResultsOf, Stage, Tasks};
 use crate::tree::options::Options;
 use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
-use crate::tree::slice::{CurrentSlice, Extent, Part};
+use crate::tree::slice::{CurrentSlice, Extent, OpenSlices, Part};
 use crate::tree::start::Seed;
 use crate::tree::start::roots::Roots;
 use crate::tree::task::Task;
@@ -71,6 +71,8 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) lent: Anchors<V::State>,
     /// Units that go back to other ranks.
     pub(crate) due: Due,
+    /// Slices that have not ended.
+    pub(crate) open: OpenSlices<V::State>,
 }
 
 /// The rank that a job runs on.
@@ -93,6 +95,8 @@ pub(crate) struct Worker<V: Handler> {
     pub(crate) held: Held,
     pub(crate) watch: Stopwatch,
     pub(crate) tasks: Tasks<V::State>,
+    /// The sum of the results of slices that have ended on this thread.
+    pub(crate) results: ResultsOf<V>,
     /// The path of the current directory.
     pub(crate) path: CurrentPath<V::State>,
     /// Buffer for one block of names.
@@ -118,6 +122,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             sent: Sent::default(),
             lent: Anchors::default(),
             due: Due::default(),
+            open: OpenSlices::default(),
             roots: Roots::default(),
             starts: Mutex::new(starts),
             counters: (0..budget.threads).map(|_| CachePadded::default()).collect(),
@@ -211,14 +216,6 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.push(index, Task::Enter { parent: Arc::clone(parent), name, target }, queue);
     }
 
-    /// The current slice, if the operation follows slices.
-    pub(crate) fn shown<'h>(
-        &self,
-        slice: &'h CurrentSlice<'h, V::State>,
-    ) -> Option<&'h CurrentSlice<'h, V::State>> {
-        (V::STAGE > Stage::Slices).then_some(slice)
-    }
-
     /// Opens a directory and reads it.
     fn enter(
         &self,
@@ -256,6 +253,12 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.end_names(worker, &slice, queue);
     }
 
+    /// Ends slices and directories on this thread.
+    pub(crate) fn closer<'t>(&'t self, worker: &'t mut Worker<V>) -> Closer<'t, V> {
+        let Worker { visit, tasks, results, .. } = worker;
+        Closer { handler: self.visit, worker: visit, tasks, results, open: &self.open }
+    }
+
     /// Ends the current names: all of them have been looked at.
     pub(crate) fn end_names(
         &self,
@@ -263,17 +266,20 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         slice: &CurrentSlice<'_, V::State>,
         queue: &mut Queue<'_, Self>,
     ) {
-        life::end_names(self.visit, &mut worker.visit, slice, &mut worker.tasks);
+        self.closer(worker).end_names(slice);
         push_own(self, &mut worker.tasks, queue);
     }
 
     /// Ends the parts that have ended on this thread. If there are many, other threads get some.
     fn end_parts(&self, worker: &mut Worker<V>, queue: &mut Queue<'_, Self>) {
+        // What the task gathered and left belongs to no slice, or to one that has ended.
+        self.closer(worker).end_rest();
         if let Some(parts) = self.sent.take() {
             self.end_each(worker, parts);
         }
         loop {
-            let mut ended = self.visit.ended(&mut worker.visit);
+            let mut ended = self.visit.ended(&mut worker.visit, &mut worker.results);
+            ended.append(&mut worker.tasks.ended);
             if ended.is_empty() {
                 break;
             }
@@ -285,8 +291,11 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     }
 
     pub(crate) fn end_each(&self, worker: &mut Worker<V>, parts: Vec<Part<V::State>>) {
+        let mut closer = self.closer(worker);
         for part in parts {
-            life::end_part(self.visit, &mut worker.visit, &part, &mut worker.tasks);
+            closer.end_part(&part);
+            // Of directories that were closed.
+            closer.end_rest();
         }
     }
 
@@ -341,7 +350,7 @@ impl<V: Handler> TreeJob<'_, V> {
             Ok(here) => Ok(here.as_ref().map(|(descriptor, directory)| Here {
                 directory,
                 descriptor,
-                slice: slice.as_ref().and_then(|slice| self.shown(slice)),
+                slice: slice.as_ref(),
             })),
             Err(errno) => Err(*errno),
         };
@@ -349,7 +358,9 @@ impl<V: Handler> TreeJob<'_, V> {
         // A task has no directory to prune, and the next entry must not inherit the flag.
         worker.tasks.pruned = false;
         if let Of::Part(part) = &own.of {
-            life::end_part(self.visit, &mut worker.visit, part, &mut worker.tasks);
+            let mut closer = self.closer(worker);
+            closer.gather(part.slice());
+            closer.end_part(part);
         }
         push_own(self, &mut worker.tasks, queue);
         worker.watch.book(Phase::Callback, &self.counters[worker.index]);
@@ -377,6 +388,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
             held: Held::new(self.budget.held),
             watch: Stopwatch::start(),
             tasks: Tasks::default(),
+            results: ResultsOf::<V>::default(),
             path: CurrentPath::default(),
             facts: Vec::new(),
             buffer: Vec::new(),
@@ -419,6 +431,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         self.counters[worker.index].looked(steps);
         self.visit.between(&mut worker.visit);
         self.end_parts(worker, queue);
+        self.visit.handed_over(&mut worker.visit, &mut worker.results);
         push_own(self, &mut worker.tasks, queue);
     }
 
@@ -449,6 +462,10 @@ impl<V: Handler> Job for TreeJob<'_, V> {
 
     fn spill(&self, task: &Task<V::State>, last: Option<&Task<V::State>>, out: &mut Vec<u8>) -> bool {
         self.spill_task(task, last, out)
+    }
+
+    fn spilled(&self, task: &Task<V::State>) {
+        self.end_of_spilled(task);
     }
 
     fn not_spilled(&self, task: &Task<V::State>) {

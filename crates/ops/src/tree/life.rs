@@ -11,82 +11,112 @@
 //! Only the holder of a unit adds one, so a count that has reached zero stays zero, and only one thread sees it reach zero. Encoded tasks
 //! keep their units: those in the spill file get them back, those on other ranks are paid for (`debts.rs`). A directory that another rank sent
 //! counts only this rank's work in it: it pays and is neither done nor closed here. A directory on the way to a listed name ends with that name.
+//!
+//! The results of a slice are gathered by the threads that work on it, and are handed over when it ends ([`Closer::results`]).
 
 use std::sync::Arc;
 
-use crate::tree::debts::Owed;
 use crate::tree::directory::{Directory, State};
-use crate::tree::operation::{DirectoryOf, Handler, Stage, Tasks};
-use crate::tree::slice::{CurrentSlice, Part};
+use crate::tree::operation::{DirectoryOf, Handler, ResultsOf, Stage, Tasks};
+use crate::tree::slice::{CurrentSlice, OpenSlices, Part, Slice, hand_over};
 
-/// Ends a part of a slice, then the slice and directories that end with it.
-pub(crate) fn end_part<H: Handler>(
-    handler: &H,
-    worker: &mut H::Worker,
-    part: &Part<H::State>,
-    tasks: &mut Tasks<H::State>,
-) {
-    let slice = part.slice();
-    if part.holds_names() {
-        if !slice.names.release() {
+/// Ends slices and directories, on one thread.
+pub(crate) struct Closer<'t, H: Handler> {
+    pub(crate) handler: &'t H,
+    pub(crate) worker: &'t mut H::Worker,
+    pub(crate) tasks: &'t mut Tasks<H::State>,
+    /// The sum of the results of slices that have ended on this thread.
+    pub(crate) results: &'t mut ResultsOf<H>,
+    pub(crate) open: &'t OpenSlices<H::State>,
+}
+
+impl<H: Handler> Closer<'_, H> {
+    /// Ends a part of a slice, then the slice and directories that end with it.
+    pub(crate) fn end_part(&mut self, part: &Part<H::State>) {
+        let slice = part.slice();
+        if part.holds_names() {
+            if !slice.names.release() {
+                return;
+            }
+            self.handler.looked(self.worker, &CurrentSlice::of_part(part));
+            self.gather(slice);
+        }
+        if slice.parts.release() {
+            self.end_slice(slice);
+        }
+    }
+
+    /// Ends the names that this thread has looked at, then the slice and directories that end with them.
+    pub(crate) fn end_names(&mut self, at: &CurrentSlice<'_, H::State>) {
+        // Before the release: then another thread may end the slice at any time.
+        at.shared().into_iter().for_each(|slice| self.gather(slice));
+        if !at.release_names() {
             return;
         }
-        handler.looked(worker, &CurrentSlice::of_part(part));
-    }
-    if slice.parts.release() {
-        end_slice(handler, worker, slice.directory(), tasks);
-    }
-}
-
-/// Ends the names that this thread has looked at, then the slice and directories that end with them.
-pub(crate) fn end_names<H: Handler>(
-    handler: &H,
-    worker: &mut H::Worker,
-    at: &CurrentSlice<'_, H::State>,
-    tasks: &mut Tasks<H::State>,
-) {
-    if at.release_names() {
-        handler.looked(worker, at);
-        if at.release_part_of_names() {
-            end_slice(handler, worker, at.directory(), tasks);
+        self.handler.looked(self.worker, at);
+        at.shared().into_iter().for_each(|slice| self.gather(slice));
+        if !at.release_part_of_names() {
+            return;
+        }
+        match at.shared() {
+            Some(slice) => self.end_slice(slice),
+            None => {
+                self.end_rest();
+                self.release_slice(at.directory());
+            }
         }
     }
-}
 
-/// Releases the unit of a slice, or of the thread that has read the last name.
-pub(crate) fn end_slice<H: Handler>(
-    handler: &H,
-    worker: &mut H::Worker,
-    directory: &Arc<DirectoryOf<H>>,
-    tasks: &mut Tasks<H::State>,
-) {
-    if H::STAGE < Stage::Done || !directory.life().release_own() {
-        return;
+    /// Hands over what the thread has gathered and what belongs to no slice, such as the failure of a directory that was closed.
+    pub(crate) fn end_rest(&mut self) {
+        if let Some(results) = self.handler.results(self.worker) {
+            hand_over(results, self.results);
+        }
     }
-    let life = directory.life();
-    if life.is_found() {
-        handler.done(worker, directory, tasks);
-    }
-    tasks.payments.extend(life.owed().map(Owed::pay_slices).unwrap_or_default());
-    if H::STAGE >= Stage::Closed {
-        end_child(handler, worker, directory, tasks);
-    }
-}
 
-/// Releases a unit of `below`, and goes on with the directory above if it was the last. A loop, as a chain may have 10^5 levels.
-pub(crate) fn end_child<H: Handler>(
-    handler: &H,
-    worker: &mut H::Worker,
-    directory: &Arc<DirectoryOf<H>>,
-    tasks: &mut Tasks<H::State>,
-) {
-    let mut next = Some(directory);
-    while let Some(directory) = next.filter(|directory| directory.life().release_below()) {
-        handler.closed(worker, directory);
-        let payment =
-            directory.life().owed().and_then(|owed| owed.pay_children(|| handler.report(directory)));
-        tasks.payments.extend(payment);
-        next = directory.parent().filter(|_| !directory.life().is_sent());
+    /// Moves what the thread has gathered to a slice. The thread holds a unit of it.
+    pub(crate) fn gather(&mut self, slice: &Arc<Slice<H::State>>) {
+        if let Some(results) = self.handler.results(self.worker) {
+            slice.note_open(self.open);
+            slice.gather(results);
+        }
+    }
+
+    /// Hands the results of a slice over, since nothing is left of it.
+    fn end_slice(&mut self, slice: &Arc<Slice<H::State>>) {
+        slice.note_end(self.open);
+        if let Some(mut results) = slice.take_results() {
+            hand_over(&mut *results, self.results);
+        }
+        self.release_slice(slice.directory());
+    }
+
+    /// Releases the unit of a slice, or of the thread that has read the last name.
+    fn release_slice(&mut self, directory: &Arc<DirectoryOf<H>>) {
+        if H::STAGE < Stage::Done || !directory.life().release_own() {
+            return;
+        }
+        let life = directory.life();
+        if life.is_found() {
+            self.handler.done(self.worker, directory, self.tasks);
+        }
+        let payments = life.owed().map(|owed| owed.pay_slices(|| self.handler.report(directory)));
+        self.tasks.payments.extend(payments.unwrap_or_default());
+        if H::STAGE >= Stage::Closed {
+            self.end_child(directory);
+        }
+    }
+
+    /// Releases a unit of `below`, and goes on with the directory above if it was the last. A loop, as a chain may have 10^5 levels.
+    pub(crate) fn end_child(&mut self, directory: &Arc<DirectoryOf<H>>) {
+        let mut next = Some(directory);
+        while let Some(directory) = next.filter(|directory| directory.life().release_below()) {
+            self.handler.closed(self.worker, directory);
+            let owed = directory.life().owed();
+            let payment = owed.and_then(|owed| owed.pay_children(|| self.handler.report(directory)));
+            self.tasks.payments.extend(payment);
+            next = directory.parent().filter(|_| !directory.life().is_sent());
+        }
     }
 }
 
@@ -104,11 +134,13 @@ mod tests {
     use std::sync::Mutex;
 
     use atta_entry::{Entry, Failure};
+    use atta_runtime::{Counter, Results};
     use atta_sys::Place;
 
     use super::*;
+    use crate::tree::directory::{self, Stateless};
     use crate::tree::operation::Cx;
-    use crate::tree::slice::{Extent, Slice};
+    use crate::tree::slice::{self, Extent, OpenSlices};
 
     /// Events of a directory, in this order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,26 +152,64 @@ mod tests {
         Closed,
     }
 
+    type State = Stateless<Marks>;
+    type Directory = directory::Directory<State>;
+    type Slice = slice::Slice<State>;
+    type Part = slice::Part<State>;
+    type CurrentSlice<'a> = slice::CurrentSlice<'a, State>;
+
+    /// Results: the number of its slice for each batch of names that was looked at, and for each part that ended.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    struct Marks {
+        slices: Vec<u64>,
+    }
+
+    atta_entry::record!(Marks { slices });
+
+    impl Results for Marks {
+        fn add(&mut self, other: &Self) {
+            self.slices.extend(&other.slices);
+        }
+
+        fn show(&self, _show: &mut dyn FnMut(Counter)) {}
+    }
+
     /// A random tree that grows while threads process it.
+    #[derive(Default)]
     struct Growing {
         work: Mutex<Vec<Work>>,
         seen: Mutex<HashMap<Vec<u8>, Vec<Event>>>,
+        open: OpenSlices<State>,
+        /// How many marks each slice gets.
+        marks: Mutex<HashMap<u64, usize>>,
+        /// What was handed over together.
+        handed_over: Mutex<Vec<Vec<u64>>>,
     }
 
+    /// Work, and the number of its slice.
     enum Work {
         Enter(Arc<Directory>, CString),
         ReadOn(Arc<Directory>),
-        Look(Arc<Slice>),
-        End(Part),
+        Look(Arc<Slice>, u64),
+        End(Part, u64),
     }
 
-    struct Dice(u64);
+    /// A thread.
+    struct Dice {
+        state: u64,
+        marks: Marks,
+    }
+
+    fn dice(seed: u64) -> Dice {
+        Dice { state: seed, marks: Marks::default() }
+    }
 
     impl Dice {
         /// One of so many.
         fn throw(&mut self, sides: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % sides
+            self.state =
+                self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.state >> 33) % sides
         }
     }
 
@@ -181,13 +251,27 @@ mod tests {
                 directory.life().add_slice();
                 self.push(Work::ReadOn(Arc::clone(directory)));
             }
+            let number = dice.throw(1 << 31) << 32 | dice.throw(1 << 31);
             for _ in 0..dice.throw(3) {
-                self.push(Work::Look(slice.batch()));
+                self.push(Work::Look(slice.batch(), number));
             }
-            self.look(dice, &slice);
+            self.look(dice, &slice, number);
         }
 
-        fn look(&self, dice: &mut Dice, slice: &CurrentSlice<'_>) {
+        /// Marks a slice.
+        fn mark(&self, dice: &mut Dice, number: u64) {
+            dice.marks.slices.push(number);
+            *self.marks.lock().unwrap().entry(number).or_default() += 1;
+        }
+
+        /// Calls `act` to end something. Notes what was handed over.
+        fn end(&self, worker: &mut Dice, act: impl FnOnce(&mut Closer<'_, Self>)) {
+            let (tasks, results) = (&mut Tasks::default(), &mut Marks::default());
+            act(&mut Closer { handler: self, worker, tasks, results, open: &self.open });
+            self.handed_over.lock().unwrap().push(std::mem::take(&mut results.slices));
+        }
+
+        fn look(&self, dice: &mut Dice, slice: &CurrentSlice<'_>, number: u64) {
             let directory = slice.directory();
             for _ in 0..dice.throw(4) {
                 let name = CString::new(format!("{}", dice.throw(1 << 40))).unwrap();
@@ -197,13 +281,30 @@ mod tests {
                         self.seen.lock().unwrap().insert(child_path(directory, &name), Vec::new());
                         self.push(Work::Enter(Arc::clone(directory), name));
                     }
-                    2 => self.push(Work::End(slice.part())),
-                    3 => self.push(Work::End(slice.part_of_names())),
-                    _ => self.push(Work::Look(slice.batch())),
+                    2 => self.push(Work::End(slice.part(), number)),
+                    3 => self.push(Work::End(slice.part_of_names(), number)),
+                    _ => self.push(Work::Look(slice.batch(), number)),
                 }
             }
             self.note(directory, Event::Shown);
-            end_names(self, dice, slice, &mut Tasks::default());
+            self.mark(dice, number);
+            self.end(dice, |closer| closer.end_names(slice));
+        }
+
+        /// All marks of a slice were handed over at once.
+        fn assert_handed_over_once(&self) {
+            assert!(self.open.all().is_empty(), "a slice did not end");
+            let mut found = HashMap::new();
+            for (at, marks) in self.handed_over.lock().unwrap().iter().enumerate() {
+                for number in marks {
+                    let (first, count) = found.entry(*number).or_insert((at, 0));
+                    *count += 1;
+                    assert_eq!(*first, at, "a slice was handed over twice");
+                }
+            }
+            let counts: HashMap<_, _> =
+                found.into_iter().map(|(number, (_, count))| (number, count)).collect();
+            assert_eq!(counts, *self.marks.lock().unwrap());
         }
 
         fn run(&self, dice: &mut Dice) {
@@ -213,8 +314,14 @@ mod tests {
                         self.read(dice, &Arc::new(Directory::below(&parent, &name, None)), true);
                     }
                     Work::ReadOn(directory) => self.read(dice, &directory, false),
-                    Work::Look(slice) => self.look(dice, &CurrentSlice::of_batch(&slice)),
-                    Work::End(part) => end_part(self, dice, &part, &mut Tasks::default()),
+                    Work::Look(slice, number) => self.look(dice, &CurrentSlice::of_batch(&slice), number),
+                    Work::End(part, number) => {
+                        self.mark(dice, number);
+                        self.end(dice, |closer| {
+                            closer.gather(part.slice());
+                            closer.end_part(&part);
+                        });
+                    }
                 }
             }
         }
@@ -228,22 +335,27 @@ mod tests {
 
     impl Handler for Growing {
         type Worker = Dice;
-        type State = ();
+        type State = State;
         const STAGE: Stage = Stage::Closed;
 
         fn worker(&self, index: usize) -> Dice {
-            Dice(index as u64)
+            dice(index as u64)
+        }
+
+        fn results<'w>(&self, dice: &'w mut Dice) -> Option<&'w mut Marks> {
+            Some(&mut dice.marks)
         }
 
         fn looked(&self, dice: &mut Dice, slice: &CurrentSlice<'_>) {
             self.note(slice.directory(), Event::Looked);
             if dice.throw(2) == 0 {
                 // As a directory that waits for its name.
-                self.push(Work::End(slice.part()));
+                let number = dice.throw(1 << 31) << 32 | dice.throw(1 << 31);
+                self.push(Work::End(slice.part(), number));
             }
         }
 
-        fn done(&self, _dice: &mut Dice, directory: &Arc<Directory>, _tasks: &mut Tasks) {
+        fn done(&self, _dice: &mut Dice, directory: &Arc<Directory>, _tasks: &mut Tasks<State>) {
             self.note(directory, Event::Done);
         }
 
@@ -266,17 +378,18 @@ mod tests {
         let place = Place { device: 1, inode: 1, mount: 1 };
         let (mut directories, mut slices) = (0, 0);
         for seed in 0..400 {
-            let growing = Growing { work: Mutex::default(), seen: Mutex::default() };
+            let growing = Growing::default();
             let root = Directory::root(c"r".into(), 0, Arc::clone(&opened), place);
-            growing.read(&mut Dice(seed), &root, true);
+            growing.read(&mut dice(seed), &root, true);
             std::thread::scope(|scope| {
                 for thread in 1..4 {
                     let growing = &growing;
-                    scope.spawn(move || growing.run(&mut Dice(seed + 1000 * thread)));
+                    scope.spawn(move || growing.run(&mut dice(seed + 1000 * thread)));
                 }
             });
             // A thread may have found nothing while another one was about to push.
-            growing.run(&mut Dice(seed));
+            growing.run(&mut dice(seed));
+            growing.assert_handed_over_once();
             let seen = growing.seen.into_inner().unwrap();
             directories += seen.len();
             for (path, events) in seen {

@@ -12,13 +12,24 @@ pub(crate) fn below(path: &[u8], root_bytes: usize) -> &[u8] {
 }
 
 /// A root, an entry of a directory, or a directory.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Location<S = ()> {
     Root(Vec<u8>),
     In(Arc<Directory<S>>, CString),
     Itself(Arc<Directory<S>>),
     /// A directory of the other tree.
     Target(Arc<Directory>),
+}
+
+impl<S> Clone for Location<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Root(path) => Self::Root(path.clone()),
+            Self::In(directory, name) => Self::In(Arc::clone(directory), name.clone()),
+            Self::Itself(directory) => Self::Itself(Arc::clone(directory)),
+            Self::Target(directory) => Self::Target(Arc::clone(directory)),
+        }
+    }
 }
 
 impl<S: State> Location<S> {

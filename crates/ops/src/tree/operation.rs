@@ -26,19 +26,19 @@ pub(crate) enum Stage {
 
 /// An open directory and its current slice, if the operation follows slices.
 #[derive(Debug)]
-pub(crate) struct Here<'a, S = ()> {
+pub(crate) struct Here<'a, S: State = ()> {
     pub(crate) directory: &'a Arc<Directory<S>>,
     pub(crate) descriptor: &'a Arc<OwnedFd>,
     pub(crate) slice: Option<&'a CurrentSlice<'a, S>>,
 }
 
-impl<S> Clone for Here<'_, S> {
+impl<S: State> Clone for Here<'_, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<S> Copy for Here<'_, S> {}
+impl<S: State> Copy for Here<'_, S> {}
 
 impl<S: State> Here<'_, S> {
     /// A new part of the current slice, which ends elsewhere.
@@ -49,6 +49,8 @@ impl<S: State> Here<'_, S> {
 
 /// A directory of an operation, with what it keeps beside it.
 pub(crate) type DirectoryOf<H> = Directory<<H as Handler>::State>;
+/// What the slices of an operation come to.
+pub(crate) type ResultsOf<H> = <<H as Handler>::State as State>::Results;
 /// An open directory of an operation.
 pub(crate) type HereOf<'a, H> = Here<'a, <H as Handler>::State>;
 
@@ -125,21 +127,31 @@ pub(crate) trait Handler: Sync {
     /// From [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<DirectoryOf<Self>>) {}
 
-    /// What the rank that found a directory gets when another rank has closed its part of it, as bytes that [`reported`](Self::reported)
-    /// adds there. From [`Stage::Closed`] on.
+    /// Takes what it has gathered of a directory whose work another rank has sent, as bytes for that rank. Called when the slices have ended
+    /// here, and again when all below is closed. Empty: nothing.
     fn report(&self, _directory: &Arc<DirectoryOf<Self>>) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Adds what another rank has reported of its part of a directory. False: the bytes are not valid.
-    fn reported(&self, _directory: &Arc<DirectoryOf<Self>>, report: &[u8]) -> bool {
-        report.is_empty()
+    /// Adds a report that is not empty, where the work was sent: before [`done`](Self::done) what comes with slices, before
+    /// [`closed`](Self::closed) what comes with children. False: the bytes are not valid.
+    fn reported(&self, _directory: &Arc<DirectoryOf<Self>>, _report: &[u8]) -> bool {
+        false
     }
 
-    /// Takes the parts of slices that have ended on this thread.
-    fn ended(&self, _worker: &mut Self::Worker) -> Vec<Part<Self::State>> {
+    /// Takes the parts of slices that have ended on this thread. `results` gets those of slices that nothing else keeps open.
+    fn ended(&self, _worker: &mut Self::Worker, _results: &mut ResultsOf<Self>) -> Vec<Part<Self::State>> {
         Vec::new()
     }
+
+    /// What this thread has gathered since it was last taken: the results of the current slice. None: slices have no results.
+    fn results<'w>(&self, _worker: &'w mut Self::Worker) -> Option<&'w mut ResultsOf<Self>> {
+        None
+    }
+
+    /// Gets the sum of the results of slices that have ended on this thread, after each task. It may take from it what must not wait for the
+    /// end of the job.
+    fn handed_over(&self, _worker: &mut Self::Worker, _results: &mut ResultsOf<Self>) {}
 
     /// Gets an entry and its directory; a root has none.
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>);
@@ -204,16 +216,18 @@ pub(crate) trait Handler: Sync {
 
 /// Tasks and flags that an operation returns to the walk.
 #[derive(Debug)]
-pub struct Tasks<S = ()> {
+pub(crate) struct Tasks<S: State = ()> {
     pub(crate) pushed: Vec<Own<S>>,
     pub(crate) pruned: bool,
     /// What directories that have ended owe to other ranks.
     pub(crate) payments: Vec<Payment>,
+    /// Parts of slices that have ended.
+    pub(crate) ended: Vec<Part<S>>,
 }
 
 /// A task that the operation added, and what it belongs to.
 #[derive(Debug)]
-pub(crate) struct Own<S = ()> {
+pub(crate) struct Own<S: State = ()> {
     /// The rank that is to do it; none: any.
     pub(crate) to: Option<u32>,
     pub(crate) of: Of<S>,
@@ -222,7 +236,7 @@ pub(crate) struct Own<S = ()> {
 
 /// What a task belongs to.
 #[derive(Debug)]
-pub(crate) enum Of<S = ()> {
+pub(crate) enum Of<S: State = ()> {
     Nothing,
     Directory(Arc<Directory<S>>),
     /// It is a part of a slice.
@@ -239,15 +253,15 @@ impl<S: State> Own<S> {
     }
 }
 
-impl<S> Default for Tasks<S> {
+impl<S: State> Default for Tasks<S> {
     fn default() -> Self {
-        Self { pushed: Vec::new(), pruned: false, payments: Vec::new() }
+        Self { pushed: Vec::new(), pruned: false, payments: Vec::new(), ended: Vec::new() }
     }
 }
 
-impl<S> Tasks<S> {
-    /// Adds a task: opaque bytes that [`Visit::task`](crate::walk::Visit::task) gets later, on any thread.
-    pub fn push(&mut self, task: impl Into<Vec<u8>>) {
+impl<S: State> Tasks<S> {
+    /// Adds a task: opaque bytes that [`Handler::task`] gets later, on any thread.
+    pub(crate) fn push(&mut self, task: impl Into<Vec<u8>>) {
         self.pushed.push(Own { to: None, of: Of::Nothing, bytes: task.into() });
     }
 
@@ -270,7 +284,7 @@ impl<S> Tasks<S> {
     }
 
     /// Keeps the walk from entering the directory that was just passed.
-    pub fn prune(&mut self) {
+    pub(crate) fn prune(&mut self) {
         self.pruned = true;
     }
 }

@@ -91,9 +91,11 @@ atta_entry::record!(ThreadReport { profile, worker });
 
 /// The result of a walk.
 #[derive(Debug)]
-pub struct Outcome<W> {
+pub struct Outcome<W, R = ()> {
     /// The visitor's state of each thread.
     pub workers: Vec<W>,
+    /// The sum of the results of all slices.
+    pub results: R,
     /// The report of each thread, in the same order.
     pub threads: Vec<ThreadReport>,
     /// Their sum.

@@ -3,12 +3,19 @@
 //! A slice has *batches* of names that wait or are being looked at, and *parts* that end elsewhere: a file that waits for its final name,
 //! or one that is read back. After the last batch the operation gets `looked`. The slice ends when its last part has ended too (`life.rs`).
 //!
-//! A slice costs nothing until a part of it is handed out: [`CurrentSlice`] is on the stack and moves into an `Arc` only then.
+//! What its names come to, such as counts and sums, are its *results*. The threads that work on a slice add theirs to it. When it ends,
+//! all of them are handed over at once (`life.rs`).
+//!
+//! A slice costs nothing until a part of it is handed out: [`CurrentSlice`] is on the stack and moves into an `Arc` only then. Until
+//! then its results are those that its thread has gathered.
 
 use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::tree::directory::{Directory, State};
+use atta_runtime::Results as _;
+
+use crate::tree::directory::{Directory, SliceResults, State};
+use crate::tree::open::Open;
 use crate::tree::units::Count;
 
 /// Which names of its directory a slice has.
@@ -24,7 +31,7 @@ pub(crate) enum Extent {
 
 /// A slice whose parts are held in several places.
 #[derive(Debug)]
-pub(crate) struct Slice<S = ()> {
+pub(crate) struct Slice<S: State = ()> {
     directory: Arc<Directory<S>>,
     extent: Extent,
     /// Batches of names that have not been looked at.
@@ -33,14 +40,79 @@ pub(crate) struct Slice<S = ()> {
     pub(crate) parts: Count,
     /// Its number on the rank that sent it; 0 if it is of this rank.
     owed: u64,
+    results: Mutex<Gathered<S::Results>>,
+}
+
+/// The results of a slice so far.
+#[derive(Debug)]
+struct Gathered<R> {
+    /// Boxed: many slices wait without results.
+    results: Option<Box<R>>,
+    /// It is among the open slices.
+    is_open: bool,
+}
+
+impl<R> Default for Gathered<R> {
+    fn default() -> Self {
+        Self { results: None, is_open: false }
+    }
+}
+
+/// Slices that have not ended and are held in several places.
+pub(crate) type OpenSlices<S> = Open<Slice<S>>;
+
+/// Moves results from one place to another.
+pub(crate) fn hand_over<R: SliceResults>(from: &mut R, to: &mut R) {
+    // Most tasks after the last slice have none.
+    if *from != R::default() {
+        to.add(&std::mem::take(from));
+    }
 }
 
 impl<S: State> Slice<S> {
+    fn new(directory: Arc<Directory<S>>, extent: Extent, owed: u64) -> Arc<Self> {
+        let (names, parts, results) = (Count::new(1), Count::new(1), Mutex::default());
+        Arc::new(Self { directory, extent, names, parts, owed, results })
+    }
+
     /// A batch of names, by itself. `owed`: its number on the rank that sent it, or 0.
     pub(crate) fn of_batch(directory: Arc<Directory<S>>, owed: u64) -> Arc<Self> {
         directory.life().add_slice();
-        let (names, parts) = (Count::new(1), Count::new(1));
-        Arc::new(Self { directory, extent: Extent::Later, names, parts, owed })
+        Self::new(directory, Extent::Later, owed)
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered<S::Results>> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves results to this slice. The caller holds a unit of it.
+    pub(crate) fn gather(&self, results: &mut S::Results) {
+        if *results != S::Results::default() {
+            let own = std::mem::take(results);
+            match &mut self.gathered().results {
+                Some(sum) => sum.add(&own),
+                none => *none = Some(Box::new(own)),
+            }
+        }
+    }
+
+    /// Adds it to the open slices, unless it is one of them. The caller holds a unit of it.
+    pub(crate) fn note_open(self: &Arc<Self>, open: &OpenSlices<S>) {
+        if !std::mem::replace(&mut self.gathered().is_open, true) {
+            open.add(self);
+        }
+    }
+
+    /// Takes it from the open slices when it has ended.
+    pub(crate) fn note_end(self: &Arc<Self>, open: &OpenSlices<S>) {
+        if std::mem::take(&mut self.gathered().is_open) {
+            open.take(self);
+        }
+    }
+
+    /// Takes the results that were gathered so far.
+    pub(crate) fn take_results(&self) -> Option<Box<S::Results>> {
+        self.gathered().results.take()
     }
 
     /// Its number on the rank that sent it, or 0.
@@ -57,7 +129,7 @@ impl<S: State> Slice<S> {
 /// directory open.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Part<S = ()> {
+pub(crate) struct Part<S: State = ()> {
     slice: Arc<Slice<S>>,
     holds_names: bool,
 }
@@ -70,6 +142,11 @@ impl<S: State> Part<S> {
 
     pub(crate) fn slice(&self) -> &Arc<Slice<S>> {
         &self.slice
+    }
+
+    /// Whether only this part, and the thread that looks at the last names, keep the slice open. Asked by that thread.
+    pub(crate) fn is_last(&self) -> bool {
+        self.slice.parts.get() == 2 && self.slice.names.get() == 0
     }
 
     /// Whether the slice's names count as looked at only when it ends.
@@ -91,7 +168,7 @@ impl<S: State> Part<S> {
 
 /// The slice that a thread works on: names that it looks at, or a part.
 #[derive(Debug)]
-pub(crate) struct CurrentSlice<'a, S = ()> {
+pub(crate) struct CurrentSlice<'a, S: State = ()> {
     directory: &'a Arc<Directory<S>>,
     extent: Extent,
     /// It is looking at names of it.
@@ -150,11 +227,12 @@ impl<'a, S: State> CurrentSlice<'a, S> {
     }
 
     fn share(&self) -> &Arc<Slice<S>> {
-        self.shared.get_or_init(|| {
-            let (names, parts) = (Count::new(1), Count::new(1));
-            let directory = Arc::clone(self.directory);
-            Arc::new(Slice { directory, extent: self.extent, names, parts, owed: 0 })
-        })
+        self.shared.get_or_init(|| Slice::new(Arc::clone(self.directory), self.extent, 0))
+    }
+
+    /// The slice, if parts of it were handed out.
+    pub(crate) fn shared(&self) -> Option<&Arc<Slice<S>>> {
+        self.shared.get()
     }
 
     /// Releases the current names. Returns whether they were the last.

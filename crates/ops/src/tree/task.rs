@@ -19,7 +19,7 @@ use crate::tree::start::Differs;
 
 /// One unit of work of a walk.
 #[derive(Debug)]
-pub(crate) enum Task<S = ()> {
+pub(crate) enum Task<S: State = ()> {
     /// Take more starts from the caller's list.
     Feed,
     /// Look at a root or at a listed name below it. `differs` holds the flags from a list of differences, if it comes from one.
@@ -46,7 +46,7 @@ pub(crate) enum Task<S = ()> {
 
 /// A directory or slice, and how many units of it were returned.
 #[derive(Debug)]
-pub(crate) struct Paid<S = ()> {
+pub(crate) struct Paid<S: State = ()> {
     pub(crate) anchor: Anchor<S>,
     pub(crate) count: u32,
 }

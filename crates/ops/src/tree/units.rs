@@ -1,6 +1,6 @@
 //! Counts of what keeps a slice or a directory open. What happens when the last unit is released is in `life.rs`. No I/O.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::tree::debts::Owed;
 
@@ -16,6 +16,11 @@ impl Count {
     /// Adds a unit. The caller must hold one.
     pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many units there are. Exact only for the holder of all of them.
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
     }
 
     /// Releases a unit. Returns whether it was the last one; if so, the writes of all holders are visible.
@@ -36,8 +41,6 @@ pub(crate) struct Life {
     own: Count,
     below: Count,
     origin: Origin,
-    /// Another rank has got some of its names.
-    is_given_away: AtomicBool,
     /// What it owes to the rank that lent its tasks.
     owed: Option<Box<Owed>>,
 }
@@ -55,13 +58,7 @@ enum Origin {
 
 impl Life {
     fn new(origin: Origin) -> Self {
-        Self {
-            own: Count::new(1),
-            below: Count::new(1),
-            origin,
-            is_given_away: AtomicBool::new(false),
-            owed: None,
-        }
+        Self { own: Count::new(1), below: Count::new(1), origin, owed: None }
     }
 
     /// For a directory that is done and closed here.
@@ -109,19 +106,9 @@ impl Life {
         self.origin == Origin::Sent
     }
 
-    /// Whether another rank has got some of its names.
-    pub(crate) fn is_given_away(&self) -> bool {
-        self.is_given_away.load(Ordering::Relaxed)
-    }
-
     /// Adds a slice. The thread that reads the names holds a unit.
     pub(crate) fn add_slice(&self) {
         self.own.add();
-    }
-
-    /// Notes that another rank has got some of its names.
-    pub(crate) fn give_away(&self) {
-        self.is_given_away.store(true, Ordering::Relaxed);
     }
 
     /// Adds a child. The thread that looks at names holds a unit.

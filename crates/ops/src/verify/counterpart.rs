@@ -1,16 +1,19 @@
 //! The target's counterpart of a source directory, and a summary of its names. It is attached to the source's directory, which tasks hold.
 //!
-//! Sums find the names that exist in the target only. Each name on both sides adds to a count and to a sum of hashes. When all names of the
-//! source are done, the names of the target are counted in the same way. Equal sums mean equal sets, since the hash has a random key. Where
-//! sums cannot decide (they differ, there are many names, or names left this process), each name of the target is looked up in the source:
-//! see `extra.rs`.
+//! Sums find the names that exist in the target only. Each name on both sides adds to a tally (`tally.rs`). Another rank that gets some of the
+//! names has a tally of its own, which it reports to the rank that found the directory. When all names of the source are done on all ranks,
+//! the names of the target are counted there in the same way. If the sums differ, each name of the target is looked up in the source: see
+//! `extra.rs`.
 
 use std::ffi::CStr;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::tree::directory::Directory;
+use atta_entry::Code as _;
+
+use super::tally::{Key, SharedTally, Tally};
+use super::totals::Totals;
+use crate::tree::directory::{Directory, State};
 use crate::tree::listing::path;
 use crate::tree::{location, operation};
 
@@ -21,6 +24,10 @@ pub(crate) type Tasks = operation::Tasks<Arc<Counterpart>>;
 pub(crate) type CurrentPath = path::CurrentPath<Arc<Counterpart>>;
 pub(crate) type Location = location::Location<Arc<Counterpart>>;
 
+impl State for Arc<Counterpart> {
+    type Results = Totals;
+}
+
 /// A directory of the target, and the sums of its names.
 #[derive(Debug)]
 pub(crate) struct Counterpart {
@@ -28,35 +35,21 @@ pub(crate) struct Counterpart {
     pub(crate) target: Arc<Directory>,
     /// The directory cannot be opened, and this was reported.
     is_lost: AtomicBool,
-    /// Names on both sides.
-    names: AtomicU64,
-    hashes: AtomicU64,
-    key: Arc<RandomState>,
-}
-
-/// Count of some names of one directory, and the sum of their hashes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) names: u64,
-    hashes: u64,
+    /// Names on both sides that this rank has seen, and those that other ranks have reported.
+    tally: SharedTally,
+    key: Key,
 }
 
 impl Counterpart {
-    pub(crate) fn new(target: Arc<Directory>, key: &Arc<RandomState>) -> Arc<Self> {
-        Arc::new(Self {
-            target,
-            is_lost: AtomicBool::new(false),
-            names: AtomicU64::new(0),
-            hashes: AtomicU64::new(0),
-            key: Arc::clone(key),
-        })
+    pub(crate) fn new(target: Arc<Directory>, key: Key) -> Arc<Self> {
+        Arc::new(Self { target, is_lost: AtomicBool::new(false), tally: SharedTally::default(), key })
     }
 
     /// Returns the counterpart of a source directory. None: its root has none.
     pub(crate) fn of(directory: &Arc<SourceDirectory>) -> Option<Arc<Self>> {
         directory
             .state_or_made(|above, name| {
-                Self::new(Arc::new(Directory::below(&above.target, name, None)), &above.key)
+                Self::new(Arc::new(Directory::below(&above.target, name, None)), above.key)
             })
             .cloned()
     }
@@ -72,19 +65,28 @@ impl Counterpart {
 
     /// Counts a name that exists on both sides.
     pub(crate) fn add(&self, name: &CStr) {
-        self.names.fetch_add(1, Ordering::Relaxed);
-        self.hashes.fetch_add(self.key.hash_one(name), Ordering::Relaxed);
+        self.tally.add(name, self.key);
     }
 
     /// The sums of the names on both sides.
     pub(crate) fn tally(&self) -> Tally {
-        Tally { names: self.names.load(Ordering::Acquire), hashes: self.hashes.load(Ordering::Acquire) }
+        self.tally.get()
     }
 
     /// Adds a name of the target to a tally.
     pub(crate) fn add_to(&self, tally: &mut Tally, name: &CStr) {
-        tally.names += 1;
-        tally.hashes = tally.hashes.wrapping_add(self.key.hash_one(name));
+        tally.add(name, self.key);
+    }
+
+    /// Takes the sums, as bytes for the rank that found the directory. Empty: no name was counted.
+    pub(crate) fn report(&self) -> Vec<u8> {
+        let tally = self.tally.take();
+        if tally == Tally::default() { Vec::new() } else { tally.encoded() }
+    }
+
+    /// Adds the sums that another rank has reported. False: the bytes are not valid.
+    pub(crate) fn add_report(&self, report: &[u8]) -> bool {
+        Tally::decode_all(report).map(|tally| self.tally.add_all(tally)).is_some()
     }
 }
 
@@ -104,7 +106,7 @@ mod tests {
     fn a_directory_below_has_the_one_of_the_same_names() {
         let source = root(c"/from");
         assert!(Counterpart::of(&source).is_none());
-        source.set_state(Counterpart::new(root(c"/to"), &Arc::default()));
+        source.set_state(Counterpart::new(root(c"/to"), Key::random()));
         let below = chain_to(&source, &[c"a", c"b"]);
         let mut path = Vec::new();
         Counterpart::of(&below).unwrap().target.path_into(&mut path);
@@ -112,17 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn name_sums_do_not_depend_on_the_order() {
-        let counterpart = Counterpart::new(root(c"/to"), &Arc::default());
-        [c"one", c"two", c"three"].iter().for_each(|name| counterpart.add(name));
-        let tally = |names: &[&CStr]| {
-            let mut tally = Tally::default();
-            names.iter().for_each(|name| counterpart.add_to(&mut tally, name));
-            tally
-        };
-        assert_eq!(counterpart.tally(), tally(&[c"three", c"one", c"two"]));
-        for other in [&[c"one", c"two"][..], &[c"one", c"two", c"four"], &[c"one", c"two", c"two"], &[]] {
-            assert_ne!(counterpart.tally(), tally(other));
-        }
+    fn report_of_names_is_added_once() {
+        let [here, there] = [Key::random(); 2].map(|key| Counterpart::new(root(c"/to"), key));
+        assert!(there.report().is_empty());
+        [c"one", c"two"].iter().for_each(|name| there.add(name));
+        let expected = there.tally();
+        let report = there.report();
+        assert!(here.add_report(&report) && there.report().is_empty());
+        assert_eq!(here.tally(), expected);
+        assert!(!here.add_report(&[]) && !here.add_report(&report[1..]));
+        assert_eq!(here.tally(), expected, "a damaged report adds nothing");
     }
 }

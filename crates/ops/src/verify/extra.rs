@@ -10,9 +10,10 @@ use atta_entry::{Change, Errno, Kind, Operation, Side};
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
-use super::counterpart::{Counterpart, Here, SourceDirectory, Tally, Tasks};
+use super::counterpart::{Counterpart, Here, SourceDirectory, Tasks};
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::At;
+use super::tally::Tally;
 use super::task::Task;
 use crate::file::error::{PairError, failed};
 use crate::tree::listing::names::{Name, Names};
@@ -57,13 +58,6 @@ impl TargetNames<'_, '_> {
             if tally.names > known.names { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if counted.is_err() || tally != known {
-            self.look_up_later(tasks);
-        }
-    }
-
-    /// Adds a task that looks up each name.
-    pub(crate) fn look_up_later(&self, tasks: &mut Tasks) {
-        if !self.counterpart.is_lost() {
             tasks.push_in(self.directory, Task::Names(0).bytes());
         }
     }
@@ -105,6 +99,7 @@ impl TargetNames<'_, '_> {
                 return;
             }
             self.comparing.throttle(1);
+            worker.totals.looked_up += 1;
             match sys::stat_at(here.descriptor, name.name, false) {
                 Ok(_) => {}
                 Err(Errno::NOENT) => self.report_extra(worker, name),

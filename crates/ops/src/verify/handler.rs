@@ -5,13 +5,11 @@
 //!   entry ─▶ not in TARGET: missing; what is below it is not walked
 //!        ├─▶ compared ─▶ the same, or different
 //!        └─▶ a large file whose bytes are compared ─▶ large.rs
-//!   all names of a directory looked at ─▶ has TARGET more? ─▶ extra.rs
-//!   some of its names sent to other ranks ─▶ each name of TARGET is looked up ─▶ extra.rs
+//!   all names of a directory looked at, on all ranks ─▶ has TARGET more? ─▶ extra.rs
 //!   all done ─▶ which names are one file ─▶ links.rs
 //! ```
 
 use std::ffi::{CStr, CString};
-use std::hash::RandomState;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +25,7 @@ use super::counterpart::{CurrentPath, Here, Tasks};
 use super::equal::Equal;
 use super::links;
 use super::pair::{At, Both, Finding, Named, Pair, Verdict};
+use super::tally::Key;
 use super::task::Task;
 use super::totals::Totals;
 use super::{Options, Trees, Watch};
@@ -50,7 +49,7 @@ pub(crate) struct Comparing<'a> {
     pub(crate) watch: &'a dyn Watch,
     pub(crate) trees: &'a Trees,
     /// Key of the name hashes.
-    key: Arc<RandomState>,
+    key: Key,
     pub(crate) large: LargeFiles<Self>,
     pub(crate) seat: Seat,
     pub(crate) equal: Equal,
@@ -59,6 +58,12 @@ pub(crate) struct Comparing<'a> {
     pub(crate) live: Live,
     /// Number of directory descriptors that each thread keeps open.
     held: usize,
+}
+
+/// The place of this rank, and the key of name hashes, which all ranks have.
+pub(crate) struct Ranks {
+    pub(crate) seat: Seat,
+    pub(crate) key: Key,
 }
 
 /// The share of the walk's memory for equal files with several names, as a divisor.
@@ -83,6 +88,7 @@ pub(crate) struct VerifyWorker {
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) current: CurrentPath,
     pub(crate) names: links::Names,
+    /// What the thread has gathered.
     pub(crate) totals: Totals,
 }
 
@@ -102,14 +108,19 @@ impl VerifyWorker {
 }
 
 impl<'a> Comparing<'a> {
-    pub(crate) fn new(options: &'a Options<'a>, watch: &'a dyn Watch, trees: &'a Trees, seat: Seat) -> Self {
+    pub(crate) fn new(
+        options: &'a Options<'a>,
+        watch: &'a dyn Watch,
+        trees: &'a Trees,
+        Ranks { seat, key }: Ranks,
+    ) -> Self {
         let walk = &options.walk;
         let budget = Budget::of_process(Needs::VERIFY, walk.threads.max(walk.cores));
         Self {
             options,
             watch,
             trees,
-            key: Arc::default(),
+            key,
             large: UnderWay::new(budget.large),
             seat,
             equal: Equal::new(walk.memory_bytes / EQUAL_PART),
@@ -229,19 +240,22 @@ impl Handler for Comparing<'_> {
 
     fn root(&self, directory: &Arc<SourceDirectory>) {
         if let Some(top) = &self.trees.top {
-            directory.set_state(Counterpart::new(Arc::clone(top), &self.key));
+            directory.set_state(Counterpart::new(Arc::clone(top), self.key));
         }
     }
 
     fn done(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
-        let Some(names) = self.target_names(directory).filter(|_| !self.options.walk.stop.is_set()) else {
-            return;
-        };
-        match directory.life().is_given_away() {
-            // Other ranks have counted some of the names on both sides.
-            true => names.look_up_later(tasks),
-            false => names.count(worker, tasks),
+        if let Some(names) = self.target_names(directory).filter(|_| !self.options.walk.stop.is_set()) {
+            names.count(worker, tasks);
         }
+    }
+
+    fn report(&self, directory: &Arc<SourceDirectory>) -> Vec<u8> {
+        directory.state().map(|counterpart| counterpart.report()).unwrap_or_default()
+    }
+
+    fn reported(&self, directory: &Arc<SourceDirectory>, report: &[u8]) -> bool {
+        Counterpart::of(directory).is_some_and(|counterpart| counterpart.add_report(report))
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
@@ -251,6 +265,10 @@ impl Handler for Comparing<'_> {
         if is_walked != Some(true) {
             cx.tasks.prune();
         }
+    }
+
+    fn results<'w>(&self, worker: &'w mut VerifyWorker) -> Option<&'w mut Totals> {
+        Some(&mut worker.totals)
     }
 
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {

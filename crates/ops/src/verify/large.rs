@@ -193,7 +193,8 @@ impl Comparing<'_> {
             None => Location::Root(at.name.to_bytes().to_vec()),
         };
         let own = Large { opened, found, first: AtomicU64::new(NONE) };
-        self.cut(Cuttable { at, size, chunk, own, part: None, is_again }, cx.tasks);
+        let part = cx.here().and_then(|here| here.part());
+        self.cut(Cuttable { at, size, chunk, own, part, is_again }, cx.tasks);
         Ok(None)
     }
 

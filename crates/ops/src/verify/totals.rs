@@ -6,7 +6,7 @@ use atta_entry::{Change, Errno, Field};
 use atta_runtime::counters;
 
 counters! {
-    /// What was compared and what was found: of one thread, or of all.
+    /// What was compared and what was found: of a slice, or of all.
     pub struct Totals {
         /// Entries that both sides have and that were compared.
         pub compared: u64 = "compared";
@@ -22,6 +22,8 @@ counters! {
         pub different: u64 = "different", Kind("different", "different");
         /// Entries that changed each time they were compared.
         pub changed: u64 = "changed";
+        /// Names of TARGET that were looked up in SOURCE, because the sums of a directory's names differ. Not shown.
+        pub looked_up: u64;
     }
     parts {
         /// How often each field differs, by its number.

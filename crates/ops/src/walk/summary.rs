@@ -10,7 +10,7 @@ use atta_runtime::{Maximum, Results as _, Stop, counters};
 use super::hard_links::{HardLinks, LinkedName, Seen};
 
 counters! {
-    /// The sums of a tree, or of one thread's part of it.
+    /// The sums of a tree, or of a slice of it.
     pub struct Totals {
         /// Apparent bytes of regular files; a file with several names counts once.
         pub apparent_bytes: u64 = "apparent_bytes";
@@ -61,7 +61,7 @@ impl Totals {
     }
 }
 
-/// Sums a tree up. One for all threads; each has its own [`Totals`].
+/// Sums a tree up. One for all threads; each adds to [`Totals`] of the slice that it works on.
 pub struct Summary {
     links: Links,
     /// Whether one name of a file may be seen more than once, through followed links.
@@ -171,17 +171,11 @@ impl Summary {
         root.map_or(device, |root| ROOT_DEVICE | root as u64)
     }
 
-    /// The sums over all threads.
+    /// The sums of the tree, from those of all slices.
     ///
     /// # Errors
     /// The file for names that did not fit in memory could not be used; the totals then lack them.
-    pub fn finish<'t>(
-        self,
-        threads: impl IntoIterator<Item = &'t Totals>,
-        stop: &Stop,
-    ) -> (Totals, io::Result<()>) {
-        let mut sum = Totals::default();
-        threads.into_iter().for_each(|totals| sum += totals);
+    pub fn finish(self, mut sum: Totals, stop: &Stop) -> (Totals, io::Result<()>) {
         let Links::Here(links) = self.links else { return (sum, Ok(())) };
         let settled = links.settle(stop).map(|settled| {
             sum.apparent_bytes = sum.apparent_bytes.saturating_add(settled.apparent_bytes);

@@ -2,7 +2,34 @@
 
 use atta_entry::{Entry, Failure};
 
-use crate::tree::operation::{Cx, Handler, Tasks};
+use crate::tree::directory::{SliceResults, State, Stateless};
+use crate::tree::operation::{self, Cx, Handler};
+
+/// Tasks and flags that a caller's operation returns to the walk.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    pushed: Vec<Vec<u8>>,
+    is_pruned: bool,
+}
+
+impl Tasks {
+    /// Adds a task: opaque bytes that [`Visit::task`] gets later, on any thread.
+    pub fn push(&mut self, task: impl Into<Vec<u8>>) {
+        self.pushed.push(task.into());
+    }
+
+    /// Keeps the walk from entering the directory that was just passed.
+    pub fn prune(&mut self) {
+        self.is_pruned = true;
+    }
+
+    fn hand_over<S: State>(self, to: &mut operation::Tasks<S>) {
+        self.pushed.into_iter().for_each(|task| to.push(task));
+        if self.is_pruned {
+            to.prune();
+        }
+    }
+}
 
 /// A caller's operation on a tree: it gets each entry once and may push tasks.
 ///
@@ -12,8 +39,16 @@ pub trait Visit: Sync {
     /// State of one thread.
     type Worker: Send;
 
+    /// What the names of a slice come to. They are added up, and returned at the end. `()`: nothing.
+    type Results: SliceResults;
+
     /// Makes the state of the thread with this index, 0 and up. Called on that thread.
     fn worker(&self, index: usize) -> Self::Worker;
+
+    /// Where a thread gathers results. They are moved from there to the slice after each batch of names. None: there are none.
+    fn results<'w>(&self, _worker: &'w mut Self::Worker) -> Option<&'w mut Self::Results> {
+        None
+    }
 
     /// Gets each entry of the tree once.
     fn entry(&self, worker: &mut Self::Worker, entry: &Entry<'_>, tasks: &mut Tasks);
@@ -30,18 +65,26 @@ pub trait Visit: Sync {
 
 impl<V: Visit> Handler for V {
     type Worker = V::Worker;
-    type State = ();
+    type State = Stateless<V::Results>;
 
     fn worker(&self, index: usize) -> Self::Worker {
         Visit::worker(self, index)
     }
 
+    fn results<'w>(&self, worker: &'w mut V::Worker) -> Option<&'w mut V::Results> {
+        Visit::results(self, worker)
+    }
+
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
-        Visit::entry(self, cx.worker, entry, cx.tasks);
+        let mut tasks = Tasks::default();
+        Visit::entry(self, cx.worker, entry, &mut tasks);
+        tasks.hand_over(cx.tasks);
     }
 
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
-        Visit::task(self, cx.worker, task, cx.tasks);
+        let mut tasks = Tasks::default();
+        Visit::task(self, cx.worker, task, &mut tasks);
+        tasks.hand_over(cx.tasks);
     }
 
     fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>) {
@@ -78,6 +121,7 @@ where
     T: Fn(&[u8], &mut Tasks) + Sync,
 {
     type Worker = Vec<Failure<'static>>;
+    type Results = ();
 
     fn worker(&self, _index: usize) -> Self::Worker {
         Vec::new()

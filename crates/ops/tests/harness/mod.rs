@@ -121,6 +121,7 @@ pub(crate) struct Collected {
 }
 
 impl<P: Fn(&Entry<'_>) -> bool + Sync> Visit for Collect<P> {
+    type Results = ();
     type Worker = Collected;
 
     fn worker(&self, _index: usize) -> Collected {

@@ -125,7 +125,7 @@ impl Committer<'_> {
             false => empty(target, name, &found, self.maker.target.features)?,
         };
         self.bytes_again(OpenFile::new(&source, &before), &file)?;
-        self.maker.totals.mended += 1;
+        self.maker.results.totals.mended += 1;
         self.stores().sync_file(&file).map_err(|errno| FileError::new(Step::Sync, errno))?;
         if is_same(&before, &look(&source)?) { Ok(is_another) } else { Err(FileError::Changed) }
     }
@@ -138,7 +138,7 @@ impl Committer<'_> {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        self.maker.totals.not_kept.hard_links += 1;
+        self.maker.results.totals.not_kept.hard_links += 1;
         self.maker.create_with(to, to.name, None).map_err(failed)
     }
 
@@ -157,7 +157,8 @@ impl Committer<'_> {
         // Writing clears set-id bits and capabilities, and sets the modification time.
         let extended = self.maker.extended(source)?;
         let attributes = SourceAttributes { metadata, extended: &extended };
-        give::give(file, attributes, self.maker.target.manner(), &mut self.maker.totals.not_kept).map(drop)
+        give::give(file, attributes, self.maker.target.manner(), &mut self.maker.results.totals.not_kept)
+            .map(drop)
     }
 
     /// Whether a source is unchanged since its copy, as far as its metadata show. The source was read only after it had been unchanged

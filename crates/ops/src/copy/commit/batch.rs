@@ -5,8 +5,10 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::copy::commit::checks::Check;
+use crate::copy::results::Results;
 use crate::copy::target::mirror::{Location, Mirror, Part};
 use crate::file::source::Identity;
+use crate::tree::slice::hand_over;
 
 /// Bytes in a batch.
 pub(crate) const BATCH_BYTES: u64 = 512 << 20;
@@ -28,6 +30,8 @@ pub(crate) struct Ready {
     pub(crate) identity: Option<Identity>,
     /// The slice that it is in. The slice does not end before the rename.
     pub(crate) part: Option<Part>,
+    /// The results of that slice, if nothing but this part keeps it open. The batch adds them up: many slices may wait.
+    pub(crate) results: Option<Box<Results>>,
 }
 
 /// Directories and names that are not to be read back any more.
@@ -66,7 +70,7 @@ impl Ready {
     /// A directory that has all its files.
     pub(crate) fn directory(origin: Location, mirror: Arc<Mirror>, part: Option<Part>) -> Self {
         let since = mirror.since();
-        Self { origin, mirror, names: None, bytes: 0, since, identity: None, part }
+        Self { origin, mirror, names: None, bytes: 0, since, identity: None, part, results: None }
     }
 }
 
@@ -82,16 +86,20 @@ pub(crate) struct Waiting {
     /// Checks to run once the entries are durable and renamed.
     pub(crate) checks: Vec<Check>,
     pub(crate) bytes: u64,
+    /// Results of slices that only this batch keeps open.
+    pub(crate) results: Results,
     /// Something was added since the last sync. Checks that were put back do not count: a sync does not help them.
     is_new: bool,
 }
 
 impl Batch {
     /// Adds an entry. Returns the whole batch once it is full.
-    pub(crate) fn add(&self, ready: Option<Ready>, bytes: u64, checks: Vec<Check>) -> Option<Waiting> {
+    pub(crate) fn add(&self, mut ready: Option<Ready>, bytes: u64, checks: Vec<Check>) -> Option<Waiting> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.bytes = waiting.bytes.saturating_add(bytes);
         waiting.is_new = true;
+        let results = ready.as_mut().and_then(|ready| ready.results.take());
+        results.into_iter().for_each(|mut results| hand_over(&mut *results, &mut waiting.results));
         waiting.ready.extend(ready);
         waiting.checks.extend(checks);
         let items = waiting.ready.len().max(waiting.checks.len());

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::copy::commit::Committer;
 use crate::copy::commit::batch::Ready;
-use crate::copy::target::mirror::{CurrentSlice, Location, Mirror, SourceDirectory};
+use crate::copy::results::Results;
+use crate::copy::target::mirror::{CurrentSlice, Location, Mirror, Part, SourceDirectory};
+use crate::tree::slice::hand_over;
 
 impl Committer<'_> {
     /// Gives the directory of a slice its final name.
@@ -13,8 +15,19 @@ impl Committer<'_> {
         let Some(mirror) = Mirror::of(slice.directory()) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
             let origin = Location::Itself(Arc::clone(slice.directory()));
-            self.publish(Ready::directory(origin, mirror, Some(slice.part())), Vec::new());
+            let waits = self.maker.target.stores.waits_in(&mirror);
+            let ready = Ready::directory(origin, mirror, waits.then(|| slice.part()));
+            let results =
+                ready.part.as_ref().filter(|part| part.is_last()).map(|part| self.take_results(part));
+            self.publish(Ready { results, ..ready }, Vec::new());
         }
+    }
+
+    /// Takes the results of a slice that only this part keeps open.
+    fn take_results(&mut self, part: &Part) -> Box<Results> {
+        let mut results = part.slice().take_results().unwrap_or_default();
+        hand_over(self.maker.results, &mut results);
+        results
     }
 
     /// Sets the attributes of a copy after its source directory was closed.

@@ -74,8 +74,7 @@ impl Committer<'_> {
             Pending::File(mut pending) => {
                 let part = pending.part.take();
                 let checks = std::mem::take(&mut pending.checks);
-                self.finish_file(&pending, checks, outcome);
-                self.ended.extend(part);
+                self.apart(part, |committer| committer.finish_file(&pending, checks, outcome));
             }
         }
     }
@@ -102,7 +101,8 @@ impl Committer<'_> {
                 let names = Some((temporary, name.clone()));
                 let (origin, mirror, since) = (at.clone(), Arc::clone(mirror), self.stores().failed_syncs());
                 let (bytes, identity) = (*bytes, *identity);
-                let ready = Ready { origin, mirror, names, bytes, since, identity, part: None };
+                let (part, results) = (None, None);
+                let ready = Ready { origin, mirror, names, bytes, since, identity, part, results };
                 self.publish_now(&ready)
             }
         };

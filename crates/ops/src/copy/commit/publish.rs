@@ -32,7 +32,7 @@ impl Committer<'_> {
             } else {
                 self.forget_checks(checks);
             }
-            self.ended.extend(ready.part);
+            self.ended.parts.extend(ready.part);
             return;
         }
         let bytes = ready.bytes;
@@ -67,28 +67,13 @@ impl Committer<'_> {
 
     fn publish_durable(&mut self, all: Waiting) {
         let is_synced = self.stores().sync().is_ok();
-        let Waiting { ready, mut checks, .. } = all;
+        let Waiting { ready, mut checks, results, .. } = all;
         let mut lost = Lost::default();
         for mut ready in ready {
             let part = ready.part.take();
-            let ready = &ready;
-            let is_sure = is_synced && ready.since == self.stores().failed_syncs();
-            let names = if is_sure { Ok(Vec::new()) } else { self.write_again(ready) };
-            match names {
-                Ok(names) => {
-                    lost.add_names(&ready.mirror, names);
-                    if !self.publish_now(ready) {
-                        lost.add(ready);
-                    }
-                }
-                Err(error) => {
-                    self.take_back(ready);
-                    self.maker.fail(&ready.origin, error);
-                    lost.add(ready);
-                }
-            }
-            self.ended.extend(part);
+            self.apart(part, |committer| committer.publish_synced(&ready, is_synced, &mut lost));
         }
+        self.ended.add_results(results);
         self.forget_checks(lost.take_from(&mut checks));
         if !is_synced || self.stores().failed_syncs() > 0 {
             // A file in a directory without its final name may yet be written again: do not read it meanwhile.
@@ -97,6 +82,25 @@ impl Committer<'_> {
             self.forget_checks(self.commit.batch.put_back(hidden, &lost));
         }
         self.commit.checks.add(checks);
+    }
+
+    /// Renames an entry after the sync of its batch.
+    fn publish_synced(&mut self, ready: &Ready, is_synced: bool, lost: &mut Lost) {
+        let is_sure = is_synced && ready.since == self.stores().failed_syncs();
+        let names = if is_sure { Ok(Vec::new()) } else { self.write_again(ready) };
+        match names {
+            Ok(names) => {
+                lost.add_names(&ready.mirror, names);
+                if !self.publish_now(ready) {
+                    lost.add(ready);
+                }
+            }
+            Err(error) => {
+                self.take_back(ready);
+                self.maker.fail(&ready.origin, error);
+                lost.add(ready);
+            }
+        }
     }
 
     /// Removes a file that cannot be published. A directory stays under its temporary name.

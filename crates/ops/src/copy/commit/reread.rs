@@ -25,8 +25,8 @@ use rustix::fs::{Advice, Mode, OFlags};
 use crate::copy::commit::Committer;
 use crate::copy::commit::checks::{Check, Expected, GROUP_BYTES, Wrong};
 use crate::copy::options::Fsync;
+use crate::copy::results::totals::Totals;
 use crate::copy::target::place::{Made, Place, remove};
-use crate::copy::totals::Totals;
 use crate::digest::Piece;
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
@@ -54,17 +54,16 @@ impl Committer<'_> {
         let group = self.commit.checks.next(self.commit.group);
         let mut open = |check: &Check| (!self.commit.checks.is_right(check)).then(|| self.open_afresh(check));
         let opened: Vec<_> = group.iter().map(&mut open).collect();
-        for (check, file) in group.iter().zip(opened) {
-            self.check(check, file);
-        }
         let is_any = !group.is_empty();
-        self.forget_checks(group);
+        for (mut check, file) in group.into_iter().zip(opened) {
+            self.apart(check.part.take(), |committer| committer.check(&check, file));
+        }
         is_any
     }
 
     /// Ends the slices of checks that are done or dropped.
     pub(crate) fn forget_checks(&mut self, checks: Vec<Check>) {
-        self.ended.extend(checks.into_iter().filter_map(|check| check.part));
+        self.ended.parts.extend(checks.into_iter().filter_map(|check| check.part));
     }
 
     /// Checks one copy. `opened`: `None` if it is not to be read.
@@ -78,17 +77,17 @@ impl Committer<'_> {
         let unread = |error| Wrong { error, is_known: false };
         let verified = opened.map_err(unread).and_then(|file| {
             let verified = self.verify(check, &file);
-            give_back_atime(self.maker.totals, &file, check.atime);
+            give_back_atime(&mut self.maker.results.totals, &file, check.atime);
             verified
         });
         match verified {
             // The run was stopped before the copy was read back; it is counted.
-            Err(Wrong { error: FileError::Stopped, .. }) => self.maker.totals.not_verified += 1,
+            Err(Wrong { error: FileError::Stopped, .. }) => self.maker.results.totals.not_verified += 1,
             Ok(()) => {
                 // Two threads may have checked two names of the file.
                 if self.commit.checks.note_right(check) {
                     let verified = check.range.end - check.range.start;
-                    let totals = &mut self.maker.totals;
+                    let totals = &mut self.maker.results.totals;
                     totals.verified_bytes = totals.verified_bytes.saturating_add(verified);
                 }
             }
@@ -146,7 +145,7 @@ impl Committer<'_> {
             opened => opened?,
         };
         self.rewrite((&file, mode), check, is_known)?;
-        self.maker.totals.mended += 1;
+        self.maker.results.totals.mended += 1;
         self.leave_cache(&file, check)?;
         match self.is_as_expected(&file, check)? {
             true => Ok(()),
@@ -218,9 +217,9 @@ impl Committer<'_> {
         }
         // Writing clears set-id bits and capabilities, and sets the modification time. Attributes that are not kept were counted the
         // first time.
-        let not_kept = self.maker.totals.not_kept;
+        let not_kept = self.maker.results.totals.not_kept;
         let extended = self.maker.extended(&source)?;
-        self.maker.totals.not_kept = not_kept;
+        self.maker.results.totals.not_kept = not_kept;
         let keep = &self.maker.target.options.keep;
         let manner = Manner { keep, is_old: !keep.mode };
         let attributes = SourceAttributes { metadata: &before, extended: &extended };

@@ -9,9 +9,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::copy::options::{Fsync, Options};
+use crate::copy::results::times::Syncs;
 use crate::copy::target::mirror::{Mirror, Shared, StoreFacts};
 use crate::copy::target::place::NAMES_TRIED;
-use crate::copy::times::Syncs;
 use crate::metadata::granularity::Granularity;
 use atta_sys::file_systems::{Durability, durability_of};
 use atta_sys::{self as sys, Features, retry};

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
-use crate::copy::times::Syncs;
+use crate::copy::results::times::Syncs;
 use crate::file::error::{FileError, Step};
 use crate::file::retries::close;
 use atta_sys::retry;

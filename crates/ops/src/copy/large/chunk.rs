@@ -122,7 +122,7 @@ impl Maker<'_> {
         if !is_same(&large.before, &look(&large.source)?) {
             return Err(FileError::Changed);
         }
-        let not_kept = &mut self.totals.not_kept;
+        let not_kept = &mut self.results.totals.not_kept;
         let attributes = SourceAttributes { metadata: &large.before, extended: &extended };
         give::give(&large.file, attributes, target.manner(), not_kept)?;
         // A file that is synced individually is closed after the sync.
@@ -154,7 +154,7 @@ impl Committer<'_> {
         let (origin, mirror) = (file.at.clone(), Arc::clone(&large.mirror));
         let checks = self.checks_of(file);
         let (since, identity, part) = (large.since, Some(large.identity), file.take_part());
-        let ready = Ready { origin, mirror, names, bytes, since, identity, part };
+        let ready = Ready { origin, mirror, names, bytes, since, identity, part, results: None };
         self.publish(ready, checks);
         Ok(())
     }

@@ -115,7 +115,7 @@ impl Planner<'_> {
         let has_holes = may_have_holes(metadata);
         let is_direct = self.maker.target.options.direct;
         if !is_cloned && is_direct && !bypass_cache(from, file, metadata.size, has_holes) {
-            self.maker.totals.not_direct += 1;
+            self.maker.results.totals.not_direct += 1;
         }
         // A default ACL of the directory may deny write access to the owner, and other ranks open the file by its name.
         let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));

@@ -15,9 +15,9 @@ use crate::copy::large::chunk::ChunkCopier;
 use crate::copy::large::plan::{Cuttable, Planned, Planner};
 use crate::copy::large::{Key, Large};
 use crate::copy::target::mirror::{Here, Location, Mirror};
-use crate::copy::target::place::{Item, remove};
+use crate::copy::target::place::{Item, Made, remove};
 use crate::copy::thread::Worker;
-use crate::digest::{Element, PieceValue};
+use crate::digest::PieceValue;
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, open, settled};
 use crate::large::{self, ChunkId, ChunkRange, ChunkResult, Chunked, Completion, LargeFiles, LargeOf, Plan};
@@ -47,7 +47,7 @@ impl CopyOperation<'_> {
         let item = Item { at, from, to, metadata };
         let mut planner = Planner { maker: self.maker(worker), copies: &self.large, live: &self.live };
         match planner.plan(item, source)? {
-            Planned::Left => {}
+            Planned::Left => self.maker(worker).note_left(item.to)?,
             Planned::Whole => self.copy_whole(worker, item)?,
             Planned::Chunks(cuttable) => {
                 let Cuttable { large: own, chunk, is_cloned } = *cuttable;
@@ -68,9 +68,10 @@ impl CopyOperation<'_> {
     /// Copies a file as a whole, with one thread.
     fn copy_whole(&self, worker: &mut Worker, item: Item<'_>) -> Result<(), FileError> {
         let made = self.maker(worker).file(item)?;
+        self.maker(worker).note(item.to, Kind::File, &made)?;
         if self.target.options.digest {
             let (root, path) = item.at.root_and_path();
-            worker.results.sign(below(&path, root.len()), Kind::File, &made);
+            worker.results.signature.add(&made.element(below(&path, root.len()), Kind::File));
         }
         self.committer(worker).complete(item.at, item.to, made);
         Ok(())
@@ -106,9 +107,12 @@ impl CopyOperation<'_> {
         if large.key.is_hashed {
             let (root, path) = file.at.root_and_path();
             let digest = file.chunks.digest().ok_or(FileError::Changed)?;
-            let (path, size) = (below(&path, root.len()), large.before.size);
-            let element = Element { path, kind: Kind::File, size, digest: Some(&digest), target: None };
-            worker.results.signature.add(&element);
+            let made = Made { bytes: large.before.size, digest: Some(digest), ..Made::default() };
+            worker.results.signature.add(&made.element(below(&path, root.len()), Kind::File));
+            self.maker(worker).note(to, Kind::File, &made)?;
+        } else {
+            let made = Made { bytes: large.before.size, ..Made::default() };
+            self.maker(worker).note(to, Kind::File, &made)?;
         }
         self.committer(worker).complete_large(to, file)
     }
@@ -196,7 +200,6 @@ impl Chunked for CopyOperation<'_> {
             }
             Err(error) => self.maker(worker).fail(&file.at, error),
         }
-        worker.ended.extend(file.take_part());
         Completion::Complete
     }
 }

@@ -61,6 +61,7 @@ impl Linker<'_> {
             let is_left = self.maker.is_named_left_as(item, known, &key)?;
             keep_known(claim, &now)?;
             if is_left {
+                self.maker.note_left(to)?;
                 return Ok(None);
             }
             return self.maker.named(item, Some(&key)).map(Some);
@@ -69,6 +70,7 @@ impl Linker<'_> {
             keep_known(claim, &now)?;
             // Names that cannot be linked to it are copied instead.
             let _ = link_key(&file, known, &key);
+            self.maker.note_left(to)?;
             return Ok(None);
         }
         let made = self.maker.file(item)?;
@@ -83,7 +85,7 @@ impl Linker<'_> {
         }
         if keep_known(claim, &Known { since: made.since, digest: made.digest, ..now }).is_err() {
             // The copy is good, but no other name will find it.
-            self.maker.totals.not_kept.hard_links += 1;
+            self.maker.results.totals.not_kept.hard_links += 1;
             return Ok(Some(made));
         }
         // Link by descriptor: the name may lead to another file by now. Do not link if the source's name led to another file.
@@ -94,7 +96,7 @@ impl Linker<'_> {
             _ => Err(Errno::STALE),
         };
         if linked.is_err() {
-            self.maker.totals.not_kept.hard_links += 1;
+            self.maker.results.totals.not_kept.hard_links += 1;
         }
         Ok(Some(made))
     }
@@ -116,7 +118,7 @@ impl Linker<'_> {
             link => link?,
         };
         if target.is_linked(known, key, to)? {
-            self.maker.totals.skipped += 1;
+            self.maker.results.totals.skipped += 1;
             return Ok(Linked::Made(Box::new(Made { is_link: true, target: link, ..Made::default() })));
         }
         let copy = self.linked_copy(known, key, metadata);
@@ -133,7 +135,7 @@ impl Linker<'_> {
             Err(Errno::EXIST) if !is_there(known, key, &to.directory, name) => Ok(Linked::Never),
             // The link exists already if a directory lists a name twice, or if the reply to the first request was lost.
             Ok(()) | Err(Errno::EXIST) => {
-                self.maker.totals.hard_links += 1;
+                self.maker.results.totals.hard_links += 1;
                 let copy = temporary.as_ref().and_then(|_| sys::stat_at(known, key, false).ok());
                 let identity = copy.as_ref().map(identity_of);
                 let made =
@@ -212,7 +214,7 @@ impl Linker<'_> {
         {
             return Ok(*made);
         }
-        self.maker.totals.not_kept.hard_links += 1;
+        self.maker.results.totals.not_kept.hard_links += 1;
         self.maker.with_source(at, |maker, from| maker.single(Item { at, from, to, metadata }))
     }
 
@@ -222,8 +224,8 @@ impl Linker<'_> {
         let to = &self.maker.place(mirror, name)?;
         let Self { links, maker } = self;
         maker.with_source(at, |maker, from| {
-            let Maker { target, scratch, totals } = maker;
-            let maker = Maker { target, scratch, totals };
+            let Maker { target, scratch, results } = maker;
+            let maker = Maker { target, scratch, results };
             Linker { links, maker }.linked(Item { at, from, to, metadata })
         })
     }
@@ -240,7 +242,7 @@ impl Maker<'_> {
 
     /// Makes a copy of its own for one of several names, and counts that.
     fn unlinked(&mut self, item: Item<'_>) -> Result<Made, FileError> {
-        self.totals.not_kept.hard_links += 1;
+        self.results.totals.not_kept.hard_links += 1;
         self.single(item)
     }
 }

@@ -115,7 +115,8 @@ impl Maker<'_> {
                 let mode = self.target.mode_at_once(&attributes.metadata, list);
                 let made = self.target.make_at_once(&above, mirror.target.name(), mode);
                 if made.map_err(failed)? {
-                    self.totals.directories += 1;
+                    self.results.totals.directories += 1;
+                    self.note_directory(&mirror.target);
                     mirror.wait_for_end();
                 }
             }

@@ -12,12 +12,13 @@ use rustix::fs::CWD;
 use crate::copy::options::{Existing, Options, Outcome, Planned, Progress, Watch, starts_of};
 use crate::copy::plan::roots::{Destination, Roots};
 use crate::copy::plan::unfinished::is_unfinished;
-use crate::copy::report::Report;
+use crate::copy::results::Results;
+use crate::copy::results::report::Report;
+use crate::copy::results::times::{Clock, Phase, RankReport};
+use crate::copy::results::totals::Totals;
 use crate::copy::target::existing::{is_alike, is_alike_named};
 use crate::copy::target::mirror::{Here, Mirror, Shared, SourceDirectory};
 use crate::copy::target::stripe::Striping;
-use crate::copy::times::{Clock, Phase, RankReport};
-use crate::copy::totals::Totals;
 use crate::copy::{Refused, Seat};
 use crate::descriptors::{Budget, Needs};
 use crate::file::error::{FileError, Step};
@@ -54,7 +55,7 @@ struct Rehearsal<'a> {
 /// State of one thread of a dry run.
 struct Rehearser {
     held: Held,
-    totals: Totals,
+    results: Results,
 }
 
 /// A name in the target.
@@ -116,8 +117,7 @@ impl<'a> DryRun<'a> {
             let walk = progress.clone();
             observe(&Progress { walk, files: 0, bytes: 0, large_found: 0, large_done: 0 });
         });
-        let mut totals = Totals::default();
-        walked.workers.iter().for_each(|worker| totals += &worker.totals);
+        let mut totals = walked.results.totals;
         count_links(rehearsal.links, &rehearsal.options.walk.stop, &mut totals)?;
         clock.end(Phase::Copying);
         let rank = RankReport { phases: clock.phases(), ..RankReport::default() };
@@ -194,7 +194,7 @@ impl Rehearsal<'_> {
         let there = self.there(worker, to)?;
         let is_directory = metadata.kind() == Kind::Directory;
         let Some((directory, there)) = there else {
-            worker.totals.directories += u64::from(is_directory);
+            worker.results.totals.directories += u64::from(is_directory);
             self.count(worker, metadata);
             return Ok(Some(Planned::New));
         };
@@ -212,11 +212,11 @@ impl Rehearsal<'_> {
         };
         match (is_directory, there.kind() == Kind::Directory) {
             (true, true) => {
-                worker.totals.directories += 1;
+                worker.results.totals.directories += 1;
                 Ok(None)
             }
             _ if is_left => {
-                worker.totals.skipped += 1;
+                worker.results.totals.skipped += 1;
                 Ok(Some(Planned::Skipped))
             }
             (true, false) => Err(FileError::new(Step::MakeDirectory, Errno::NOTDIR)),
@@ -229,7 +229,7 @@ impl Rehearsal<'_> {
     }
 
     fn count(&self, worker: &mut Rehearser, metadata: &Metadata) {
-        let totals = &mut worker.totals;
+        let totals = &mut worker.results.totals;
         let (index, size) = match metadata.kind() {
             Kind::Directory => return,
             Kind::File => (0, metadata.size),
@@ -305,7 +305,11 @@ impl Handler for Rehearsal<'_> {
     const NEEDS: Needs = Needs::COPY;
 
     fn worker(&self, _index: usize) -> Rehearser {
-        Rehearser { held: Held::new(self.held), totals: Totals::default() }
+        Rehearser { held: Held::new(self.held), results: Results::default() }
+    }
+
+    fn results<'w>(&self, worker: &'w mut Rehearser) -> Option<&'w mut Results> {
+        Some(&mut worker.results)
     }
 
     fn root(&self, directory: &Arc<SourceDirectory>) {
@@ -326,7 +330,7 @@ impl Handler for Rehearsal<'_> {
         let Cx { worker, tasks, .. } = cx;
         let features = self.options.walk.features;
         if here.is_some_and(|here| is_unfinished(here, entry.name, &mut worker.held, features)) {
-            worker.totals.unfinished += 1;
+            worker.results.totals.unfinished += 1;
             return tasks.prune();
         }
         let metadata = entry.metadata.copied().unwrap_or_default();
@@ -364,7 +368,7 @@ impl Handler for Rehearsal<'_> {
             there.kind() == entry.kind && is_same && !differs.is_missing
         });
         if is_repaired {
-            worker.totals.repaired += 1;
+            worker.results.totals.repaired += 1;
             self.watch.planned(Planned::Attributes, &entry.path());
             return tasks.prune();
         }
@@ -374,7 +378,7 @@ impl Handler for Rehearsal<'_> {
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
     fn failure(&self, worker: &mut Rehearser, failure: &Failure<'_>) {
-        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+        *worker.results.totals.failures.entry(failure.errno).or_default() += 1;
         self.watch.failure(failure);
     }
 

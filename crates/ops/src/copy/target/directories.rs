@@ -27,7 +27,7 @@ impl Maker<'_> {
         if item.to.name != c"." {
             self.make_named_directory(item)?;
         }
-        self.totals.directories += 1;
+        self.results.totals.directories += 1;
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Maker<'_> {
         target: &Arc<Directory>,
         attributes: Option<&Attributes>,
     ) -> Result<Arc<OwnedFd>, FileError> {
-        let (mut tries, not_kept) = (0, self.totals.not_kept);
+        let (mut tries, not_kept) = (0, self.results.totals.not_kept);
         loop {
             let opened = target.descriptor(&mut self.scratch.held, self.target.features);
             let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
@@ -201,7 +201,7 @@ impl Maker<'_> {
                 outcome => return outcome.map(|()| opened),
             }
             // The successful attempt counts it.
-            self.totals.not_kept = not_kept;
+            self.results.totals.not_kept = not_kept;
             target.close_lineage(self.target.features);
         }
     }
@@ -216,7 +216,7 @@ impl Maker<'_> {
         let granularity = self.target.stores.granularity(there.device);
         let needs_times = keep.times && !granularity.is_kept(metadata.mtime, there.mtime);
         let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
-        Changes::between(wanted, &there, &others).apply(opened, &mut self.totals.not_kept).map(drop)
+        Changes::between(wanted, &there, &others).apply(opened, &mut self.results.totals.not_kept).map(drop)
     }
 }
 

@@ -34,7 +34,7 @@ impl Maker<'_> {
             Existing::Replace => Ok(false),
             Existing::Ignore => {
                 let is_there = there(to)?.is_some();
-                self.totals.skipped += u64::from(is_there);
+                self.results.totals.skipped += u64::from(is_there);
                 Ok(is_there)
             }
             // Files with several names are handled with their links.
@@ -72,14 +72,14 @@ impl Maker<'_> {
         if !self.has_the_bytes(pair)? || !is_own {
             return Ok(None);
         }
-        let counted = self.totals.not_kept;
+        let counted = self.results.totals.not_kept;
         let is_mended = self.mend(to, pair, false)?;
         if !is_mended {
             // The new copy will be counted instead.
-            self.totals.not_kept = counted;
+            self.results.totals.not_kept = counted;
             return Ok(None);
         }
-        self.totals.skipped += 1;
+        self.results.totals.skipped += 1;
         Ok(Some(file))
     }
 
@@ -117,11 +117,11 @@ impl Maker<'_> {
             return Ok(false);
         }
         let mode = changes.whole_mode();
-        let changed = match changes.apply(file, &mut self.totals.not_kept) {
+        let changed = match changes.apply(file, &mut self.results.totals.not_kept) {
             Err(FileError::Failed(Step::SetMode, Errno::PERM))
                 if !self.can_give(to, Grant::Mode(mode.unwrap_or_default(), None), b"")? =>
             {
-                self.totals.not_kept.modes_and_times += 1;
+                self.results.totals.not_kept.modes_and_times += 1;
                 true
             }
             changed => changed?,
@@ -180,7 +180,7 @@ impl Maker<'_> {
         )? {
             return Ok(false);
         }
-        let counted = self.totals.not_kept;
+        let counted = self.results.totals.not_kept;
         let extended = self.extended_of_name(from, metadata)?;
         let others = self.extended_of_name(copy, &there)?;
         // The mode of a symbolic link has no meaning.
@@ -189,9 +189,9 @@ impl Maker<'_> {
         let mut changes = Changes::between(self.target.wanted(&metadata, &extended), &there, &others);
         let is_copy = !self.gives_rights(to, &mut changes)? && changes.are_none();
         if is_copy {
-            self.totals.skipped += 1;
+            self.results.totals.skipped += 1;
         } else {
-            self.totals.not_kept = counted;
+            self.results.totals.not_kept = counted;
         }
         Ok(is_copy)
     }
@@ -254,14 +254,14 @@ impl Maker<'_> {
     fn keeps_rights(&mut self, to: &Place<'_>, pair: Pair<'_>) -> Result<bool, FileError> {
         let Pair { source: OpenFile { file: source, metadata: from }, copy } = pair;
         let there = copy.metadata;
-        let counted = self.totals.not_kept;
+        let counted = self.results.totals.not_kept;
         let extended = self.extended(source)?;
         let others = self.extended_there(copy.file)?;
         let others = others.select(|(name, _)| name.as_c_str() != c"security.capability");
         let written = Metadata { mode: there.mode & !give::SET_ID, ..*there };
         let mut changes = Changes::between(self.target.wanted(from, &extended), &written, &others);
         let gives_rights = self.gives_rights(to, &mut changes)?;
-        self.totals.not_kept = counted;
+        self.results.totals.not_kept = counted;
         let (owner, _) = self.target.options.keep.owners_of(from);
         let has_owner = owner.is_some_and(|owner| owner.as_raw() == there.uid);
         Ok(!gives_rights && (has_owner || self.target.stores.own_uid(there.device) == Some(there.uid)))
@@ -287,7 +287,7 @@ impl Maker<'_> {
             // The file had no such right when it was opened.
             return Err(FileError::Changed);
         }
-        changes.apply(file, &mut self.totals.not_kept).map(drop)
+        changes.apply(file, &mut self.results.totals.not_kept).map(drop)
     }
 }
 

@@ -169,7 +169,7 @@ impl Maker<'_> {
             None => {
                 let extended = self.extended(source.file)?;
                 let attributes = SourceAttributes { metadata, extended: &extended };
-                give::give(file, attributes, target.manner(), &mut self.totals.not_kept)?;
+                give::give(file, attributes, target.manner(), &mut self.results.totals.not_kept)?;
             }
         }
         // Other names of the file may appear before this one.
@@ -196,7 +196,7 @@ impl Maker<'_> {
         }
         let has_holes = may_have_holes(metadata);
         if options.direct && !bypass_cache(from, &*file, metadata.size, has_holes) {
-            self.totals.not_direct += 1;
+            self.results.totals.not_direct += 1;
         }
         let mut hasher = data.is_hashed(source)?.then(|| Piece::at(0));
         let (target, hasher_of_pass) = (Some(file.as_fd()), hasher.as_mut());
@@ -222,14 +222,14 @@ impl Maker<'_> {
     ) -> Result<OwnedFd, Errno> {
         let directory = (&*to.directory, to.mirror.is_sealed());
         let (file, has_layout) = self.target.data.striping.create(directory, name, layout)?;
-        self.totals.not_striped += u64::from(!has_layout);
+        self.results.totals.not_striped += u64::from(!has_layout);
         Ok(file)
     }
 
     /// Clones the bytes of the source into a file, and counts that. False: the bytes must be copied.
     pub(crate) fn clone_bytes(&mut self, source: OpenFile<'_>, copy: impl AsFd) -> Result<bool, FileError> {
         let is_cloned = self.target.data.clone_bytes(&mut self.scratch.mover, source, copy)?;
-        self.totals.cloned += u64::from(is_cloned);
+        self.results.totals.cloned += u64::from(is_cloned);
         Ok(is_cloned)
     }
 }

@@ -104,7 +104,7 @@ impl Maker<'_> {
         {
             (changes.group, changes.is_refused) = (None, true);
         }
-        self.totals.not_kept.owners += u64::from(changes.is_refused);
+        self.results.totals.not_kept.owners += u64::from(changes.is_refused);
         if changes.gained_bits() != 0 {
             let mode = changes.whole_mode().unwrap_or_default();
             if self.can_give(to, Grant::Mode(mode, changes.wanted_group()), b"")? {
@@ -122,7 +122,7 @@ impl Maker<'_> {
             if self.can_give(to, Grant::Attribute(name.clone()), value)? {
                 return Ok(true);
             }
-            self.totals.not_kept.extended += 1;
+            self.results.totals.not_kept.extended += 1;
         }
         changes.set = changes.set.select(|(name, _)| !gives_rights(name));
         Ok(false)

@@ -12,20 +12,24 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::copy::target::open::Open;
+use crate::copy::results::Results;
 use crate::jobs::names::Namer;
 use crate::metadata::give::Attributes;
-use crate::tree::directory::Directory;
+use crate::tree::directory::{Directory, State};
+use crate::tree::open::Open;
 use crate::tree::{location, operation, slice};
 use atta_sys::file_systems::Durability;
 
 /// A directory of SOURCE, and what the tree hands out with it.
 pub(crate) type SourceDirectory = Directory<Arc<Mirror>>;
 pub(crate) type Here<'a> = operation::Here<'a, Arc<Mirror>>;
-pub(crate) type Tasks = operation::Tasks<Arc<Mirror>>;
 pub(crate) type CurrentSlice<'a> = slice::CurrentSlice<'a, Arc<Mirror>>;
 pub(crate) type Part = slice::Part<Arc<Mirror>>;
 pub(crate) type Location = location::Location<Arc<Mirror>>;
+
+impl State for Arc<Mirror> {
+    type Results = Results;
+}
 
 /// See the head of this file.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use atta_entry::{Errno, Metadata, Timestamp};
+use atta_entry::{Errno, Kind, Metadata, Timestamp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode};
 
 use crate::copy::target::mirror::{CurrentSlice, Location, Mirror, Part};
-use crate::digest::Hash;
+use crate::digest::{Element, Hash};
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Identity, Source};
 use crate::file::version::Version;
@@ -110,6 +110,12 @@ pub(crate) struct Made {
 }
 
 impl Made {
+    /// As an element of the signature. `path`: below its root.
+    pub(crate) fn element<'a>(&'a self, path: &'a [u8], kind: Kind) -> Element<'a> {
+        let size = if kind == Kind::File { self.bytes } else { 0 };
+        Element { path, kind, size, digest: self.digest.as_ref(), target: self.target.as_deref() }
+    }
+
     pub(crate) fn temporary(name: CString) -> Self {
         Self { temporary: Some(name), ..Self::default() }
     }

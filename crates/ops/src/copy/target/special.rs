@@ -43,7 +43,7 @@ impl Maker<'_> {
             let make =
                 |directory: &OwnedFd, name: &CStr| rustix::fs::symlinkat(target.as_slice(), directory, name);
             let made = self.under_a_name(to, &model, make)?;
-            self.totals.symlinks += 1;
+            self.results.totals.symlinks += 1;
             return Ok(Made { target: Some(target), ..made });
         }
         let (kind, device) = match metadata.kind() {
@@ -62,7 +62,7 @@ impl Maker<'_> {
         let make =
             |directory: &OwnedFd, name: &CStr| rustix::fs::mknodat(directory, name, kind, private, device);
         let made = self.under_a_name(to, &model, make)?;
-        self.totals.specials += 1;
+        self.results.totals.specials += 1;
         Ok(made)
     }
 
@@ -90,7 +90,7 @@ impl Maker<'_> {
             Ok(())
         };
         if to.is_direct() && to.mirror.is_sealed() {
-            match complete(&to.directory, to.name, &mut self.totals.not_kept) {
+            match complete(&to.directory, to.name, &mut self.results.totals.not_kept) {
                 Ok(()) => return Ok(Made { since, ..Made::default() }),
                 // The source may list a name twice.
                 Err(FileError::Failed(_, Errno::EXIST)) => refuse_taken(to, model.step)?,
@@ -130,7 +130,7 @@ impl Maker<'_> {
             }
             made => made?,
         };
-        self.totals.not_kept += &not_kept;
+        self.results.totals.not_kept += &not_kept;
         let identity = sys::stat_at(&to.directory, &name, false).ok().as_ref().map(identity_of);
         Ok(Made { since, identity, ..Made::temporary(name) })
     }
@@ -185,7 +185,7 @@ impl Maker<'_> {
             return Ok(Extended::default());
         }
         let at = NameAt { directory: from.directory, name: from.name, features: self.target.features };
-        let not_kept = &mut self.totals.not_kept;
+        let not_kept = &mut self.results.totals.not_kept;
         let wanted = |name: &CStr| keep.reads_of(kind, name);
         match self.scratch.extended(Holder::Named(at), wanted, not_kept) {
             Ok(found) if found.is_empty() || named::is_still_there(from, metadata) => Ok(found),

@@ -1,79 +1,156 @@
 //! A random model of a walk on several ranks: tasks run, are spilled, are sent on and come back in any order. Directories must be done and
-//! closed once, where they were found, after all that is below them. It reads no file system.
+//! closed once, where they were found, after all that is below them. What ranks report of a directory must be there before it is done or
+//! closed. It reads no file system.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use atta_entry::{Entry, Failure, Kind};
+use atta_entry::{Code as _, Entry, Failure, Kind};
 use atta_runtime::Job as _;
 use atta_sys::Place;
 
-use crate::tree::directory::Directory;
+use crate::tree::directory::{self, State};
 use crate::tree::job::{OnRank, TreeJob, Worker};
-use crate::tree::life;
 use crate::tree::listing::names::Names;
-use crate::tree::operation::{Cx, Handler, Of, Own, Stage, Tasks};
+use crate::tree::operation::{self, Cx, Handler, Of, Own, Stage};
 use crate::tree::options::Options;
-use crate::tree::slice::{CurrentSlice, Extent};
-use crate::tree::task::Task;
+use crate::tree::slice::{self, Extent};
+use crate::tree::task;
+
+/// What is kept beside a directory: how many names of it, and of all below it, were looked at, and not yet reported.
+#[derive(Debug, Default)]
+struct Sums {
+    names: AtomicU64,
+    below: AtomicU64,
+}
+
+impl Sums {
+    /// What was added since the last call.
+    fn take(&self) -> (u64, u64) {
+        (self.names.swap(0, Ordering::Relaxed), self.below.swap(0, Ordering::Relaxed))
+    }
+
+    fn add(&self, (names, below): (u64, u64)) {
+        self.names.fetch_add(names, Ordering::Relaxed);
+        self.below.fetch_add(below, Ordering::Relaxed);
+    }
+
+    fn of(directory: &Arc<Directory>) -> &Self {
+        directory.state_or_made(|_, _| Arc::default()).expect("its root has sums")
+    }
+}
+
+/// The results of a slice: how many batches of names were looked at, and how many parts ended.
+impl State for Arc<Sums> {
+    type Results = u64;
+}
+
+type Directory = directory::Directory<Arc<Sums>>;
+type Task = task::Task<Arc<Sums>>;
+type Tasks = operation::Tasks<Arc<Sums>>;
+type CurrentSlice<'a> = slice::CurrentSlice<'a, Arc<Sums>>;
+
+/// A directory that is not closed, over all ranks.
+#[derive(Debug, Default)]
+struct Open {
+    events: HashSet<&'static str>,
+    /// Names that were looked at in it, and in all directories below it.
+    names: u64,
+    below: u64,
+}
 
 /// What became of each directory, over all ranks.
 #[derive(Default)]
 struct Seen {
-    open: HashMap<Vec<u8>, HashSet<&'static str>>,
+    open: HashMap<Vec<u8>, Open>,
+    done: usize,
     closed: usize,
 }
 
-/// One rank's view of what became of directories.
-struct Note<'a> {
+impl Seen {
+    /// Counts names that a rank looks at in a directory.
+    fn count(&mut self, directory: &Directory, names: u64) {
+        for (level, above) in directory.lineage().enumerate() {
+            let open = self.open.get_mut(&path_of(above)).expect("it is open");
+            open.below += names;
+            open.names += if level == 0 { names } else { 0 };
+        }
+    }
+}
+
+fn path_of(directory: &Directory) -> Vec<u8> {
+    let mut path = Vec::new();
+    directory.path_into(&mut path);
+    path
+}
+
+/// One rank's view of what became of directories. `CLOSED`: directories are followed until they are closed, otherwise until they are done.
+struct Note<'a, const CLOSED: bool> {
     seen: &'a Mutex<Seen>,
 }
 
-impl Note<'_> {
-    fn note(&self, directory: &Directory, event: &'static str) {
-        let mut path = Vec::new();
-        directory.path_into(&mut path);
+impl<const CLOSED: bool> Handler for Note<'_, CLOSED> {
+    type Worker = u64;
+    type State = Arc<Sums>;
+    const STAGE: Stage = if CLOSED { Stage::Closed } else { Stage::Done };
+
+    fn worker(&self, _index: usize) -> u64 {
+        0
+    }
+
+    fn results<'w>(&self, gathered: &'w mut u64) -> Option<&'w mut u64> {
+        Some(gathered)
+    }
+
+    fn root(&self, directory: &Arc<Directory>) {
+        directory.set_state(Arc::default());
+    }
+
+    fn done(&self, _worker: &mut u64, directory: &Arc<Directory>, _tasks: &mut Tasks) {
         let mut seen = self.seen.lock().unwrap();
-        if event == "closed" {
-            let below = [path.as_slice(), b"/"].concat();
-            let is_open = |path: &Vec<u8>| path.starts_with(&below);
-            assert!(!seen.open.keys().any(is_open), "a directory was closed before one below it");
-            let events = seen.open.remove(&path).expect("it is open");
-            assert!(events.contains("done"), "closed before it was done");
-            seen.closed += 1;
-        } else {
-            let events = seen.open.get_mut(&path).expect("it is open");
-            assert!(events.insert(event) || event == "looked", "{event} twice");
-        }
-    }
-}
-
-impl Handler for Note<'_> {
-    type Worker = ();
-    type State = ();
-    const STAGE: Stage = Stage::Closed;
-
-    fn worker(&self, _index: usize) {}
-
-    fn done(&self, (): &mut (), directory: &Arc<Directory>, _tasks: &mut Tasks) {
-        self.note(directory, "done");
+        let open = seen.open.get_mut(&path_of(directory)).expect("it is open");
+        assert!(open.events.insert("done"), "done twice");
+        assert_eq!(Sums::of(directory).names.load(Ordering::Relaxed), open.names, "names of all ranks");
+        seen.done += 1;
     }
 
-    fn closed(&self, (): &mut (), directory: &Arc<Directory>) {
+    fn closed(&self, _worker: &mut u64, directory: &Arc<Directory>) {
         // A directory that another rank sent is closed there.
-        if directory.life().is_found() {
-            self.note(directory, "closed");
+        if !directory.life().is_found() {
+            return;
         }
+        let mut seen = self.seen.lock().unwrap();
+        let path = path_of(directory);
+        let below = [path.as_slice(), b"/"].concat();
+        let is_open = |path: &Vec<u8>| path.starts_with(&below);
+        assert!(!seen.open.keys().any(is_open), "a directory was closed before one below it");
+        let open = seen.open.remove(&path).expect("it is open");
+        assert!(open.events.contains("done"), "closed before it was done");
+        let sums = Sums::of(directory).take();
+        assert_eq!(sums, (open.names, open.below), "names of all ranks");
+        if let Some(above) = directory.parent() {
+            Sums::of(above).add((0, open.below));
+        }
+        seen.closed += 1;
+    }
+
+    fn report(&self, directory: &Arc<Directory>) -> Vec<u8> {
+        Sums::of(directory).take().encoded()
+    }
+
+    fn reported(&self, directory: &Arc<Directory>, report: &[u8]) -> bool {
+        <(u64, u64)>::decode_all(report).map(|sums| Sums::of(directory).add(sums)).is_some()
     }
 
     fn entry(&self, _cx: &mut Cx<'_, Self>, _entry: &Entry<'_>) {}
 
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
-    fn failure(&self, (): &mut (), _failure: &Failure<'_>) {}
+    fn failure(&self, _worker: &mut u64, _failure: &Failure<'_>) {}
 
-    fn finish(&self, (): &mut ()) {}
+    fn finish(&self, _worker: &mut u64) {}
 }
 
 struct Dice(u64);
@@ -87,22 +164,24 @@ impl Dice {
 }
 
 /// A rank and the tasks that wait there.
-struct Rank<'a> {
+struct Rank<'a, const CLOSED: bool> {
     number: u32,
-    job: TreeJob<'a, Note<'a>>,
-    worker: Worker<Note<'a>>,
+    job: TreeJob<'a, Note<'a, CLOSED>>,
+    worker: Worker<Note<'a, CLOSED>>,
     tasks: Vec<Task>,
     /// Payments that are to be sent.
     pays: Vec<u32>,
+    /// Batches that were looked at, and parts that ended, here.
+    gathered: u64,
 }
 
-impl<'a> Rank<'a> {
-    fn new(number: u32, note: &'a Note<'a>, options: &'a Options<'a>, runs_tasks: bool) -> Self {
+impl<'a, const CLOSED: bool> Rank<'a, CLOSED> {
+    fn new(number: u32, note: &'a Note<'a, CLOSED>, options: &'a Options<'a>, runs_tasks: bool) -> Self {
         let on = OnRank { rank: number, is_alone: false, runs_tasks };
         let job = TreeJob::new(note, Box::new(std::iter::empty()), options, on);
         let worker = job.worker(0);
         job.roots.intern(b"r".to_vec());
-        Self { number, job, worker, tasks: Vec::new(), pays: Vec::new() }
+        Self { number, job, worker, tasks: Vec::new(), pays: Vec::new(), gathered: 0 }
     }
 
     /// Makes names of a directory that was entered or read on.
@@ -119,15 +198,18 @@ impl<'a> Rank<'a> {
     /// Looks at names: some are directories, some are parts that end elsewhere.
     fn look(&mut self, dice: &mut Dice, seen: &Mutex<Seen>, slice: &CurrentSlice<'_>) {
         let directory = slice.directory();
-        for _ in 0..dice.throw(4) {
+        let names = dice.throw(4);
+        seen.lock().unwrap().count(directory, names as u64);
+        Sums::of(directory).add((names as u64, names as u64));
+        for _ in 0..names {
             let name = CString::new(format!("{}", dice.throw(1 << 30))).unwrap();
             let part = match dice.throw(4) {
                 0 | 1 if directory.depth() < 5 => {
-                    let mut path = Vec::new();
-                    directory.path_into(&mut path);
-                    let path = [path.as_slice(), b"/", name.as_bytes()].concat();
-                    assert!(seen.lock().unwrap().open.insert(path, HashSet::new()).is_none());
-                    directory.life().add_child();
+                    let path = [&path_of(directory), b"/".as_slice(), name.as_bytes()].concat();
+                    assert!(seen.lock().unwrap().open.insert(path, Open::default()).is_none());
+                    if CLOSED {
+                        directory.life().add_child();
+                    }
                     let parent = Arc::clone(directory);
                     self.tasks.push(Task::Enter { parent, name, target: None });
                     continue;
@@ -137,7 +219,14 @@ impl<'a> Rank<'a> {
             };
             self.tasks.push(Task::Own(Own { to: None, of: Of::Part(part), bytes: Vec::new() }));
         }
-        life::end_names(self.job.visit, &mut (), slice, &mut self.worker.tasks);
+        self.gather();
+        self.job.closer(&mut self.worker).end_names(slice);
+    }
+
+    /// Counts something in the current slice.
+    fn gather(&mut self) {
+        self.gathered += 1;
+        self.worker.visit += 1;
     }
 
     fn run(&mut self, dice: &mut Dice, seen: &Mutex<Seen>, task: Task) {
@@ -147,20 +236,22 @@ impl<'a> Rank<'a> {
             }
             Task::Look { slice, .. } => self.look(dice, seen, &CurrentSlice::of_batch(&slice)),
             Task::Own(Own { of: Of::Part(part), .. }) => {
-                life::end_part(self.job.visit, &mut (), &part, &mut self.worker.tasks);
+                self.gather();
+                let mut closer = self.job.closer(&mut self.worker);
+                closer.gather(part.slice());
+                closer.end_part(&part);
             }
             Task::EndSent => self.job.sent.note_run(),
             Task::Paid(paid) => self.job.end_paid(&mut self.worker, paid),
             other => panic!("{other:?}"),
         }
+        self.job.closer(&mut self.worker).end_rest();
         let parts = self.job.sent.take().unwrap_or_default();
         self.job.end_each(&mut self.worker, parts);
         for payment in self.worker.tasks.payments.drain(..) {
             let to = payment.to;
             if to == self.number {
-                let lent = self.job.lent.take_many(payment.number, payment.unit, payment.count);
-                let anchor = lent.expect("it was lent");
-                self.tasks.push(Task::Paid(vec![crate::tree::task::Paid { anchor, count: payment.count }]));
+                self.tasks.push(Task::Paid(vec![self.job.returned(payment).expect("it was lent")]));
             } else if self.job.due.add(payment) {
                 self.pays.push(to);
             }
@@ -196,18 +287,25 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// Runs a random tree on ranks. `master`: the first one only passes tasks on. Returns how many directories were closed, and how many
+/// The directory that a walk begins with.
+fn top<const CLOSED: bool>(note: &Note<'_, CLOSED>) -> Arc<Directory> {
+    let opened = Arc::new(std::fs::File::open("/").unwrap().into());
+    let top = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
+    note.root(&top);
+    note.seen.lock().unwrap().open.insert(path_of(&top), Open::default());
+    top
+}
+
+/// Runs a random tree on ranks. `master`: the first one only passes tasks on. Returns how many directories were done, and how many
 /// parcels and payments were sent.
-fn run(seed: u64, ranks: u32, master: bool) -> (usize, usize, usize) {
+fn run<const CLOSED: bool>(seed: u64, ranks: u32, master: bool) -> (usize, usize, usize) {
     let (seen, options) = (Mutex::new(Seen::default()), Options::default());
-    let note = Note { seen: &seen };
+    let note = Note::<CLOSED> { seen: &seen };
     let mut dice = Dice(seed);
     let (mut parcels, mut payments) = (0, 0);
     let mut ranks: Vec<_> =
         (0..ranks).map(|rank| Rank::new(rank, &note, &options, !(master && rank == 0))).collect();
-    let opened = Arc::new(std::fs::File::open("/").unwrap().into());
-    let top = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
-    seen.lock().unwrap().open.insert(b"r".to_vec(), HashSet::new());
+    let top = top(&note);
     ranks.last_mut().unwrap().read(&mut dice, &seen, &top);
     while ranks.iter().any(|rank| !(rank.tasks.is_empty() && rank.pays.is_empty())) {
         let at = dice.throw(ranks.len());
@@ -243,22 +341,67 @@ fn run(seed: u64, ranks: u32, master: bool) -> (usize, usize, usize) {
     for rank in &ranks {
         assert!(rank.job.lent.take_lost().is_empty(), "seed {seed}: a unit was not returned");
         assert!(rank.job.anchors.take_lost().is_empty(), "seed {seed}");
+        assert!(rank.job.open.all().is_empty(), "seed {seed}: a slice did not end");
+        assert_eq!((rank.worker.results, rank.worker.visit), (rank.gathered, 0), "seed {seed}");
     }
     let seen = seen.lock().unwrap();
-    assert!(seen.open.is_empty(), "seed {seed}: {:?}", seen.open);
-    (seen.closed, parcels, payments)
+    let is_open = |open: &&Open| CLOSED || !open.events.contains("done");
+    assert_eq!(seen.open.values().find(is_open).map(|open| open.names), None, "seed {seed}");
+    assert_eq!(seen.closed, if CLOSED { seen.done } else { 0 }, "seed {seed}");
+    (seen.done, parcels, payments)
 }
 
-#[test]
-fn directories_close_once_and_in_order_over_ranks() {
+fn run_all<const CLOSED: bool>(seeds: u64) {
     let (mut directories, mut parcels, mut payments) = (0, 0, 0);
-    for seed in 0..3000 {
+    for seed in 0..seeds {
         let ranks = 1 + u32::try_from(seed % 5).unwrap();
-        let (closed, sent, paid) = run(seed, ranks, seed % 2 == 1 && ranks > 2);
-        directories += closed;
+        let (done, sent, paid) = run::<CLOSED>(seed, ranks, seed % 2 == 1 && ranks > 2);
+        directories += done;
         parcels += sent;
         payments += paid;
     }
     assert!(directories > 10_000, "{directories}");
     assert!(parcels > directories / 4 && payments > parcels / 4, "{parcels} parcels, {payments} payments");
+}
+
+#[test]
+fn directories_close_once_and_in_order_over_ranks() {
+    run_all::<true>(3000);
+}
+
+#[test]
+fn directories_are_done_once_over_ranks() {
+    run_all::<false>(3000);
+}
+
+/// Has another rank look at a name, and returns whether its payment is taken. `damage` changes the report.
+fn pays(damage: fn(&mut Vec<u8>)) -> bool {
+    let (seen, options) = (Mutex::default(), Options::default());
+    let note = Note::<false> { seen: &seen };
+    let [here, mut there] = [0, 1].map(|rank| Rank::new(rank, &note, &options, true));
+    let (top, mut names, mut bytes) = (top(&note), Names::default(), Vec::new());
+    names.push(c"n", Kind::File, 0);
+    let lent = CurrentSlice::new(&top, Extent::Whole).batch();
+    assert!(here.job.pack(&Task::Look { slice: lent, names }, None, &mut bytes));
+    let mut arrived = there.job.arrive(&bytes).unwrap();
+    let Some(Task::Look { slice, .. }) = arrived.pop() else { panic!("{arrived:?}") };
+    Sums::of(slice.directory()).add((1, 1));
+    there.job.closer(&mut there.worker).end_names(&CurrentSlice::of_batch(&slice));
+    let payments = &mut there.worker.tasks.payments;
+    let mut payment = payments.pop().unwrap();
+    assert!(payments.is_empty() && !payment.report.is_empty());
+    damage(&mut payment.report);
+    there.job.due.add(payment);
+    bytes.clear();
+    assert!(there.job.pack(&Task::Pay(0), None, &mut bytes));
+    let is_taken = here.job.arrive(&bytes).is_ok();
+    assert_eq!(Sums::of(&top).take(), if is_taken { (1, 1) } else { (0, 0) });
+    is_taken
+}
+
+#[test]
+fn damaged_reports_of_slices_are_refused() {
+    assert!(pays(|_| {}));
+    assert!(!pays(|report| report.truncate(1)));
+    assert!(!pays(|report| report.push(0)));
 }

@@ -46,13 +46,13 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             if count == 0 {
                 break;
             }
-            let here = Here { directory, descriptor: &descriptor, slice: job.shown(slice) };
+            let here = Here { directory, descriptor: &descriptor, slice: Some(slice) };
             if self.stat(here, &block[..count], &mut facts)
                 && let Ok(anew) = directory.descriptor(&mut self.worker.held, job.features())
             {
                 descriptor = anew;
             }
-            let here = Here { directory, descriptor: &descriptor, slice: job.shown(slice) };
+            let here = Here { directory, descriptor: &descriptor, slice: Some(slice) };
             self.show(here, &block[..count], &mut facts);
             if V::IS_SLOW && self.queue.is_wanted() && !rest.is_empty() {
                 // An idle thread takes the remaining names.

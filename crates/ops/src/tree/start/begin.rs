@@ -190,7 +190,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let (root_bytes, depth) = (parent.path_into(&mut path), parent.depth() + 1);
         let entry =
             Entry { directory: &path, name: name.as_bytes(), root_bytes, depth, ..entry_of(&metadata) };
-        let here = Here { directory: &parent, descriptor: &descriptor, slice: job.shown(&slice) };
+        let here = Here { directory: &parent, descriptor: &descriptor, slice: Some(&slice) };
         if self.show_differing(Some(here), &entry, differs) {
             self.worker.held.keep(&parent, job.features());
             job.push_found(self.worker.index, (&parent, name, None), self.queue);

@@ -37,7 +37,7 @@ use crate::tree::units::Life;
 use atta_sys::Place;
 
 /// Maps the roots of packed tasks, and what they hold, to those of this rank.
-pub(crate) trait FindRoot<S = ()> {
+pub(crate) trait FindRoot<S: State = ()> {
     /// The index of the root with this path.
     fn intern(&self, path: &[u8]) -> Result<u32, &'static str>;
 

@@ -14,13 +14,13 @@ use crate::copy::links::make::Linker;
 use crate::copy::links::{Deferred, Links};
 use crate::copy::options::number_of_thread;
 use crate::copy::plan::repair::{Repaired, Repairer};
+use crate::copy::results::Results;
 use crate::copy::target::existing::{is_alike, there};
 use crate::copy::target::mirror::{Here, Location, Mirror, SourceDirectory};
 use crate::copy::target::place::{Item, OpenFile, Pair};
 use crate::copy::target::special::read_link;
 use crate::copy::target::{Maker, Target};
 use crate::copy::thread::Scratch;
-use crate::copy::totals::Totals;
 use crate::descriptors::Needs;
 use crate::file::compare::{Blocks, Two};
 use crate::file::error::{FileError, Step};
@@ -78,7 +78,7 @@ impl Repairer<'_> {
             }
             let directory = Arc::new(Directory::below(here.directory, name, None));
             self.maker.expect_above(&directory)?;
-            self.maker.totals.repaired += 1;
+            self.maker.results.totals.repaired += 1;
             return Ok(Repaired::Directory(directory));
         }
         let from = Source { directory: here.descriptor.as_fd(), name };
@@ -110,7 +110,7 @@ impl Repairer<'_> {
         let metadata = look(&opened)?;
         let extended = self.maker.extended(&opened)?;
         root.mirror.will_have(Attributes { metadata, extended, is_old: true });
-        self.maker.totals.repaired += 1;
+        self.maker.results.totals.repaired += 1;
         Ok(Repaired::Done)
     }
 
@@ -162,13 +162,13 @@ impl Repairer<'_> {
                 return Ok(false);
             }
         }
-        let counted = self.maker.totals.not_kept;
+        let counted = self.maker.results.totals.not_kept;
         let is_mended = self.maker.mend(to, pair, !is_alike)?;
         if is_mended {
-            self.maker.totals.repaired += 1;
+            self.maker.results.totals.repaired += 1;
         } else {
             // The copy will count it.
-            self.maker.totals.not_kept = counted;
+            self.maker.results.totals.not_kept = counted;
         }
         Ok(is_mended)
     }
@@ -254,7 +254,7 @@ struct Search<'a> {
 /// State of one thread of the search. What it counts is dropped.
 struct Searcher {
     scratch: Scratch,
-    totals: Totals,
+    results: Results,
 }
 
 /// A file of SOURCE with deferred names.
@@ -299,8 +299,8 @@ impl<'a> Search<'a> {
         let (Some(mirror), Ok(name)) = (Mirror::of(here.directory), CString::new(entry.name)) else {
             return Ok(());
         };
-        let Searcher { scratch, totals } = searcher;
-        let maker = Maker { target: self.target, scratch, totals };
+        let Searcher { scratch, results } = searcher;
+        let maker = Maker { target: self.target, scratch, results };
         let mut linker = Linker { links: self.links, maker };
         let to = linker.maker.place(&mirror, &name)?;
         let Some(found) = there(&to)? else { return Ok(()) };
@@ -348,7 +348,7 @@ impl Handler for Search<'_> {
 
     fn worker(&self, index: usize) -> Searcher {
         let index = number_of_thread(self.target.seat, index);
-        Searcher { scratch: Scratch::new(index, self.held, Mover::default()), totals: Totals::default() }
+        Searcher { scratch: Scratch::new(index, self.held, Mover::default()), results: Results::default() }
     }
 
     fn root(&self, directory: &Arc<SourceDirectory>) {

@@ -8,7 +8,7 @@ use atta_runtime::counters;
 use crate::metadata::not_kept::NotKept;
 
 counters! {
-    /// What was copied, and what was not: of one thread, or of all.
+    /// What was copied, and what was not: of a slice, or of all.
     pub struct Totals {
         /// Regular files whose bytes were copied.
         pub files: u64 = "files", Kind("file", "files");

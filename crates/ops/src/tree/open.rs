@@ -1,4 +1,4 @@
-//! A set of target directories with work left to do at the end. No I/O.
+//! A set of shared objects with work left to do. No I/O.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

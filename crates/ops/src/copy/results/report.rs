@@ -29,7 +29,7 @@ pub struct SlowFile {
 
 atta_entry::record!(SlowFile { elapsed, bytes, path });
 
-/// Copied files by size and by time, of one thread or of all threads.
+/// Copied files by size and by time, of a slice, or of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Size classes, the smallest first.
