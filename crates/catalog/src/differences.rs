@@ -73,7 +73,7 @@ struct Columns {
 
 /// The values of a field in a row.
 #[derive(Default)]
-struct Said<'a> {
+struct Cells<'a> {
     name: Option<&'a [u8]>,
     source: Option<&'a [u8]>,
     target: Option<&'a [u8]>,
@@ -101,13 +101,13 @@ impl<W: Write + Send> DifferenceTable<W> {
     pub fn push(&mut self, difference: &Difference<'_>) -> Result<()> {
         let details = difference.change.details();
         if details.is_empty() {
-            self.columns.push(difference, None, &Said::default());
+            self.columns.push(difference, None, &Cells::default());
         }
         for detail in details {
             match detail {
                 Detail::Xattrs(names) => names.iter().for_each(|name| {
-                    let said = Said { name: Some(name), ..Said::default() };
-                    self.columns.push(difference, Some(detail), &said);
+                    let cells = Cells { name: Some(name), ..Cells::default() };
+                    self.columns.push(difference, Some(detail), &cells);
                 }),
                 _ => self.columns.push_detail(difference, detail),
             }
@@ -146,24 +146,24 @@ impl<W: Write + Send> DifferenceTable<W> {
 impl Columns {
     fn push_detail(&mut self, difference: &Difference<'_>, detail: &Detail) {
         let values = values(detail);
-        let mut said = Said::default();
+        let mut cells = Cells::default();
         if let Some((source, target)) = &values {
-            (said.source, said.target) = (Some(source.as_ref()), Some(target.as_ref()));
+            (cells.source, cells.target) = (Some(source.as_ref()), Some(target.as_ref()));
         }
         match detail {
             Detail::Links(side, other) => {
                 let (together, apart) = (Some(&b"together"[..]), Some(&b"apart"[..]));
-                said.name = Some(other);
-                (said.source, said.target) =
+                cells.name = Some(other);
+                (cells.source, cells.target) =
                     if *side == Side::Source { (together, apart) } else { (apart, together) };
             }
-            Detail::Content(offset) => said.offset = Some(*offset),
+            Detail::Content(offset) => cells.offset = Some(*offset),
             _ => {}
         }
-        self.push(difference, Some(detail), &said);
+        self.push(difference, Some(detail), &cells);
     }
 
-    fn push(&mut self, difference: &Difference<'_>, detail: Option<&Detail>, said: &Said<'_>) {
+    fn push(&mut self, difference: &Difference<'_>, detail: Option<&Detail>, cells: &Cells<'_>) {
         let Difference { path, kind, change } = difference;
         let [
             path_text,
@@ -194,11 +194,11 @@ impl Columns {
             Some(detail) => field.push(detail.field().name().as_bytes()),
             None => field.push_null(),
         }
-        push_lossy(said.name, name, name_raw);
-        push_lossy(said.source, source, source_raw);
-        push_lossy(said.target, target, target_raw);
-        self.offset.extend(said.offset.map(u64::cast_signed));
-        self.offset_levels.push(i16::from(said.offset.is_some()));
+        push_lossy(cells.name, name, name_raw);
+        push_lossy(cells.source, source, source_raw);
+        push_lossy(cells.target, target, target_raw);
+        self.offset.extend(cells.offset.map(u64::cast_signed));
+        self.offset_levels.push(i16::from(cells.offset.is_some()));
     }
 
     fn rows(&self) -> usize {

@@ -74,7 +74,8 @@ fn main() -> ExitCode {
     if output::was_closed() && !has_ranks(launcher.as_ref()) && arguments.command.prints_rows() {
         return ExitCode::from(closed());
     }
-    if let Err(code) = descriptors::provide(needs(&arguments.command), |say| once(launcher.as_ref(), say)) {
+    if let Err(code) = descriptors::provide(needs(&arguments.command), |print| once(launcher.as_ref(), print))
+    {
         return ExitCode::from(code);
     }
     let code = match arguments.command {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::Errno;
 
 /// The version of the data that ranks send each other. It rises when the fields of a value change, or the bytes of a message.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// A value that can be sent as bytes.
 pub trait Code: Sized {

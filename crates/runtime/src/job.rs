@@ -60,7 +60,8 @@ pub trait Job: Sync + Sized {
     /// Appends a task to `out` as bytes that [`unpack`](Self::unpack) turns into the same task.
     ///
     /// False: it cannot be encoded and stays in memory. `last` is the previous task in the same segment: shared parts need not be
-    /// written again. Called when more memory is held than [`Options::memory_bytes`] allows.
+    /// written again. Called when more memory is held than [`Options::memory_bytes`] allows, and for tasks that leave for another rank:
+    /// then on the thread that communicates, so it must not wait for a file.
     ///
     /// [`Options::memory_bytes`]: crate::Options::memory_bytes
     fn pack(&self, _task: &Self::Task, _last: Option<&Self::Task>, _out: &mut Vec<u8>) -> bool {
@@ -90,7 +91,8 @@ pub trait Job: Sync + Sized {
     /// A task that was packed for the spill file stays in memory: the file cannot be written.
     fn not_spilled(&self, _task: &Self::Task) {}
 
-    /// A task that was packed has left for another rank. Returns a task that follows from this and runs here.
+    /// A task that was packed has left for another rank. Returns a task that follows from this and runs here. Called on the thread that
+    /// communicates, which then drops the task: the job keeps whatever closes files when it is dropped.
     fn sent(&self, _task: &Self::Task) -> Option<Self::Task> {
         None
     }
@@ -103,7 +105,8 @@ pub trait Job: Sync + Sized {
         Err("this job packs no tasks")
     }
 
-    /// Decodes tasks that another rank packed. Do not trust data that only that rank can know.
+    /// Decodes tasks that another rank packed. Do not trust data that only that rank can know. Called on the thread that communicates, so
+    /// it must not wait for a file.
     ///
     /// # Errors
     /// The bytes are not what [`pack`](Self::pack) wrote.

@@ -1,5 +1,5 @@
-//! System calls that rustix does not have: modes and extended attributes by a descriptor and a name (Linux 6.6 and 6.13). A kernel
-//! without them answers ENOSYS. It decides nothing; `at.rs` does.
+//! System calls that rustix does not have in a safe form: modes and extended attributes by a descriptor and a name (Linux 6.6 and 6.13; an
+//! older kernel answers ENOSYS), and a close that reports errors. It decides nothing; `at.rs` does.
 
 #![expect(
     unsafe_code,
@@ -9,7 +9,7 @@
 use std::ffi::CStr;
 
 use libc::{c_int, c_long, c_uint};
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
 
@@ -43,6 +43,13 @@ impl XattrArgs {
 fn result(returned: c_long) -> Result<usize> {
     let error = std::io::Error::last_os_error();
     usize::try_from(returned).map_err(|_negative| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Closes a file. Not repeated after a signal: the descriptor is closed by then.
+pub(crate) fn close(file: OwnedFd) -> Result<()> {
+    // SAFETY: the descriptor is owned and not used afterwards.
+    let returned = unsafe { libc::close(file.into_raw_fd()) };
+    result(returned.into()).map(drop)
 }
 
 /// Sets the mode of what a descriptor refers to, an `O_PATH` one too.

@@ -270,11 +270,11 @@ mod tests {
 
     #[test]
     fn times_are_rounded_in_steps() {
-        let say = |seconds: f64, is_growing| {
+        let shown = |seconds: f64, is_growing| {
             let outlook = Outlook { is_growing, seconds_left: Some(seconds), bytes_per_second: None };
             words(&outlook).unwrap_or_default()
         };
-        let all = [1.0, 59.0, 61.0, 200.0, 3601.0, 20_000.0, 180_000.0].map(|seconds| say(seconds, false));
+        let all = [1.0, 59.0, 61.0, 200.0, 3601.0, 20_000.0, 180_000.0].map(|seconds| shown(seconds, false));
         assert_eq!(
             all,
             [
@@ -287,7 +287,7 @@ mod tests {
                 "3 days left"
             ]
         );
-        let all = [1.0, 59.0, 200.0, 3601.0, 180_000.0].map(|seconds| say(seconds, true));
+        let all = [1.0, 59.0, 200.0, 3601.0, 180_000.0].map(|seconds| shown(seconds, true));
         assert_eq!(
             all,
             [

@@ -45,7 +45,7 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
             let interrupted = signals.code();
             whole.extra = extra.map(|extra| extra.load(Ordering::Relaxed));
             let summed = || summary(arguments, &whole, interrupted.is_some());
-            let fatal = fatal.or_else(|| reporter.events.finish(summed).err());
+            let fatal = fatal.or_else(|| reporter.events.finish(summed, &signals.stop()).err());
             conclude(arguments, &failures, &whole, interrupted, fatal)
         }
         Err(refused) => report_refused(&refused),

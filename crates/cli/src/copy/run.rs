@@ -132,8 +132,8 @@ impl Rank<'_> {
         };
         let interrupted = interrupted.or(self.signals.code().filter(|_| is_complete));
         let summed = || summary(arguments, &whole, interrupted.is_some());
-        let fatal =
-            fatal.or_else(|| received.reporter.and_then(|reporter| reporter.events.finish(summed).err()));
+        let finish = |reporter: Reporter| reporter.events.finish(summed, &stop).err();
+        let fatal = fatal.or_else(|| received.reporter.and_then(finish));
         Ok(conclude(arguments, &failures, &whole, interrupted, fatal))
     }
 
@@ -231,9 +231,9 @@ fn may_go<'a>(
         (None, Err(refused), None) => report_refused(refused),
         (None, Ok(copy), None) => copy.refused().map_or(exit::DONE, report_refused),
     });
-    let said = session.broadcast(code)?;
+    let decided = session.broadcast(code)?;
     Ok(match prepared {
-        Ok(copy) if said == exit::DONE => Ok(copy),
+        Ok(copy) if decided == exit::DONE => Ok(copy),
         _ => Err(code.unwrap_or(exit::DONE)),
     })
 }

@@ -20,12 +20,12 @@ pub(crate) mod exit {
 
 /// Prints a message that all ranks would print before they have met, if this rank's turn ([`Launcher::turn`]) says so. Every rank waits
 /// for its turn first: a launcher may end all ranks when one exits.
-pub(crate) fn once(launcher: Option<&Launcher>, say: impl FnOnce()) {
-    let Some(launcher) = launcher else { return say() };
+pub(crate) fn once(launcher: Option<&Launcher>, print: impl FnOnce()) {
+    let Some(launcher) = launcher else { return print() };
     let turn = launcher.turn();
     std::thread::sleep(turn.wait);
     if turn.reports {
-        say();
+        print();
     }
 }
 

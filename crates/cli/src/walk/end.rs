@@ -116,7 +116,7 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     if let Some(directory) = &arguments.plots {
         fatal = fatal.or_else(|| figures::draw(directory, &whole).err());
     }
-    fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report)).err());
+    fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report, &signals.stop())).err());
     if let Some(fatal) = fatal {
         return fatal.report();
     }

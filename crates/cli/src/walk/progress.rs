@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use atta_ops::walk::Progress;
+use atta_runtime::Stop;
 use serde_json::json;
 
 use super::arguments::WalkArguments;
@@ -56,8 +57,8 @@ impl Display {
     }
 
     /// Writes the last event.
-    pub(crate) fn finish(self, report: &Report<'_>) -> Result<(), Fatal> {
-        self.events.finish(|| report.json())
+    pub(crate) fn finish(self, report: &Report<'_>, stop: &Stop) -> Result<(), Fatal> {
+        self.events.finish(|| report.json(), stop)
     }
 }
 

@@ -31,4 +31,5 @@ mod starts;
 mod sum;
 mod terminal;
 mod tuning;
+mod unread;
 mod verify;

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use atta_aio::Buffer;
 use atta_entry::Errno;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -110,15 +109,10 @@ impl Mover {
 
     /// Makes the buffer large enough. Returns where a page begins in it.
     fn pages(&mut self) -> usize {
-        self.with_buffer(|buffer| {
-            buffer.show_all();
-            // A page to begin at one, and one behind the end of the file.
-            if buffer.len() < BLOCK + 2 * ALIGNMENT {
-                *buffer = Buffer::zeroed(BLOCK + 2 * ALIGNMENT);
-            }
-            // If the memory cannot be aligned, the kernel refuses it, and the file goes through the cache.
-            buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT)
-        })
+        // A page to begin at one, and one behind the end of the file.
+        let buffer = self.buffer_of(BLOCK + 2 * ALIGNMENT);
+        // If the memory cannot be aligned, the kernel refuses it, and the file goes through the cache.
+        buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT)
     }
 
     /// Makes a file and its copy use the cache after all, on all threads of this rank. Returns whether that worked.

@@ -6,11 +6,9 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use atta_aio::{Fd, Op, perform};
-use rustix::fd::{AsRawFd, BorrowedFd};
-
 use super::error::FileError;
 use super::mover::{Files, Mover};
+use atta_sys::data;
 use atta_sys::file_systems::{CopyBy, is_copied_by};
 
 /// Bytes per call, so that a long copy on a server can be interrupted.
@@ -126,17 +124,14 @@ impl Mover {
 
     /// Lets the kernel move a range in calls of `block` bytes. Returns the offset reached.
     fn copy_within(&self, files: Files<'_>, range: &Range<u64>, block: u64) -> u64 {
-        let raw = |fd: BorrowedFd<'_>| Fd::Raw(fd.as_raw_fd());
         let mut at = range.start;
         while at < range.end {
             let bytes = usize::try_from((range.end - at).min(block)).unwrap_or(usize::MAX);
-            let (from, to) = (raw(files.source), raw(files.target));
-            let mut op = Op::CopyRange { from, from_offset: at, to, to_offset: at, bytes };
-            match perform(&mut op) {
+            match data::copy_range(files.source, files.target, at, bytes) {
                 Ok(0) | Err(_) => break,
                 Ok(moved) => {
-                    at += moved;
-                    self.wait_for(usize::try_from(moved).unwrap_or(usize::MAX));
+                    at += moved as u64;
+                    self.wait_for(moved);
                 }
             }
         }

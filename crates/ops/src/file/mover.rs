@@ -6,10 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use atta_aio::{At, Buffer, Fd, Op, perform};
 use atta_entry::Errno;
 use atta_runtime::{Rate, Stop};
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
 
 use super::error::{FileError, Step};
@@ -18,6 +17,7 @@ use super::kernel_copy::Within;
 use super::retries::{patiently, read_patiently};
 use super::sizes::{SizeKnowledge, UNKNOWN_SIZE_MOST};
 use crate::digest::Piece;
+use atta_sys::data;
 
 /// Bytes moved at a time. Larger blocks would evict each other from the caches. Also, the kernel allocates contiguous memory for the data
 /// of one write (folios), which on a virtual machine is the memory that the host reclaims first.
@@ -26,7 +26,9 @@ const BLOCK: usize = 128 << 10;
 /// The state of one thread that moves bytes.
 #[derive(Debug)]
 pub(crate) struct Mover {
-    buffer: Buffer,
+    buffer: Vec<u8>,
+    /// The part of the buffer that calls use.
+    shown: Range<usize>,
     /// Limit of bytes per second, and the flag that ends waiting for it.
     pace: Option<(Arc<Rate>, Stop)>,
     /// Ends long work without reads or writes when set.
@@ -67,7 +69,8 @@ impl Default for Mover {
     fn default() -> Self {
         Self {
             // One byte more, to detect data past the end.
-            buffer: Buffer::zeroed(BLOCK + 1),
+            buffer: vec![0; BLOCK + 1],
+            shown: 0..0,
             pace: None,
             stop: Stop::new(),
             sizes: SizeKnowledge::default(),
@@ -166,7 +169,7 @@ impl Mover {
                 return Err(FileError::new(Step::ReadToEnd, Errno::FBIG));
             }
             if let Some(hasher) = &mut hasher {
-                hasher.update(self.buffer.as_slice());
+                hasher.update(self.shown());
             }
             if let Some(to) = to {
                 self.write(to, at, read)?;
@@ -184,13 +187,13 @@ impl Mover {
         let mut at = 0;
         while at <= UNKNOWN_SIZE_MOST {
             let read = self.read_on(from)?;
-            let bytes = self.buffer.as_slice().to_vec();
+            let bytes = self.shown().to_vec();
             // At the end of one, the other must end too.
             let mut found = 0;
             while found < read.max(1) {
                 match self.read(other, at + found as u64, read.max(1) - found)? {
                     0 => break,
-                    more if bytes.get(found..found + more) == Some(self.buffer.as_slice()) => found += more,
+                    more if bytes.get(found..found + more) == Some(self.shown()) => found += more,
                     _ => return Ok(false),
                 }
             }
@@ -220,13 +223,13 @@ impl Mover {
         let mut at = range.start;
         while at < range.end {
             let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(BLOCK);
-            let there = self.read(files.target, at, wanted).map(|_| self.buffer.as_slice().to_vec());
+            let there = self.read(files.target, at, wanted).map(|_| self.shown().to_vec());
             let read = self.read(files.source, at, wanted)?;
             if read == 0 {
                 return Err(FileError::Changed);
             }
             self.go_on()?;
-            if !there.is_ok_and(|there| there.get(..read) == Some(self.buffer.as_slice())) {
+            if !there.is_ok_and(|there| there.get(..read) == Some(self.shown())) {
                 *has_written = true;
                 self.write(files.target, at, read)?;
             }
@@ -281,7 +284,7 @@ impl Mover {
                 return Err(FileError::Changed);
             }
             if let Some(hasher) = &mut pass.hasher {
-                hasher.update(self.buffer.as_slice());
+                hasher.update(self.shown());
             }
             if let Some(to) = pass.target {
                 self.write(to, at, read)?;
@@ -302,8 +305,7 @@ impl Mover {
     fn read_on(&mut self, from: BorrowedFd<'_>) -> Result<usize, FileError> {
         self.go_on()?;
         self.show(0..BLOCK);
-        let at = At::Position;
-        let read = read_patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
+        let read = read_patiently(|| data::read(from, self.shown_mut()));
         let read = read.map_err(|errno| FileError::new(Step::Read, errno))?;
         self.show(0..read);
         Ok(read)
@@ -317,8 +319,7 @@ impl Mover {
         part: Range<usize>,
     ) -> Result<usize, FileError> {
         self.show(part);
-        let at = At::Offset(offset);
-        let read = read_patiently(|| self.perform(|buffer| Op::Read { fd: raw(from), buffer, at }));
+        let read = read_patiently(|| data::read_at(from, self.shown_mut(), offset));
         read.map_err(|errno| FileError::new(Step::Read, errno))
     }
 
@@ -337,8 +338,7 @@ impl Mover {
         let mut done = 0;
         while part.start + done < part.end {
             self.show(part.start + done..part.end);
-            let at = At::Offset(offset + done as u64);
-            let written = patiently(|| self.perform(|buffer| Op::Write { fd: raw(to), buffer, at }));
+            let written = patiently(|| data::write_at(to, self.shown(), offset + done as u64));
             match written.map_err(|errno| FileError::new(Step::Write, errno))? {
                 // A write of 0 bytes would repeat forever.
                 0 => return Err(FileError::new(Step::Write, Errno::IO)),
@@ -350,29 +350,25 @@ impl Mover {
 
     /// Shows only a part of the buffer.
     pub(crate) fn show(&mut self, part: Range<usize>) {
-        self.buffer.show(part);
+        self.shown = part;
     }
 
     /// The part that is shown.
     pub(crate) fn shown(&self) -> &[u8] {
-        self.buffer.as_slice()
+        &self.buffer[self.shown.clone()]
     }
 
     /// The part that is shown, mutable.
     pub(crate) fn shown_mut(&mut self) -> &mut [u8] {
-        self.buffer.as_mut_slice()
+        &mut self.buffer[self.shown.clone()]
     }
 
-    /// Calls a function with the buffer itself.
-    pub(crate) fn with_buffer<T>(&mut self, with: impl FnOnce(&mut Buffer) -> T) -> T {
-        with(&mut self.buffer)
-    }
-
-    fn perform(&mut self, op: impl FnOnce(Buffer) -> Op) -> Result<usize, Errno> {
-        let mut op = op(std::mem::take(&mut self.buffer));
-        let outcome = perform(&mut op);
-        self.buffer = op.into_buffer().unwrap_or_default();
-        outcome.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    /// The whole buffer, which has at least so many bytes.
+    pub(crate) fn buffer_of(&mut self, bytes_least: usize) -> &[u8] {
+        if self.buffer.len() < bytes_least {
+            self.buffer = vec![0; bytes_least];
+        }
+        &self.buffer
     }
 }
 
@@ -390,7 +386,3 @@ impl<'a> Pass<'a> {
 
 /// The largest offset at which a file can have a byte.
 pub(crate) const OFFSET_MOST: u64 = i64::MAX as u64 - 1;
-
-fn raw(fd: BorrowedFd<'_>) -> Fd {
-    Fd::Raw(fd.as_raw_fd())
-}

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use atta_aio::{Op, perform};
 use atta_entry::Errno;
-use rustix::fd::{IntoRawFd, OwnedFd};
+use rustix::fd::OwnedFd;
 
 use super::error::{FileError, Step};
-use atta_sys::retry;
+use atta_sys::{data, retry};
 
 /// Retries after ESTALE from a server.
 const STALE_MOST: u32 = 3;
@@ -68,7 +67,7 @@ pub(crate) fn read_patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> R
 
 /// Closes a copy. A server may report only now that it has no space or that a write failed.
 pub(crate) fn close(file: OwnedFd) -> Result<(), FileError> {
-    match perform(&mut Op::Close { fd: file.into_raw_fd() }) {
+    match data::close(file) {
         // It is closed all the same.
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(errno) => Err(FileError::new(Step::Close, errno)),

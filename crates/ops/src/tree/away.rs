@@ -14,31 +14,50 @@ use crate::tree::operation::{DirectoryOf, Handler, Stage};
 use crate::tree::slice::Part;
 use crate::tree::task::bytes::{self, FindRoot};
 use crate::tree::task::{Paid, Task};
+use crate::tree::units::Life;
 
 /// Names of batches that were sent to other ranks. Here they count as looked at, so that the directory need not wait for its name. Many
 /// tasks leave at once, so they share one task that ends them.
+///
+/// It also keeps the directories of sent tasks until a worker drops them: the thread that communicates must not close descriptors.
 #[derive(Debug)]
 pub(crate) struct Sent<S: State> {
-    parts: Mutex<Vec<Part<S>>>,
-    has_parts: AtomicBool,
+    left: Mutex<Left<S>>,
+    has_left: AtomicBool,
     /// A task that ends them waits.
     has_task: AtomicBool,
 }
 
+/// What sent tasks leave here.
+#[derive(Debug)]
+struct Left<S: State> {
+    parts: Vec<Part<S>>,
+    directories: Vec<Arc<Directory<S>>>,
+}
+
 impl<S: State> Default for Sent<S> {
     fn default() -> Self {
-        Self { parts: Mutex::default(), has_parts: AtomicBool::new(false), has_task: AtomicBool::new(false) }
+        let left = Left { parts: Vec::new(), directories: Vec::new() };
+        Self { left: Mutex::new(left), has_left: AtomicBool::new(false), has_task: AtomicBool::new(false) }
     }
 }
 
 impl<S: State> Sent<S> {
     /// Returns whether a task is needed that ends the parts.
     fn add(&self, part: Part<S>) -> bool {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.push(part);
-        self.has_parts.store(true, Ordering::Release);
-        drop(parts);
+        self.leave(|left| left.parts.push(part));
         !self.has_task.swap(true, Ordering::AcqRel)
+    }
+
+    /// Keeps the directory of a sent task until a worker takes the parts.
+    fn keep(&self, directory: &Arc<Directory<S>>) {
+        self.leave(|left| left.directories.push(Arc::clone(directory)));
+    }
+
+    fn leave(&self, add: impl FnOnce(&mut Left<S>)) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        add(&mut left);
+        self.has_left.store(true, Ordering::Release);
     }
 
     /// Notes that the task runs. It takes the parts afterwards, so none that came before this is left.
@@ -46,19 +65,31 @@ impl<S: State> Sent<S> {
         self.has_task.store(false, Ordering::Release);
     }
 
-    /// Takes the parts, if there are some.
+    /// Takes the parts, if there is something, and drops the directories.
     pub(crate) fn take(&self) -> Option<Vec<Part<S>>> {
-        if !self.has_parts.load(Ordering::Acquire) {
+        if !self.has_left.load(Ordering::Acquire) {
             return None;
         }
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        self.has_parts.store(false, Ordering::Release);
-        Some(std::mem::take(&mut *parts))
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_left.store(false, Ordering::Release);
+        let (parts, directories) = (std::mem::take(&mut left.parts), std::mem::take(&mut left.directories));
+        drop(left);
+        // Not under the lock: closing may take long.
+        drop(directories);
+        Some(parts)
     }
 }
 
 impl<V: Handler> TreeJob<'_, V> {
-    /// Encodes a task for another rank. False: it must stay.
+    /// Called by a worker for the directory of each new task. Identifies it while it is open, if another rank may get the task: the thread that
+    /// packs tasks must not wait for a file system.
+    pub(crate) fn identify_for_ranks(&self, directory: Option<&Arc<DirectoryOf<V>>>) {
+        if let (false, Some(directory)) = (self.is_alone, directory) {
+            directory.identify(self.features());
+        }
+    }
+
+    /// Encodes a task for another rank, without system calls. False: it must stay.
     pub(crate) fn pack_task(
         &self,
         task: &Task<V::State>,
@@ -71,8 +102,11 @@ impl<V: Handler> TreeJob<'_, V> {
             task if !task.may_leave() => return false,
             task => {
                 let debt = self.lend(task);
-                let root_path = |root| self.roots.get(root).path.clone();
-                bytes::Packer { features: self.features(), root_path }.pack((task, last), debt, out);
+                let root = |index| {
+                    let root = self.roots.get(index);
+                    (root.path.clone(), root.inode())
+                };
+                bytes::Packer { root }.pack((task, last), debt, out);
             }
         }
         true
@@ -162,6 +196,9 @@ impl<V: Handler> TreeJob<'_, V> {
         let anchor = if V::STAGE > Stage::Slices { task.anchor() } else { None };
         let Some((anchor, unit)) = anchor else {
             let last = last.filter(|last| V::STAGE == Stage::Slices || last.anchor().is_none());
+            if let Some(directory) = task.directory() {
+                directory.identify(self.features());
+            }
             return self.pack_task(task, last, out);
         };
         if matches!(task, Task::Own(own) if own.to == Some(self.rank)) {
@@ -195,6 +232,10 @@ impl<V: Handler> TreeJob<'_, V> {
 
     /// Ends what another rank has got, after the next task of this rank. Returns a task for that, unless one waits.
     pub(crate) fn end_of_sent(&self, task: &Task<V::State>) -> Option<Task<V::State>> {
+        // A rank without threads opens no directories.
+        if let (true, Some(directory)) = (self.runs_tasks, task.directory()) {
+            self.sent.keep(directory);
+        }
         let Some((Anchor::Slice(slice), unit)) = task.anchor() else { return None };
         let holds_names = unit == Unit::Names;
         // Where directories are followed, other parts end when they are paid for.
@@ -241,15 +282,14 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
         self.returned(payment).ok_or("a payment of units that were not lent")
     }
 
-    fn directory_of_lent(&self, index: u32) -> Result<Arc<DirectoryOf<V>>, &'static str> {
-        let kept = FindRoot::directory(self, index)?;
-        if V::STAGE == Stage::Slices {
-            return Ok(kept);
-        }
-        // The kept one never ends, and what it owes is never paid.
-        let own = Arc::new(kept.root_again());
-        self.visit.root(&own);
-        Ok(own)
+    /// The thread that communicates calls this, so nothing is opened here. If the root cannot be opened later, only its own tasks fail, each
+    /// with its path.
+    fn directory_of_sent(&self, index: u32, inode: u64) -> Result<Arc<DirectoryOf<V>>, &'static str> {
+        let root = self.roots.find(index).and_then(|root| Directory::unopened_root(index, root));
+        let life = if V::STAGE == Stage::Slices { Life::of_sent() } else { Life::of_lent() };
+        let root = Arc::new(root.ok_or("an unknown root")?.with_inode(Some(inode)).with_life(life));
+        self.visit.root(&root);
+        Ok(root)
     }
 
     /// A root that can no longer be opened makes only its own tasks fail, each with its path.
@@ -262,6 +302,8 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod opening;
 #[cfg(test)]
 mod tests {
     use atta_entry::{Entry, Failure, Kind};
@@ -277,7 +319,7 @@ mod tests {
     use crate::tree::options::Options;
     use crate::tree::slice::{CurrentSlice, Extent, OpenSlices};
 
-    const ALONE: OnRank = OnRank { rank: 0, runs_tasks: true };
+    const FIRST: OnRank = OnRank { rank: 0, is_alone: false, runs_tasks: true };
 
     /// Notes what each directory comes to.
     struct Notes(Mutex<Vec<(String, &'static str)>>);
@@ -349,7 +391,7 @@ mod tests {
     #[test]
     fn spilled_tasks_come_back_to_their_slice() {
         let (notes, options) = (Notes(Mutex::default()), Options::default());
-        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, ALONE);
+        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, FIRST);
         let Task::Look { slice, names } = batch_of(&notes, &root()) else { unreachable!() };
         let mut bytes = Vec::new();
         assert!(job.spill(&Task::Look { slice: Arc::clone(&slice), names }, None, &mut bytes));
@@ -362,7 +404,7 @@ mod tests {
     #[test]
     fn directories_of_lost_tasks_are_named_and_closed() {
         let (notes, options) = (Notes(Mutex::default()), Options::default());
-        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, ALONE);
+        let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, FIRST);
         let root = root();
         root.life().add_child();
         let enter = Task::Enter { parent: Arc::clone(&root), name: c"c".into(), target: None };
@@ -392,11 +434,11 @@ mod tests {
 
     #[test]
     fn directory_with_lent_names_gets_its_name() {
-        assert_eq!(send_and_end(&root(), ALONE), [("r/a".to_owned(), "looked")]);
+        assert_eq!(send_and_end(&root(), FIRST), [("r/a".to_owned(), "looked")]);
     }
 
     #[test]
     fn a_rank_without_threads_ends_nothing() {
-        assert_eq!(send_and_end(&root(), OnRank { rank: 0, runs_tasks: false }), []);
+        assert_eq!(send_and_end(&root(), OnRank { runs_tasks: false, ..FIRST }), []);
     }
 }

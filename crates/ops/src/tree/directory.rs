@@ -4,7 +4,7 @@
 //! directory. The memory is freed with the last reference; `life.rs` tracks when a directory is done and closed.
 //!
 //! ```text
-//!   task ──▶ Directory "c" ──▶ Directory "b" ──▶ Directory "a" (root, its descriptor is pinned)
+//!   task ──▶ Directory "c" ──▶ Directory "b" ──▶ Directory "a" (root, once it is open its descriptor is pinned)
 //!            descriptor?        descriptor?        descriptor!
 //! ```
 //!
@@ -24,6 +24,7 @@ use rustix::fd::OwnedFd;
 
 use crate::tree::listing::held::{Close, Held};
 use crate::tree::listing::link;
+use crate::tree::start::root::Root;
 use crate::tree::units::Life;
 use atta_sys::{self as sys, Features, Place};
 
@@ -66,6 +67,8 @@ pub(crate) struct Directory<S = ()> {
     path_bytes: usize,
     /// Its real place as names below the root, if a followed link led to it.
     target: Option<Vec<u8>>,
+    /// What opens it, if it is a root that was not opened when this object was made.
+    unopened: Option<Arc<Root>>,
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// Which directory it is, once that was needed.
     place: OnceLock<Place>,
@@ -92,7 +95,7 @@ impl<S: State> Directory<S> {
         Arc::new(Self::root_of(path, root, descriptor, place))
     }
 
-    /// A root for names listed below it or for tasks from another rank. Its creator keeps its units, so it never ends.
+    /// A root for names listed below it or for tasks from the spill file. Its creator keeps its units, so it never ends.
     pub(crate) fn root_for_tasks(
         path: CString,
         root: u32,
@@ -102,11 +105,11 @@ impl<S: State> Directory<S> {
         Arc::new(Self::root_of(path, root, descriptor, place).with_life(Life::of_sent()))
     }
 
-    /// The same root, for tasks that another rank has lent.
-    pub(crate) fn root_again(&self) -> Self {
-        let mut again = Self::closed(self.name.clone(), self.root).with_life(Life::of_lent());
-        again.descriptor = Mutex::new(self.slot().clone());
-        again.with_place(self.known_place())
+    /// A root for tasks that another rank has sent. It is opened when a task needs it. None: its path holds a NUL.
+    pub(crate) fn unopened_root(index: u32, root: Arc<Root>) -> Option<Self> {
+        let mut unopened = Self::closed(CString::new(root.path.clone()).ok()?, index);
+        unopened.unopened = Some(root);
+        Some(unopened)
     }
 
     fn root_of(path: CString, root: u32, descriptor: Arc<OwnedFd>, place: Place) -> Self {
@@ -127,6 +130,7 @@ impl<S: State> Directory<S> {
             root,
             depth: 0,
             target: None,
+            unopened: None,
             descriptor: Mutex::new(None),
             place: OnceLock::new(),
             inode: 0,
@@ -329,8 +333,11 @@ impl<S: State> Directory<S> {
         // Climb without recursion: the chain may be 10^5 levels long.
         let mut closed = vec![Arc::clone(self)];
         let mut above = loop {
-            let Some(parent) = closed.last().and_then(|directory| directory.parent.clone()) else {
-                return Err(Errno::STALE);
+            let Some(directory) = closed.last() else { return Err(Errno::STALE) };
+            let Some(parent) = directory.parent.clone() else {
+                let descriptor = directory.open_as_root(features)?;
+                closed.pop();
+                break descriptor;
             };
             let open = parent.slot().clone();
             match open {
@@ -346,6 +353,15 @@ impl<S: State> Directory<S> {
         Ok(above)
     }
 
+    /// Opens a root by its path, unless another object of it is open.
+    fn open_as_root(&self, features: Features) -> Result<Arc<OwnedFd>, Errno> {
+        let root = self.unopened.as_ref().ok_or(Errno::STALE)?;
+        let (descriptor, found) = root.descriptor(features)?;
+        self.recognise(found)?;
+        self.slot().replace(Arc::clone(&descriptor));
+        Ok(descriptor)
+    }
+
     fn reopen(self: &Arc<Self>, parent: &Arc<OwnedFd>, features: Features) -> Result<Arc<OwnedFd>, Errno> {
         let opened = match &self.target {
             None => self.open_by_name(parent)?,
@@ -354,7 +370,12 @@ impl<S: State> Directory<S> {
                 link::reopen(&root, target)?
             }
         };
-        let found = sys::place_of(&opened, features)?;
+        self.recognise(sys::place_of(&opened, features)?)?;
+        Ok(Arc::new(opened))
+    }
+
+    /// Whether a directory that was found under its name is the one that was there before, here or on the rank that sent it.
+    fn recognise(&self, found: Place) -> Result<(), Errno> {
         if self.inode != 0 && self.inode != found.inode {
             return Err(Errno::STALE);
         }
@@ -362,7 +383,7 @@ impl<S: State> Directory<S> {
         if (found.device, found.inode) != (known.device, known.inode) {
             return Err(Errno::STALE);
         }
-        Ok(Arc::new(opened))
+        Ok(())
     }
 
     fn open_by_name(&self, parent: &OwnedFd) -> Result<OwnedFd, Errno> {

@@ -61,6 +61,8 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) reading: AtomicUsize,
     /// Directories and slices of spilled tasks.
     pub(crate) anchors: Anchors<V::State>,
+    /// Whether there is no other rank.
+    pub(crate) is_alone: bool,
     /// Whether tasks run on this rank.
     pub(crate) runs_tasks: bool,
     /// Names of tasks that were sent to other ranks. They end here after the next task.
@@ -77,6 +79,8 @@ pub(crate) struct TreeJob<'a, V: Handler> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnRank {
     pub(crate) rank: u32,
+    /// Whether there is no other rank.
+    pub(crate) is_alone: bool,
     /// Whether tasks run there; otherwise it only hands them out.
     pub(crate) runs_tasks: bool,
 }
@@ -113,6 +117,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             visit,
             options,
             rank: on.rank,
+            is_alone: on.is_alone,
             runs_tasks: on.runs_tasks,
             sent: Sent::default(),
             lent: Anchors::default(),
@@ -148,6 +153,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     /// Adds a task of the walk itself.
     pub(crate) fn push(&self, index: usize, task: Task<V::State>, queue: &mut Queue<'_, Self>) {
         self.counters[index].known(task.steps());
+        self.identify_for_ranks(task.directory());
         queue.push(task);
     }
 
@@ -490,9 +496,12 @@ pub(crate) fn push_own<'a, V: Handler>(
     tasks: &mut Tasks<V::State>,
     queue: &mut Queue<'_, TreeJob<'a, V>>,
 ) {
-    tasks.pushed.drain(..).for_each(|own| match own.to {
-        Some(to) if to != job.rank => queue.send(to, Task::Own(own)),
-        _ => queue.push(Task::Own(own)),
+    tasks.pushed.drain(..).for_each(|own| {
+        job.identify_for_ranks(own.directory());
+        match own.to {
+            Some(to) if to != job.rank => queue.send(to, Task::Own(own)),
+            _ => queue.push(Task::Own(own)),
+        }
     });
     if !tasks.payments.is_empty() {
         job.pay(&mut tasks.payments, queue);

@@ -95,7 +95,7 @@ pub(crate) trait Handler: Sync {
     /// As [`Visit::worker`].
     fn worker(&self, index: usize) -> Self::Worker;
 
-    /// Gets the directory of a root when it is opened, perhaps several times.
+    /// Gets each directory object of a root, opened or not. The thread that communicates may call it, so it must not use the file system.
     fn root(&self, _directory: &Arc<DirectoryOf<Self>>) {}
 
     /// Gets a directory that was opened and is about to be read.

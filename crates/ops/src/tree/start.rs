@@ -1,6 +1,7 @@
 //! Where a walk starts, and flags from a list of differences. No I/O.
 
 pub(crate) mod begin;
+pub(crate) mod root;
 pub(crate) mod roots;
 
 /// Where a walk starts.

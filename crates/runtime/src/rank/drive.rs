@@ -234,7 +234,7 @@ impl<R: Reduce, T: Fn() -> R> Attending<'_, '_, '_, R, T> {
             self.progress.set(Some(progress));
         }
         if stopping {
-            drive.link.say_alive(local.is_at_work(), drive.limits.period())?;
+            drive.link.send_alive(local.is_at_work(), drive.limits.period())?;
         }
         if drive.finishing.is_none()
             && let Some(mut wait) = drive.stopping.take()

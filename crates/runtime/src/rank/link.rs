@@ -77,13 +77,13 @@ pub(crate) struct Link<'e> {
     /// Messages received.
     pub(crate) arrived: u64,
     /// Messages received, except control words.
-    pub(crate) heard: u64,
+    pub(crate) messages: u64,
     /// `ALIVE` words received.
     pub(crate) alive: u64,
     /// Their senders since this rank last passed one on.
     alive_from: BTreeSet<u32>,
     /// When this rank last sent one.
-    alive_said: Instant,
+    alive_sent: Instant,
     /// The first `FAILED` word.
     failed: Option<(u32, String)>,
     /// The ranks that each rank below this one waits for.
@@ -110,10 +110,10 @@ impl<'e> Link<'e> {
             stop,
             is_stop_passed: false,
             arrived: 0,
-            heard: 0,
+            messages: 0,
             alive: 0,
             alive_from: BTreeSet::new(),
-            alive_said: Instant::now(),
+            alive_sent: Instant::now(),
             failed: None,
             waiting: BTreeMap::new(),
             traffic: BTreeMap::new(),
@@ -192,8 +192,8 @@ impl<'e> Link<'e> {
     /// A rank's message of a step, if it has arrived. Messages of a rank keep their order, so its first one is meant.
     pub(crate) fn step_from(&mut self, rank: u32, step: u32) -> Result<Option<Vec<u8>>, RankError> {
         let Some(at) = self.steps.iter().position(|(from, ..)| *from == rank) else { return Ok(None) };
-        let Some((_, said, bytes)) = self.steps.remove(at) else { return Ok(None) };
-        if said != step {
+        let Some((_, sent, bytes)) = self.steps.remove(at) else { return Ok(None) };
+        if sent != step {
             return Err(RankError::Wire { from: Rank(rank), error: WireError::Value });
         }
         Ok(Some(bytes))
@@ -205,7 +205,7 @@ impl<'e> Link<'e> {
         self.arrived += 1;
         let from = received.from;
         if !is_word(&received.message) {
-            self.heard += 1;
+            self.messages += 1;
             self.waiting.remove(&from);
         }
         match received.message.first() {
@@ -293,15 +293,15 @@ impl<'e> Link<'e> {
 
     /// After a request to end: reports that this rank, or one that notified it, is at work, at most once per period. A rank does not
     /// get its own report back, so reports do not circulate.
-    pub(crate) fn say_alive(&mut self, is_at_work: bool, period: Duration) -> Result<(), RankError> {
+    pub(crate) fn send_alive(&mut self, is_at_work: bool, period: Duration) -> Result<(), RankError> {
         let has_something = is_at_work || !self.alive_from.is_empty();
-        if !self.stop.is_set() || !has_something || self.alive_said.elapsed() < period {
+        if !self.stop.is_set() || !has_something || self.alive_sent.elapsed() < period {
             return Ok(());
         }
-        self.alive_said = Instant::now();
+        self.alive_sent = Instant::now();
         let from = std::mem::take(&mut self.alive_from);
-        let hears = |rank: &Rank| is_at_work || from.iter().any(|other| *other != rank.0);
-        let near: Vec<Rank> = self.near().into_iter().filter(hears).collect();
+        let is_recipient = |rank: &Rank| is_at_work || from.iter().any(|other| *other != rank.0);
+        let near: Vec<Rank> = self.near().into_iter().filter(is_recipient).collect();
         near.into_iter().try_for_each(|rank| self.send_step(rank.0, ALIVE, &[]))
     }
 
@@ -344,7 +344,7 @@ impl<'e> Link<'e> {
     }
 
     /// Reports to the parent which ranks this one waits for.
-    pub(crate) fn say_waiting(&mut self, missing: &[u32]) -> Result<(), RankError> {
+    pub(crate) fn send_waiting(&mut self, missing: &[u32]) -> Result<(), RankError> {
         match self.tree().parent() {
             Some(parent) => self.send_step(parent.0, WAITING, &missing.to_vec().encoded()),
             None => Ok(()),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_heard() {
+    fn control_words_arrive() {
         let (taken, failure, missing) = taken_in(word(FAILED, &"no disk".to_owned().encoded()));
         assert!(taken.unwrap());
         assert_eq!((failure.unwrap().to_string().as_str(), missing), ("rank 1 failed: no disk", vec![1]));

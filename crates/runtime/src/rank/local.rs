@@ -148,7 +148,7 @@ impl<J: Job> Local for Shared<'_, J> {
 /// Puts tasks into a parcel: `most` of those checked, from the oldest on.
 ///
 /// The oldest are the largest, so a rank that gave them all away would soon have no work; those in between stay. They go back
-/// before packing, which may call the file system: meanwhile the workers have them.
+/// before packing: meanwhile the workers have them.
 struct Packer<'a, 'b, J: Job> {
     shared: &'a Shared<'b, J>,
     chosen: Vec<J::Task>,

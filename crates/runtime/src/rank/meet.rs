@@ -47,11 +47,11 @@ impl<'e> Meeting<'e> {
     }
 
     /// Sends a value of the first rank to all. The others pass none.
-    pub(crate) fn broadcast<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
+    pub(crate) fn broadcast<T: Code>(&mut self, value: Option<T>) -> Result<T, RankError> {
         let tree = self.next_step()?;
-        let bytes = match (tree.parent(), said) {
+        let bytes = match (tree.parent(), value) {
             (Some(parent), _) => self.receive(parent.0, &[parent.0], &mut Wait::new(self.limits))?,
-            (None, Some(said)) => said.encoded(),
+            (None, Some(value)) => value.encoded(),
             (None, None) => return Err(RankError::Stuck("the first rank gives no value")),
         };
         for child in tree.children() {
@@ -76,15 +76,15 @@ impl<'e> Meeting<'e> {
             self.link.send_step(rank, self.step, &own)?;
         }
         let mut wait = Wait::new(self.limits);
-        let hear = |rank| {
-            let said = if rank == here { own.clone() } else { self.receive(rank, &[rank], &mut wait)? };
-            decoded(rank, &said)
+        let value_of = |rank| {
+            let bytes = if rank == here { own.clone() } else { self.receive(rank, &[rank], &mut wait)? };
+            decoded(rank, &bytes)
         };
-        neighbours.into_iter().map(hear).collect()
+        neighbours.into_iter().map(value_of).collect()
     }
 
     /// Takes in arrivals, and sends waiting messages. Does not block.
-    fn hear(&mut self) -> Result<(), RankError> {
+    fn exchange(&mut self) -> Result<(), RankError> {
         while self.link.take_in()? {}
         self.link.serve()?;
         self.link.unsent()?;
@@ -93,13 +93,13 @@ impl<'e> Meeting<'e> {
 
     /// The same for a rank at work: it reports so after a request to end.
     pub(crate) fn listen(&mut self) -> Result<(), RankError> {
-        self.hear()?;
-        self.link.say_alive(true, self.limits.period())
+        self.exchange()?;
+        self.link.send_alive(true, self.limits.period())
     }
 
     /// Begins the next step and returns its tree. Passes a request to end on first, even if this rank need not wait.
     fn next_step(&mut self) -> Result<Tree, RankError> {
-        self.hear()?;
+        self.exchange()?;
         self.link.forget_alive();
         self.step = self.step.wrapping_add(1);
         Ok(self.link.tree())
@@ -111,7 +111,7 @@ impl<'e> Meeting<'e> {
             if let Some(bytes) = self.link.step_from(from, self.step)? {
                 return Ok(bytes);
             }
-            self.hear()?;
+            self.exchange()?;
             if let Some(bytes) = self.link.step_from(from, self.step)? {
                 return Ok(bytes);
             }

@@ -250,8 +250,8 @@ impl<'e> Session<'e> {
     ///
     /// # Errors
     /// Those of [`reduce`](Self::reduce); or the first rank passes none.
-    pub fn broadcast<T: Code>(&mut self, said: Option<T>) -> Result<T, RankError> {
-        self.meeting.broadcast(said)
+    pub fn broadcast<T: Code>(&mut self, value: Option<T>) -> Result<T, RankError> {
+        self.meeting.broadcast(value)
     }
 
     /// Combines a value of each rank, and sends the result to all.
@@ -294,16 +294,16 @@ impl<'e> Session<'e> {
         }
         std::thread::scope(|scope| {
             let (working, began) = (scope.spawn(work), Instant::now());
-            let mut heard = Ok(());
-            while heard.is_ok() && !working.is_finished() {
+            let mut listened = Ok(());
+            while listened.is_ok() && !working.is_finished() {
                 std::thread::sleep((began.elapsed() / LISTEN_PART).clamp(LISTEN_FIRST, LISTEN_LATER));
-                heard = self.listen();
+                listened = self.listen();
             }
-            if heard.is_err() {
+            if listened.is_err() {
                 self.meeting.link.stop.set();
             }
             let done = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            heard.map(|()| done)
+            listened.map(|()| done)
         })
     }
 

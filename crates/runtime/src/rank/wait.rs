@@ -49,20 +49,20 @@ impl Limits {
 pub(crate) struct Wait {
     limits: Limits,
     /// The time of the last sign of life.
-    heard_at: Instant,
+    last_sign: Instant,
     /// The number of messages and signs of life at that time.
-    heard: (u64, u64),
+    signs: (u64, u64),
     /// The time of the last report.
     reported: Instant,
     /// The time of this rank's last message about missing ranks.
-    said: Instant,
+    notified: Instant,
     stopped: Option<Instant>,
 }
 
 impl Wait {
     pub(crate) fn new(limits: Limits) -> Self {
         let now = Instant::now();
-        Self { limits, heard_at: now, heard: (u64::MAX, 0), reported: now, said: now, stopped: None }
+        Self { limits, last_sign: now, signs: (u64::MAX, 0), reported: now, notified: now, stopped: None }
     }
 
     /// Checks whether to continue to wait for these ranks, and reports the wait periodically. Every arrival from another rank restarts
@@ -74,15 +74,15 @@ impl Wait {
         if let Some(failed) = link.failure() {
             return Err(failed);
         }
-        if self.heard.0 != link.heard {
-            self.heard_at = Instant::now();
-            (self.reported, self.said) = (self.heard_at, self.heard_at);
+        if self.signs.0 != link.messages {
+            self.last_sign = Instant::now();
+            (self.reported, self.notified) = (self.last_sign, self.last_sign);
         }
-        if self.heard != (link.heard, link.alive) {
-            self.heard = (link.heard, link.alive);
+        if self.signs != (link.messages, link.alive) {
+            self.signs = (link.messages, link.alive);
             self.stopped = None;
         }
-        link.say_alive(false, self.limits.period())?;
+        link.send_alive(false, self.limits.period())?;
         if link.stop.is_set() {
             let times = if link.rank() == 0 { 1 } else { OTHERS };
             let since = *self.stopped.get_or_insert_with(Instant::now);
@@ -93,7 +93,7 @@ impl Wait {
         if link.rank() == 0 {
             self.report(link, awaited);
         } else {
-            self.say(link, awaited)?;
+            self.notify(link, awaited)?;
         }
         Ok(())
     }
@@ -111,17 +111,17 @@ impl Wait {
     }
 
     /// Reports to the parent which ranks this one waits for, unless that is the parent or the first rank.
-    fn say(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
+    fn notify(&mut self, link: &mut Link<'_>, awaited: &[u32]) -> Result<(), RankError> {
         let soon = self.limits.period().min(self.limits.report);
         let period = if link.stop.is_set() { soon } else { self.limits.report };
         let is_above =
             |rank: &u32| *rank == 0 || link.tree().parent().is_some_and(|parent| parent.0 == *rank);
-        if self.said.elapsed() < period || awaited.iter().any(is_above) {
+        if self.notified.elapsed() < period || awaited.iter().any(is_above) {
             return Ok(());
         }
-        self.said = Instant::now();
+        self.notified = Instant::now();
         let missing = link.missing(awaited);
-        if missing.is_empty() { Ok(()) } else { link.say_waiting(&missing) }
+        if missing.is_empty() { Ok(()) } else { link.send_waiting(&missing) }
     }
 
     /// The time until the next check.
@@ -129,6 +129,6 @@ impl Wait {
         if !is_polled {
             return PAUSE;
         }
-        (self.heard_at.elapsed() / PAUSE_PART).clamp(POLL_FIRST, POLL_LATER)
+        (self.last_sign.elapsed() / PAUSE_PART).clamp(POLL_FIRST, POLL_LATER)
     }
 }

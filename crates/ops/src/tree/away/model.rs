@@ -177,14 +177,10 @@ struct Rank<'a, const CLOSED: bool> {
 
 impl<'a, const CLOSED: bool> Rank<'a, CLOSED> {
     fn new(number: u32, note: &'a Note<'a, CLOSED>, options: &'a Options<'a>, runs_tasks: bool) -> Self {
-        let on = OnRank { rank: number, runs_tasks };
+        let on = OnRank { rank: number, is_alone: false, runs_tasks };
         let job = TreeJob::new(note, Box::new(std::iter::empty()), options, on);
         let worker = job.worker(0);
-        let opened = Arc::new(std::fs::File::open("/").unwrap().into());
-        let root = job.roots.get(job.roots.intern(b"r".to_vec()));
-        let place = Place { device: 1, inode: 1, mount: 1 };
-        let kept = Directory::root_for_tasks(c"r".into(), 0, opened, place);
-        job.roots.keep(&root, &kept, 1);
+        job.roots.intern(b"r".to_vec());
         Self { number, job, worker, tasks: Vec::new(), pays: Vec::new(), gathered: 0 }
     }
 

@@ -141,7 +141,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let (job, held) = (self.job, &mut self.worker.held);
         let root = job.roots.get(directory.root_index());
         let top = job.open_root(directory.root_index(), true)?.descriptor(held, job.features())?;
-        let real_path = root.real_path.get().and_then(Option::as_deref);
+        let real_path = root.real_path(&top);
         let found = link::resolve(top.as_fd(), real_path, directory.names_below_root(), name.bytes())?;
         let (device, inode) = (found.metadata.device, found.metadata.inode);
         let is_above = |place: sys::Place| (place.device, place.inode) == (device, inode);

@@ -47,14 +47,13 @@ impl<V: Handler> TreeJob<'_, V> {
         Task::Start { root: self.roots.intern(root), below, differs }
     }
 
-    /// The directory of a root for listed names and for tasks from other ranks, opened unless it is open. A directory that was closed
-    /// meanwhile must still be the same one.
+    /// The directory of a root for listed names, opened unless it is open. A directory that was closed meanwhile must still be the same
+    /// one.
     pub(crate) fn open_root(&self, index: u32, follow: bool) -> Result<Arc<DirectoryOf<V>>, Errno> {
-        let root = self.roots.get(index);
-        if let Some(directory) = root.directory() {
-            return Ok(directory);
+        match self.roots.directory(index) {
+            Some(directory) => Ok(directory),
+            None => self.open_root_twice(index, follow).map(|[_, kept]| kept),
         }
-        self.open_root_twice(index, follow).map(|[_, kept]| kept)
     }
 
     /// A new directory object for a root, to be read from its beginning.
@@ -66,20 +65,13 @@ impl<V: Handler> TreeJob<'_, V> {
     fn open_root_twice(&self, index: u32, follow: bool) -> Result<[Arc<DirectoryOf<V>>; 2], Errno> {
         let root = self.roots.get(index);
         self.throttle(1);
-        let descriptor = Arc::new(sys::open_directory_path(&root.path, follow)?);
-        let place = sys::place_of(&descriptor, self.features())?;
-        if self.options.follow {
-            let _ = root.real_path.set(sys::real_path(&descriptor));
-        }
         let path = CString::new(root.path.clone()).map_err(|_| Errno::INVAL)?;
-        if !root.is_same(place) {
-            return Err(Errno::STALE);
-        }
+        let (descriptor, place) = root.open(follow, self.features())?;
         let kept = Directory::root_for_tasks(path.clone(), index, Arc::clone(&descriptor), place);
         let read = Directory::root(path, index, descriptor, place);
         self.visit.root(&read);
         self.visit.root(&kept);
-        self.roots.keep(&root, &kept, self.budget.roots);
+        self.roots.keep(&kept, self.budget.roots);
         Ok([read, kept])
     }
 }

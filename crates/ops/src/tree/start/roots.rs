@@ -1,36 +1,10 @@
 //! The roots of a walk: each path once, however many names below it are listed. No I/O.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::tree::directory::{Directory, State};
-use atta_sys::Place;
-
-/// A root, as the tasks see it.
-#[derive(Debug)]
-pub(crate) struct Root<S = ()> {
-    /// The path as given; empty for the working directory, if listed paths are not to begin with `./`.
-    pub(crate) path: Vec<u8>,
-    /// The kernel's path of it, to recognise absolute links that lead below it. Read only when links are followed.
-    pub(crate) real_path: OnceLock<Option<Vec<u8>>>,
-    /// Its directory, while tasks below it hold it.
-    directory: Mutex<Weak<Directory<S>>>,
-    /// Which directory it was when first opened.
-    place: OnceLock<Place>,
-}
-
-impl<S: State> Root<S> {
-    /// Its directory, if it is open.
-    pub(crate) fn directory(&self) -> Option<Arc<Directory<S>>> {
-        lock(&self.directory).upgrade()
-    }
-
-    /// Whether this is the directory that the root was when first opened.
-    pub(crate) fn is_same(&self, place: Place) -> bool {
-        let first = self.place.get_or_init(|| place);
-        (first.device, first.inode) == (place.device, place.inode)
-    }
-}
+use crate::tree::start::root::Root;
 
 /// All roots seen so far, by index.
 #[derive(Debug)]
@@ -40,9 +14,16 @@ pub(crate) struct Roots<S = ()> {
 
 #[derive(Debug)]
 struct Table<S> {
-    roots: Vec<Arc<Root<S>>>,
+    roots: Vec<Known<S>>,
     by_path: HashMap<Vec<u8>, u32>,
     recent: VecDeque<Arc<Directory<S>>>,
+}
+
+#[derive(Debug)]
+struct Known<S> {
+    root: Arc<Root>,
+    /// Its directory for listed names, while tasks below it hold it.
+    directory: Weak<Directory<S>>,
 }
 
 impl<S> Default for Roots<S> {
@@ -61,29 +42,31 @@ impl<S: State> Roots<S> {
         }
         let index = u32::try_from(table.roots.len()).expect("fewer than 2^32 roots");
         table.by_path.insert(path.clone(), index);
-        table.roots.push(Arc::new(Root {
-            path,
-            real_path: OnceLock::new(),
-            directory: Mutex::new(Weak::new()),
-            place: OnceLock::new(),
-        }));
+        table.roots.push(Known { root: Arc::new(Root::new(path)), directory: Weak::new() });
         index
     }
 
     /// The root with an index that [`intern`](Self::intern) gave.
-    pub(crate) fn get(&self, index: u32) -> Arc<Root<S>> {
+    pub(crate) fn get(&self, index: u32) -> Arc<Root> {
         self.find(index).expect("roots are never removed")
     }
 
     /// The root with this index, if there is one.
-    pub(crate) fn find(&self, index: u32) -> Option<Arc<Root<S>>> {
-        lock(&self.table).roots.get(index as usize).cloned()
+    pub(crate) fn find(&self, index: u32) -> Option<Arc<Root>> {
+        lock(&self.table).roots.get(index as usize).map(|known| Arc::clone(&known.root))
+    }
+
+    /// The directory of a root for listed names, if it is open.
+    pub(crate) fn directory(&self, index: u32) -> Option<Arc<Directory<S>>> {
+        lock(&self.table).roots.get(index as usize).and_then(|known| known.directory.upgrade())
     }
 
     /// Records the directory of a root and keeps it open until `most` others were recorded.
-    pub(crate) fn keep(&self, root: &Root<S>, directory: &Arc<Directory<S>>, most: usize) {
-        *lock(&root.directory) = Arc::downgrade(directory);
+    pub(crate) fn keep(&self, directory: &Arc<Directory<S>>, most: usize) {
         let mut table = lock(&self.table);
+        if let Some(known) = table.roots.get_mut(directory.root_index() as usize) {
+            known.directory = Arc::downgrade(directory);
+        }
         table.recent.push_back(Arc::clone(directory));
         let oldest = if table.recent.len() > most { table.recent.pop_front() } else { None };
         drop(table);

@@ -3,7 +3,7 @@
 //! Inside a process a task holds its directory. It is encoded only when it leaves for the spill file or for another rank:
 //!
 //! ```text
-//! R  the root of the D that follows: length: u32, path
+//! R  the root of the D that follows: length: u32, path, inode or 0: u64
 //! D  levels shared with the last D: u32, further levels: u32, then for each of these: length: u32, name, place: 3 × u64, target + 1: u32, target
 //! E  the directory that the last D named holds a directory to enter: length: u32, name, target + 1: u32, target
 //! N  ... holds names to look at: length: u32, packed names
@@ -34,7 +34,7 @@ use crate::tree::slice::{Part, Slice};
 use crate::tree::start::Differs;
 use crate::tree::task::{Paid, Task};
 use crate::tree::units::Life;
-use atta_sys::{Features, Place};
+use atta_sys::Place;
 
 /// Maps the roots of packed tasks, and what they hold, to those of this rank.
 pub(crate) trait FindRoot<S: State = ()> {
@@ -44,8 +44,8 @@ pub(crate) trait FindRoot<S: State = ()> {
     /// Its directory, opened or not.
     fn directory(&self, index: u32) -> Result<Arc<Directory<S>>, &'static str>;
 
-    /// The directory of a root for tasks that another rank has lent: one of their own, if units are counted.
-    fn directory_of_lent(&self, index: u32) -> Result<Arc<Directory<S>>, &'static str>;
+    /// A directory of a root for tasks that another rank has sent, not opened. `inode`: as that rank saw it, or 0.
+    fn directory_of_sent(&self, index: u32, inode: u64) -> Result<Arc<Directory<S>>, &'static str>;
 
     /// The directory or slice of a task that was spilled.
     fn anchor(&self, number: u64, unit: Unit) -> Result<Anchor<S>, &'static str>;
@@ -65,12 +65,11 @@ pub(crate) enum PackedBy {
 
 /// Encodes tasks whose directories the reader does not have in memory.
 pub(crate) struct Packer<P> {
-    pub(crate) features: Features,
-    /// The path of a root by its index.
-    pub(crate) root_path: P,
+    /// The path of a root by its index, and its inode or 0.
+    pub(crate) root: P,
 }
 
-impl<P: Fn(u32) -> Vec<u8>> Packer<P> {
+impl<P: Fn(u32) -> (Vec<u8>, u64)> Packer<P> {
     /// Appends a task that [may leave](Task::may_leave), as its difference from the one that was packed before it.
     pub(crate) fn pack<S: State>(
         &self,
@@ -86,13 +85,15 @@ impl<P: Fn(u32) -> Vec<u8>> Packer<P> {
         // Two directories may have different objects for one root, which count for themselves.
         let same_root = same_index && shared != Some(None);
         if let (Some(root), false) = (root, same_root) {
+            let (path, inode) = (self.root)(root);
             out.push(b'R');
-            put(&(self.root_path)(root), out);
+            put(&path, out);
+            out.extend_from_slice(&inode.to_le_bytes());
         }
         if let Some(directory) = task.directory()
             && !both.is_some_and(|(_, last)| Arc::ptr_eq(last, directory))
         {
-            pack_directory(directory, shared.flatten().unwrap_or(0), out, self.features);
+            pack_directory(directory, shared.flatten().unwrap_or(0), out);
         }
         if let Some(Debt { rank, directory, slice }) = debt {
             out.push(b'B');
@@ -156,13 +157,7 @@ fn pack_itself<S: State>(task: &Task<S>, out: &mut Vec<u8>) {
 
 /// Writes the directory of the tasks that follow as its difference from the last one. In a deep tree whole paths would take more room than
 /// the tasks.
-fn pack_directory<S: State>(
-    directory: &Arc<Directory<S>>,
-    shared: u32,
-    out: &mut Vec<u8>,
-    features: Features,
-) {
-    directory.identify(features);
+fn pack_directory<S: State>(directory: &Arc<Directory<S>>, shared: u32, out: &mut Vec<u8>) {
     let own = (directory.depth() - shared) as usize;
     let mut lineage: Vec<_> = directory.lineage().take(own).collect();
     lineage.reverse();
@@ -219,7 +214,7 @@ pub(crate) fn unpack<S: State>(
 ) -> Result<Vec<Task<S>>, &'static str> {
     let mut reader = Reader { rest: bytes, by, debt: None, made: Vec::new() };
     let mut tasks = Vec::new();
-    let mut root: Option<u32> = None;
+    let mut root: Option<(u32, u64)> = None;
     let mut here: Option<Anchor<S>> = None;
     let mut to: Option<u32> = None;
     let mut differs: Option<Differs> = None;
@@ -227,7 +222,7 @@ pub(crate) fn unpack<S: State>(
     while let Some(tag) = reader.byte() {
         match tag {
             b'R' => {
-                root = Some(roots.intern(reader.bytes()?)?);
+                root = Some((roots.intern(reader.bytes()?)?, reader.long()?));
                 here = None;
             }
             b'D' => {
@@ -249,7 +244,7 @@ pub(crate) fn unpack<S: State>(
                 tasks.push(reader.task_in(tag, here, to.take())?);
             }
             b'S' => {
-                let (root, below) = (root.ok_or(no_root)?, reader.target()?);
+                let ((root, _), below) = (root.ok_or(no_root)?, reader.target()?);
                 tasks.push(Task::Start { root, below, differs: differs.take() });
             }
             b'F' => differs = Some(Differs::from_bits(reader.byte().ok_or("cut short")?)),
@@ -330,11 +325,15 @@ impl<'a, S: State> Reader<'a, S> {
     }
 
     /// The directory of a root, for tasks in it or below it.
-    fn root(&mut self, index: u32, roots: &impl FindRoot<S>) -> Result<Arc<Directory<S>>, &'static str> {
+    fn root(
+        &mut self,
+        (index, inode): (u32, u64),
+        roots: &impl FindRoot<S>,
+    ) -> Result<Arc<Directory<S>>, &'static str> {
         if self.by == PackedBy::Itself {
             return roots.directory(index);
         }
-        let directory = roots.directory_of_lent(index)?;
+        let directory = roots.directory_of_sent(index, inode)?;
         if directory.life().owed().is_some() {
             self.made.push(Arc::clone(&directory));
         }
@@ -482,7 +481,7 @@ mod tests {
         for (index, task) in tasks.iter().enumerate() {
             let last = index.checked_sub(1).map(|last| &tasks[last]);
             assert!(task.may_leave());
-            let packer = Packer { features: Features::default(), root_path: |_| b"/given".to_vec() };
+            let packer = Packer { root: |_| (b"/given".to_vec(), 1) };
             packer.pack((task, last), None, bytes);
         }
     }
@@ -499,7 +498,7 @@ mod tests {
             if index == 7 { Ok(Arc::clone(&self.0)) } else { Err("an unknown root") }
         }
 
-        fn directory_of_lent(&self, index: u32) -> Result<Arc<Directory>, &'static str> {
+        fn directory_of_sent(&self, index: u32, _inode: u64) -> Result<Arc<Directory>, &'static str> {
             FindRoot::directory(self, index)
         }
 
@@ -583,7 +582,7 @@ mod tests {
         for directory in back.iter().filter_map(Task::directory) {
             directory.path_into(&mut path);
             assert!(path.starts_with(b"/given"));
-            let opened = directory.descriptor(&mut held, Features::default());
+            let opened = directory.descriptor(&mut held, atta_sys::Features::default());
             assert_eq!(opened.unwrap_err(), atta_entry::Errno::STALE);
         }
     }
@@ -603,7 +602,7 @@ mod tests {
             let _any_answer = unpack(&damaged, PackedBy::Another, &find);
         }
         assert!(unpack(b"E\x01\0\0\0x\0\0\0\0", PackedBy::Itself, &find).is_err());
-        assert!(unpack(b"R\x01\0\0\0/", PackedBy::Itself, &find).is_err());
+        assert!(unpack(b"R\x01\0\0\0/\0\0\0\0\0\0\0\0", PackedBy::Itself, &find).is_err());
     }
 
     #[test]
