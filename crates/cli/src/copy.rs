@@ -8,7 +8,7 @@ mod keep;
 mod notices;
 mod owners;
 mod pace;
-mod part;
+pub(crate) mod part;
 mod plans;
 mod rehearse;
 mod reporter;

@@ -58,7 +58,8 @@ pub(crate) fn run<'a, V: Handler>(
     mut observe: impl FnMut(&Progress, Counted),
 ) -> Result<Outcome<V::Worker>, RankError> {
     let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
-    let on = OnRank { rank: session.seat().rank, runs_tasks: session.runs_tasks() };
+    let seat = session.seat();
+    let on = OnRank { rank: seat.rank, ranks: seat.ranks, runs_tasks: session.runs_tasks() };
     let job = TreeJob::new(visit, starts, options, on);
     let seeds = match (session.is_first(), session.runs_tasks()) {
         (true, true) => vec![Task::Feed],

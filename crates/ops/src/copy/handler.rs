@@ -259,6 +259,10 @@ impl Handler for CopyOperation<'_> {
         self.repair(cx, entry, differs);
     }
 
+    fn is_task(&self, task: &[u8], in_directory: bool) -> bool {
+        self.is_large_task(task, in_directory)
+    }
+
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
         if let Some(task) = TaskOf::<Self>::decode_all(task) {
             self.large_task(cx, task);

@@ -68,7 +68,7 @@ impl<V: Handler> TreeJob<'_, V> {
     ) -> bool {
         match task {
             Task::Own(own) if own.to == Some(self.rank) => return false,
-            Task::Pay(to) => bytes::pack_payments(&self.due.take(*to), out),
+            Task::Pay(to) => bytes::pack_payments(self.due.take(*to), out),
             task if !task.may_leave() => return false,
             task => {
                 let debt = self.lend(task);
@@ -232,6 +232,10 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
         self.anchors.take(number, unit).ok_or("a task of a directory that is not kept")
     }
 
+    fn is_task(&self, bytes: &[u8], in_directory: bool) -> bool {
+        self.visit.is_task(bytes, in_directory)
+    }
+
     fn returned(&self, payment: Payment) -> Result<Paid<V::State>, &'static str> {
         self.returned(payment).ok_or("a payment of units that were not lent")
     }
@@ -271,7 +275,7 @@ mod tests {
     use crate::tree::options::Options;
     use crate::tree::slice::{CurrentSlice, Extent};
 
-    const ALONE: OnRank = OnRank { rank: 0, runs_tasks: true };
+    const ALONE: OnRank = OnRank { rank: 0, ranks: 1, runs_tasks: true };
 
     /// Notes what each directory comes to.
     struct Notes(Mutex<Vec<(String, &'static str)>>);
@@ -385,6 +389,6 @@ mod tests {
 
     #[test]
     fn a_rank_without_threads_ends_nothing() {
-        assert_eq!(send_and_end(&root(), OnRank { rank: 0, runs_tasks: false }), []);
+        assert_eq!(send_and_end(&root(), OnRank { rank: 0, ranks: 1, runs_tasks: false }), []);
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) options: &'a Options<'a>,
     /// This rank.
     pub(crate) rank: u32,
+    /// All ranks of the job.
+    ranks: u32,
     pub(crate) roots: Roots<V::State>,
     /// Starts from the caller that have not been taken yet.
     pub(crate) starts: Mutex<Box<dyn Iterator<Item = Seed> + Send + 'a>>,
@@ -75,6 +77,7 @@ pub(crate) struct TreeJob<'a, V: Handler> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnRank {
     pub(crate) rank: u32,
+    pub(crate) ranks: u32,
     /// Whether tasks run there; otherwise it only hands them out.
     pub(crate) runs_tasks: bool,
 }
@@ -109,6 +112,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             visit,
             options,
             rank: on.rank,
+            ranks: on.ranks,
             runs_tasks: on.runs_tasks,
             sent: Sent::default(),
             lent: Anchors::default(),
@@ -458,7 +462,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
     }
 
     fn arrive(&self, bytes: &[u8]) -> Result<Vec<Task<V::State>>, &'static str> {
-        bytes::unpack(bytes, PackedBy::Another, self)
+        bytes::unpack(bytes, PackedBy::Another { ranks: self.ranks }, self)
     }
 
     fn lost(&self, worker: &mut Self::Worker, count: u64, _why: &str) {

@@ -97,8 +97,7 @@ struct Rank<'a> {
 }
 
 impl<'a> Rank<'a> {
-    fn new(number: u32, note: &'a Note<'a>, options: &'a Options<'a>, runs_tasks: bool) -> Self {
-        let on = OnRank { rank: number, runs_tasks };
+    fn new(on: OnRank, note: &'a Note<'a>, options: &'a Options<'a>) -> Self {
         let job = TreeJob::new(note, Box::new(std::iter::empty()), options, on);
         let worker = job.worker(0);
         let opened = Arc::new(std::fs::File::open("/").unwrap().into());
@@ -106,7 +105,7 @@ impl<'a> Rank<'a> {
         let place = Place { device: 1, inode: 1, mount: 1 };
         let kept = Directory::root_for_tasks(c"r".into(), 0, opened, place);
         job.roots.keep(&root, &kept, 1);
-        Self { number, job, worker, tasks: Vec::new(), pays: Vec::new() }
+        Self { number: on.rank, job, worker, tasks: Vec::new(), pays: Vec::new() }
     }
 
     /// Makes names of a directory that was entered or read on.
@@ -207,8 +206,12 @@ fn run(seed: u64, ranks: u32, master: bool) -> (usize, usize, usize) {
     let note = Note { seen: &seen };
     let mut dice = Dice(seed);
     let (mut parcels, mut payments) = (0, 0);
-    let mut ranks: Vec<_> =
-        (0..ranks).map(|rank| Rank::new(rank, &note, &options, !(master && rank == 0))).collect();
+    let mut ranks: Vec<_> = (0..ranks)
+        .map(|rank| {
+            let on = OnRank { rank, ranks, runs_tasks: !(master && rank == 0) };
+            Rank::new(on, &note, &options)
+        })
+        .collect();
     let opened = Arc::new(std::fs::File::open("/").unwrap().into());
     let top = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
     seen.lock().unwrap().open.insert(b"r".to_vec(), HashSet::new());
