@@ -64,6 +64,7 @@ pub trait Code: Sized {
 }
 
 /// Removes the first bytes and returns them.
+#[inline]
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;

@@ -1,7 +1,7 @@
 //! Reads records and makes tasks of them, with the directories that they need. Bytes of another rank are not trusted: names lead nowhere
 //! else, and ranks exist. It opens nothing itself: [`FindRoot`] knows the roots and what this process keeps.
 
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::sync::Arc;
 
 use atta_entry::Code as _;
@@ -72,7 +72,7 @@ impl<S: State, F: FindRoot<S>> Reader<'_, F, S> {
                 let (root, below) = (self.root()?, below.map(Into::into));
                 self.tasks.push(Task::Start { root, below, differs });
             }
-            Record::Enter { name, target } => self.enter(&name, target.map(Into::into))?,
+            Record::Enter { name, target } => self.enter(name.into_owned(), target.map(Into::into))?,
             Record::Look(names) => self.look(names.into_owned())?,
             Record::Own { to, of, bytes } => self.own(to, of, bytes.into())?,
         }
@@ -188,15 +188,15 @@ impl<S: State, F: FindRoot<S>> Reader<'_, F, S> {
     }
 
     /// A task from the spill file still holds its unit; a task from another rank gets a new one.
-    fn enter(&mut self, name: &CStr, target: Option<Vec<u8>>) -> Result<(), &'static str> {
+    fn enter(&mut self, name: CString, target: Option<Vec<u8>>) -> Result<(), &'static str> {
         let parent = self.here_directory()?;
-        is_name(name).then_some(()).ok_or(NO_NAME)?;
+        is_name(&name).then_some(()).ok_or(NO_NAME)?;
         let target = self.link_target(target)?;
         if self.by != PackedBy::Itself {
             parent.life().add_child();
             self.owe(&parent)?;
         }
-        self.tasks.push(Task::Enter { parent, name: name.to_owned(), target });
+        self.tasks.push(Task::Enter { parent, name, target });
         Ok(())
     }
 

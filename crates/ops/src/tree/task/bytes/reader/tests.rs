@@ -6,6 +6,7 @@ use crate::tree::debts::Unit;
 use crate::tree::directory::chain_to;
 use crate::tree::start::Differs;
 use atta_sys::Features;
+use std::ffi::CStr;
 
 const ANOTHER: PackedBy = PackedBy::Another { ranks: 4 };
 
