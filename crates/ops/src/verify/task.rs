@@ -1,5 +1,7 @@
 //! Tasks of a comparison beside those of the walk, encoded as bytes because the walk stores them so. No I/O.
 
+use atta_entry::Code;
+
 use super::handler::Comparing;
 use crate::large::TaskOf;
 use crate::tree::listing::names::{Names, is_name};
@@ -14,11 +16,30 @@ pub(crate) enum Task<'a> {
     LookUp(Names),
 }
 
-atta_entry::choice!(Task<'_> {
-    0 => Large(task),
-    1 => Names(from),
-    2 => LookUp(names),
-});
+/// A step of a large file is encoded as itself: `large.rs` pushes it so.
+impl Code for Task<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Large(task) => task.encode(out),
+            Self::Names(from) => (b'N', *from).encode(out),
+            Self::LookUp(names) => {
+                out.push(b'L');
+                names.encode(out);
+            }
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let (tag, mut rest) = bytes.split_first()?;
+        let task = match tag {
+            b'N' => Self::Names(Code::decode(&mut rest)?),
+            b'L' => Self::LookUp(Code::decode(&mut rest)?),
+            _ => return Code::decode(bytes).map(Self::Large),
+        };
+        *bytes = rest;
+        Some(task)
+    }
+}
 
 impl Task<'_> {
     /// Whether another rank may send it; see [`is_task`](crate::tree::operation::Handler::is_task).
@@ -33,7 +54,7 @@ impl Task<'_> {
 
 #[cfg(test)]
 mod tests {
-    use atta_entry::{Code as _, Kind};
+    use atta_entry::Kind;
 
     use super::*;
     use crate::large::{LargeTask, Plan};
@@ -44,7 +65,7 @@ mod tests {
             LargeTask::Plan(Plan { name: c"a\xff".into(), is_again: true, bytes: 7 }),
             LargeTask::Ended { file: 1, chunk: u64::MAX, result: Ok(Some(9)) },
         ] {
-            let bytes = Task::Large(task.clone()).encoded();
+            let bytes = task.encoded();
             assert!(matches!(Task::decode_all(&bytes), Some(Task::Large(read)) if read == task));
         }
         let mut batch = Names::default();
@@ -55,7 +76,7 @@ mod tests {
         assert!(Task::LookUp(batch.clone()).is_possible(true) && !Task::Names(7).is_possible(false));
         batch.push(c"../x", Kind::File, 3);
         assert!(!Task::LookUp(batch).is_possible(true), "a name that leads elsewhere");
-        for damaged in [&b""[..], b"\x00", b"\x01", b"\x02\x01x", b"\x03"] {
+        for damaged in [&b""[..], b"N", b"L\x01x", b"P", b"C", b"X"] {
             assert!(Task::decode_all(damaged).is_none(), "{damaged:?}");
         }
     }
