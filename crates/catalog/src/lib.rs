@@ -24,6 +24,8 @@ mod differences;
 mod digests;
 mod directory;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod list;
 mod lossy;
 mod manifest;

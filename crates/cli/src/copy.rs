@@ -9,7 +9,7 @@ mod manifest;
 mod notices;
 mod owners;
 mod pace;
-mod part;
+pub(crate) mod part;
 mod plans;
 mod rehearse;
 mod reporter;

@@ -5,6 +5,8 @@ mod clean;
 mod copy;
 mod descriptors;
 mod figures;
+#[cfg(test)]
+mod fuzz;
 mod generate;
 mod input;
 mod output;

@@ -2,10 +2,10 @@
 
 mod arguments;
 mod check;
-mod run;
-mod sink;
+pub(crate) mod run;
+pub(crate) mod sink;
 mod summary;
-mod totals;
+pub(crate) mod totals;
 
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;

@@ -3,8 +3,8 @@
 mod arguments;
 mod report;
 mod rows;
-mod run;
-mod totals;
+pub(crate) mod run;
+pub(crate) mod totals;
 
 use std::io::Write as _;
 use std::time::Duration;

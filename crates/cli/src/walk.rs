@@ -6,10 +6,10 @@ mod end;
 mod figures;
 mod progress;
 mod report;
-mod run;
+pub(crate) mod run;
 mod sink;
-mod threads;
-mod totals;
+pub(crate) mod threads;
+pub(crate) mod totals;
 
 use std::time::Duration;
 

@@ -103,19 +103,11 @@ pub enum Reason {
     Failed,
 }
 
-impl Reason {
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Stopped => 1,
-            Self::Failed => 2,
-        }
-    }
-
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        [Self::Done, Self::Stopped, Self::Failed].into_iter().find(|reason| reason.code() == code)
-    }
-}
+atta_code::choice!(Reason {
+    0 => Done,
+    1 => Stopped,
+    2 => Failed,
+});
 
 /// What the driver must do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

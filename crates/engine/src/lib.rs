@@ -19,6 +19,8 @@
 extern crate alloc;
 
 mod engine;
+#[cfg(test)]
+mod fuzz;
 mod message;
 mod parcels;
 mod place;

@@ -8,10 +8,13 @@
 //!   rank   --- Token -> next rank
 //! ```
 //!
-//! Bytes from another rank are validated: a wrong tag, a wrong length or an impossible value is an error, never a panic.
+//! Bytes from another rank are validated (`atta_code`): a wrong tag, a wrong length or an impossible value is an error, never a panic.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+use atta_code::Code;
 
 use crate::Reason;
 
@@ -96,7 +99,7 @@ pub enum Message {
     Totals {
         /// Whether these totals are final.
         last: bool,
-        /// The totals, encoded by [`Reduce::encode`](crate::Reduce::encode).
+        /// The totals, encoded.
         value: Vec<u8>,
     },
     /// The sender wants the job to end early. Forwarded up to the root.
@@ -112,160 +115,66 @@ pub enum Message {
 /// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// The length does not fit the kind of message.
+    /// There are no bytes, or more than the message has.
     Length,
     /// No message has this tag.
     Tag(u8),
-    /// A field has an invalid value.
+    /// A field is cut short or has an invalid value.
     Value,
 }
 
 impl core::fmt::Display for WireError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Length => f.write_str("a message is cut short or too long"),
+            Self::Length => f.write_str("a message is empty or too long"),
             Self::Tag(tag) => write!(f, "no message begins with byte {tag}"),
-            Self::Value => f.write_str("a message holds an impossible value"),
+            Self::Value => f.write_str("a message is cut short or holds an impossible value"),
         }
     }
 }
 
 impl core::error::Error for WireError {}
 
+atta_code::record!(Tasks { count, bytes });
+atta_code::record!(Census { idle, sent, received });
+
+atta_code::choice!(Message {
+    1 => Request { idle, wait },
+    2 => Nothing,
+    3 => Parcel { sequence, answer, tasks },
+    4 => Accepted { sequence },
+    5 => Quiet(census),
+    6 => Probe { wave },
+    7 => Census { wave, census },
+    8 => Token { black },
+    9 => Totals { last, value },
+    10 => Stop(reason),
+    11 => Finish(reason),
+    12 => Farewell,
+    13 => TotalsTaken,
+});
+
+/// The first bytes of messages.
+const TAGS: RangeInclusive<u8> = 1..=13;
+
 impl Message {
-    /// Writes the message: one byte for its kind, then its fields in little-endian order.
+    /// The message as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.encoded_bytes());
-        match self {
-            Self::Request { idle, wait } => out.extend([1, u8::from(*idle), u8::from(*wait)]),
-            Self::Nothing => out.push(2),
-            Self::Parcel { sequence, answer, tasks } => {
-                out.extend([3, u8::from(*answer)]);
-                out.extend(sequence.to_le_bytes());
-                out.extend(tasks.count.to_le_bytes());
-                out.extend_from_slice(&tasks.bytes);
-            }
-            Self::Accepted { sequence } => {
-                out.push(4);
-                out.extend(sequence.to_le_bytes());
-            }
-            Self::Quiet(census) => encode_census(&mut out, 5, 0, *census),
-            Self::Probe { wave } => {
-                out.push(6);
-                out.extend(wave.to_le_bytes());
-            }
-            Self::Census { wave, census } => encode_census(&mut out, 7, *wave, *census),
-            Self::Token { black } => out.extend([8, u8::from(*black)]),
-            Self::Totals { last, value } => {
-                out.extend([9, u8::from(*last)]);
-                out.extend_from_slice(value);
-            }
-            Self::Stop(reason) => out.extend([10, reason.code()]),
-            Self::Finish(reason) => out.extend([11, reason.code()]),
-            Self::Farewell => out.push(12),
-            Self::TotalsTaken => out.push(13),
-        }
-        out
-    }
-
-    /// Length in bytes of the output of [`encode`](Self::encode).
-    #[must_use]
-    pub fn encoded_bytes(&self) -> usize {
-        match self {
-            Self::Nothing | Self::Farewell | Self::TotalsTaken => 1,
-            Self::Token { .. } | Self::Stop(_) | Self::Finish(_) => 2,
-            Self::Request { .. } => 3,
-            Self::Probe { .. } => 5,
-            Self::Accepted { .. } => 9,
-            Self::Quiet(_) | Self::Census { .. } => 22,
-            Self::Parcel { tasks, .. } => 14 + tasks.bytes.len(),
-            Self::Totals { value, .. } => 2 + value.len(),
-        }
+        self.encoded()
     }
 
     /// Decodes a message.
     ///
     /// # Errors
     /// The bytes are not the output of [`encode`](Self::encode).
-    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut fields = Fields(bytes);
-        let message = match fields.byte()? {
-            1 => Self::Request { idle: fields.flag()?, wait: fields.flag()? },
-            2 => Self::Nothing,
-            3 => Self::Parcel {
-                answer: fields.flag()?,
-                sequence: fields.u64()?,
-                tasks: Tasks { count: fields.u32()?, bytes: fields.rest().into() },
-            },
-            4 => Self::Accepted { sequence: fields.u64()? },
-            5 => match fields.census()? {
-                (0, census) => Self::Quiet(census),
-                _ => return Err(WireError::Value),
-            },
-            6 => Self::Probe { wave: fields.u32()? },
-            7 => fields.census().map(|(wave, census)| Self::Census { wave, census })?,
-            8 => Self::Token { black: fields.flag()? },
-            9 => Self::Totals { last: fields.flag()?, value: fields.rest().to_vec() },
-            10 => Self::Stop(fields.reason()?),
-            11 => Self::Finish(fields.reason()?),
-            12 => Self::Farewell,
-            13 => Self::TotalsTaken,
-            tag => return Err(WireError::Tag(tag)),
-        };
-        if fields.0.is_empty() { Ok(message) } else { Err(WireError::Length) }
-    }
-}
-
-fn encode_census(out: &mut Vec<u8>, tag: u8, wave: u32, census: Census) {
-    out.push(tag);
-    out.extend(wave.to_le_bytes());
-    out.push(u8::from(census.idle));
-    out.extend(census.sent.to_le_bytes());
-    out.extend(census.received.to_le_bytes());
-}
-
-/// The unread bytes of a message.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (array, rest) = self.0.split_first_chunk::<N>().ok_or(WireError::Length)?;
-        self.0 = rest;
-        Ok(*array)
-    }
-
-    fn byte(&mut self) -> Result<u8, WireError> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    fn flag(&mut self) -> Result<bool, WireError> {
-        match self.byte()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(WireError::Value),
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, WireError> {
+        let tag = *bytes.first().ok_or(WireError::Length)?;
+        if !TAGS.contains(&tag) {
+            return Err(WireError::Tag(tag));
         }
-    }
-
-    fn u32(&mut self) -> Result<u32, WireError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, WireError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn census(&mut self) -> Result<(u32, Census), WireError> {
-        let wave = self.u32()?;
-        Ok((wave, Census { idle: self.flag()?, sent: self.u64()?, received: self.u64()? }))
-    }
-
-    fn reason(&mut self) -> Result<Reason, WireError> {
-        Reason::from_code(self.byte()?).ok_or(WireError::Value)
-    }
-
-    fn rest(&mut self) -> &'a [u8] {
-        core::mem::take(&mut self.0)
+        let message = Code::decode(&mut bytes).ok_or(WireError::Value)?;
+        if bytes.is_empty() { Ok(message) } else { Err(WireError::Length) }
     }
 }
 
@@ -307,7 +216,6 @@ mod tests {
         #[test]
         fn what_is_written_is_read_back(message in message()) {
             let bytes = message.encode();
-            prop_assert_eq!(bytes.len(), message.encoded_bytes());
             prop_assert_eq!(Message::decode(&bytes), Ok(message));
         }
 

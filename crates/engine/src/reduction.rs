@@ -4,31 +4,21 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use atta_code::Code;
+
 use crate::Tree;
 
 /// A value that ranks add up: progress, totals, an application's result.
 ///
 /// Merging must not depend on order or grouping.
-pub trait Reduce: Clone {
+pub trait Reduce: Clone + Code {
     /// Adds the part of another rank.
     fn merge(&mut self, other: &Self);
-
-    /// Writes it as bytes.
-    fn encode(&self, out: &mut Vec<u8>);
-
-    /// Decodes a value. None: the bytes are not the output of [`encode`](Self::encode).
-    fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
 /// For jobs without totals.
 impl Reduce for () {
     fn merge(&mut self, (): &Self) {}
-
-    fn encode(&self, _out: &mut Vec<u8>) {}
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        bytes.is_empty().then_some(())
-    }
 }
 
 /// The newest totals of this rank and of each of its children.

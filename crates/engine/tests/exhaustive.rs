@@ -66,15 +66,9 @@ impl Reduce for Done {
     fn merge(&mut self, other: &Self) {
         self.0 += other.0;
     }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.0);
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        if let [count] = bytes { Some(Self(*count)) } else { None }
-    }
 }
+
+atta_code::record!(Done { 0 });
 
 /// One rank: its engine, and the tasks that it has; the newest one runs.
 #[derive(Clone, Hash)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Code, Kind, Timestamp};
+use crate::{Code, Kind, Timestamp, encode_bytes};
 
 /// An aspect of an entry that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -226,32 +226,15 @@ impl Code for Detail {
     }
 }
 
-impl Code for Change {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Missing => out.push(0),
-            Self::Extra => out.push(1),
-            Self::Different(details) => {
-                out.push(2);
-                details.encode(out);
-            }
-        }
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        Some(match u8::decode(bytes)? {
-            0 => Self::Missing,
-            1 => Self::Extra,
-            2 => Self::Different(Code::decode(bytes)?),
-            _ => return None,
-        })
-    }
-}
+crate::choice!(Change {
+    0 => Missing,
+    1 => Extra,
+    2 => Different(details),
+});
 
 impl Code for Difference<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.path.len().encode(out);
-        out.extend_from_slice(&self.path);
+        encode_bytes(&self.path, out);
         self.kind.encode(out);
         self.change.encode(out);
     }

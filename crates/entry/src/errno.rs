@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::Class;
+use crate::{Class, Code};
 
 /// An error number as a system call returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -273,6 +273,16 @@ const TABLE: &[(i32, &str, &str)] = &[
     (131, "ENOTRECOVERABLE", "state not recoverable"),
     (132, "ERFKILL", "operation not possible due to RF-kill"),
 ];
+
+impl Code for Errno {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.cast_unsigned().encode(out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        u32::decode(bytes).map(|number| Self(number.cast_signed()))
+    }
+}
 
 #[cfg(test)]
 mod tests {

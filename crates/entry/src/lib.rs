@@ -4,22 +4,23 @@
 //! Every other crate shares these types. This crate does no I/O and makes no system calls: the code that lists a directory fills in an
 //! [`Entry`], and its consumers read it.
 //!
-//! [`Code`] encodes its values, and those of other crates, for other processes.
+//! [`Code`] (of `atta-code`) encodes its values for other processes.
 //!
 //! Paths are bytes everywhere. No name is assumed to be UTF-8; [`escape`] makes a name safe for a terminal or a log, in a recognizable
 //! form.
 
-mod code;
 mod difference;
 mod entry;
 mod errno;
 mod escape;
 mod failure;
+#[cfg(test)]
+mod fuzz;
 mod kind;
 mod metadata;
 mod quote;
 
-pub use code::{Code, VERSION};
+pub use atta_code::{Code, VERSION, choice, decode_bytes, encode_bytes, record};
 pub use difference::{Change, Detail, Difference, Field, Side};
 pub use entry::Entry;
 pub use errno::Errno;

@@ -13,14 +13,9 @@ impl Reduce for Index {
     fn merge(&mut self, other: &Self) {
         other.0.iter().for_each(|(word, count)| *self.0.entry(word.clone()).or_default() += count);
     }
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.iter().for_each(|(word, count)| out.extend(format!("{word} {count}\n").bytes()));
-    }
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let lines = std::str::from_utf8(bytes).ok()?.lines().map(|line| line.split_once(' '));
-        lines.map(|line| Some((line?.0.to_owned(), line?.1.parse().ok()?))).collect::<Option<_>>().map(Self)
-    }
 }
+
+atta_entry::record!(Index { 0 });
 
 struct Words; // A task is a directory.
 

@@ -24,6 +24,8 @@
 pub(crate) mod commit;
 mod ending;
 mod failures;
+#[cfg(test)]
+pub(crate) mod fuzz;
 pub(crate) mod handler;
 mod large;
 mod links;

@@ -10,6 +10,8 @@
 //! Another user who owns TOP may have taken that name. Then the run's directory is `TOP/.atta.UID.TAG`, which the record proves as well,
 //! but which no later run looks for. `copy/plan/beside.rs` and `clean.rs` decide how to handle other runs.
 
+#[cfg(test)]
+pub(crate) mod fuzz;
 pub(crate) mod names;
 pub(crate) mod record;
 pub(crate) mod sweep;

@@ -147,6 +147,11 @@ pub(crate) trait Chunked: Handler {
         push::<Self>(directory.as_ref(), &TaskOf::<Self>::Chunks(all), tasks);
     }
 
+    /// As [`Handler::is_task`], for tasks of large files.
+    fn is_large_task(&self, task: &[u8], in_directory: bool) -> bool {
+        TaskOf::<Self>::decode_all(task).is_some_and(|task| !in_directory || task.names_an_entry())
+    }
+
     /// Runs a task of a large file.
     fn large_task(&self, cx: &mut Cx<'_, Self>, task: TaskOf<Self>) {
         match task {

@@ -9,6 +9,8 @@ pub mod copy;
 pub mod descriptors;
 pub mod digest;
 mod file;
+#[cfg(test)]
+mod fuzz;
 pub mod generate;
 mod jobs;
 mod large;

@@ -34,6 +34,8 @@
 //! Limits: it writes nothing and keeps no digests between runs.
 
 pub mod check;
+#[cfg(test)]
+pub(crate) mod fuzz;
 mod handler;
 mod item;
 mod large;

@@ -61,7 +61,7 @@ pub(crate) fn run<'a, V: Handler>(
 ) -> Result<Walked<V>, RankError> {
     let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
     let seat = session.seat();
-    let on = OnRank { rank: seat.rank, is_alone: seat.ranks == 1, runs_tasks: session.runs_tasks() };
+    let on = OnRank { rank: seat.rank, ranks: seat.ranks, runs_tasks: session.runs_tasks() };
     let job = TreeJob::new(visit, starts, options, on);
     let seeds = match (session.is_first(), session.runs_tasks()) {
         (true, true) => vec![Task::Feed],

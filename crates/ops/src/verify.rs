@@ -30,6 +30,8 @@ mod counterpart;
 mod equal;
 mod extra;
 mod fields;
+#[cfg(test)]
+pub(crate) mod fuzz;
 mod handler;
 mod large;
 mod links;

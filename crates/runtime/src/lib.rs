@@ -17,6 +17,8 @@
 
 mod bell;
 mod cpu;
+#[cfg(test)]
+mod fuzz;
 mod idle;
 mod job;
 mod meter;

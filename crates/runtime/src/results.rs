@@ -154,15 +154,7 @@ impl Results for Maximum {
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 
-impl Code for Maximum {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        u64::decode(bytes).map(Self)
-    }
-}
+atta_entry::record!(Maximum { 0 });
 
 #[cfg(test)]
 mod tests {

@@ -121,15 +121,9 @@ impl Reduce for Ones {
     fn merge(&mut self, other: &Self) {
         self.0 += other.0;
     }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(self.0.to_le_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(|bytes| Self(u64::from_le_bytes(bytes)))
-    }
 }
+
+atta_entry::record!(Ones { 0 });
 
 /// All ranks meet; the first one gets their number.
 fn meet(session: &mut Session<'_>) -> Result<(), RankError> {

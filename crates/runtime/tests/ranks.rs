@@ -80,15 +80,9 @@ impl Reduce for Marked {
     fn merge(&mut self, other: &Self) {
         self.0 += other.0;
     }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(self.0.to_le_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(|bytes| Self(u64::from_le_bytes(bytes)))
-    }
 }
+
+atta_entry::record!(Marked { 0 });
 
 /// Runs the job on ranks on these hosts; gives the reason of its end and the root's totals.
 fn cover(job: &Cover, hosts: &[u32], threads: usize, config: Config, stop: &Stop) -> (Reason, Marked) {

@@ -24,15 +24,6 @@ impl Reduce for Totals {
         self.directories += other.directories;
         self.files += other.files;
     }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(self.directories.to_le_bytes());
-        out.extend(self.files.to_le_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (directories, files) = bytes.split_first_chunk()?;
-        let files = files.try_into().ok()?;
-        Some(Self { directories: u64::from_le_bytes(*directories), files: u64::from_le_bytes(files) })
-    }
 }
+
+atta_code::record!(Totals { directories, files });

@@ -47,7 +47,7 @@ pub(crate) fn kind(message: &Message) -> usize {
 
 /// The length of a message. Tasks count with the length that a real program would write.
 pub(crate) fn bytes(message: &Message) -> u64 {
-    let encoded = message.encoded_bytes() as u64;
+    let encoded = message.encode().len() as u64;
     match message {
         Message::Parcel { tasks, .. } => encoded - tasks.bytes.len() as u64 + task::wire_bytes(&tasks.bytes),
         _ => encoded,

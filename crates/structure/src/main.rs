@@ -4,7 +4,7 @@
 //! atta-structure [--goals] [ROOT]
 //! ```
 //!
-//! It also looks whether the tests of `docs/design/0020-tests.txt` are there. It prints one line for each measure and exits with 1 if one is above its limit. The limits are those of
+//! It also looks whether the tests of `docs/design/0020-tests.txt` are there, and whether every decoder has a target in a fuzz table. It prints one line for each measure and exits with 1 if one is above its limit. The limits are those of
 //! `structure.limits` beside `Cargo.toml`, which may only fall; with `--goals`, those of the design. Tests are left out
 //! everywhere. It reads source files only; it builds nothing and knows no types.
 //!
@@ -13,6 +13,7 @@
 
 mod circles;
 mod crate_source;
+mod fuzzed;
 mod kept_tests;
 mod measures;
 mod names;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::circles::circles;
 use crate::crate_source::CrateSource;
+use crate::fuzzed;
 use crate::kept_tests;
 use crate::names::imports;
 
@@ -89,6 +90,14 @@ pub(crate) fn of(root: &Path) -> Result<Measured, Box<dyn Error>> {
         value: long.len() as f64,
         goal: 0.0,
         details: long,
+    });
+    let crates: Vec<_> = sources.keys().map(String::as_str).collect();
+    let not_fuzzed = fuzzed::missing(root, &crates)?;
+    measured.measures.push(Measure {
+        name: "decoders without a target in a fuzz table".to_owned(),
+        value: not_fuzzed.len() as f64,
+        goal: 0.0,
+        details: not_fuzzed,
     });
     Ok(measured)
 }

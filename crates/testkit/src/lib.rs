@@ -19,11 +19,15 @@
 //! | [`mpi`] | real ranks under the MPIs that are installed |
 //! | [`skip`] | one way to say that a test could not run here |
 //! | [`random`] | numbers that depend on a seed alone |
+//! | [`fuzz`] | decoders under random and damaged bytes |
+//! | [`allocations`] | an allocator that counts |
 
+pub mod allocations;
 pub mod automounts;
 pub mod churn;
 pub mod corrupt;
 pub mod disk;
+pub mod fuzz;
 pub mod hosts;
 pub mod lock;
 pub mod mounts;

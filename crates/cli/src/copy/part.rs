@@ -12,7 +12,7 @@ const PATH_BYTES_MAX: usize = 1024;
 
 /// Totals of one or more ranks. One of several ranks sends at most 16 KiB.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     totals: Totals,
     report: Report,
     /// Work and time of each rank.

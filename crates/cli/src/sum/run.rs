@@ -36,7 +36,7 @@ pub(super) struct Prepared<'a> {
 
 /// The decision of the first rank, for all ranks.
 #[derive(Debug, Default)]
-struct Verdict {
+pub(crate) struct Verdict {
     go: bool,
     enters: bool,
     roots: Vec<Vec<u8>>,

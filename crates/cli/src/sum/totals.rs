@@ -15,7 +15,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 
 /// The results of one rank or of several.
 #[derive(Debug, Default)]
-pub(super) struct Summed {
+pub(crate) struct Summed {
     pub(super) totals: Totals,
     /// The signature of all entries; none if one failed.
     pub(super) signature: Option<Signature>,

@@ -27,7 +27,7 @@ use crate::size::{binary, grouped};
 
 /// Why a rank cannot compare, for the first rank.
 #[derive(Debug)]
-struct Refusal {
+pub(crate) struct Refusal {
     rank: u32,
     what: String,
     hint: String,

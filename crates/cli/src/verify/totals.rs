@@ -6,7 +6,7 @@ use atta_ops::verify::{Outcome, Totals};
 
 /// The results of one rank or of several.
 #[derive(Debug, Default)]
-pub(super) struct Compared {
+pub(crate) struct Compared {
     pub(super) totals: Totals,
     /// The longest time of a rank.
     pub(super) elapsed: Duration,

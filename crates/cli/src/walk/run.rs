@@ -86,7 +86,7 @@ impl Run {
 
 /// Decision of the first rank before the walk, for all ranks.
 #[derive(Debug, Default)]
-struct Verdict {
+pub(crate) struct Verdict {
     go: bool,
     partial: Option<Vec<u8>>,
     terminal: bool,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Report of one rank.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RankReport {
+pub(crate) struct RankReport {
     pub(super) rank: u32,
     pub(super) entries: u64,
     /// Time that its communication thread spent on messages.

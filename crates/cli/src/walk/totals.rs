@@ -23,7 +23,7 @@ fn cut(mut text: String) -> String {
 /// Totals that ranks add up at the end of a walk. On more than 64 ranks, the share of one rank is at most 8 KiB, plus 64 bytes for each
 /// shard of a catalog.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RankTotals {
+pub(crate) struct RankTotals {
     profile: Profile,
     pub(super) totals: Totals,
     elapsed: Duration,

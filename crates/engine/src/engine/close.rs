@@ -82,7 +82,7 @@ impl<R: Reduce> Engine<R> {
     }
 
     pub(super) fn totals(&mut self, from: Rank, last: bool, value: &[u8]) -> bool {
-        let (Some(child), Some(value)) = (self.tree.child_index(from), R::decode(value)) else {
+        let (Some(child), Some(value)) = (self.tree.child_index(from), R::decode_all(value)) else {
             return false;
         };
         let accepted = self.reduction.set_child(child, value, last);

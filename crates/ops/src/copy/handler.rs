@@ -169,7 +169,7 @@ impl CopyOperation<'_> {
     /// Sends what other ranks are to know of files with several names.
     fn send_link_tasks(&self, cx: &mut Cx<'_, Self>) {
         for (rank, task) in self.links.copying.take_out() {
-            cx.tasks.push_to(rank, task.to_bytes());
+            cx.tasks.push_to(rank, task.encoded());
         }
     }
 
@@ -281,8 +281,13 @@ impl Handler for CopyOperation<'_> {
         self.repair(cx, entry, differs);
     }
 
+    fn is_task(&self, task: &[u8], in_directory: bool) -> bool {
+        // Tasks about links belong to no directory.
+        !in_directory && LinkTask::decode_all(task).is_some() || self.is_large_task(task, in_directory)
+    }
+
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
-        match LinkTask::from_bytes(task) {
+        match LinkTask::decode_all(task) {
             Some(LinkTask::Wait { key, from }) => self.links.copying.wait(key, from),
             Some(LinkTask::Ended { key }) => self.links.note_ended(&key),
             None => {

@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use atta_entry::{Code, Metadata};
+use atta_entry::Metadata;
 use rustix::fd::OwnedFd;
 
 use crate::copy::target::mirror::Mirror;
@@ -30,18 +30,13 @@ pub(crate) struct Key {
     pub(crate) temporary: CString,
 }
 
-impl Code for Key {
-    fn encode(&self, out: &mut Vec<u8>) {
-        (self.is_hashed, self.version).encode(out);
-        self.temporary.encode(out);
-    }
+atta_entry::record!(Key { is_hashed, version, temporary } if is_of_program);
 
-    /// A temporary name that this program does not make is rejected.
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        let (is_hashed, version) = Code::decode(bytes)?;
-        let temporary = CString::decode(bytes)?;
-        let is_of_program = temporary.as_bytes().starts_with(PREFIX) && !temporary.as_bytes().contains(&b'/');
-        is_of_program.then_some(Self { is_hashed, version, temporary })
+impl Key {
+    /// Whether this program makes such a temporary name.
+    fn is_of_program(&self) -> bool {
+        let name = self.temporary.as_bytes();
+        name.starts_with(PREFIX) && !name.contains(&b'/')
     }
 }
 
@@ -75,6 +70,8 @@ impl Large {
 
 #[cfg(test)]
 mod tests {
+    use atta_entry::Code as _;
+
     use super::*;
 
     #[test]

@@ -15,7 +15,6 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use atta_entry::Code;
 use blake3::Hash;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
@@ -129,15 +128,7 @@ impl Piece {
     }
 }
 
-impl Code for PieceValue {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        Code::decode(bytes).map(Self)
-    }
-}
+atta_entry::record!(PieceValue { 0 });
 
 /// Returns the digest of a file with these pieces, in order.
 ///
@@ -200,6 +191,7 @@ fn zeros_at(offset: u64) -> ChainingValue {
 
 #[cfg(test)]
 mod tests {
+    use atta_entry::Code as _;
     use proptest::prelude::*;
 
     use super::*;

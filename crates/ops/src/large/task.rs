@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::ops::Range;
 
-use atta_entry::Code;
+use crate::tree::listing::names::is_name;
 
 /// A task of a large file. `K`: what identifies the file for other ranks. `R`: the result of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,17 @@ pub(crate) enum LargeTask<K, R> {
     Chunks(ChunkRange<K>),
     /// A chunk has ended on another rank.
     Ended { file: u64, chunk: u64, result: R },
+}
+
+impl<K, R> LargeTask<K, R> {
+    /// Whether it names a file as an entry of its directory.
+    pub(crate) fn names_an_entry(&self) -> bool {
+        match self {
+            Self::Plan(plan) => is_name(&plan.name),
+            Self::Chunks(chunks) => is_name(&chunks.name),
+            Self::Ended { .. } => true,
+        }
+    }
 }
 
 /// A file to be opened and cut.
@@ -52,6 +63,18 @@ pub(crate) struct ChunkRange<K> {
     pub(crate) key: K,
 }
 
+/// Most chunks of a file; see `file/chunks.rs`.
+const CHUNKS_MAX: u64 = 2 << 20;
+
+impl<K> ChunkRange<K> {
+    /// Whether the file has these chunks.
+    fn is_possible(&self) -> bool {
+        let all = if self.bytes > 0 { self.size.div_ceil(self.bytes) } else { 0 };
+        let end = self.first.checked_add(self.count);
+        self.count > 0 && all <= CHUNKS_MAX && end.is_some_and(|end| end <= all)
+    }
+}
+
 impl<K: Clone> ChunkRange<K> {
     /// Splits off all but the first half, which keeps at least one chunk. None: there is only one chunk.
     pub(crate) fn split(&mut self) -> Option<Self> {
@@ -75,57 +98,18 @@ impl<K: Clone> ChunkRange<K> {
 }
 
 atta_entry::record!(Plan { name, is_again, bytes });
+atta_entry::record!(<K> ChunkRange<K> { rank, file, first, count, bytes, size, name, key } if is_possible);
 
-impl<K: Code> Code for ChunkRange<K> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        (self.rank, self.file, self.first, self.count).encode(out);
-        (self.bytes, self.size).encode(out);
-        self.name.encode(out);
-        self.key.encode(out);
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        let (rank, file, first, count) = Code::decode(bytes)?;
-        let (chunk, size) = Code::decode(bytes)?;
-        let (name, key) = (Code::decode(bytes)?, Code::decode(bytes)?);
-        Some(Self { rank, file, first, count, bytes: chunk, size, name, key })
-    }
-}
-
-impl<K: Code, R: Code> Code for LargeTask<K, R> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Plan(plan) => {
-                out.push(b'P');
-                plan.encode(out);
-            }
-            Self::Chunks(chunks) => {
-                out.push(b'C');
-                chunks.encode(out);
-            }
-            Self::Ended { file, chunk, result } => {
-                out.push(b'E');
-                (*file, *chunk).encode(out);
-                result.encode(out);
-            }
-        }
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        match u8::decode(bytes)? {
-            b'P' => Plan::decode(bytes).map(Self::Plan),
-            b'C' => ChunkRange::decode(bytes).map(Self::Chunks),
-            b'E' => {
-                let (file, chunk) = Code::decode(bytes)?;
-                Some(Self::Ended { file, chunk, result: R::decode(bytes)? })
-            }
-            _ => None,
-        }
-    }
-}
+atta_entry::choice!(<K, R> LargeTask<K, R> {
+    b'P' => Plan(plan),
+    b'C' => Chunks(chunks),
+    b'E' => Ended { file, chunk, result },
+});
 
 #[cfg(test)]
 mod tests {
+    use atta_entry::Code as _;
+
     use super::*;
 
     type Task = LargeTask<u32, Result<u64, bool>>;
@@ -148,6 +132,30 @@ mod tests {
                 assert_ne!(Task::decode_all(&damaged).as_ref(), Some(&task));
                 assert_eq!(Task::decode_all(&bytes[..at]), None);
             }
+        }
+    }
+
+    #[test]
+    fn chunks_that_the_file_has_not_are_refused() {
+        let is_read = |range: ChunkRange<u32>| ChunkRange::<u32>::decode_all(&range.encoded()).is_some();
+        assert!(is_read(ChunkRange { first: 1024, count: 1, ..range() }));
+        for wrong in [
+            ChunkRange { first: 1024, count: 2, ..range() },
+            ChunkRange { first: u64::MAX, ..range() },
+            ChunkRange { count: 0, ..range() },
+            ChunkRange { bytes: 0, ..range() },
+            ChunkRange { bytes: 1, count: u64::MAX - 8, size: u64::MAX, ..range() },
+        ] {
+            assert!(!is_read(wrong.clone()), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_tasks_in_a_directory_lead_nowhere_else() {
+        for (name, is_entry) in [(c"a", true), (c"..", false), (c"a/b", false), (c"/etc/passwd", false)] {
+            let chunks = Task::Chunks(ChunkRange { name: name.into(), ..range() });
+            let plan = Task::Plan(Plan { name: name.into(), is_again: false, bytes: 0 });
+            assert_eq!((chunks.names_an_entry(), plan.names_an_entry()), (is_entry, is_entry), "{name:?}");
         }
     }
 

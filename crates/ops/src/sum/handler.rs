@@ -283,6 +283,10 @@ impl<W: Watch> Handler for Summing<'_, W> {
         }
     }
 
+    fn is_task(&self, task: &[u8], in_directory: bool) -> bool {
+        self.is_large_task(task, in_directory)
+    }
+
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
         if let Some(task) = TaskOf::<Self>::decode_all(task) {
             self.large_task(cx, task);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use atta_entry::{Detail, Kind};
+use atta_entry::{Code as _, Detail, Kind};
 
 /// The state of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +19,7 @@ pub struct Item {
     pub target: Option<Vec<u8>>,
 }
 
-/// Flags for the fields that are present.
-const SIZE: u8 = 1;
-const DIGEST: u8 = 2;
-const TARGET: u8 = 4;
+atta_entry::record!(Item { path, kind, size, digest, target });
 
 impl Item {
     /// Returns the first difference between the two items.
@@ -47,45 +44,12 @@ impl Item {
 
     /// Encodes the item; never empty.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let has =
-            [(self.size.is_some(), SIZE), (self.digest.is_some(), DIGEST), (self.target.is_some(), TARGET)];
-        let fields = has.iter().filter(|(is_there, _)| *is_there).fold(0, |fields, (_, bit)| fields | bit);
-        let mut out = vec![self.kind as u8, fields];
-        out.extend(self.size.into_iter().flat_map(u64::to_le_bytes));
-        out.extend(self.digest.into_iter().flatten());
-        if let Some(target) = &self.target {
-            out.extend((target.len() as u64).to_le_bytes());
-            out.extend_from_slice(target);
-        }
-        out.extend_from_slice(&self.path);
-        out
+        self.encoded()
     }
 
     pub(super) fn parse(bytes: &[u8]) -> io::Result<Self> {
-        Self::try_parse(bytes).ok_or_else(|| io::Error::other("what was written came back as something else"))
-    }
-
-    fn try_parse(bytes: &[u8]) -> Option<Self> {
-        fn number(rest: &mut &[u8]) -> Option<u64> {
-            let (bytes, after) = rest.split_first_chunk()?;
-            *rest = after;
-            Some(u64::from_le_bytes(*bytes))
-        }
-        let (&[kind, fields], mut rest) = bytes.split_first_chunk()?;
-        let kind = *Kind::ALL.get(usize::from(kind))?;
-        let size = if fields & SIZE > 0 { Some(number(&mut rest)?) } else { None };
-        let mut digest = None;
-        if fields & DIGEST > 0 {
-            let (bytes, after) = rest.split_first_chunk()?;
-            (digest, rest) = (Some(*bytes), after);
-        }
-        let mut target = None;
-        if fields & TARGET > 0 {
-            let length = usize::try_from(number(&mut rest)?).ok()?;
-            let (bytes, after) = rest.split_at_checked(length)?;
-            (target, rest) = (Some(bytes.to_vec()), after);
-        }
-        Some(Self { path: rest.to_vec(), kind, size, digest, target })
+        Self::decode_all(bytes)
+            .ok_or_else(|| io::Error::other("what was written came back as something else"))
     }
 }
 

@@ -84,7 +84,7 @@ impl<V: Handler> TreeJob<'_, V> {
     /// Called by a worker for the directory of each new task. Identifies it while it is open, if another rank may get the task: the thread that
     /// packs tasks must not wait for a file system.
     pub(crate) fn identify_for_ranks(&self, directory: Option<&Arc<DirectoryOf<V>>>) {
-        if let (false, Some(directory)) = (self.is_alone, directory) {
+        if let (2.., Some(directory)) = (self.ranks, directory) {
             directory.identify(self.features());
         }
     }
@@ -98,7 +98,7 @@ impl<V: Handler> TreeJob<'_, V> {
     ) -> bool {
         match task {
             Task::Own(own) if own.to == Some(self.rank) => return false,
-            Task::Pay(to) => bytes::pack_payments(&self.due.take(*to), out),
+            Task::Pay(to) => bytes::pack_payments(self.due.take(*to), out),
             task if !task.may_leave() => return false,
             task => {
                 let debt = self.lend(task);
@@ -278,6 +278,10 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
         self.anchors.take(number, unit).ok_or("a task of a directory that is not kept")
     }
 
+    fn is_task(&self, bytes: &[u8], in_directory: bool) -> bool {
+        self.visit.is_task(bytes, in_directory)
+    }
+
     fn returned(&self, payment: Payment) -> Result<Paid<V::State>, &'static str> {
         self.returned(payment).ok_or("a payment of units that were not lent")
     }
@@ -319,7 +323,7 @@ mod tests {
     use crate::tree::options::Options;
     use crate::tree::slice::{CurrentSlice, Extent, OpenSlices};
 
-    const FIRST: OnRank = OnRank { rank: 0, is_alone: false, runs_tasks: true };
+    const FIRST: OnRank = OnRank { rank: 0, ranks: 2, runs_tasks: true };
 
     /// Notes what each directory comes to.
     struct Notes(Mutex<Vec<(String, &'static str)>>);

@@ -49,6 +49,8 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) options: &'a Options<'a>,
     /// This rank.
     pub(crate) rank: u32,
+    /// How many ranks the job has.
+    pub(crate) ranks: u32,
     pub(crate) roots: Roots<V::State>,
     /// Starts from the caller that have not been taken yet.
     pub(crate) starts: Mutex<Box<dyn Iterator<Item = Seed> + Send + 'a>>,
@@ -61,8 +63,6 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) reading: AtomicUsize,
     /// Directories and slices of spilled tasks.
     pub(crate) anchors: Anchors<V::State>,
-    /// Whether there is no other rank.
-    pub(crate) is_alone: bool,
     /// Whether tasks run on this rank.
     pub(crate) runs_tasks: bool,
     /// Names of tasks that were sent to other ranks. They end here after the next task.
@@ -79,8 +79,7 @@ pub(crate) struct TreeJob<'a, V: Handler> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnRank {
     pub(crate) rank: u32,
-    /// Whether there is no other rank.
-    pub(crate) is_alone: bool,
+    pub(crate) ranks: u32,
     /// Whether tasks run there; otherwise it only hands them out.
     pub(crate) runs_tasks: bool,
 }
@@ -117,7 +116,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             visit,
             options,
             rank: on.rank,
-            is_alone: on.is_alone,
+            ranks: on.ranks,
             runs_tasks: on.runs_tasks,
             sent: Sent::default(),
             lent: Anchors::default(),
@@ -481,7 +480,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
     }
 
     fn arrive(&self, bytes: &[u8]) -> Result<Vec<Task<V::State>>, &'static str> {
-        bytes::unpack(bytes, PackedBy::Another, self)
+        bytes::unpack(bytes, PackedBy::Another { ranks: self.ranks }, self)
     }
 
     fn lost(&self, worker: &mut Self::Worker, count: u64, _why: &str) {

@@ -164,6 +164,12 @@ pub(crate) trait Handler: Sync {
         }
     }
 
+    /// Whether these bytes are a task of this operation. Asked when another rank sends one. `in_directory`: it belongs to a directory, so
+    /// what it names must be names there.
+    fn is_task(&self, _task: &[u8], _in_directory: bool) -> bool {
+        true
+    }
+
     /// Runs a task that was pushed.
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]);
 

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use atta_engine::Reduce;
-use atta_entry::Code;
 
 use crate::tree::profile::Profile;
 
@@ -24,14 +23,6 @@ impl Reduce for SoFar {
     fn merge(&mut self, other: &Self) {
         self.profile += other.profile;
         self.own.iter_mut().zip(other.own).for_each(|(sum, more)| *sum = sum.saturating_add(more));
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        Code::encode(self, out);
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        Code::decode_all(bytes)
     }
 }
 

@@ -33,23 +33,6 @@ pub struct Differs {
     pub links: bool,
 }
 
-impl Differs {
-    const MISSING: u8 = 1;
-    const CONTENT: u8 = 2;
-    const LINKS: u8 = 4;
-
-    /// As one byte, for tasks that become bytes.
-    pub(crate) fn to_bits(self) -> u8 {
-        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        bit(self.is_missing, Self::MISSING) | bit(self.content, Self::CONTENT) | bit(self.links, Self::LINKS)
-    }
-
-    pub(crate) fn from_bits(bits: u8) -> Self {
-        let is_set = |bit: u8| bits & bit != 0;
-        Self { is_missing: is_set(Self::MISSING), content: is_set(Self::CONTENT), links: is_set(Self::LINKS) }
-    }
-}
-
 /// A start, with flags if it comes from a list of differences.
 #[derive(Debug)]
 pub(crate) struct Seed {

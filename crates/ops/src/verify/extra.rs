@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use atta_entry::{Change, Errno, Kind, Operation, Side};
+use atta_entry::{Change, Code as _, Errno, Kind, Operation, Side};
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
@@ -58,7 +58,7 @@ impl TargetNames<'_, '_> {
             if tally.names > known.names { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if counted.is_err() || tally != known {
-            tasks.push_in(self.directory, Task::Names(0).bytes());
+            tasks.push_in(self.directory, Task::Names(0).encoded());
         }
     }
 
@@ -72,11 +72,10 @@ impl TargetNames<'_, '_> {
         let read = self.each(worker, from, &mut |name, next| {
             batch.push(name.name, name.kind, name.inode);
             if batch.len() == BATCH {
-                tasks.push_in(self.directory, Task::LookUp(batch.bytes()).bytes());
-                batch.clear();
+                tasks.push_in(self.directory, Task::LookUp(std::mem::take(&mut batch)).encoded());
                 batches += 1;
                 if batches == BATCHES_MOST {
-                    tasks.push_in(self.directory, Task::Names(next).bytes());
+                    tasks.push_in(self.directory, Task::Names(next).encoded());
                     return ControlFlow::Break(());
                 }
             }

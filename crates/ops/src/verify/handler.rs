@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use atta_entry::{Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
+use atta_entry::{Code as _, Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
 use atta_runtime::{Rate, Seat, Stop};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
@@ -38,7 +38,6 @@ use crate::file::source::Source;
 use crate::large::{self, Chunked as _, LargeFiles, Plan};
 use crate::metadata::granularity::Shown;
 use crate::tree::listing::held::Held;
-use crate::tree::listing::names::Names;
 use crate::tree::operation::{Cx, Handler, Stage};
 use crate::tree::progress::Counted;
 use atta_sys::{self as sys, Features};
@@ -271,8 +270,12 @@ impl Handler for Comparing<'_> {
         Some(&mut worker.totals)
     }
 
+    fn is_task(&self, task: &[u8], in_directory: bool) -> bool {
+        Task::decode_all(task).is_some_and(|task| task.is_possible(in_directory))
+    }
+
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
-        match (Task::from_bytes(task), cx.opened()) {
+        match (Task::decode_all(task), cx.opened()) {
             (Some(Task::Large(task)), _) => self.large_task(cx, task),
             (Some(Task::Names(from)), Ok(Some(here))) => {
                 if let Some(names) = self.target_names(here.directory) {
@@ -280,8 +283,7 @@ impl Handler for Comparing<'_> {
                 }
             }
             (Some(Task::LookUp(names)), Ok(Some(here))) => {
-                if let (Some(of), Some(names)) = (self.target_names(here.directory), Names::from_bytes(names))
-                {
+                if let Some(of) = self.target_names(here.directory) {
                     of.look_up(cx.worker, here, &names);
                 }
             }

@@ -32,8 +32,8 @@ pub(crate) struct Large {
 /// What another rank needs to recognise both files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    source: Version,
-    target: Version,
+    pub(crate) source: Version,
+    pub(crate) target: Version,
 }
 
 atta_entry::record!(Key { source, target });

@@ -25,10 +25,10 @@ const FILE_BYTES: usize = 16;
 
 /// A name that exists on both sides, by its path below the roots, and its file on each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Name {
-    source: File,
-    target: File,
-    path: Vec<u8>,
+pub(super) struct Name {
+    pub(super) source: File,
+    pub(super) target: File,
+    pub(super) path: Vec<u8>,
 }
 
 atta_entry::record!(Name { source, target, path });

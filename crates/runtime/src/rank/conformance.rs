@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use atta_engine::{Config, Random, Rank, Reason, Reduce, ScheduleKind, Split, Termination};
+use atta_entry::Code;
 use atta_fabric::{Endpoint, FabricError};
 
 use crate::{Job, Limits, Options, Queue, Ran, RankError, Session, Status, Stop, Threads, Work};
@@ -356,16 +357,17 @@ impl Reduce for Tally {
         self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
         self.deepest = self.deepest.max(other.deepest);
     }
+}
 
+/// One count for each task.
+impl Code for Tally {
     fn encode(&self, out: &mut Vec<u8>) {
-        let numbers = self.counts.iter().chain([&self.deepest]);
-        numbers.for_each(|number| out.extend(number.to_le_bytes()));
+        self.deepest.encode(out);
+        self.counts.encode(out);
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_le_bytes);
-        let mut counts: Vec<u32> = bytes.chunks(4).map(number).collect::<Option<_>>()?;
-        let deepest = counts.pop()?;
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let (deepest, counts) = <(u32, Vec<u32>)>::decode(bytes)?;
         (counts.len() == TASKS as usize).then_some(Self { counts, deepest })
     }
 }
@@ -386,10 +388,9 @@ mod tests {
             assert_eq!(twigs.compare(&wrong), Some(format!("task 17 was done {count} times")));
         }
         assert!(twigs.compare(&Tally { deepest: deepest + 1, ..right.clone() }).is_some());
-        let mut bytes = Vec::new();
-        right.encode(&mut bytes);
-        assert_eq!(Tally::decode(&bytes), Some(right));
-        assert_eq!(Tally::decode(&bytes[4..]), None);
+        let fewer = Tally { counts: vec![1; 3], ..right.clone() };
+        assert_eq!(Tally::decode_all(&fewer.encoded()), None);
+        assert_eq!(Tally::decode_all(&right.encoded()), Some(right));
     }
 
     #[test]

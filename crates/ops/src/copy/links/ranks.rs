@@ -13,8 +13,6 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use atta_entry::Code;
-
 /// A task of one rank for another, about the copy with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LinkTask {
@@ -24,39 +22,11 @@ pub(crate) enum LinkTask {
     Ended { key: CString },
 }
 
-/// First bytes of the two tasks. Tasks of large files have others.
-const WAIT: u8 = b'W';
-const ENDED: u8 = b'D';
-
-impl LinkTask {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        match self {
-            Self::Wait { key, from } => {
-                out.push(WAIT);
-                from.encode(&mut out);
-                key.encode(&mut out);
-            }
-            Self::Ended { key } => {
-                out.push(ENDED);
-                key.encode(&mut out);
-            }
-        }
-        out
-    }
-
-    /// None: it is another task, or damaged.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        match bytes.split_first()? {
-            (&WAIT, rest) => {
-                let (from, key) = Code::decode_all(rest)?;
-                Some(Self::Wait { key, from })
-            }
-            (&ENDED, rest) => Some(Self::Ended { key: Code::decode_all(rest)? }),
-            _ => None,
-        }
-    }
-}
+// Tasks of large files have other first bytes.
+atta_entry::choice!(LinkTask {
+    b'W' => Wait { key, from },
+    b'D' => Ended { key },
+});
 
 /// See the head of this file.
 #[derive(Debug, Default)]
@@ -127,6 +97,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use atta_entry::Code as _;
+
     use super::*;
 
     fn ended(to: u32) -> (u32, LinkTask) {
@@ -154,10 +126,10 @@ mod tests {
     fn link_tasks_survive_encoding() {
         let (_, ended) = ended(0);
         for task in [LinkTask::Wait { key: c"fe-1a".into(), from: u32::MAX }, ended] {
-            let bytes = task.to_bytes();
-            assert_eq!(LinkTask::from_bytes(&bytes), Some(task));
-            assert_eq!(LinkTask::from_bytes(&bytes[..bytes.len() - 1]), None);
+            let bytes = task.encoded();
+            assert_eq!(LinkTask::decode_all(&bytes), Some(task));
+            assert_eq!(LinkTask::decode_all(&bytes[..bytes.len() - 1]), None);
         }
-        assert_eq!((LinkTask::from_bytes(b""), LinkTask::from_bytes(b"P")), (None, None));
+        assert_eq!((LinkTask::decode_all(b""), LinkTask::decode_all(b"P")), (None, None));
     }
 }

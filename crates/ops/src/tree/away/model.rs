@@ -176,12 +176,11 @@ struct Rank<'a, const CLOSED: bool> {
 }
 
 impl<'a, const CLOSED: bool> Rank<'a, CLOSED> {
-    fn new(number: u32, note: &'a Note<'a, CLOSED>, options: &'a Options<'a>, runs_tasks: bool) -> Self {
-        let on = OnRank { rank: number, is_alone: false, runs_tasks };
+    fn new(on: OnRank, note: &'a Note<'a, CLOSED>, options: &'a Options<'a>) -> Self {
         let job = TreeJob::new(note, Box::new(std::iter::empty()), options, on);
         let worker = job.worker(0);
         job.roots.intern(b"r".to_vec());
-        Self { number, job, worker, tasks: Vec::new(), pays: Vec::new(), gathered: 0 }
+        Self { number: on.rank, job, worker, tasks: Vec::new(), pays: Vec::new(), gathered: 0 }
     }
 
     /// Makes names of a directory that was entered or read on.
@@ -303,8 +302,12 @@ fn run<const CLOSED: bool>(seed: u64, ranks: u32, master: bool) -> (usize, usize
     let note = Note::<CLOSED> { seen: &seen };
     let mut dice = Dice(seed);
     let (mut parcels, mut payments) = (0, 0);
-    let mut ranks: Vec<_> =
-        (0..ranks).map(|rank| Rank::new(rank, &note, &options, !(master && rank == 0))).collect();
+    let mut ranks: Vec<_> = (0..ranks)
+        .map(|rank| {
+            let on = OnRank { rank, ranks, runs_tasks: !(master && rank == 0) };
+            Rank::new(on, &note, &options)
+        })
+        .collect();
     let top = top(&note);
     ranks.last_mut().unwrap().read(&mut dice, &seen, &top);
     while ranks.iter().any(|rank| !(rank.tasks.is_empty() && rank.pays.is_empty())) {
@@ -378,7 +381,8 @@ fn directories_are_done_once_over_ranks() {
 fn pays(damage: fn(&mut Vec<u8>)) -> bool {
     let (seen, options) = (Mutex::default(), Options::default());
     let note = Note::<false> { seen: &seen };
-    let [here, mut there] = [0, 1].map(|rank| Rank::new(rank, &note, &options, true));
+    let [here, mut there] =
+        [0, 1].map(|rank| Rank::new(OnRank { rank, ranks: 2, runs_tasks: true }, &note, &options));
     let (top, mut names, mut bytes) = (top(&note), Names::default(), Vec::new());
     names.push(c"n", Kind::File, 0);
     let lent = CurrentSlice::new(&top, Extent::Whole).batch();

@@ -36,8 +36,8 @@ impl Handler for Nothing {
     fn finish(&self, (): &mut ()) {}
 }
 
-fn job_of<'a>(options: &'a Options<'a>, is_alone: bool) -> TreeJob<'a, Nothing> {
-    let on = OnRank { rank: 0, is_alone, runs_tasks: true };
+fn job_of<'a>(options: &'a Options<'a>, ranks: u32) -> TreeJob<'a, Nothing> {
+    let on = OnRank { rank: 0, ranks, runs_tasks: true };
     TreeJob::new(&Nothing, Box::new(std::iter::empty()), options, on)
 }
 
@@ -60,7 +60,7 @@ fn task_in(directory: &Arc<Directory>) -> Task {
 fn sent_from(scratch: &Scratch) -> Vec<u8> {
     let (root, options) = (scratch.join("root"), Options::default());
     std::fs::create_dir_all(root.join("d")).unwrap();
-    let job = job_of(&options, false);
+    let job = job_of(&options, 2);
     let directory = opened_below(&job, &root);
     job.identify_for_ranks(Some(&directory));
     let mut bytes = Vec::new();
@@ -71,7 +71,7 @@ fn sent_from(scratch: &Scratch) -> Vec<u8> {
 /// What a worker finds when it opens the directory of a task that has arrived. `arrived` changes the tree before that.
 fn opened_after(scratch: &Scratch, bytes: &[u8], arrived: impl FnOnce(&Path)) -> Result<(), Errno> {
     let (options, root) = (Options::default(), scratch.join("root"));
-    let job = job_of(&options, false);
+    let job = job_of(&options, 2);
     std::fs::rename(&root, scratch.join("away")).unwrap();
     let tasks = job.arrive(bytes).unwrap();
     arrived(&root);
@@ -110,7 +110,7 @@ fn an_arrived_root_that_is_gone_fails_its_tasks() {
 fn roots_of_several_parcels_share_a_descriptor() {
     let scratch = Scratch::new("shared").unwrap();
     let (bytes, options) = (sent_from(&scratch), Options::default());
-    let job = job_of(&options, false);
+    let job = job_of(&options, 2);
     let mut held = Held::new(4);
     let mut root = || {
         let task = job.arrive(&bytes).unwrap().remove(0);
@@ -125,13 +125,13 @@ fn packing_does_not_identify_directories() {
     let scratch = Scratch::new("packed").unwrap();
     std::fs::create_dir_all(scratch.join("root/d")).unwrap();
     let options = Options::default();
-    for is_alone in [false, true] {
-        let job = job_of(&options, is_alone);
+    for ranks in [2, 1] {
+        let job = job_of(&options, ranks);
         let directory = opened_below(&job, &scratch.join("root"));
         assert!(job.pack(&task_in(&directory), None, &mut Vec::new()));
         assert_eq!(directory.known_place(), None);
         job.identify_for_ranks(Some(&directory));
-        assert_eq!(directory.known_place().is_some(), !is_alone);
+        assert_eq!(directory.known_place().is_some(), ranks > 1);
     }
 }
 
@@ -140,7 +140,7 @@ fn workers_close_directories_of_sent_tasks() {
     let scratch = Scratch::new("closed").unwrap();
     std::fs::create_dir_all(scratch.join("root/d")).unwrap();
     let options = Options::default();
-    let job = job_of(&options, false);
+    let job = job_of(&options, 2);
     let directory = opened_below(&job, &scratch.join("root"));
     let opened = Arc::downgrade(&directory.descriptor(&mut Held::new(4), Features::default()).unwrap());
     let task = task_in(&directory);

@@ -4,12 +4,12 @@
 
 use std::ffi::CStr;
 
-use atta_entry::Kind;
+use atta_entry::{Code, Kind, decode_bytes, encode_bytes};
 
 const HEAD_BYTES: usize = 9;
 
 /// Names of one directory, with the kind and inode from the directory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
     count: usize,
@@ -23,6 +23,12 @@ pub(crate) struct Name<'a> {
     pub(crate) inode: u64,
 }
 
+/// Whether this can be the name of an entry.
+pub(crate) fn is_name(name: &CStr) -> bool {
+    let bytes = name.to_bytes();
+    !bytes.is_empty() && !bytes.contains(&b'/') && bytes != b"." && bytes != b".."
+}
+
 impl Names {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -31,7 +37,7 @@ impl Names {
 
     pub(crate) fn push(&mut self, name: &CStr, kind: Kind, inode: u64) {
         self.bytes.push(kind as u8);
-        self.bytes.extend_from_slice(&inode.to_ne_bytes());
+        self.bytes.extend_from_slice(&inode.to_le_bytes());
         self.bytes.extend_from_slice(name.to_bytes_with_nul());
         self.count += 1;
     }
@@ -67,9 +73,16 @@ impl Names {
             last
         })
     }
+}
 
-    /// Decodes a batch. None: the bytes are not one.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+/// As it is in memory.
+impl Code for Names {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_bytes(&self.bytes, out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let bytes = decode_bytes(bytes)?;
         let mut iter = Iter { rest: bytes };
         let count = iter.by_ref().count();
         iter.rest.is_empty().then(|| Self { bytes: bytes.to_vec(), count })
@@ -121,7 +134,7 @@ impl<'a> Iterator for Iter<'a> {
     fn next(&mut self) -> Option<Name<'a>> {
         let (head, tail) = self.rest.split_at_checked(HEAD_BYTES)?;
         let kind = *Kind::ALL.get(usize::from(head[0]))?;
-        let inode = u64::from_ne_bytes(head[1..].try_into().ok()?);
+        let inode = u64::from_le_bytes(head[1..].try_into().ok()?);
         let name = CStr::from_bytes_until_nul(tail).ok()?;
         self.rest = tail.get(name.to_bytes_with_nul().len()..)?;
         Some(Name { name, kind, inode })
@@ -169,9 +182,11 @@ mod tests {
     #[test]
     fn damaged_bytes_are_refused() {
         let names = batch_of_three();
-        assert_eq!(Names::from_bytes(names.bytes()).unwrap().len(), 3);
-        assert!(Names::from_bytes(&names.bytes()[..names.bytes().len() - 1]).is_none());
-        assert!(Names::from_bytes(&[200, 0, 0, 0, 0, 0, 0, 0, 0, b'a', 0]).is_none());
-        assert!(Names::from_bytes(b"short").is_none());
+        assert_eq!(Names::decode_all(&names.encoded()), Some(names.clone()));
+        let of = |bytes: &[u8]| Names::decode_all(&bytes.to_vec().encoded());
+        assert_eq!(of(&names.bytes), Some(names.clone()));
+        assert!(of(&names.bytes[..names.bytes.len() - 1]).is_none());
+        assert!(of(&[200, 0, 0, 0, 0, 0, 0, 0, 0, b'a', 0]).is_none());
+        assert!(of(b"short").is_none());
     }
 }

@@ -1,0 +1,92 @@
+//! The decoders of this crate, for `atta_testkit::fuzz`: what ranks tell each other before and after a run, and the rows that the first
+//! rank writes for others. Fields of samples are private, so samples are bytes.
+
+use std::time::Duration;
+
+use atta_entry::{Change, Code, Difference, Kind};
+use atta_ops::copy::{RankReport as CopyRankReport, Report};
+use atta_ops::digest::Signature;
+use atta_ops::{copy, verify};
+use atta_testkit::allocations::Counting;
+use atta_testkit::fuzz::{self, Target};
+
+use crate::copy::part::Part;
+use crate::sum::sink::FirstSide;
+use crate::sum::totals::Summed;
+use crate::verify::run::Refusal;
+use crate::verify::totals::Compared;
+use crate::walk::threads::RankReport;
+use crate::walk::totals::RankTotals;
+use crate::{sum, walk};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn of<T: Code>(name: &'static str, sample: Vec<u8>) -> Target {
+    Target::new(name, vec![sample], |bytes| T::decode_all(bytes).map(|value| value.encoded())).holding(64)
+}
+
+/// Values one after another, as another rank sends them to the first one.
+fn rows<T: Code>(name: &'static str, samples: &[T]) -> Target {
+    let samples = samples.iter().flat_map(Code::encoded).collect();
+    let read = |mut bytes: &[u8]| {
+        let mut out = Vec::new();
+        while !bytes.is_empty() {
+            T::decode(&mut bytes)?.encode(&mut out);
+        }
+        Some(out)
+    };
+    Target::new(name, vec![samples], read).holding(64)
+}
+
+fn copied() -> Vec<u8> {
+    let signature = Some(Signature::default()).encoded();
+    let ranks = vec![CopyRankReport::default(), CopyRankReport::default()].encoded();
+    let end = (Duration::from_secs(1), 4_usize, 130_u8, true).encoded();
+    [copy::Totals::default().encoded(), Report::default().encoded(), ranks, signature, end].concat()
+}
+
+fn compared() -> Vec<u8> {
+    let end = (Duration::from_secs(1), 4_usize, true, 130_u8).encoded();
+    [verify::Totals::default().encoded(), end].concat()
+}
+
+/// A report with a row of traffic, before its last two fields.
+fn ranked() -> Vec<u8> {
+    let mut bytes = RankReport::default().encoded();
+    let at = bytes.len() - 3;
+    bytes.splice(at..=at, vec![(1_u32, 2_u64, 300_u64)].encoded());
+    bytes
+}
+
+fn targets() -> Vec<Target> {
+    let failures = [("a line\n".to_owned(), b"{}\n".to_vec()), (String::new(), Vec::new())];
+    let records = [(b"a key".to_vec(), b"a value".to_vec())];
+    let difference = Difference { path: b"a/b".to_vec().into(), kind: Kind::File, change: Change::Missing };
+    let refusal = (300_u32, "what".to_owned(), "hint".to_owned(), true);
+    vec![
+        of::<walk::run::Verdict>("walk/run.rs: Verdict", walk::run::Verdict::default().encoded()),
+        of::<RankReport>("walk/threads.rs: RankReport", ranked()),
+        of::<RankTotals>("walk/totals.rs: RankTotals", RankTotals::default().encoded()),
+        of::<sum::run::Verdict>("sum/run.rs: Verdict", sum::run::Verdict::default().encoded()),
+        of::<FirstSide>("sum/sink.rs: FirstSide", FirstSide::default().encoded()),
+        of::<Summed>("sum/totals.rs: Summed", Summed::default().encoded()),
+        of::<Refusal>("verify/run.rs: Refusal", refusal.encoded()),
+        of::<Compared>("verify/totals.rs: Compared", compared()),
+        of::<Part>("copy/part.rs: Part", copied()),
+        rows::<(String, Vec<u8>)>("run/failures.rs: receive", &failures),
+        rows::<(Vec<u8>, Vec<u8>)>("sum/sink.rs: receive_records", &records),
+        rows::<Difference<'_>>("verify/rows.rs: receive_differences", &[difference]),
+    ]
+}
+
+#[test]
+fn decoders_withstand_any_bytes() {
+    fuzz::run(&targets(), fuzz::CASES);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn decoders_withstand_any_bytes_for_long() {
+    fuzz::run(&targets(), fuzz::CASES_LONG);
+}

@@ -1,0 +1,59 @@
+//! The decoders of this crate, for `atta_testkit::fuzz`.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use atta_code::Code;
+use atta_testkit::allocations::Counting;
+use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz_code;
+
+use crate::{Census, Message, Reason, Tasks};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn messages() -> Vec<Message> {
+    let census = Census { idle: true, sent: 300, received: u64::MAX };
+    vec![
+        Message::Request { idle: true, wait: false },
+        Message::Nothing,
+        Message::Parcel { sequence: 1000, answer: true, tasks: tasks() },
+        Message::Accepted { sequence: 7 },
+        Message::Quiet(census),
+        Message::Probe { wave: 3 },
+        Message::Census { wave: 3, census },
+        Message::Token { black: true },
+        Message::Totals { last: true, value: vec![1, 2, 3] },
+        Message::Stop(Reason::Stopped),
+        Message::Finish(Reason::Done),
+        Message::Farewell,
+        Message::TotalsTaken,
+    ]
+}
+
+fn tasks() -> Tasks {
+    Tasks { count: 2, bytes: vec![5; 40].into() }
+}
+
+fn targets() -> Vec<Target> {
+    let census = Census { idle: false, sent: 1, received: 300 };
+    let message = |bytes: &[u8]| Message::decode(bytes).ok().map(|message| message.encode());
+    vec![
+        fuzz_code!("engine.rs: Reason", Reason, [Reason::Failed]),
+        fuzz_code!("message.rs: Tasks", Tasks, [tasks()]),
+        fuzz_code!("message.rs: Census", Census, [census]),
+        Target::new("message.rs: Message", messages().iter().map(Message::encode).collect(), message),
+    ]
+}
+
+#[test]
+fn decoders_withstand_any_bytes() {
+    fuzz::run(&targets(), fuzz::CASES);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn decoders_withstand_any_bytes_for_long() {
+    fuzz::run(&targets(), fuzz::CASES_LONG);
+}

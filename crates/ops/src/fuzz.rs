@@ -1,0 +1,93 @@
+//! The decoders of this crate, for `atta_testkit::fuzz`. The operations list theirs themselves.
+
+use atta_entry::{Code, Errno, Metadata, Side};
+use atta_testkit::allocations::Counting;
+use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz_code;
+
+use crate::digest::{PieceValue, Signature};
+use crate::file::error::{FileError, PairError, Step};
+use crate::file::version::Version;
+use crate::jobs;
+use crate::large::{ChunkRange, LargeTask, Plan};
+use crate::metadata::not_kept::NotKept;
+use crate::tree::progress::SoFar;
+use crate::tree::task::bytes::fuzz as tasks;
+use crate::tree::{Profile, ThreadReport};
+use crate::{copy, sum, verify, walk};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Tasks of large files with these keys, and with results of chunks that are numbers or errors.
+pub(crate) type Large<K, E> = LargeTask<K, Result<Option<u64>, E>>;
+
+/// A task of each kind.
+pub(crate) fn large_tasks<K: Clone, E>(key: K, error: E) -> Vec<Large<K, E>> {
+    let ended = |result| LargeTask::Ended { file: 9, chunk: 1 << 20, result };
+    let plan = Plan { name: c"a/b".into(), is_again: true, bytes: 1 << 40 };
+    vec![
+        LargeTask::Plan(plan),
+        LargeTask::Chunks(chunks(key)),
+        ended(Ok(Some(7))),
+        ended(Ok(None)),
+        ended(Err(error)),
+    ]
+}
+
+fn chunks<K>(key: K) -> ChunkRange<K> {
+    let (bytes, size) = (1 << 30, 1 << 40 | 5);
+    ChunkRange { rank: 300, file: 3, first: 8, count: 5, bytes, size, name: c"a\n\xffb".into(), key }
+}
+
+/// The state of a file.
+pub(crate) fn version() -> Version {
+    Version::of(&Metadata { size: 1 << 40, ..Metadata::default() })
+}
+
+fn targets() -> Vec<Target> {
+    let failed = FileError::new(Step::Sync, Errno::IO);
+    let on_source = PairError::Failed(Side::Source, Step::Open.operation(), Errno::IO);
+    let plan = || Plan { name: c"a".into(), is_again: false, bytes: 300 };
+    let piece = PieceValue::decode_all(&[7; 32]).unwrap();
+    let profile = Profile { entries: 300, ..Profile::default() };
+    let so_far = SoFar { profile, own: [1, 2, 300, 4] };
+    let thread = ThreadReport { profile, worker: atta_runtime::WorkerReport::default() };
+    let mut targets = vec![
+        fuzz_code!("digest.rs: Signature", Signature, [Signature::default()]),
+        fuzz_code!("digest/pieces.rs: PieceValue", PieceValue, [piece]),
+        fuzz_code!("file/error.rs: Step", Step, [Step::Verify]),
+        fuzz_code!("file/error.rs: FileError", FileError, [failed, FileError::Changed, FileError::Stopped]),
+        fuzz_code!("file/error.rs: PairError", PairError, [on_source, PairError::Changed]),
+        fuzz_code!("file/version.rs: Version", Version, [version()]),
+        fuzz_code!("large/task.rs: Plan", Plan, [plan()]),
+        fuzz_code!("large/task.rs: ChunkRange", ChunkRange<u32>, [chunks(9)]),
+        fuzz_code!("metadata/not_kept.rs: NotKept", NotKept, [NotKept::default()]),
+        fuzz_code!("tree/profile.rs: Profile", Profile, [profile]),
+        fuzz_code!("tree/progress.rs: SoFar", SoFar, [so_far]),
+        fuzz_code!("tree/options.rs: ThreadReport", ThreadReport, [thread]),
+        Target::new(
+            "large/task.rs: LargeTask",
+            large_tasks(9_u32, FileError::Changed).iter().map(Code::encoded).collect(),
+            |bytes| Large::<u32, FileError>::decode_all(bytes).map(|task| task.encoded()),
+        ),
+    ];
+    targets.extend(tasks::targets());
+    targets.extend(copy::fuzz::targets());
+    targets.extend(jobs::fuzz::targets());
+    targets.extend(sum::fuzz::targets());
+    targets.extend(verify::fuzz::targets());
+    targets.push(fuzz_code!("walk/summary.rs: Totals", walk::Totals, [walk::Totals::default()]));
+    targets
+}
+
+#[test]
+fn decoders_withstand_any_bytes() {
+    fuzz::run(&targets(), fuzz::CASES);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn decoders_withstand_any_bytes_for_long() {
+    fuzz::run(&targets(), fuzz::CASES_LONG);
+}
