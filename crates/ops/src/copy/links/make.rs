@@ -313,14 +313,18 @@ impl Maker<'_> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
+    use std::sync::Arc;
 
     use atta_testkit::scratch::Scratch;
     use rustix::fs::{Mode, OFlags};
 
     use super::*;
     use crate::copy::links::claims::claim_of;
+    use crate::copy::links::ranks::LinkTask;
     use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::target::mirror::Location;
     use crate::copy::options::Options;
     use crate::copy::{Copy, Seat};
 
@@ -355,5 +359,54 @@ mod tests {
             }
             fs::remove_dir(&target).unwrap();
         }
+    }
+
+    /// A name whose file another thread or rank is copying waits, and is not copied on its own.
+    #[test]
+    fn name_of_a_file_that_is_being_copied_waits() {
+        let scratch = Scratch::new("links-wait").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::write(&source, "a").unwrap();
+        fs::hard_link(&source, scratch.join("other")).unwrap();
+        let (sources, options) = ([source.as_os_str().as_bytes().to_vec()], Options::default());
+        let path = target.as_os_str().as_bytes();
+        let copy = Copy::prepare(&sources, path, &options, &NothingFails, Seat::alone()).unwrap();
+        let operation = &copy.operation;
+        let known = operation.target.private.links().unwrap();
+        let metadata = &sys::stat_path(&sources[0], false).unwrap();
+        let (key, mut worker) = (key(metadata), operation.worker(0));
+        let root = operation.target.roots.find(&sources[0]).unwrap();
+        let directory = Arc::clone(&operation.target.top.directory);
+        let to = Place { mirror: &root.parent, directory, name: &root.name, slice: None };
+        let name = CString::new(&*sources[0]).unwrap();
+        let from = Source { directory: rustix::fs::CWD, name: &name };
+        let item = Item { at: &Location::Root(sources[0].clone()), from, to: &to, metadata };
+        let mut linker = operation.linker(&mut worker);
+        let mut due = |linker: &Linker<'_>| operation.links.take_due(|key| linker.is_copied(key)).len();
+
+        // A thread of this rank is at it, before and after it has made the claim.
+        assert!(operation.links.copying.begin(&key));
+        assert_eq!(linker.linked(item).unwrap().map(|made| made.bytes), None);
+        assert!(operation.links.are_due());
+        assert_eq!(due(&linker), 0);
+        let claimed = claim(known, metadata, 0).unwrap().unwrap();
+        operation.links.copying.end(&key);
+        assert_eq!((due(&linker), operation.links.are_due()), (0, false));
+        // The copy is given up.
+        drop(claimed);
+        forget_link(known, &key).unwrap();
+        operation.links.note_ended(&key);
+        assert!(operation.links.are_due());
+        assert_eq!(due(&linker), 1);
+
+        // Another rank is at it.
+        let claimed = claim(known, metadata, 3).unwrap().unwrap();
+        assert_eq!(linker.linked(item).unwrap().map(|made| made.bytes), None);
+        let asked = LinkTask::Wait { key: key.clone(), from: 0 };
+        assert_eq!(operation.links.copying.take_out(), [(3, asked)]);
+        assert_eq!(due(&linker), 0);
+        keep_known(claimed, &Known::new(metadata, 0, None)).unwrap();
+        operation.links.note_ended(&key);
+        assert_eq!(due(&linker), 1);
     }
 }
