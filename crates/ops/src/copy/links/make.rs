@@ -312,8 +312,8 @@ impl Maker<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::ffi::CString;
+    use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::sync::Arc;
 
@@ -324,8 +324,8 @@ mod tests {
     use crate::copy::links::claims::claim_of;
     use crate::copy::links::ranks::LinkTask;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::target::mirror::Location;
     use crate::copy::options::Options;
+    use crate::copy::target::mirror::Location;
     use crate::copy::{Copy, Seat};
 
     #[test]
