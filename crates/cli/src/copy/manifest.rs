@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atta_catalog::{Digested, digest_line, digested_row};
 use atta_entry::{Code as _, Kind};
 use atta_ops::copy::ManifestRow;
-use atta_ops::sorted::{Sorter, key_of};
+use atta_ops::sorted::{Sorter, is_below, key_of};
 use atta_runtime::{Outbox, Stop, Stream};
 
 use super::arguments::{CopyArguments, ManifestFormat};
@@ -19,6 +19,9 @@ use crate::run::settings::{ROWS_BYTES, spill_directory};
 
 /// Stream of rows of other ranks, one after the other.
 pub(super) const ROWS: Stream = Stream(2);
+
+/// Rows that are sent together.
+const ROWS_AT_ONCE: usize = 256;
 
 /// See the head of this file.
 pub(super) struct Manifest {
@@ -58,9 +61,11 @@ impl Rows<'_> {
             Self::Nowhere => {}
             Self::Here(manifest) => rows.iter().for_each(|row| manifest.add(row)),
             Self::Outbox(outbox) => {
-                let mut bytes = Vec::new();
-                rows.iter().for_each(|row| row.encode(&mut bytes));
-                outbox.push(ROWS, &bytes);
+                for some in rows.chunks(ROWS_AT_ONCE) {
+                    let mut bytes = Vec::new();
+                    some.iter().for_each(|row| row.encode(&mut bytes));
+                    outbox.push(ROWS, &bytes);
+                }
             }
         }
     }
@@ -120,7 +125,7 @@ impl Manifest {
         let mut sorter = lock(&self.sorter);
         let mut sorted = sorter.sorted()?.peekable();
         let mut written = Written { name: self.name.clone(), entries: 0, without_digest: 0 };
-        let mut out = Vec::new();
+        let (mut out, mut lost): (Vec<u8>, Option<Vec<u8>>) = (Vec::new(), None);
         while let Some(record) = sorted.next().filter(|_| !self.stop.is_set()) {
             let (key, value) = record?;
             let damaged = || io::Error::other("what was written came back as something else");
@@ -128,11 +133,14 @@ impl Manifest {
             // Names that a directory lists twice, and entries that failed after they were made.
             while let Some(again) = sorted.next_if(|next| matches!(next, Ok((next, _)) if *next == key)) {
                 let again = ManifestRow::decode_all(&again?.1).ok_or_else(damaged)?;
-                row.is_failed |= again.is_failed;
-                row.digest = row.digest.or(again.digest);
+                row = merged(row, again);
             }
-            if !row.is_failed {
-                self.append(row, &mut written, &mut out);
+            // What is below a directory that did not get its name comes right after it.
+            if lost.as_ref().is_none_or(|lost| !is_below(&key, lost)) {
+                lost = (row.is_failed && row.kind == Kind::Directory).then(|| key.clone());
+                if !row.is_failed {
+                    self.append(row, &mut written, &mut out);
+                }
             }
             if out.len() >= ROWS_BYTES {
                 (&self.file).write_all(&std::mem::take(&mut out))?;
@@ -160,6 +168,73 @@ impl Manifest {
     }
 }
 
+/// Two rows of one path as one.
+fn merged(one: ManifestRow, other: ManifestRow) -> ManifestRow {
+    let is_failed = one.is_failed || other.is_failed;
+    let is_directory = [&one, &other].iter().any(|row| row.is_failed && row.kind == Kind::Directory);
+    let kind = if is_directory { Kind::Directory } else { one.kind };
+    // Of a file that was copied twice, and changed in between, nobody knows which copy was the last.
+    let digest = match (one.digest, other.digest) {
+        (Some(digest), Some(another)) => (digest == another).then_some(digest),
+        (digest, another) => digest.or(another),
+    };
+    ManifestRow { is_failed, kind, digest, ..one }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_testkit::scratch::Scratch;
+
+    use super::*;
+
+    fn row(path: &str, kind: Kind, digest: Option<u8>) -> ManifestRow {
+        let digest = digest.map(|byte| [byte; 32]);
+        ManifestRow { path: path.into(), kind, size: 1, digest, target: None, is_failed: false }
+    }
+
+    #[test]
+    fn rows_of_what_failed_are_left_out() {
+        let scratch = Scratch::new("manifest-rows").unwrap();
+        let path = scratch.join("m");
+        let manifest = Manifest {
+            file: create(&path).unwrap(),
+            name: "m".to_owned(),
+            is_short: true,
+            format: ManifestFormat::Ndjson,
+            sorter: Mutex::new(Sorter::new(1 << 20, scratch.path())),
+            error: Mutex::default(),
+            stop: Stop::new(),
+        };
+        let failed = |path, kind| ManifestRow { is_failed: true, ..row(path, kind, None) };
+        let rows = [
+            row("t/d/e/f", Kind::File, Some(1)),
+            row("t/d", Kind::Directory, None),
+            row("t/d.x", Kind::File, Some(2)),
+            failed("t/d", Kind::Directory),
+            row("t/d/g", Kind::File, Some(3)),
+            row("t/changed", Kind::File, Some(4)),
+            row("t/changed", Kind::File, Some(5)),
+            row("t/twice", Kind::File, Some(6)),
+            row("t/twice", Kind::File, Some(6)),
+            row("t/bad", Kind::File, Some(7)),
+            failed("t/bad", Kind::Unknown),
+            row("./t/z", Kind::Directory, None),
+        ];
+        let (here, others) = rows.split_at(6);
+        Rows::Here(&manifest).add(here);
+        let bytes: Vec<u8> = others.iter().flat_map(|row| row.encoded()).collect();
+        assert!(manifest.receive(&bytes) && !manifest.receive(&bytes[..7]));
+        let written = manifest.write().ok().flatten().unwrap();
+        assert_eq!((written.entries, written.without_digest), (4, 1));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let found: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let paths: Vec<_> = found.iter().map(|row| row["path"].as_str().unwrap()).collect();
+        assert_eq!(paths, ["t/changed", "t/d.x", "t/twice", "t/z"]);
+        assert_eq!(found[0]["not_read"], true);
+    }
 }

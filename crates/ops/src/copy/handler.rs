@@ -141,7 +141,7 @@ impl CopyOperation<'_> {
         let (options, metadata) = (self.target.options, item.metadata);
         let is_directory = metadata.kind() == Kind::Directory;
         if !is_directory && self.maker(worker).is_left(item)? {
-            return self.maker(worker).note_left(item.to);
+            return self.maker(worker).note_left(item.to).map(drop);
         }
         let made = match metadata.kind() {
             Kind::Directory => {
@@ -283,7 +283,11 @@ impl Handler for CopyOperation<'_> {
 
     fn is_task(&self, task: &[u8], in_directory: bool) -> bool {
         // Tasks about links belong to no directory.
-        !in_directory && LinkTask::decode_all(task).is_some() || self.is_large_task(task, in_directory)
+        match LinkTask::decode_all(task).filter(|_| !in_directory) {
+            Some(LinkTask::Wait { from, .. }) => from < self.target.seat.ranks,
+            Some(LinkTask::Ended { .. }) => true,
+            None => self.is_large_task(task, in_directory),
+        }
     }
 
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {

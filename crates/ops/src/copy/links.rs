@@ -16,7 +16,7 @@ pub(crate) mod make;
 pub(crate) mod private;
 pub(crate) mod ranks;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +44,8 @@ pub(crate) struct Links {
 struct Waiting {
     /// By the key of the copy.
     deferred: HashMap<CString, Vec<Deferred>>,
+    /// Keys of copies whose rank was asked.
+    asked: HashSet<CString>,
     count: usize,
     /// Names whose copies have ended.
     ready: Vec<Deferred>,
@@ -100,11 +102,22 @@ impl Links {
     /// Notes that the copy with this key is complete or was given up: its names can be made.
     pub(crate) fn note_ended(&self, key: &CStr) {
         let mut waiting = self.lock();
+        waiting.asked.remove(key);
         if let Some(names) = waiting.deferred.remove(key) {
             waiting.count -= names.len();
             waiting.ready.extend(names);
             self.is_due.store(true, Ordering::Release);
         }
+    }
+
+    /// Notes that names which wait are to be tried again.
+    pub(crate) fn note_due(&self) {
+        self.is_due.store(true, Ordering::Release);
+    }
+
+    /// Whether the rank that makes a copy is yet to be asked for names of this rank. Notes that it is asked now.
+    pub(crate) fn is_first_to_ask(&self, key: &CStr) -> bool {
+        self.lock().asked.insert(key.to_owned())
     }
 
     /// Whether names wait that may be made now.
@@ -129,6 +142,7 @@ impl Links {
         let ended: Vec<_> = keys.into_iter().filter(|key| !is_copied(key)).collect();
         let mut waiting = self.lock();
         for key in ended {
+            waiting.asked.remove(&key);
             due.extend(waiting.deferred.remove(&key).unwrap_or_default());
         }
         waiting.count = waiting.deferred.values().map(Vec::len).sum();

@@ -226,7 +226,7 @@ impl<V: Handler> TreeJob<'_, V> {
         if V::STAGE == Stage::Slices
             && let Some((Anchor::Slice(slice), unit)) = task.anchor()
         {
-            self.sent.add(Part::of(slice, unit == Unit::Names));
+            self.sent.leave(|left| left.parts.push(Part::of(slice, unit == Unit::Names)));
         }
     }
 
@@ -263,6 +263,13 @@ impl<V: Handler> TreeJob<'_, V> {
         }
         for directory in children {
             self.closer(worker).end_child(&directory);
+        }
+        loop {
+            let ended = self.visit.ended(&mut worker.visit, &mut worker.results);
+            if ended.is_empty() {
+                break;
+            }
+            self.end_each(worker, ended);
         }
         // No other rank takes payments any more.
         worker.tasks.payments.clear();

@@ -144,9 +144,10 @@ impl<S: State> Part<S> {
         &self.slice
     }
 
-    /// Whether only this part, and the thread that looks at the last names, keep the slice open. Asked by that thread.
+    /// Whether only this part keeps the slice open, beside the thread that has looked at the last names. Asked by that thread, when no names
+    /// are left.
     pub(crate) fn is_last(&self) -> bool {
-        self.slice.parts.get() == 2 && self.slice.names.get() == 0
+        self.slice.parts.get() == 2
     }
 
     /// Whether the slice's names count as looked at only when it ends.
@@ -243,5 +244,23 @@ impl<'a, S: State> CurrentSlice<'a, S> {
     /// Called after the last names. Returns whether the slice has ended.
     pub(crate) fn release_part_of_names(&self) -> bool {
         self.shared.get().is_none_or(|slice| slice.parts.release())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atta_sys::Place;
+
+    #[test]
+    fn the_only_open_part_of_a_slice_is_known() {
+        let opened = Arc::new(std::fs::File::open("/").unwrap().into());
+        let directory = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
+        for others in 0..3 {
+            let slice = CurrentSlice::new(&directory, Extent::Whole);
+            let held: Vec<Part> = (0..others).map(|_| slice.part()).collect();
+            assert!(slice.release_names());
+            assert_eq!(slice.part().is_last(), held.is_empty());
+        }
     }
 }

@@ -102,7 +102,7 @@ impl Batch {
         results.into_iter().for_each(|mut results| hand_over(&mut *results, &mut waiting.results));
         waiting.ready.extend(ready);
         waiting.checks.extend(checks);
-        let items = waiting.ready.len().max(waiting.checks.len());
+        let items = waiting.ready.len().max(waiting.checks.len()).max(waiting.results.rows.len());
         let is_full = waiting.bytes >= BATCH_BYTES || items >= BATCH_ITEMS;
         is_full.then(|| std::mem::take(&mut *waiting))
     }

@@ -108,6 +108,7 @@ impl Committer<'_> {
         if ready.names.is_none() {
             self.commit.leave();
             ready.mirror.set_foreign();
+            self.maker.note_lost(&ready.mirror.target);
         }
         if let Some((temporary, _)) = &ready.names
             && let Ok(directory) =
@@ -124,6 +125,7 @@ impl Committer<'_> {
         }
         // No thread has entered the directory so far. If it cannot be opened, it cannot be renamed either.
         if !mirror.is_new() && self.maker.open_made(&mirror).is_err() && mirror.is_foreign() {
+            self.maker.note_lost(&mirror.target);
             let at = Location::Root(self.maker.target.top.path.clone());
             return self.maker.fail(&at, FileError::new(Step::OpenDirectory, Errno::STALE));
         }
@@ -131,9 +133,12 @@ impl Committer<'_> {
         let is_durable = !self.stores().waits_in(&ready.mirror) || self.stores().sync().is_ok();
         // Data whose sync failed is not written again any more.
         if is_durable && (!ready.mirror.is_new() || ready.since == self.stores().failed_syncs()) {
-            let _ = self.rename(&ready);
+            if self.rename(&ready).is_err() {
+                self.maker.note_lost(&ready.mirror.target);
+            }
         } else {
             self.commit.leave();
+            self.maker.note_lost(&ready.mirror.target);
             self.maker.fail(&ready.origin, FileError::new(Step::Sync, Errno::IO));
         }
     }
@@ -144,6 +149,7 @@ impl Committer<'_> {
         if let Err(error) = renamed {
             if ready.names.is_none() {
                 self.commit.leave();
+                self.maker.note_lost(&ready.mirror.target);
             }
             self.maker.fail(&ready.origin, error);
         }

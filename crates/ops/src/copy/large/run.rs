@@ -47,7 +47,7 @@ impl CopyOperation<'_> {
         let item = Item { at, from, to, metadata };
         let mut planner = Planner { maker: self.maker(worker), copies: &self.large, live: &self.live };
         match planner.plan(item, source)? {
-            Planned::Left => self.maker(worker).note_left(item.to)?,
+            Planned::Left => drop(self.maker(worker).note_left(item.to)?),
             Planned::Whole => self.copy_whole(worker, item)?,
             Planned::Chunks(cuttable) => {
                 let Cuttable { large: own, chunk, is_cloned } = *cuttable;

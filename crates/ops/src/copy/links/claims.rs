@@ -79,9 +79,13 @@ pub(crate) fn claim(known: &OwnedFd, metadata: &Metadata, rank: u32) -> Result<O
     match retry(|| rustix::fs::openat(known, &name, flags, Mode::RUSR | Mode::WUSR)) {
         Ok(claim) => {
             let written = retry(|| rustix::io::pwrite(&claim, &rank.to_le_bytes(), 0));
-            written.map_err(|errno| FileError::new(Step::Link, errno))?;
-            // Makes it visible to other clients of NFS.
-            ask_close(&claim)?;
+            let written = written.map_err(|errno| FileError::new(Step::Link, errno));
+            // Closing makes it visible to other clients of NFS.
+            if let Err(error) = written.and_then(|_| ask_close(&claim)) {
+                // Otherwise all other names would wait for it.
+                let _ = rustix::fs::unlinkat(known, &name, AtFlags::empty());
+                return Err(error);
+            }
             Ok(Some(claim))
         }
         Err(Errno::EXIST) => Ok(None),

@@ -64,8 +64,9 @@ impl Linker<'_> {
         });
         // In this order: a name that is deferred meanwhile finds the copy when it is tried.
         self.links.copying.end(&key);
-        if is_claimed {
-            self.links.note_ended(&key);
+        match is_claimed {
+            true => self.links.note_ended(&key),
+            false => self.links.note_due(),
         }
         made
     }
@@ -76,7 +77,9 @@ impl Linker<'_> {
         let claim = claim(known, item.metadata, seat.rank)?;
         if claim.is_none() {
             self.links.defer(item);
-            if let Some(maker) = maker_of(known, key).filter(|maker| *maker != seat.rank) {
+            let maker = if seat.ranks > 1 { maker_of(known, key) } else { None };
+            if let Some(maker) = maker.filter(|maker| *maker != seat.rank && self.links.is_first_to_ask(key))
+            {
                 self.links.copying.ask(maker, key, seat.rank);
             }
         }
@@ -108,8 +111,8 @@ impl Linker<'_> {
         if let Some(file) = self.maker.mended(item)? {
             // Names that cannot be linked to it are copied instead.
             let _ = link_key(&file, known, key);
-            keep_known(claim, &now)?;
-            self.maker.note_left(to)?;
+            let digest = self.maker.note_left(to)?;
+            keep_known(claim, &Known { digest, ..now })?;
             return Ok(None);
         }
         let made = self.maker.file(item)?;

@@ -24,7 +24,7 @@ pub struct ManifestRow {
     pub digest: Option<[u8; 32]>,
     /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
-    /// The entry failed: rows with this path do not count.
+    /// The entry failed: rows with this path do not count. If it is a directory, rows of what is below do not count either.
     pub is_failed: bool,
 }
 

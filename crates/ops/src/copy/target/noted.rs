@@ -10,9 +10,9 @@ use rustix::fs::{Mode, OFlags};
 use crate::copy::failures::target_path;
 use crate::copy::results::manifest::{Kept, ManifestRow};
 use crate::copy::target::Maker;
-use crate::copy::target::mirror::Location;
+use crate::copy::target::mirror::{Location, Mirror};
 use crate::copy::target::place::{Made, OpenFile, Place};
-use crate::digest::Piece;
+use crate::digest::{Hash, Piece};
 use crate::file::error::{FileError, Step};
 use crate::file::holes::may_have_holes;
 use crate::file::mover::Pass;
@@ -28,7 +28,7 @@ impl Maker<'_> {
         }
         if kind == Kind::File && made.digest.is_none() && made.is_link && made.temporary.is_none() {
             // It may have been a link of the copy before.
-            return self.note_left(to);
+            return self.note_left(to).map(drop);
         }
         let element = made.element(b"", kind);
         let digest = element.digest.map(|digest| *digest.as_bytes());
@@ -48,9 +48,9 @@ impl Maker<'_> {
         }
     }
 
-    /// Notes an entry that is left as it is.
-    pub(crate) fn note_left(&mut self, to: &Place<'_>) -> Result<(), FileError> {
-        let Some(kept) = self.target.options.manifest else { return Ok(()) };
+    /// Notes an entry that is left as it is. Returns its digest, if it was read.
+    pub(crate) fn note_left(&mut self, to: &Place<'_>) -> Result<Option<Hash>, FileError> {
+        let Some(kept) = self.target.options.manifest else { return Ok(None) };
         let failed = |errno| FileError::new(Step::LookAtCopy, errno);
         let found = sys::stat_at(&to.directory, to.name, false).map_err(failed)?;
         let (path, kind) = (to.mirror.path_of(to.name), found.kind());
@@ -63,13 +63,27 @@ impl Maker<'_> {
             }
             _ => {}
         }
+        let digest = row.digest.map(Hash::from_bytes);
         self.results.rows.push(row);
-        Ok(())
+        Ok(digest)
+    }
+
+    /// Notes that a directory did not get its name: nothing below it counts either.
+    pub(crate) fn note_lost(&mut self, directory: &Directory) {
+        if self.target.options.manifest.is_some() {
+            self.note_directory(directory);
+            self.results.rows.last_mut().into_iter().for_each(|row| row.is_failed = true);
+        }
     }
 
     /// Notes that an entry failed.
     pub(crate) fn note_failed(&mut self, at: &Location) {
         if self.target.options.manifest.is_some()
+            && let Location::Itself(source) = at
+            && let Some(mirror) = Mirror::of(source).filter(|mirror| mirror.is_foreign())
+        {
+            self.note_lost(&mirror.target);
+        } else if self.target.options.manifest.is_some()
             && let Some(path) = target_path(at, &self.target.roots)
         {
             let (kind, digest, target) = (Kind::Unknown, None, None);

@@ -241,6 +241,8 @@ impl<'a, const CLOSED: bool> Rank<'a, CLOSED> {
                 closer.end_part(&part);
             }
             Task::EndSent => self.job.sent.note_run(),
+            // A root that another walk would look at.
+            Task::Start { .. } => {}
             Task::Paid(paid) => self.job.end_paid(&mut self.worker, paid),
             other => panic!("{other:?}"),
         }
@@ -263,6 +265,10 @@ impl<'a, const CLOSED: bool> Rank<'a, CLOSED> {
         for _ in 0..=dice.throw(4) {
             if self.tasks.is_empty() {
                 break;
+            }
+            if dice.throw(4) == 0 {
+                let root = self.job.roots.intern(b"r".to_vec());
+                self.tasks.push(Task::Start { root, below: None, differs: None });
             }
             let task = self.tasks.swap_remove(dice.throw(self.tasks.len()));
             if self.job.pack(&task, packed.last(), &mut bytes) {

@@ -31,8 +31,9 @@ impl<P: Fn(u32) -> (Vec<u8>, u64)> Packer<P> {
         let same_index = root.is_some() && last.and_then(Task::root_index) == root;
         let both = task.directory().zip(last.filter(|_| same_index).and_then(Task::directory));
         let shared = both.map(|(one, other)| shared_levels(other, one));
-        // Two directories may have different objects for one root, which count for themselves.
-        let same_root = same_index && shared != Some(None);
+        // Two directories may have different objects for one root, which count for themselves. After a task without a directory the reader
+        // may be at any of them.
+        let same_root = same_index && (task.directory().is_none() || shared.flatten().is_some());
         if let (Some(root), false) = (root, same_root) {
             let (path, inode) = (self.root)(root);
             Record::Root { path: path.into(), inode }.encode(out);
