@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atta_catalog::{Digested, digest_line, digested_row};
-use atta_entry::{Code as _, Kind};
+use atta_entry::{Code, Kind};
 use atta_ops::copy::ManifestRow;
 use atta_ops::sorted::{Sorter, is_below, key_of};
 use atta_runtime::{Outbox, Stop, Stream};
@@ -133,7 +133,7 @@ impl Manifest {
             // Names that a directory lists twice, and entries that failed after they were made.
             while let Some(again) = sorted.next_if(|next| matches!(next, Ok((next, _)) if *next == key)) {
                 let again = ManifestRow::decode_all(&again?.1).ok_or_else(damaged)?;
-                row = merged(row, again);
+                row = merged(row, &again);
             }
             // What is below a directory that did not get its name comes right after it.
             if lost.as_ref().is_none_or(|lost| !is_below(&key, lost)) {
@@ -169,9 +169,9 @@ impl Manifest {
 }
 
 /// Two rows of one path as one.
-fn merged(one: ManifestRow, other: ManifestRow) -> ManifestRow {
+fn merged(one: ManifestRow, other: &ManifestRow) -> ManifestRow {
     let is_failed = one.is_failed || other.is_failed;
-    let is_directory = [&one, &other].iter().any(|row| row.is_failed && row.kind == Kind::Directory);
+    let is_directory = [&one, other].iter().any(|row| row.is_failed && row.kind == Kind::Directory);
     let kind = if is_directory { Kind::Directory } else { one.kind };
     // Of a file that was copied twice, and changed in between, nobody knows which copy was the last.
     let digest = match (one.digest, other.digest) {
@@ -226,7 +226,7 @@ mod tests {
         ];
         let (here, others) = rows.split_at(6);
         Rows::Here(&manifest).add(here);
-        let bytes: Vec<u8> = others.iter().flat_map(|row| row.encoded()).collect();
+        let bytes: Vec<u8> = others.iter().flat_map(Code::encoded).collect();
         assert!(manifest.receive(&bytes) && !manifest.receive(&bytes[..7]));
         let written = manifest.write().ok().flatten().unwrap();
         assert_eq!((written.entries, written.without_digest), (4, 1));

@@ -330,6 +330,7 @@ mod tests {
     use crate::copy::options::Options;
     use crate::copy::target::mirror::Location;
     use crate::copy::{Copy, Seat};
+    use crate::tree::operation::Handler as _;
 
     #[test]
     fn copy_with_the_same_inode_number_is_not_linked() {
@@ -373,7 +374,8 @@ mod tests {
         fs::hard_link(&source, scratch.join("other")).unwrap();
         let (sources, options) = ([source.as_os_str().as_bytes().to_vec()], Options::default());
         let path = target.as_os_str().as_bytes();
-        let copy = Copy::prepare(&sources, path, &options, &NothingFails, Seat::alone()).unwrap();
+        let seat = Seat { ranks: 4, ..Seat::alone() };
+        let copy = Copy::prepare(&sources, path, &options, &NothingFails, seat).unwrap();
         let operation = &copy.operation;
         let known = operation.target.private.links().unwrap();
         let metadata = &sys::stat_path(&sources[0], false).unwrap();
@@ -385,7 +387,7 @@ mod tests {
         let from = Source { directory: rustix::fs::CWD, name: &name };
         let item = Item { at: &Location::Root(sources[0].clone()), from, to: &to, metadata };
         let mut linker = operation.linker(&mut worker);
-        let mut due = |linker: &Linker<'_>| operation.links.take_due(|key| linker.is_copied(key)).len();
+        let due = |linker: &Linker<'_>| operation.links.take_due(|key| linker.is_copied(key)).len();
 
         // A thread of this rank is at it, before and after it has made the claim.
         assert!(operation.links.copying.begin(&key));
