@@ -1,14 +1,10 @@
 //! The decoders of this crate, for `atta_testkit::fuzz`.
 
 use atta_entry::Code;
-use atta_testkit::allocations::Counting;
-use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use crate::{DigestLines, ListReader, ShardRecord};
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Reads a whole list. Items are compared by their debug text: a list has no encoder.
 fn listed(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -51,13 +47,4 @@ fn targets() -> Vec<Target> {
     ]
 }
 
-#[test]
-fn decoders_withstand_any_bytes() {
-    fuzz::run(&targets(), fuzz::CASES);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn decoders_withstand_any_bytes_for_long() {
-    fuzz::run(&targets(), fuzz::CASES_LONG);
-}
+atta_testkit::fuzz_tests!(targets);

@@ -7,8 +7,7 @@ use atta_entry::{Change, Code, Difference, Kind};
 use atta_ops::copy::{RankReport as CopyRankReport, Report};
 use atta_ops::digest::Signature;
 use atta_ops::{copy, verify};
-use atta_testkit::allocations::Counting;
-use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz::Target;
 
 use crate::copy::part::Part;
 use crate::sum::sink::FirstSide;
@@ -18,9 +17,6 @@ use crate::verify::totals::Compared;
 use crate::walk::threads::RankReport;
 use crate::walk::totals::RankTotals;
 use crate::{sum, walk};
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 fn of<T: Code>(name: &'static str, sample: Vec<u8>) -> Target {
     Target::new(name, vec![sample], |bytes| T::decode_all(bytes).map(|value| value.encoded())).holding(64)
@@ -80,13 +76,4 @@ fn targets() -> Vec<Target> {
     ]
 }
 
-#[test]
-fn decoders_withstand_any_bytes() {
-    fuzz::run(&targets(), fuzz::CASES);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn decoders_withstand_any_bytes_for_long() {
-    fuzz::run(&targets(), fuzz::CASES_LONG);
-}
+atta_testkit::fuzz_tests!(targets);

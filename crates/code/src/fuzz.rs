@@ -10,14 +10,10 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::time::Duration;
 
-use atta_testkit::allocations::Counting;
-use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use crate::Code;
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 fn targets() -> Vec<Target> {
     let byte_string = || b"a\xff".to_vec();
@@ -46,13 +42,4 @@ fn targets() -> Vec<Target> {
     ]
 }
 
-#[test]
-fn decoders_withstand_any_bytes() {
-    fuzz::run(&targets(), fuzz::CASES);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn decoders_withstand_any_bytes_for_long() {
-    fuzz::run(&targets(), fuzz::CASES_LONG);
-}
+atta_testkit::fuzz_tests!(targets);

@@ -4,14 +4,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use atta_code::Code;
-use atta_testkit::allocations::Counting;
-use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use crate::{Census, Message, Reason, Tasks};
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 fn messages() -> Vec<Message> {
     let census = Census { idle: true, sent: 300, received: u64::MAX };
@@ -47,13 +43,4 @@ fn targets() -> Vec<Target> {
     ]
 }
 
-#[test]
-fn decoders_withstand_any_bytes() {
-    fuzz::run(&targets(), fuzz::CASES);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn decoders_withstand_any_bytes_for_long() {
-    fuzz::run(&targets(), fuzz::CASES_LONG);
-}
+atta_testkit::fuzz_tests!(targets);

@@ -1,13 +1,9 @@
 //! The decoders of this crate, for `atta_testkit::fuzz`.
 
-use atta_testkit::allocations::Counting;
-use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use crate::{Change, Code, Detail, Difference, Errno, Kind, Side, Timestamp};
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 fn targets() -> Vec<Target> {
     let time = Timestamp { seconds: -1, nanoseconds: 999_999_999 };
@@ -38,13 +34,4 @@ fn targets() -> Vec<Target> {
     ]
 }
 
-#[test]
-fn decoders_withstand_any_bytes() {
-    fuzz::run(&targets(), fuzz::CASES);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn decoders_withstand_any_bytes_for_long() {
-    fuzz::run(&targets(), fuzz::CASES_LONG);
-}
+atta_testkit::fuzz_tests!(targets);

@@ -1,8 +1,7 @@
 //! The decoders of this crate, for `atta_testkit::fuzz`. The operations list theirs themselves.
 
 use atta_entry::{Code, Errno, Metadata, Side};
-use atta_testkit::allocations::Counting;
-use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use crate::digest::{PieceValue, Signature};
@@ -15,9 +14,6 @@ use crate::tree::progress::SoFar;
 use crate::tree::task::bytes::fuzz as tasks;
 use crate::tree::{Profile, ThreadReport};
 use crate::{copy, sum, verify, walk};
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Tasks of large files with these keys, and with results of chunks that are numbers or errors.
 pub(crate) type Large<K, E> = LargeTask<K, Result<Option<u64>, E>>;
@@ -81,13 +77,4 @@ fn targets() -> Vec<Target> {
     targets
 }
 
-#[test]
-fn decoders_withstand_any_bytes() {
-    fuzz::run(&targets(), fuzz::CASES);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn decoders_withstand_any_bytes_for_long() {
-    fuzz::run(&targets(), fuzz::CASES_LONG);
-}
+atta_testkit::fuzz_tests!(targets);

@@ -5,17 +5,13 @@ use std::time::Duration;
 use atta_engine::Rank;
 use atta_entry::Code;
 use atta_fabric::{Endpoint as _, in_process};
-use atta_testkit::allocations::Counting;
-use atta_testkit::fuzz::{self, Target};
+use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use crate::rank::agree::Disagreement;
 use crate::rank::link::{End, Link};
 use crate::rank::outbox;
 use crate::{Maximum, Stop, WorkerReport};
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// What the first rank of two makes of a message of the other one: the message, if it is none that ends the run.
 fn taken_in(message: &[u8]) -> Option<Vec<u8>> {
@@ -54,13 +50,4 @@ fn targets() -> Vec<Target> {
     ]
 }
 
-#[test]
-fn decoders_withstand_any_bytes() {
-    fuzz::run(&targets(), fuzz::CASES);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn decoders_withstand_any_bytes_for_long() {
-    fuzz::run(&targets(), fuzz::CASES_LONG);
-}
+atta_testkit::fuzz_tests!(targets);

@@ -1,7 +1,7 @@
 //! An allocator that counts what a thread holds, to bound the memory that a function takes. It serves tests of one thread: what another
 //! thread frees stays counted.
 //!
-//! A test program names it: `#[global_allocator] static COUNTING: Counting = Counting;`
+//! A test program names it as its `#[global_allocator]`; `fuzz_tests!` does.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 

@@ -126,6 +126,27 @@ macro_rules! fuzz_code {
     };
 }
 
+/// The tests of a crate's targets, a short one and a long one, and the allocator that they need. Gets the name of the function that returns
+/// the targets.
+#[macro_export]
+macro_rules! fuzz_tests {
+    ($targets:ident) => {
+        #[global_allocator]
+        static COUNTING: $crate::allocations::Counting = $crate::allocations::Counting;
+
+        #[test]
+        fn decoders_withstand_any_bytes() {
+            $crate::fuzz::run(&$targets(), $crate::fuzz::CASES);
+        }
+
+        #[test]
+        #[ignore = "takes minutes"]
+        fn decoders_withstand_any_bytes_for_long() {
+            $crate::fuzz::run(&$targets(), $crate::fuzz::CASES_LONG);
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -102,8 +102,7 @@ impl Manifest {
         true
     }
 
-    /// Writes the rows of a copy that is complete, until the run is asked to end.
-    /// None: it was asked to end.
+    /// Writes the rows of a copy that is complete. None: the run was asked to end before all were written.
     pub(super) fn write(&self) -> Result<Option<Written>, Fatal> {
         let failed = |error: &io::Error| {
             let what = format!("cannot write manifest: {}: {}", self.name, describe(error));

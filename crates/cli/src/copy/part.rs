@@ -58,20 +58,7 @@ impl Part {
 
     pub(super) fn whole(self) -> Whole {
         let Self { totals, report, signature, elapsed, threads, by_rank: ranks, parked, .. } = self;
-        let (target_is_name, leftovers, extra, manifest) = (false, None, None, None);
-        Whole {
-            totals,
-            report,
-            signature,
-            elapsed,
-            threads,
-            ranks,
-            parked,
-            target_is_name,
-            leftovers,
-            extra,
-            manifest,
-        }
+        Whole { totals, report, signature, elapsed, threads, ranks, parked, ..Whole::default() }
     }
 }
 

@@ -8,11 +8,12 @@ use atta_runtime::Seat;
 use super::arguments::CopyArguments;
 use super::end::{conclude, report_refused};
 use super::manifest::Rows;
+use super::part::Part;
 use super::plans::Plans;
 use super::reporter::Reporter;
 use super::reports::Reports;
 use super::setting::{Run, Setting};
-use super::summary::{Whole, summary};
+use super::summary::summary;
 use crate::run::settings::take;
 use crate::run::signals::Signals;
 use crate::run::starts::Starts;
@@ -35,7 +36,9 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
             Some(starts) if starts.are_differences() => dry_run.repairing(starts.rows()),
             Some(starts) => dry_run.listed(starts),
         };
-        dry_run.run(|progress: &Progress| reporter.tick(progress)).map(Whole::from)
+        dry_run
+            .run(|progress: &Progress| reporter.tick(progress))
+            .map(|outcome| Part::new(outcome, None).whole())
     });
     reporter.clear();
     let fatal = list_error.and_then(|error| take(&error));

@@ -136,10 +136,10 @@ impl Run {
             ));
         }
         if arguments.manifest.is_some() && starts.as_ref().is_some_and(Starts::are_differences) {
-            let what = "--manifest and a list of differences".to_owned();
+            let what = "--manifest with a list of differences".to_owned();
             return Err(Refused::usage(
                 what,
-                "repair first; then 'atta sum --format ndjson TARGET' writes a record",
+                "repair without it; then 'atta sum --format ndjson TARGET > FILE' writes a record",
             ));
         }
         Ok(Self { failures, events, manifest, keep, starts })
@@ -150,13 +150,13 @@ impl Run {
 fn refuse_manifest(arguments: &CopyArguments) -> Result<(), Refused> {
     let Some(manifest) = &arguments.manifest else { return Ok(()) };
     if arguments.digest == DigestKind::None {
-        let what = "--manifest has digests, and there are none".to_owned();
+        let what = "--manifest needs digests".to_owned();
         return Err(Refused::usage(what, "leave --digest none out"));
     }
     let skips =
         arguments.existing() != Existing::Replace && arguments.manifest_skipped == ManifestSkipped::List;
     if skips && arguments.manifest_format == ManifestFormat::B3sum {
-        let what = "--manifest-format b3sum, and files that are skipped without being read".to_owned();
+        let what = "--manifest-format b3sum needs digests of skipped files".to_owned();
         return Err(Refused::usage(what, "add --manifest-skipped read, or use --manifest-format ndjson"));
     }
     let (errors, list) = (arguments.report.errors.as_deref(), arguments.list().map(|(list, _)| list));

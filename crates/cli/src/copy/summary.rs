@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use atta_ops::copy::{Leftovers, Outcome, Progress, RankReport, Report, SizeClass, SlowFile, Totals};
+use atta_ops::copy::{Leftovers, Progress, RankReport, Report, SizeClass, SlowFile, Totals};
 use atta_ops::digest::Signature;
 use atta_runtime::{Counter, Results as _};
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use crate::size::{binary, counted, grouped, per_second};
 const LEFTOVERS_SHOWN: usize = 10;
 
 /// Results of all ranks.
+#[derive(Default)]
 pub(super) struct Whole {
     pub(super) totals: Totals,
     pub(super) report: Report,
@@ -35,27 +36,6 @@ pub(super) struct Whole {
     pub(super) extra: Option<u64>,
     /// The manifest, if one was written.
     pub(super) manifest: Option<Written>,
-}
-
-impl From<Outcome> for Whole {
-    fn from(outcome: Outcome) -> Self {
-        let Outcome { totals, report, rank, signature, threads, elapsed, parked, leftovers, .. } = outcome;
-        let (threads, ranks, target_is_name) = (threads.len(), vec![rank], false);
-        let (extra, manifest) = (None, None);
-        Self {
-            totals,
-            report,
-            signature,
-            elapsed,
-            threads,
-            ranks,
-            parked,
-            target_is_name,
-            leftovers,
-            extra,
-            manifest,
-        }
-    }
 }
 
 /// The result as text for people.
@@ -79,13 +59,17 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
     }
-    if let Some(Written { name, entries, without_digest }) = &outcome.manifest {
-        let entries = counted(*entries, "entry", "entries");
-        let without = match without_digest {
-            0 => String::new(),
-            _ => format!("; {} without a digest", counted(*without_digest, "file", "files")),
-        };
-        let _ = writeln!(text, "manifest {name}: {entries}{without}");
+    match &outcome.manifest {
+        Some(Written { name, entries, without_digest }) => {
+            let entries = counted(*entries, "entry", "entries");
+            let without = match without_digest {
+                0 => String::new(),
+                _ => format!("; {} without a digest", counted(*without_digest, "file", "files")),
+            };
+            let _ = writeln!(text, "manifest {name}: {entries}{without}");
+        }
+        None if arguments.manifest.is_some() => text.push_str("manifest: not written\n"),
+        None => {}
     }
     totals.show(&mut |counter| lines(counter, arguments.dry_run, outcome.extra, &mut text));
     if arguments.report.verbose && !arguments.dry_run {

@@ -101,6 +101,7 @@ fn compared_json(outcome: &Summed, compared: Option<&Compared>, failed: u64) -> 
     let differences = compared.map(|compared| {
         json!({
             "same": compared.same,
+            "by_size": compared.by_size,
             "missing": compared.missing,
             "extra": compared.extra,
             "different": compared.different,
@@ -128,6 +129,10 @@ fn compared_words(outcome: &Summed, compared: Option<&Compared>, failed: u64) ->
         Some(compared) => {
             let same = if compared.same == 1 { "entry is" } else { "entries are" };
             let _ = writeln!(text, "{} {same} as recorded, {}", grouped(compared.same), speed(outcome));
+            if compared.by_size > 0 {
+                let files = counted(compared.by_size, "file", "files");
+                let _ = writeln!(text, "compared by size only: {files}, recorded without a digest");
+            }
             let counts = [
                 (compared.missing, "missing", "missing"),
                 (compared.extra, "extra", "extra"),

@@ -105,7 +105,8 @@ fn skipped_files_are_read_or_listed() {
     let paths = |rows: &[Value]| rows.iter().map(|row| row["path"].clone()).collect::<Vec<_>>();
     assert_eq!(paths(&listed), paths(&expected));
     // The size of what was not read is compared.
-    run(&mut command(&scratch, &["sum", "--check", "m"])).expect_code(0);
+    let ran = run(&mut command(&scratch, &["sum", "--check", "m"])).expect_code(0);
+    assert!(ran.err().contains("compared by size only: "), "{}", ran.err());
     make_file(scratch.join("new/large"), b"short");
     let ran = run(&mut command(&scratch, &["sum", "--check", "m"])).expect_code(1);
     assert!(ran.out().contains("different: new/large: size"), "{}", ran.out());
@@ -152,8 +153,8 @@ fn manifest_that_would_be_useless_is_refused() {
     let (scratch, _) = source("manifest-refused");
     make_file(scratch.join("list"), b"one\0");
     for (options, why) in [
-        (&["--digest", "none"][..], "--manifest has digests"),
-        (&["--update", "--manifest-format", "b3sum"], "skipped without being read"),
+        (&["--digest", "none"][..], "--manifest needs digests"),
+        (&["--update", "--manifest-format", "b3sum"], "needs digests of skipped files"),
         (&["--from-list", "m"], "are the same file"),
         (&["--errors", "m"], "are the same file"),
         (&["-n"], "cannot be used with"),

@@ -23,6 +23,8 @@ use crate::sorted::{Record, Sorted, Sorter, is_below, key_of};
 pub struct Compared {
     /// Recorded paths that are unchanged.
     pub same: u64,
+    /// Of these, regular files that were recorded without a digest: only their sizes are compared.
+    pub by_size: u64,
     /// Recorded paths that no longer exist.
     pub missing: u64,
     /// Paths that exist but are not recorded.
@@ -158,6 +160,8 @@ pub fn compare(
                 Some(there) => item.difference(there).map(|detail| Change::Different(vec![detail])),
             };
             compared.count(change.as_ref());
+            let has_size_only = item.kind == Kind::File && item.digest.is_none();
+            compared.by_size += u64::from(change.is_none() && has_size_only);
             if let Some(change) = change
                 && report(&Difference { path: item.path.into(), kind: item.kind, change }).is_break()
             {
@@ -299,6 +303,7 @@ mod tests {
                 ]
             );
             assert_eq!((compared.same, compared.different, compared.unknown), (5, 5, 0));
+            assert_eq!(compared.by_size, 1);
             assert_eq!(compared.differences(), 7);
         }
     }
