@@ -396,9 +396,8 @@ impl CopyOperation<'_> {
             let path = below(&path, root.len());
             worker.results.signature.add(&made.element(path, kind));
         }
-        let name = deferred.name();
         let slice = deferred.part.as_ref().map(CurrentSlice::of_part);
-        let to = self.maker(worker).place(&deferred.mirror, &name);
+        let to = self.maker(worker).place(&deferred.mirror, &deferred.name);
         match to.map(|to| to.within(slice.as_ref())) {
             Ok(to) => match self.maker(worker).note(&to, kind, &made) {
                 Ok(()) => self.committer(worker).complete(&deferred.at, &to, made),

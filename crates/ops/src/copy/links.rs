@@ -62,6 +62,7 @@ pub(crate) struct Deferred {
     pub(crate) at: Location,
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) metadata: Metadata,
+    /// The final name in the target.
     pub(crate) name: CString,
     /// The slice that the name is in.
     pub(crate) part: Option<Part>,
@@ -72,11 +73,6 @@ impl Deferred {
         let Item { at, to, metadata, .. } = item;
         let (mirror, name) = (Arc::clone(to.mirror), to.name.to_owned());
         Self { at: at.clone(), mirror, metadata: *metadata, name, part: to.part() }
-    }
-
-    /// The final name in the target.
-    pub(crate) fn name(&self) -> CString {
-        self.name.clone()
     }
 }
 

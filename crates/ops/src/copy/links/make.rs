@@ -34,7 +34,8 @@ pub(crate) struct Linker<'w> {
 }
 
 impl Linker<'_> {
-    /// Makes one of several names. `None`: another thread or rank is copying the file, and the name is made later.
+    /// Makes one of several names. `None`: another thread or rank is copying the file, and the name is made later; or the existing entry is
+    /// left.
     pub(crate) fn linked(&mut self, item: Item<'_>) -> Result<Option<Made>, FileError> {
         let (target, Item { to, metadata, .. }) = (self.maker.target, item);
         let known = match target.private.links() {

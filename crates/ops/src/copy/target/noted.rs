@@ -78,14 +78,15 @@ impl Maker<'_> {
 
     /// Notes that an entry failed.
     pub(crate) fn note_failed(&mut self, at: &Location) {
-        if self.target.options.manifest.is_some()
-            && let Location::Itself(source) = at
+        if self.target.options.manifest.is_none() {
+            return;
+        }
+        if let Location::Itself(source) = at
             && let Some(mirror) = Mirror::of(source).filter(|mirror| mirror.is_foreign())
         {
-            self.note_lost(&mirror.target);
-        } else if self.target.options.manifest.is_some()
-            && let Some(path) = target_path(at, &self.target.roots)
-        {
+            return self.note_lost(&mirror.target);
+        }
+        if let Some(path) = target_path(at, &self.target.roots) {
             let (kind, digest, target) = (Kind::Unknown, None, None);
             self.results.rows.push(ManifestRow { path, kind, size: 0, digest, target, is_failed: true });
         }

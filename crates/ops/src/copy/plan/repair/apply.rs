@@ -279,8 +279,7 @@ impl<'a> Search<'a> {
             });
             one.names.insert(deferred.at.root_and_path().1);
             names.insert(file, deferred.metadata.nlink.into());
-            let name = deferred.name();
-            let to = repairer.maker.place(&deferred.mirror, &name);
+            let to = repairer.maker.place(&deferred.mirror, &deferred.name);
             one.replaced.extend(to.and_then(|to| there(&to)).ok().flatten().map(|found| file_of(&found)));
         }
         // All names of the file were deferred: it has no other name.
