@@ -40,7 +40,9 @@ struct Arguments {
     command: Command,
 }
 
+// Only the arguments of the command that runs are built.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     /// Scan file trees: totals, listings, catalogs
     Walk(Box<walk::WalkArguments>),
