@@ -32,8 +32,8 @@ impl Target<'_> {
             Ok(()) => {
                 let own = self.stores.own_uid(sys::stat_descriptor(above)?.device);
                 let made = match open_own(above, name, own, self.features) {
-                    // Another thread or rank has finished its entries in it and has set its owner: the directory was made here all the
-                    // same. If another user replaced it, that is no worse than one that was there before.
+                    // Another thread or rank has finished its entries in it and has set its owner. The directory was made here all
+                    // the same. If another user has replaced it, it is used like one that existed before.
                     Err(Errno::STALE) => return Ok(true),
                     opened => opened?.0,
                 };
