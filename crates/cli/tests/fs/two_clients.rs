@@ -10,7 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,7 +23,8 @@ use atta_testkit::oracle::{self, Record};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::slow::SlowFs;
 use atta_testkit::{skip, trees};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::glusterfs::Volume;
@@ -241,14 +243,16 @@ enum Look {
 }
 
 impl Look {
-    /// The value that a call returned; none if the entry was removed or renamed meanwhile.
+    /// The value that a call returned; none if the entry was removed or renamed meanwhile. ELOOP: the name is a symbolic link. GlusterFS
+    /// may list it as a file while another client renames it.
     #[track_caller]
     fn at<T>(self, path: &Path, outcome: std::io::Result<T>) -> Option<T> {
         match outcome {
             Ok(value) => Some(value),
             Err(error) => {
-                let is_gone =
-                    [ErrorKind::NotFound, ErrorKind::StaleNetworkFileHandle].contains(&error.kind());
+                let is_gone = [ErrorKind::NotFound, ErrorKind::StaleNetworkFileHandle]
+                    .contains(&error.kind())
+                    || error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
                 assert!(is_gone && self == Self::Meanwhile, "{}: {error}", path.display());
                 None
             }
@@ -276,7 +280,7 @@ fn whole_files(top: &Path, below: &Path, allowed: &Contents, look: Look) -> BTre
         if kind.is_dir() {
             files.extend(whole_files(top, &below, allowed, look));
         } else if kind.is_file() {
-            let Some(content) = look.at(&below, std::fs::read(entry.path())) else { continue };
+            let Some(content) = look.at(&below, read_without_following(&entry.path())) else { continue };
             let allowed =
                 allowed.get(&below).unwrap_or_else(|| panic!("{} is in no source", below.display()));
             assert!(
@@ -289,6 +293,14 @@ fn whole_files(top: &Path, below: &Path, allowed: &Contents, look: Look) -> BTre
         }
     }
     files
+}
+
+/// The content of a file. Fails with ELOOP if it is a symbolic link.
+fn read_without_following(path: &Path) -> std::io::Result<Vec<u8>> {
+    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let mut content = Vec::new();
+    File::from(opened).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn is_temporary(name: &OsStr) -> bool {
