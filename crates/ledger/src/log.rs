@@ -179,3 +179,104 @@ impl<L: LogBytes> Reader<'_, L> {
 }
 
 const _: () = assert!(FRAME_MAX < u32::MAX as u64 && SEARCH.is_multiple_of(ALIGN as usize));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Frame, frame};
+
+    const NAME: LogName = LogName { run: 3, rank: 1 };
+
+    fn key() -> Key {
+        Key::of_job(&[7; 16])
+    }
+
+    /// A log with a section in each frame, and where its frames begin and the log ends. Each frame knows that all before it is on storage.
+    fn log(sections: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
+        let (mut log, mut begins) = (Vec::new(), Vec::new());
+        for (sequence, section) in sections.iter().enumerate() {
+            begins.push(log.len());
+            let offset = log.len() as u64;
+            let head = Frame { offset, sequence: sequence as u64, synced: offset };
+            log.extend(frame(&key(), NAME, head, &[section.to_vec()]));
+        }
+        begins.push(log.len());
+        (log, begins)
+    }
+
+    fn contents(mut log: &[u8], until: Option<usize>) -> Result<Contents, Broken<std::convert::Infallible>> {
+        read((&key(), NAME), &mut log, until.map(|until| until as u64), &mut |_| true)
+    }
+
+    #[test]
+    fn damage_is_told_from_a_lost_tail() {
+        let (log, begins) = log(&[b"one", b"two, longer", b"three"]);
+        assert_eq!(contents(&log, None).unwrap().bytes, log.len() as u64);
+        for at in 0..log.len() {
+            for bit in 0..8 {
+                let mut broken = log.clone();
+                broken[at] ^= 1 << bit;
+                let begin = begins.iter().rposition(|begin| *begin <= at).unwrap();
+                let offset = begins[begin] as u64;
+                match contents(&broken, None) {
+                    // No later frame knows that the last one was on storage.
+                    Ok(found) => {
+                        assert!(begin == 2 && found.bytes == offset && found.is_torn, "{at}: {found:?}")
+                    }
+                    Err(Broken::Damaged { offset: found }) => assert!(begin < 2 && found == offset, "{at}"),
+                    Err(error) => assert!(matches!(error, Broken::Version(_)) && at == 3, "{at}: {error:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tail_ends_where_storage_lost_it() {
+        let (log, begins) = log(&[b"one", b"two", b"three"]);
+        for length in 0..=log.len() {
+            // Space may have been reserved.
+            for reserved in [0, 100] {
+                let mut cut = log[..length].to_vec();
+                cut.resize(length + reserved, 0);
+                let found = contents(&cut, None).unwrap();
+                let whole = begins.iter().rposition(|begin| *begin <= length).unwrap();
+                assert_eq!((found.bytes, found.frames), (begins[whole] as u64, whole as u64), "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_counted_once_has_to_be_there() {
+        let (mut log, begins) = log(&[b"one", b"two", b"three"]);
+        for begin in &begins {
+            assert_eq!(contents(&log, Some(*begin)).unwrap().bytes, *begin as u64);
+        }
+        for until in [begins[1] + 8, begins[3] + 8] {
+            assert!(matches!(contents(&log, Some(until)), Err(Broken::Damaged { .. })), "{until}");
+        }
+        // Beyond it anything may be.
+        log.truncate(begins[2]);
+        log.extend([0xff; 40]);
+        assert_eq!(contents(&log, Some(begins[2])).unwrap().bytes, begins[2] as u64);
+    }
+
+    #[test]
+    fn frames_of_other_logs_do_not_count() {
+        let (log, _) = log(&[b"one"]);
+        let other = LogName { rank: 2, ..NAME };
+        for (key, name) in [(Key::of_job(&[8; 16]), NAME), (key(), other)] {
+            let found = read((&key, name), &mut log.as_slice(), None, &mut |_| true).unwrap();
+            assert_eq!(found, Contents { bytes: 0, frames: 0, is_torn: true });
+        }
+        // Nor does a copy at another offset.
+        let twice = [log.as_slice(), &log].concat();
+        assert_eq!(contents(&twice, None).unwrap().bytes, log.len() as u64);
+    }
+
+    #[test]
+    fn other_version_is_named() {
+        let (mut log, _) = log(&[b"one"]);
+        log[3] = 9;
+        assert_eq!(contents(&log, None), Err(Broken::Version(9)));
+    }
+}

@@ -8,6 +8,8 @@
 
 use atta_code::{Code, decode_bytes, encode_bytes};
 
+use crate::id::shared;
+
 /// The directory is that of the record before.
 const SAME: u8 = 0x80;
 
@@ -149,11 +151,6 @@ impl Last {
         self.is_there && self.root == at.root && self.path == at.path
     }
 
-    /// The bytes that a path shares with it.
-    fn shared(&self, path: &[u8]) -> usize {
-        self.path.iter().zip(path).take_while(|(one, other)| one == other).count()
-    }
-
     fn set(&mut self, root: u32, shared: usize, rest: &[u8]) {
         (self.is_there, self.root) = (true, root);
         self.path.truncate(shared);
@@ -233,7 +230,7 @@ impl Records {
         if self.last.is(at) {
             return self.bytes.push(kind | SAME);
         }
-        let shared = self.last.shared(at.path);
+        let shared = shared(&self.last.path, at.path);
         let rest = &at.path[shared..];
         self.bytes.push(kind);
         at.root.encode(&mut self.bytes);
@@ -337,4 +334,57 @@ fn fact<'a>(kind: u8, bytes: &mut &'a [u8]) -> Option<Fact<'a>> {
         MENDED => Fact::Mended { name: name_or_none(bytes)? },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a section with these facts.
+    fn bytes(facts: &[(&[u8], Fact<'_>)]) -> usize {
+        let mut records = Records::default();
+        facts.iter().for_each(|(path, fact)| records.add_fact(At { root: 0, path }, fact));
+        records.take().len()
+    }
+
+    #[test]
+    fn a_directory_takes_few_bytes() {
+        let seen = Seen { source_inode: 1 << 34, target_inode: 1 << 34, changed: (1 << 31, 999_999_999) };
+        // Twenty directories of one, each found, done and closed.
+        for (seen, closes, most) in [(None, false, 40), (Some(seen), true, 60)] {
+            let names: Vec<_> = (0..20).map(|number| format!("directory-{number:04}")).collect();
+            let paths: Vec<_> = names.iter().map(|name| format!("project/data/2026/{name}")).collect();
+            let above: &[u8] = b"project/data/2026";
+            let mut facts: Vec<_> =
+                names.iter().map(|name| (above, Fact::Found { name: name.as_bytes() })).collect();
+            facts.push((above, Fact::Done { slice: None, seen }));
+            for path in &paths {
+                facts.push((path.as_bytes(), Fact::Done { slice: None, seen }));
+                if closes {
+                    facts.push((path.as_bytes(), Fact::Closed));
+                }
+            }
+            let each = bytes(&facts) / 20;
+            assert!(each <= most, "{each} bytes for a directory");
+        }
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused() {
+        let good = [&b"a"[..], b"..a", b"a b\n", b"\xff"];
+        let bad = [&b""[..], b".", b"..", b"a/b", b"a\0"];
+        for (names, is_good) in [(&good[..], true), (&bad, false)] {
+            for name in names {
+                let mut written = Records::default();
+                written.add_fact(At { root: 0, path: b"d" }, &Fact::Found { name });
+                assert_eq!(records(&written.take(), &mut |_| {}), is_good, "{name:?}");
+            }
+        }
+        for path in [&b"/a"[..], b"a/", b"a//b", b"a/../b", b"./a", b"a\0"] {
+            let mut written = Records::default();
+            written.add_fact(At { root: 0, path: b"a/x" }, &Fact::Closed);
+            written.add_fact(At { root: 0, path }, &Fact::Closed);
+            assert!(!records(&written.take(), &mut |_| {}), "{path:?}");
+        }
+    }
 }

@@ -40,7 +40,7 @@ impl Hasher for AsIs {
 
     fn write(&mut self, bytes: &[u8]) {
         if let Some(first) = bytes.first_chunk::<8>() {
-            self.0 = u64::from_le_bytes(*first);
+            self.0 = u64::from_ne_bytes(*first);
         }
     }
 

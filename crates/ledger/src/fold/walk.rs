@@ -1,6 +1,6 @@
 //! The directories of the records that are read, with their identities. Hashes only names that changed since the record before. No I/O.
 
-use crate::id::{Id, Key, names};
+use crate::id::{Id, Key, names, shared};
 use crate::record::{At, Fact, Record, records};
 
 /// The path of the last record.
@@ -51,7 +51,7 @@ impl<'k> Steps<'k> {
             self.steps.push((0, self.key.root(at.root)));
             self.path.clear();
         }
-        let shared = self.path.iter().zip(at.path).take_while(|(one, other)| one == other).count();
+        let shared = shared(&self.path, at.path);
         let ends = |end: usize| end <= shared && at.path.get(end).is_none_or(|byte| *byte == b'/');
         let kept = self.steps.iter().take_while(|(end, _)| ends(*end)).count().max(1);
         self.steps.truncate(kept);
