@@ -221,7 +221,7 @@ mod tests {
                 match contents(&broken, None) {
                     // No later frame knows that the last one was on storage.
                     Ok(found) => {
-                        assert!(begin == 2 && found.bytes == offset && found.is_torn, "{at}: {found:?}")
+                        assert!(begin == 2 && found.bytes == offset && found.is_torn, "{at}: {found:?}");
                     }
                     Err(Broken::Damaged { offset: found }) => assert!(begin < 2 && found == offset, "{at}"),
                     Err(error) => assert!(matches!(error, Broken::Version(_)) && at == 3, "{at}: {error:?}"),
