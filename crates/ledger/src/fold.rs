@@ -1,0 +1,88 @@
+//! What all logs of a job say together: the results of what is done, and what is left to do. No I/O.
+//!
+//! The logs are read several times, in the order of their runs. The first readings find the directories that are not complete
+//! (`fold/known.rs`): in one reading if they fit in memory, otherwise a part of all directories at a time. The last reading hands over
+//! results and what is left (`fold/left.rs`).
+//!
+//! A directory is *done* when it was read to its end and all its slices are done; it is *complete* when it is also closed, if the operation
+//! closes directories. A directory that is complete is left out of what is to do. If the directory above is not done, it will be read
+//! again, so a complete directory in it is named as well ([`Left::Complete`]): whoever meets it there passes it by.
+
+mod known;
+mod left;
+mod walk;
+
+use crate::fold::known::Known;
+use crate::fold::left::Reading;
+use crate::id::{Id, Key};
+use crate::record::{At, Seen, SliceNumber};
+
+/// All logs of a job, those of earlier runs first.
+pub trait Logs {
+    /// Why they cannot be read.
+    type Error;
+
+    /// Calls `each` with the sections of each frame that counts, in order. It returns whether they are valid.
+    ///
+    /// # Errors
+    /// A log cannot be read, or is not valid.
+    fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error>;
+}
+
+/// A directory that is not complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its identity.
+    pub id: Id,
+    /// Its names are done or in slices: it is not read again.
+    pub is_read: bool,
+    /// It is done: only its closing is left.
+    pub is_done: bool,
+}
+
+/// What the fold finds, in the order of the logs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Left<'a> {
+    /// Results of slices that are done. Their sum is that of all slices that are done.
+    Results(&'a [u8]),
+    /// A part of a catalog that holds rows of slices that are done.
+    Part(&'a [u8]),
+    /// A directory that is not complete, each once.
+    Directory(At<'a>, Item),
+    /// A slice that is not done, each once.
+    Slice(At<'a>, SliceNumber, &'a [&'a [u8]]),
+    /// Names that form a slice of a directory that is read again, which leaves them out. A slice may come twice.
+    Given(At<'a>, &'a [&'a [u8]]),
+    /// A complete directory, of which the directory above may be read again; or a complete root.
+    Complete(Id),
+    /// What was seen of a directory that is done.
+    Seen(At<'a>, Seen),
+    /// The last answer for an entry is that it failed. The name is empty if it is the directory.
+    Failed(At<'a>, &'a [u8], &'a [u8]),
+    /// A large file of a slice that may not be done: its name and plan. The last plan of a file counts.
+    Planned(At<'a>, &'a [u8], &'a [u8]),
+    /// A chunk of such a file: its index and value.
+    Chunk(At<'a>, &'a [u8], u64, &'a [u8]),
+}
+
+/// How logs are folded.
+#[derive(Clone, Copy, Debug)]
+pub struct Fold {
+    /// The key of the job.
+    pub key: Key,
+    /// Directories are complete only when they are closed.
+    pub closes: bool,
+    /// An aim for its memory, in bytes.
+    pub memory: usize,
+}
+
+impl Fold {
+    /// Reads all logs and hands over what they say.
+    ///
+    /// # Errors
+    /// A log cannot be read, or is not valid.
+    pub fn run<L: Logs>(&self, logs: &mut L, each: &mut dyn FnMut(Left<'_>)) -> Result<(), L::Error> {
+        let known = Known::read(self, logs)?;
+        Reading::new(&self.key, known, each).read(logs)
+    }
+}

@@ -1,0 +1,285 @@
+//! The first readings: which directories are known, and which of them are not complete. No I/O.
+//!
+//! A directory stays in memory until it is complete and the directory above is done. Then no later fact makes it one that is left: what names
+//! it again would be a second reading of the directory above, which comes only before that is done. Facts of an earlier run come first.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::fold::walk::{Here, Steps};
+use crate::fold::{Fold, Logs};
+use crate::frame::sections;
+use crate::id::Id;
+use crate::record::{Fact, Record, SliceNumber};
+
+/// A directory above names it.
+const FOUND: u8 = 1;
+/// It was read to its end.
+const READ: u8 = 2;
+const CLOSED: u8 = 4;
+/// The directory above is done.
+const ABOVE_DONE: u8 = 8;
+const IS_ROOT: u8 = 16;
+/// It has slices of its own.
+const SLICED: u8 = 32;
+
+/// Directories that are kept at least before the first look for those that can be forgotten.
+const KEPT_LEAST: usize = 1024;
+/// Bytes of memory for each directory: tables are between half and fully used, and grow while the old one is still there.
+const DIRECTORY_BYTES: usize = 100;
+
+/// Identities are hashes.
+#[derive(Default)]
+pub(super) struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk::<8>() {
+            self.0 = u64::from_ne_bytes(*first);
+        }
+    }
+
+    /// The length of the array.
+    fn write_usize(&mut self, _: usize) {}
+}
+
+pub(super) type Map<V> = HashMap<Id, V, BuildHasherDefault<AsIs>>;
+
+struct Directory {
+    above: Id,
+    flags: Cell<u8>,
+}
+
+/// The slices of a directory: true if done.
+#[derive(Default)]
+pub(super) struct Slices(HashMap<SliceNumber, bool>);
+
+impl Slices {
+    fn are_done(&self) -> bool {
+        self.0.values().all(|is_done| *is_done)
+    }
+
+    /// Takes a slice that is not done.
+    pub(super) fn take(&mut self, slice: SliceNumber) -> bool {
+        self.0.get_mut(&slice).is_some_and(|is_done| !std::mem::replace(is_done, true))
+    }
+}
+
+/// A directory that is not complete.
+#[derive(Default)]
+pub(super) struct Incomplete {
+    pub(super) is_read: bool,
+    pub(super) is_done: bool,
+    pub(super) slices: Slices,
+    /// It was handed over.
+    pub(super) is_over: bool,
+}
+
+/// What the first readings found.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) incomplete: Map<Incomplete>,
+    /// The number of the last record about an entry that failed once.
+    pub(super) answers: Map<u64>,
+}
+
+/// More than fits in memory.
+struct TooMany;
+
+impl Known {
+    pub(super) fn read<L: Logs>(fold: &Fold, logs: &mut L) -> Result<Self, L::Error> {
+        let mut parts = 1;
+        loop {
+            if let Some(known) = Self::read_in(fold, logs, parts)? {
+                return Ok(known);
+            }
+            parts *= 4;
+        }
+    }
+
+    /// Reads the logs once for each part of all directories. None: a part is too large.
+    fn read_in<L: Logs>(fold: &Fold, logs: &mut L, parts: u32) -> Result<Option<Self>, L::Error> {
+        let mut known = Self::default();
+        for part in 0..parts {
+            let mut finding = Finding::new(fold, (part, parts));
+            finding.read(logs)?;
+            if let Err(TooMany) = finding.end(&mut known) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(known))
+    }
+}
+
+/// One reading.
+struct Finding<'f> {
+    fold: &'f Fold,
+    /// Which part of all directories it is for, and how many parts there are.
+    part: (u32, u32),
+    directories: Map<Directory>,
+    slices: Map<Slices>,
+    answers: Map<u64>,
+    /// The number of the record.
+    record: u64,
+    /// When to look for directories that can be forgotten.
+    limit: usize,
+    is_too_much: bool,
+}
+
+impl<'f> Finding<'f> {
+    fn new(fold: &'f Fold, part: (u32, u32)) -> Self {
+        let (directories, slices, answers) = (Map::default(), Map::default(), Map::default());
+        let limit = KEPT_LEAST.min(fold.memory / DIRECTORY_BYTES);
+        Self { fold, part, directories, slices, answers, record: 0, limit, is_too_much: false }
+    }
+
+    fn read<L: Logs>(&mut self, logs: &mut L) -> Result<(), L::Error> {
+        let fold = self.fold;
+        let mut steps = Steps::new(&fold.key);
+        logs.each(&mut |frame| {
+            // What is too much is read to the end all the same: a log that is not valid is refused first.
+            let is_valid = sections(frame, &mut |section| {
+                steps.read(section, &mut |here, fact| self.note(here, fact), &mut |_: &Record<'_>| {})
+            });
+            // Not between sections: one may hold the slices of a directory, and another one that they are done.
+            self.forget();
+            is_valid
+        })
+    }
+
+    fn is_here(&self, id: Id) -> bool {
+        self.part.1 == 1 || id.part(self.part.1) == self.part.0
+    }
+
+    fn note(&mut self, here: Here<'_>, fact: &Fact<'_>) {
+        self.record += 1;
+        if self.is_too_much {
+            return;
+        }
+        let id = here.id();
+        match fact {
+            Fact::Found { name } => {
+                self.touch(&here);
+                let found = here.named(name);
+                if self.is_here(found) {
+                    self.directory(found, Some(id)).flags.update(|flags| flags | FOUND);
+                }
+            }
+            Fact::Listed { slice, .. } => {
+                self.touch(&here);
+                self.slice(id, *slice, false);
+            }
+            Fact::Done { slice: Some(slice), .. } => {
+                self.touch(&here);
+                self.slice(id, *slice, true);
+            }
+            Fact::Done { slice: None, .. } => {
+                self.touch(&here);
+                self.set(id, READ);
+            }
+            // A directory that is closed again may have been forgotten.
+            Fact::Closed => self.set(id, CLOSED),
+            Fact::Failed { name, .. } | Fact::Mended { name } => {
+                if self.part.0 == 0 {
+                    self.answers.insert(here.named(name), self.record);
+                }
+            }
+            Fact::Planned { .. } | Fact::Chunk { .. } => self.touch(&here),
+        }
+    }
+
+    /// Makes a directory known, and those above it: a fact about it says that they were entered.
+    fn touch(&mut self, here: &Here<'_>) {
+        for (id, above) in here.up() {
+            if !self.is_here(id) {
+                continue;
+            }
+            if self.part.1 == 1 && self.directories.contains_key(&id) {
+                return;
+            }
+            self.directory(id, above);
+        }
+    }
+
+    fn directory(&mut self, id: Id, above: Option<Id>) -> &Directory {
+        self.directories.entry(id).or_insert_with(|| {
+            let flags = if above.is_none() { IS_ROOT | ABOVE_DONE } else { 0 };
+            Directory { above: above.unwrap_or(id), flags: Cell::new(flags) }
+        })
+    }
+
+    fn set(&self, id: Id, flag: u8) {
+        if let Some(directory) = self.directories.get(&id) {
+            directory.flags.update(|flags| flags | flag);
+        }
+    }
+
+    fn slice(&mut self, id: Id, slice: SliceNumber, is_done: bool) {
+        if self.is_here(id) {
+            self.set(id, SLICED);
+            *self.slices.entry(id).or_default().0.entry(slice).or_default() |= is_done;
+        }
+    }
+
+    fn is_done(&self, id: Id, directory: &Directory) -> bool {
+        let flags = directory.flags.get();
+        flags & READ != 0 && (flags & SLICED == 0 || self.slices.get(&id).is_none_or(Slices::are_done))
+    }
+
+    fn is_complete(&self, id: Id, directory: &Directory) -> bool {
+        self.is_done(id, directory) && (!self.fold.closes || directory.flags.get() & CLOSED != 0)
+    }
+
+    /// Forgets what is complete in directories that are done, from time to time.
+    fn forget(&mut self) {
+        if self.directories.len() < self.limit {
+            return;
+        }
+        // Of a part of all directories, those above are rarely known.
+        if self.part.1 == 1 {
+            self.forget_complete();
+        }
+        self.is_too_much |= self.directories.len() > self.fold.memory / DIRECTORY_BYTES;
+        self.limit = self.limit.max(2 * self.directories.len());
+    }
+
+    fn forget_complete(&mut self) {
+        for directory in self.directories.values() {
+            let above = self.directories.get(&directory.above);
+            if above.is_some_and(|above| self.is_done(directory.above, above)) {
+                directory.flags.update(|flags| flags | ABOVE_DONE);
+            }
+        }
+        let mut directories = std::mem::take(&mut self.directories);
+        directories.retain(|id, directory| {
+            let is_kept = directory.flags.get() & ABOVE_DONE == 0 || !self.is_complete(*id, directory);
+            if !is_kept && directory.flags.get() & SLICED != 0 {
+                self.slices.remove(id);
+            }
+            is_kept
+        });
+        self.directories = directories;
+    }
+
+    /// Hands over the directories that are not complete.
+    fn end(mut self, known: &mut Known) -> Result<(), TooMany> {
+        if self.is_too_much && self.part.1 < 1 << 20 {
+            return Err(TooMany);
+        }
+        for (id, directory) in &self.directories {
+            if !self.is_complete(*id, directory) {
+                let is_done = self.is_done(*id, directory);
+                let is_read = directory.flags.get() & READ != 0;
+                let slices = self.slices.remove(id).unwrap_or_default();
+                known.incomplete.insert(*id, Incomplete { is_read, is_done, slices, is_over: false });
+            }
+        }
+        known.answers.extend(self.answers.drain());
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! The last reading: results, and what is left to do. No I/O.
+
+use crate::fold::known::{Incomplete, Known};
+use crate::fold::walk::{Here, Steps};
+use crate::fold::{Item, Left, Logs};
+use crate::frame::sections;
+use crate::id::{Id, Key};
+use crate::record::{At, Fact, Record};
+
+pub(super) struct Reading<'r> {
+    key: &'r Key,
+    known: Known,
+    each: &'r mut dyn FnMut(Left<'_>),
+    /// The number of the record.
+    record: u64,
+}
+
+impl<'r> Reading<'r> {
+    pub(super) fn new(key: &'r Key, known: Known, each: &'r mut dyn FnMut(Left<'_>)) -> Self {
+        Self { key, known, each, record: 0 }
+    }
+
+    pub(super) fn read<L: Logs>(mut self, logs: &mut L) -> Result<(), L::Error> {
+        let key = *self.key;
+        let mut steps = Steps::new(&key);
+        logs.each(&mut |frame| sections(frame, &mut |section| self.section(&mut steps, section)))
+    }
+
+    fn section(&mut self, steps: &mut Steps<'_>, section: &[u8]) -> bool {
+        let mut others = Vec::new();
+        let is_valid =
+            steps.read(section, &mut |here, fact| self.note(here, fact), &mut |record| match record {
+                Record::Results(bytes) => others.push((true, bytes.to_vec())),
+                Record::Part(bytes) => others.push((false, bytes.to_vec())),
+                _ => {}
+            });
+        for (is_results, bytes) in others {
+            (self.each)(if is_results { Left::Results(&bytes) } else { Left::Part(&bytes) });
+        }
+        is_valid
+    }
+
+    fn note(&mut self, here: Here<'_>, fact: &Fact<'_>) {
+        self.record += 1;
+        here.added().for_each(|(at, id)| self.directory(at, id));
+        let (at, id) = (here.at, here.id());
+        match fact {
+            Fact::Found { name } => {
+                let found = here.named(name);
+                if self.known.incomplete.get(&found).is_some_and(|directory| !directory.is_over) {
+                    let slash: &[u8] = if at.path.is_empty() { b"" } else { b"/" };
+                    let path = [at.path, slash, name].concat();
+                    self.directory(At { root: at.root, path: &path }, found);
+                }
+            }
+            Fact::Listed { slice, names } => {
+                let Some(directory) = self.known.incomplete.get_mut(&id) else { return };
+                if !directory.is_read {
+                    (self.each)(Left::Given(at, names));
+                }
+                if directory.slices.take(*slice) {
+                    (self.each)(Left::Slice(at, *slice, names));
+                }
+            }
+            Fact::Done { slice, seen } => self.done(&here, slice.is_none(), *seen),
+            Fact::Failed { name, row } => {
+                if self.known.answers.get(&here.named(name)) == Some(&self.record) {
+                    (self.each)(Left::Failed(at, name, row));
+                }
+            }
+            Fact::Planned { name, plan } if self.is_open(id) => (self.each)(Left::Planned(at, name, plan)),
+            Fact::Chunk { name, index, value } if self.is_open(id) => {
+                (self.each)(Left::Chunk(at, name, *index, value));
+            }
+            Fact::Planned { .. } | Fact::Chunk { .. } | Fact::Closed | Fact::Mended { .. } => {}
+        }
+    }
+
+    fn is_open(&self, id: Id) -> bool {
+        self.known.incomplete.get(&id).is_some_and(|directory| !directory.is_done)
+    }
+
+    /// Hands over a directory that is not complete.
+    fn directory(&mut self, at: At<'_>, id: Id) {
+        if let Some(directory) = self.known.incomplete.get_mut(&id).filter(|directory| !directory.is_over) {
+            directory.is_over = true;
+            let Incomplete { is_read, is_done, .. } = *directory;
+            (self.each)(Left::Directory(at, Item { id, is_read, is_done }));
+        }
+    }
+
+    fn done(&mut self, here: &Here<'_>, is_read: bool, seen: Option<crate::record::Seen>) {
+        let id = here.id();
+        let is_complete = !self.known.incomplete.contains_key(&id);
+        if is_read && is_complete && here.above().is_none_or(|above| self.is_open(above)) {
+            (self.each)(Left::Complete(id));
+        }
+        if let Some(seen) = seen.filter(|_| is_read) {
+            (self.each)(Left::Seen(here.at, seen));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The directories of the records that are read, with their identities. Hashes only names that changed since the record before. No I/O.
+
+use crate::id::{Id, Key, names, shared};
+use crate::record::{At, Fact, Record, records};
+
+/// The path of the last record.
+pub(super) struct Steps<'k> {
+    key: &'k Key,
+    root: Option<u32>,
+    path: Vec<u8>,
+    /// The root, then each name of the path: where it ends, and its identity.
+    steps: Vec<(usize, Id)>,
+}
+
+/// A directory of a record.
+#[derive(Clone, Copy)]
+pub(super) struct Here<'a> {
+    pub(super) at: At<'a>,
+    key: &'a Key,
+    steps: &'a [(usize, Id)],
+    /// So many of the steps are those of the record before.
+    pub(super) kept: usize,
+}
+
+impl<'k> Steps<'k> {
+    pub(super) fn new(key: &'k Key) -> Self {
+        Self { key, root: None, path: Vec::new(), steps: Vec::new() }
+    }
+
+    /// Reads a section: calls `fact` for facts about directories, and `other` for other records. Returns whether it is valid.
+    pub(super) fn read(
+        &mut self,
+        section: &[u8],
+        fact: &mut dyn FnMut(Here<'_>, &Fact<'_>),
+        other: &mut dyn FnMut(&Record<'_>),
+    ) -> bool {
+        records(section, &mut |record| match record {
+            Record::In(at, what) => {
+                let kept = self.set(*at);
+                fact(Here { at: *at, key: self.key, steps: &self.steps, kept }, what);
+            }
+            record => other(record),
+        })
+    }
+
+    fn set(&mut self, at: At<'_>) -> usize {
+        let is_other_root = self.root != Some(at.root);
+        if is_other_root {
+            self.root = Some(at.root);
+            self.steps.clear();
+            self.steps.push((0, self.key.root(at.root)));
+            self.path.clear();
+        }
+        let shared = shared(&self.path, at.path);
+        let ends = |end: usize| end <= shared && at.path.get(end).is_none_or(|byte| *byte == b'/');
+        let kept = self.steps.iter().take_while(|(end, _)| ends(*end)).count().max(1);
+        self.steps.truncate(kept);
+        let (mut end, mut id) = self.steps[kept - 1];
+        for name in names(&at.path[end..]) {
+            end += usize::from(end > 0) + name.len();
+            id = self.key.below(id, name);
+            self.steps.push((end, id));
+        }
+        self.path.truncate(shared);
+        self.path.extend_from_slice(&at.path[shared..]);
+        if is_other_root { 0 } else { kept }
+    }
+}
+
+impl<'a> Here<'a> {
+    pub(super) fn id(&self) -> Id {
+        self.steps[self.steps.len() - 1].1
+    }
+
+    /// Identity of the directory above; none: it is a root.
+    pub(super) fn above(&self) -> Option<Id> {
+        self.steps.len().checked_sub(2).map(|at| self.steps[at].1)
+    }
+
+    /// Identity of a name in it; of itself if the name is empty.
+    pub(super) fn named(&self, name: &[u8]) -> Id {
+        if name.is_empty() { self.id() } else { self.key.below(self.id(), name) }
+    }
+
+    /// The directories from this one up to the root, each with that above it.
+    pub(super) fn up(&self) -> impl Iterator<Item = (Id, Option<Id>)> + '_ {
+        (0..self.steps.len()).rev().map(|at| (self.steps[at].1, at.checked_sub(1).map(|at| self.steps[at].1)))
+    }
+
+    /// The directories whose names the record before did not have, from the top.
+    pub(super) fn added(&self) -> impl Iterator<Item = (At<'a>, Id)> + '_ {
+        let Self { at, steps, .. } = *self;
+        steps[self.kept.min(steps.len())..]
+            .iter()
+            .map(move |(end, id)| (At { root: at.root, path: &at.path[..*end] }, *id))
+    }
+}

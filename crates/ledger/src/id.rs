@@ -1,0 +1,87 @@
+//! Identities of directories: hashes of the names from the root down. Nobody without the job's key can make two directories with one. No I/O.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// The secret that identities and checks of a job are made with: a random number in its header.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// For identities: SipHash, which is made to keep short inputs apart for everybody who lacks the key. Ten times as fast as BLAKE3 here.
+    ids: [u8; 16],
+    /// For the checks of logs.
+    checks: [u8; 32],
+}
+
+/// A directory, or a name in one: 128 bits of a keyed hash of its root and names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id([u64; 2]);
+
+impl Key {
+    /// The key of a job with that random number.
+    #[must_use]
+    pub fn of_job(number: &[u8; 16]) -> Self {
+        let mut ids = [0; 16];
+        ids.copy_from_slice(&blake3::derive_key("atta 2026-11 identities of a job's log", number)[..16]);
+        Self { ids, checks: blake3::derive_key("atta 2026-11 checks of a job's logs", number) }
+    }
+
+    /// The identity of a root, by its index among the job's roots.
+    #[must_use]
+    pub fn root(&self, root: u32) -> Id {
+        self.short(&[&root.to_le_bytes()])
+    }
+
+    /// The identity of a name in a directory.
+    #[must_use]
+    pub fn below(&self, above: Id, name: &[u8]) -> Id {
+        let [one, other] = above.0.map(u64::to_le_bytes);
+        self.short(&[&one, &other, name])
+    }
+
+    /// The identity of a path, whose names are separated by slashes; empty: the root.
+    #[must_use]
+    pub fn of_path(&self, root: u32, path: &[u8]) -> Id {
+        names(path).fold(self.root(root), |above, name| self.below(above, name))
+    }
+
+    /// A key for the checks of one log.
+    pub(crate) fn of_log(&self, run: u32, rank: u32) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.checks);
+        hasher.update(b"log").update(&run.to_le_bytes()).update(&rank.to_le_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
+    fn short(&self, parts: &[&[u8]]) -> Id {
+        let mut hasher = SipHasher13::new_with_key(&self.ids);
+        parts.iter().for_each(|part| hasher.write(part));
+        let hash = hasher.finish128();
+        Id([hash.h1, hash.h2])
+    }
+}
+
+/// How many bytes two paths share.
+pub(crate) fn shared(one: &[u8], other: &[u8]) -> usize {
+    let (chunks, others) = (one.as_chunks::<16>().0, other.as_chunks::<16>().0);
+    let whole = 16 * chunks.iter().zip(others).take_while(|(one, other)| one == other).count();
+    let rest = one[whole..].iter().zip(&other[whole..]);
+    whole + rest.take_while(|(one, other)| one == other).count()
+}
+
+/// The names of a path.
+pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+}
+
+impl Id {
+    /// A number below `many`, the same for each identity.
+    pub(crate) fn part(self, many: u32) -> u32 {
+        (((self.0[0] & u64::from(u32::MAX)) * u64::from(many)) >> 32) as u32
+    }
+}
+
+impl std::fmt::Debug for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}{:016x}", self.0[0], self.0[1])
+    }
+}

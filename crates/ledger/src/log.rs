@@ -1,0 +1,282 @@
+//! Reading a log: which of its frames count. No I/O of its own.
+//!
+//! A log is written at its end, and storage may keep what was written in any order. So after a power cut a bad frame may stand before a
+//! good one. What the process knew to be on storage is in its frames: a bad frame beyond that ends the log, a bad frame before it is
+//! damage, and the log is refused.
+
+use crate::frame::{ALIGN, Begins, FRAME_MAX, HEAD, Head};
+use crate::id::Key;
+
+/// What a search for later frames reads at once.
+const SEARCH: usize = 16 << 10;
+
+/// The log of a process: the run of the job, and the rank in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogName {
+    /// The run, from 1.
+    pub run: u32,
+    /// The rank.
+    pub rank: u32,
+}
+
+/// The bytes of a log.
+pub trait LogBytes {
+    /// Why they cannot be read.
+    type Error;
+
+    /// Reads bytes at an offset. Returns how many there are: fewer than asked for only at the end.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, Self::Error>;
+}
+
+impl LogBytes for &[u8] {
+    type Error = std::convert::Infallible;
+
+    fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, Self::Error> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = self.get(from..).unwrap_or_default();
+        let count = rest.len().min(into.len());
+        into[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+/// What of a log counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Its bytes that count, from the start.
+    pub bytes: u64,
+    /// Its frames that count.
+    pub frames: u64,
+    /// Something that does not count follows.
+    pub is_torn: bool,
+}
+
+/// Why a log is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Broken<E> {
+    /// It cannot be read.
+    Unreadable(E),
+    /// It has the format of another version.
+    Version(u8),
+    /// A frame that was on storage is not valid.
+    Damaged {
+        /// Its offset in the log.
+        offset: u64,
+    },
+    /// A frame is as it was written, but its records are not valid.
+    Invalid {
+        /// Its offset in the log.
+        offset: u64,
+    },
+}
+
+/// Reads the frames of a log that count, and calls `each` with the sections of each frame (see [`sections`](crate::sections)); false: they
+/// are not valid. `until`: an older reading said that so many bytes count.
+///
+/// # Errors
+/// The log is refused. `each` may have seen some of it.
+pub fn read<L: LogBytes>(
+    (key, name): (&Key, LogName),
+    log: &mut L,
+    until: Option<u64>,
+    each: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<Contents, Broken<L::Error>> {
+    let mut reader = Reader { key, name, log, body: Vec::new() };
+    let (mut contents, mut synced) = (Contents::default(), 0);
+    while until.is_none_or(|until| contents.bytes < until) {
+        let offset = contents.bytes;
+        let Some((head, sections)) = reader.frame(offset, contents.frames)? else { break };
+        if head.frame.sequence != contents.frames || !each(sections) {
+            return Err(Broken::Invalid { offset });
+        }
+        contents.bytes = offset + head.bytes();
+        contents.frames += 1;
+        synced = head.frame.synced;
+    }
+    let offset = contents.bytes;
+    match until {
+        Some(until) if offset == until => return Ok(contents),
+        Some(_) => return Err(Broken::Damaged { offset }),
+        None => {}
+    }
+    let later = reader.search(offset, contents.frames)?;
+    // The frame that ends the log may not know what was synced before it.
+    if later.synced.max(synced) > offset {
+        return Err(Broken::Damaged { offset });
+    }
+    contents.is_torn = later.is_something;
+    Ok(contents)
+}
+
+/// What follows the last frame that counts.
+#[derive(Default)]
+struct Later {
+    /// The most bytes that a later frame knew to be on storage.
+    synced: u64,
+    /// Bytes other than zeros.
+    is_something: bool,
+}
+
+/// A frame and its sections, if there is one.
+type Found<'a, E> = Result<Option<(Head, &'a [u8])>, Broken<E>>;
+
+struct Reader<'l, L> {
+    key: &'l Key,
+    name: LogName,
+    log: &'l mut L,
+    body: Vec<u8>,
+}
+
+impl<L: LogBytes> Reader<'_, L> {
+    /// The frame at an offset and its sections, if a valid one with that number is there.
+    fn frame(&mut self, offset: u64, sequence: u64) -> Found<'_, L::Error> {
+        let mut bytes = [0; HEAD];
+        let count = self.log.read_at(offset, &mut bytes).map_err(Broken::Unreadable)?;
+        let head = match Head::read(offset, &bytes) {
+            Begins::Head(head) if count == HEAD && head.frame.sequence >= sequence => head,
+            Begins::Version(version) if offset == 0 && count == HEAD => return Err(Broken::Version(version)),
+            _ => return Ok(None),
+        };
+        // A head of chance may ask for much: memory grows only with bytes that are there.
+        self.body.clear();
+        let wanted = head.bytes() as usize;
+        while self.body.len() < wanted {
+            let from = self.body.len();
+            self.body.resize(wanted.min((2 * from).max(1 << 10)), 0);
+            let at = offset + from as u64;
+            let count = self.log.read_at(at, &mut self.body[from..]).map_err(Broken::Unreadable)?;
+            if from + count < self.body.len() {
+                return Ok(None);
+            }
+        }
+        Ok(head.sections(self.key, self.name, &self.body).map(|sections| (head, sections)))
+    }
+
+    /// Looks for frames beyond one that is missing or bad.
+    fn search(&mut self, from: u64, sequence: u64) -> Result<Later, Broken<L::Error>> {
+        let (mut later, mut offset, mut block) = (Later::default(), from, [0; SEARCH]);
+        loop {
+            let count = self.log.read_at(offset, &mut block).map_err(Broken::Unreadable)?;
+            let found = &block[..count];
+            later.is_something |= found.iter().any(|byte| *byte != 0);
+            let heads = found.as_chunks::<{ ALIGN as usize }>().0.iter().enumerate();
+            let begins =
+                heads.filter(|(_, head)| head[..3] == *b"atl").map(|(at, _)| offset + at as u64 * ALIGN);
+            for at in begins.collect::<Vec<_>>() {
+                if let Some((head, _)) = self.frame(at, sequence)? {
+                    later.synced = later.synced.max(head.frame.synced);
+                }
+            }
+            if count < block.len() {
+                return Ok(later);
+            }
+            offset += count as u64;
+        }
+    }
+}
+
+const _: () = assert!(FRAME_MAX < u32::MAX as u64 && SEARCH.is_multiple_of(ALIGN as usize));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Frame, frame};
+
+    const NAME: LogName = LogName { run: 3, rank: 1 };
+
+    fn key() -> Key {
+        Key::of_job(&[7; 16])
+    }
+
+    /// A log with a section in each frame, and where its frames begin and the log ends. Each frame knows that all before it is on storage.
+    fn log(sections: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
+        let (mut log, mut begins) = (Vec::new(), Vec::new());
+        for (sequence, section) in sections.iter().enumerate() {
+            begins.push(log.len());
+            let offset = log.len() as u64;
+            let head = Frame { offset, sequence: sequence as u64, synced: offset };
+            log.extend(frame(&key(), NAME, head, &[section.to_vec()]));
+        }
+        begins.push(log.len());
+        (log, begins)
+    }
+
+    fn contents(mut log: &[u8], until: Option<usize>) -> Result<Contents, Broken<std::convert::Infallible>> {
+        read((&key(), NAME), &mut log, until.map(|until| until as u64), &mut |_| true)
+    }
+
+    #[test]
+    fn damage_is_told_from_a_lost_tail() {
+        let (log, begins) = log(&[b"one", b"two, longer", b"three"]);
+        assert_eq!(contents(&log, None).unwrap().bytes, log.len() as u64);
+        for at in 0..log.len() {
+            for bit in 0..8 {
+                let mut broken = log.clone();
+                broken[at] ^= 1 << bit;
+                let begin = begins.iter().rposition(|begin| *begin <= at).unwrap();
+                let offset = begins[begin] as u64;
+                match contents(&broken, None) {
+                    // No later frame knows that the last one was on storage.
+                    Ok(found) => {
+                        assert!(begin == 2 && found.bytes == offset && found.is_torn, "{at}: {found:?}");
+                    }
+                    Err(Broken::Damaged { offset: found }) => assert!(begin < 2 && found == offset, "{at}"),
+                    Err(error) => assert!(matches!(error, Broken::Version(_)) && at == 3, "{at}: {error:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tail_ends_where_storage_lost_it() {
+        let (log, begins) = log(&[b"one", b"two", b"three"]);
+        for length in 0..=log.len() {
+            // Space may have been reserved.
+            for reserved in [0, 100] {
+                let mut cut = log[..length].to_vec();
+                cut.resize(length + reserved, 0);
+                let found = contents(&cut, None).unwrap();
+                let whole = begins.iter().rposition(|begin| *begin <= length).unwrap();
+                assert_eq!((found.bytes, found.frames), (begins[whole] as u64, whole as u64), "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_counted_once_has_to_be_there() {
+        let (mut log, begins) = log(&[b"one", b"two", b"three"]);
+        for begin in &begins {
+            assert_eq!(contents(&log, Some(*begin)).unwrap().bytes, *begin as u64);
+        }
+        for until in [begins[1] + 8, begins[3] + 8] {
+            assert!(matches!(contents(&log, Some(until)), Err(Broken::Damaged { .. })), "{until}");
+        }
+        // Beyond it anything may be.
+        log.truncate(begins[2]);
+        log.extend([0xff; 40]);
+        assert_eq!(contents(&log, Some(begins[2])).unwrap().bytes, begins[2] as u64);
+    }
+
+    #[test]
+    fn frames_of_other_logs_do_not_count() {
+        let (log, _) = log(&[b"one"]);
+        let other = LogName { rank: 2, ..NAME };
+        for (key, name) in [(Key::of_job(&[8; 16]), NAME), (key(), other)] {
+            let found = read((&key, name), &mut log.as_slice(), None, &mut |_| true).unwrap();
+            assert_eq!(found, Contents { bytes: 0, frames: 0, is_torn: true });
+        }
+        // Nor does a copy at another offset.
+        let twice = [log.as_slice(), &log].concat();
+        assert_eq!(contents(&twice, None).unwrap().bytes, log.len() as u64);
+    }
+
+    #[test]
+    fn other_version_is_named() {
+        let (mut log, _) = log(&[b"one"]);
+        log[3] = 9;
+        assert_eq!(contents(&log, None), Err(Broken::Version(9)));
+    }
+}

@@ -1,0 +1,390 @@
+//! Records: one fact each, as bytes. No I/O.
+//!
+//! Most facts are about a directory, given by its path below a root. A record holds only what its path does not share with that of the
+//! record before, or nothing if the directory is the same. So records are read in order, from the start of a *section*: what one thread
+//! has noted.
+//!
+//! Each list of records has one encoding. What names no possible entry is refused: an empty name, `.`, `..`, a slash in a name, a NUL.
+
+use atta_code::{Code, decode_bytes, encode_bytes};
+
+use crate::id::shared;
+
+/// The directory is that of the record before.
+const SAME: u8 = 0x80;
+
+/// A directory: its root, and the path below it with slashes between names; empty: the root itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At<'a> {
+    /// Index among the roots of the job.
+    pub root: u32,
+    /// The path.
+    pub path: &'a [u8],
+}
+
+/// The number of a slice, never used twice in a job: the run and rank that listed it, and a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SliceNumber {
+    /// The run of the job.
+    pub run: u32,
+    /// The rank in that run.
+    pub rank: u32,
+    /// Its counter.
+    pub number: u64,
+}
+
+/// Which directories were there when one was done, so that a later run notices others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Inode of the directory.
+    pub source_inode: u64,
+    /// Inode of its copy; 0: there is none.
+    pub target_inode: u64,
+    /// When the directory changed last, in seconds and nanoseconds of the file system's clock.
+    pub changed: (i64, u32),
+}
+
+/// What is known of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact<'a> {
+    /// It has this subdirectory, which is to be entered.
+    Found {
+        /// The name.
+        name: &'a [u8],
+    },
+    /// These names form a slice of their own. Whoever reads the directory again leaves them out.
+    Listed {
+        /// The slice.
+        slice: SliceNumber,
+        /// Its names.
+        names: Vec<&'a [u8]>,
+    },
+    /// All names of a slice are done. None: the directory was read to its end, and all names are done that are in no listed slice.
+    Done {
+        /// The slice.
+        slice: Option<SliceNumber>,
+        /// What was seen, if the operation needs that.
+        seen: Option<Seen>,
+    },
+    /// It is done, all below it is closed, and its attributes are final.
+    Closed,
+    /// A large file has a partial file.
+    Planned {
+        /// Name of the file.
+        name: &'a [u8],
+        /// What the operation needs to go on with it.
+        plan: &'a [u8],
+    },
+    /// A chunk of a large file is durable.
+    Chunk {
+        /// Name of the file.
+        name: &'a [u8],
+        /// Index of the chunk.
+        index: u64,
+        /// What the operation needs of it.
+        value: &'a [u8],
+    },
+    /// An entry failed, or the directory itself. The last answer for an entry counts.
+    Failed {
+        /// Name of the entry; empty: the directory.
+        name: &'a [u8],
+        /// The failure.
+        row: &'a [u8],
+    },
+    /// An entry that failed in an earlier run did not fail in this one.
+    Mended {
+        /// Name of the entry; empty: the directory.
+        name: &'a [u8],
+    },
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// A fact about a directory.
+    In(At<'a>, Fact<'a>),
+    /// What the slices come to that are done by records of the same frame.
+    Results(&'a [u8]),
+    /// A finished part of a catalog.
+    Part(&'a [u8]),
+    /// Of an older log, so many bytes count.
+    Cut {
+        /// The run of that log.
+        run: u32,
+        /// Its rank.
+        rank: u32,
+        /// Its bytes.
+        bytes: u64,
+    },
+}
+
+const FOUND: u8 = 0;
+const LISTED: u8 = 1;
+const DONE: u8 = 2;
+const DONE_SLICE: u8 = 3;
+const CLOSED: u8 = 4;
+const PLANNED: u8 = 5;
+const CHUNK: u8 = 6;
+const FAILED: u8 = 7;
+const MENDED: u8 = 8;
+const RESULTS: u8 = 16;
+const PART: u8 = 17;
+const CUT: u8 = 18;
+
+/// Records of one section, to be written.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    bytes: Vec<u8>,
+    last: Last,
+}
+
+/// The directory of the record before.
+#[derive(Clone, Debug, Default)]
+struct Last {
+    is_there: bool,
+    root: u32,
+    path: Vec<u8>,
+}
+
+impl Last {
+    fn is(&self, at: At<'_>) -> bool {
+        self.is_there && self.root == at.root && self.path == at.path
+    }
+
+    fn set(&mut self, root: u32, shared: usize, rest: &[u8]) {
+        (self.is_there, self.root) = (true, root);
+        self.path.truncate(shared);
+        self.path.extend_from_slice(rest);
+    }
+}
+
+impl Records {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Their size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes the section. The next record begins a new one.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.last.is_there = false;
+        self.last.path.clear();
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Adds a record.
+    pub fn add(&mut self, record: &Record<'_>) {
+        match record {
+            Record::In(at, fact) => self.add_fact(*at, fact),
+            Record::Results(bytes) => self.add_bytes(RESULTS, bytes),
+            Record::Part(bytes) => self.add_bytes(PART, bytes),
+            Record::Cut { run, rank, bytes } => {
+                self.bytes.push(CUT);
+                (*run, *rank, *bytes).encode(&mut self.bytes);
+            }
+        }
+    }
+
+    fn add_bytes(&mut self, kind: u8, bytes: &[u8]) {
+        self.bytes.push(kind);
+        encode_bytes(bytes, &mut self.bytes);
+    }
+
+    /// Adds a fact about a directory.
+    pub fn add_fact(&mut self, at: At<'_>, fact: &Fact<'_>) {
+        self.begin(at, kind(fact));
+        let out = &mut self.bytes;
+        match fact {
+            Fact::Found { name } | Fact::Mended { name } => encode_bytes(name, out),
+            Fact::Listed { slice, names } => {
+                slice.encode(out);
+                names.len().encode(out);
+                names.iter().for_each(|name| encode_bytes(name, out));
+            }
+            Fact::Done { slice, seen } => {
+                if let Some(slice) = slice {
+                    slice.encode(out);
+                }
+                seen.encode(out);
+            }
+            Fact::Closed => {}
+            Fact::Planned { name, plan: more } | Fact::Failed { name, row: more } => {
+                encode_bytes(name, out);
+                encode_bytes(more, out);
+            }
+            Fact::Chunk { name, index, value } => {
+                encode_bytes(name, out);
+                index.encode(out);
+                encode_bytes(value, out);
+            }
+        }
+    }
+
+    fn begin(&mut self, at: At<'_>, kind: u8) {
+        if self.last.is(at) {
+            return self.bytes.push(kind | SAME);
+        }
+        let shared = shared(&self.last.path, at.path);
+        let rest = &at.path[shared..];
+        self.bytes.push(kind);
+        at.root.encode(&mut self.bytes);
+        shared.encode(&mut self.bytes);
+        encode_bytes(rest, &mut self.bytes);
+        self.last.set(at.root, shared, rest);
+    }
+}
+
+fn kind(fact: &Fact<'_>) -> u8 {
+    match fact {
+        Fact::Found { .. } => FOUND,
+        Fact::Listed { .. } => LISTED,
+        Fact::Done { slice: None, .. } => DONE,
+        Fact::Done { slice: Some(_), .. } => DONE_SLICE,
+        Fact::Closed => CLOSED,
+        Fact::Planned { .. } => PLANNED,
+        Fact::Chunk { .. } => CHUNK,
+        Fact::Failed { .. } => FAILED,
+        Fact::Mended { .. } => MENDED,
+    }
+}
+
+atta_code::record!(SliceNumber { run, rank, number });
+atta_code::record!(Seen { source_inode, target_inode, changed });
+
+/// Reads the records of a section in order. Returns whether all of it is valid; `each` has seen those before the first invalid one.
+pub fn records(mut section: &[u8], each: &mut dyn FnMut(&Record<'_>)) -> bool {
+    let mut last = Last::default();
+    while !section.is_empty() {
+        let Some(record) = next(&mut section, &mut last) else { return false };
+        each(&record);
+    }
+    true
+}
+
+fn next<'a: 'r, 'r>(bytes: &mut &'a [u8], last: &'r mut Last) -> Option<Record<'r>> {
+    let tag = u8::decode(bytes)?;
+    match tag {
+        RESULTS => return decode_bytes(bytes).map(Record::Results),
+        PART => return decode_bytes(bytes).map(Record::Part),
+        CUT => {
+            let (run, rank, bytes) = Code::decode(bytes)?;
+            return Some(Record::Cut { run, rank, bytes });
+        }
+        _ => {}
+    }
+    match tag & SAME {
+        0 => place(bytes, last)?,
+        _ if last.is_there => {}
+        _ => return None,
+    }
+    let fact = fact(tag & !SAME, bytes)?;
+    Some(Record::In(At { root: last.root, path: &last.path }, fact))
+}
+
+fn place(bytes: &mut &[u8], last: &mut Last) -> Option<()> {
+    let (root, shared) = (u32::decode(bytes)?, usize::decode(bytes)?);
+    let rest = decode_bytes(bytes)?;
+    // One encoding: as much is shared as possible, and another directory is named.
+    let is_most = last.path.get(shared).is_none_or(|byte| Some(byte) != rest.first());
+    let is_same = last.is_there && root == last.root && shared == last.path.len() && rest.is_empty();
+    if shared > last.path.len() || !is_most || is_same {
+        return None;
+    }
+    last.set(root, shared, rest);
+    // What is shared was checked, but for the name that the rest continues.
+    let from = last.path[..shared].iter().rposition(|byte| *byte == b'/').unwrap_or_default();
+    let is_path = |path: &[u8]| path.is_empty() || path.split(|byte| *byte == b'/').all(is_name);
+    let from = if from > 0 { from + 1 } else { 0 };
+    (is_path(&last.path[from..]) && last.path.last() != Some(&b'/')).then_some(())
+}
+
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
+}
+
+fn name<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    decode_bytes(bytes).filter(|name| is_name(name))
+}
+
+fn name_or_none<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    decode_bytes(bytes).filter(|name| name.is_empty() || is_name(name))
+}
+
+fn fact<'a>(kind: u8, bytes: &mut &'a [u8]) -> Option<Fact<'a>> {
+    Some(match kind {
+        FOUND => Fact::Found { name: name(bytes)? },
+        LISTED => {
+            let slice = Code::decode(bytes)?;
+            // A name takes at least two bytes.
+            let count = usize::decode(bytes).filter(|count| *count <= bytes.len() / 2)?;
+            Fact::Listed { slice, names: (0..count).map(|_| name(bytes)).collect::<Option<_>>()? }
+        }
+        DONE => Fact::Done { slice: None, seen: Code::decode(bytes)? },
+        DONE_SLICE => Fact::Done { slice: Some(Code::decode(bytes)?), seen: Code::decode(bytes)? },
+        CLOSED => Fact::Closed,
+        PLANNED => Fact::Planned { name: name(bytes)?, plan: decode_bytes(bytes)? },
+        CHUNK => Fact::Chunk { name: name(bytes)?, index: Code::decode(bytes)?, value: decode_bytes(bytes)? },
+        FAILED => Fact::Failed { name: name_or_none(bytes)?, row: decode_bytes(bytes)? },
+        MENDED => Fact::Mended { name: name_or_none(bytes)? },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a section with these facts.
+    fn bytes(facts: &[(&[u8], Fact<'_>)]) -> usize {
+        let mut records = Records::default();
+        facts.iter().for_each(|(path, fact)| records.add_fact(At { root: 0, path }, fact));
+        records.take().len()
+    }
+
+    #[test]
+    fn a_directory_takes_few_bytes() {
+        let seen = Seen { source_inode: 1 << 34, target_inode: 1 << 34, changed: (1 << 31, 999_999_999) };
+        // Twenty directories of one, each found, done and closed.
+        for (seen, closes, most) in [(None, false, 40), (Some(seen), true, 60)] {
+            let names: Vec<_> = (0..20).map(|number| format!("directory-{number:04}")).collect();
+            let paths: Vec<_> = names.iter().map(|name| format!("project/data/2026/{name}")).collect();
+            let above: &[u8] = b"project/data/2026";
+            let mut facts: Vec<_> =
+                names.iter().map(|name| (above, Fact::Found { name: name.as_bytes() })).collect();
+            facts.push((above, Fact::Done { slice: None, seen }));
+            for path in &paths {
+                facts.push((path.as_bytes(), Fact::Done { slice: None, seen }));
+                if closes {
+                    facts.push((path.as_bytes(), Fact::Closed));
+                }
+            }
+            let each = bytes(&facts) / 20;
+            assert!(each <= most, "{each} bytes for a directory");
+        }
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused() {
+        let good = [&b"a"[..], b"..a", b"a b\n", b"\xff"];
+        let bad = [&b""[..], b".", b"..", b"a/b", b"a\0"];
+        for (names, is_good) in [(&good[..], true), (&bad, false)] {
+            for name in names {
+                let mut written = Records::default();
+                written.add_fact(At { root: 0, path: b"d" }, &Fact::Found { name });
+                assert_eq!(records(&written.take(), &mut |_| {}), is_good, "{name:?}");
+            }
+        }
+        for path in [&b"/a"[..], b"a/", b"a//b", b"a/../b", b"./a", b"a\0"] {
+            let mut written = Records::default();
+            written.add_fact(At { root: 0, path: b"a/x" }, &Fact::Closed);
+            written.add_fact(At { root: 0, path }, &Fact::Closed);
+            assert!(!records(&written.take(), &mut |_| {}), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! A job on several ranks that writes its logs as the real one does, without files and threads.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+
+use atta_ledger::{At, Fact, Fold, Id, Key, Left, LogName, Record, Records, SliceNumber};
+use atta_testkit::random::Random;
+
+use super::logs::{All, Log, log_of};
+use super::tree::{Entry, Tree};
+
+/// A rule that can be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Results stand in the frame of what they belong to.
+    ResultsBesideDone,
+    /// What counted for an earlier run is written down, and nothing later counts.
+    Cuts,
+    /// A complete directory is passed by when the directory above is read again.
+    Complete,
+    /// A directory that is left, or has slices of its own, is passed by as well.
+    KnownDirectories,
+    /// A directory that is read again leaves out what the logs give to others.
+    Given,
+    /// A batch that leaves is in the log before.
+    ListedBeforeItLeaves,
+    /// Who does a batch of another rank writes it into the own log.
+    ListedByTaker,
+    /// Earlier runs are read first.
+    Order,
+    /// All threads' records of a moment are one frame.
+    OneFrame,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::ResultsBesideDone,
+        Self::Cuts,
+        Self::Complete,
+        Self::KnownDirectories,
+        Self::Given,
+        Self::ListedBeforeItLeaves,
+        Self::ListedByTaker,
+        Self::Order,
+        Self::OneFrame,
+    ];
+}
+
+type Names = Vec<(Vec<u8>, Entry)>;
+
+/// Names of a directory that end together.
+struct Slice {
+    number: Option<SliceNumber>,
+    /// Batches that were not looked at.
+    open: usize,
+    results: Vec<u64>,
+}
+
+#[derive(Clone)]
+enum Task {
+    /// Reads a directory from a position on, without some names.
+    Read {
+        directory: usize,
+        from: usize,
+        given: Rc<HashSet<Vec<u8>>>,
+    },
+    Look {
+        directory: usize,
+        slice: usize,
+        names: Names,
+    },
+}
+
+/// One process.
+struct Rank {
+    name: LogName,
+    tasks: Vec<Task>,
+    slices: Vec<Slice>,
+    /// What two threads have noted.
+    records: [Records; 2],
+    results: Vec<u64>,
+    /// Results for the frame after this one, if that rule is off.
+    late: Vec<u64>,
+    next: u64,
+}
+
+pub(crate) struct Job {
+    tree: Tree,
+    key: Key,
+    logs: BTreeMap<LogName, Log>,
+    run: u32,
+    without: Option<Rule>,
+    wrong: Option<String>,
+    memory: usize,
+}
+
+/// A run of the job.
+struct Run<'j> {
+    tree: &'j Tree,
+    key: Key,
+    logs: &'j mut BTreeMap<LogName, Log>,
+    without: Option<Rule>,
+    ranks: Vec<Rank>,
+    /// Directories that are not entered where they are met.
+    known: HashSet<Id>,
+}
+
+/// What a fold said.
+#[derive(Default)]
+struct Found {
+    results: Vec<u64>,
+    known: HashSet<Id>,
+    is_begun: bool,
+    /// Directories to read again.
+    reads: Vec<usize>,
+    given: HashMap<usize, HashSet<Vec<u8>>>,
+    slices: Vec<(usize, SliceNumber, Vec<Vec<u8>>)>,
+    closes: usize,
+}
+
+impl Job {
+    pub(crate) fn new(random: &mut Random, without: Option<Rule>) -> Self {
+        let mut number = [0; 16];
+        number[..8].copy_from_slice(&random.draw().to_le_bytes());
+        // Some do not fit in memory.
+        let memory = if random.below(3) == 0 { 200 } else { 1 << 20 };
+        let (tree, key) = (Tree::random(random), Key::of_job(&number));
+        Self { tree, key, logs: BTreeMap::new(), run: 0, without, wrong: None, memory }
+    }
+
+    /// Runs it until it is killed, or to the end.
+    pub(crate) fn run(&mut self, random: &mut Random, is_killed: bool) {
+        if self.wrong.is_some() {
+            return;
+        }
+        self.run += 1;
+        for (name, log) in &mut self.logs {
+            log.cut = Some(log.contents(&self.key, *name).bytes);
+        }
+        let found = self.fold();
+        let mut run = self.begin(random);
+        run.take(random, found);
+        let mut steps = if is_killed { random.index(40) } else { usize::MAX };
+        while steps > 0 && run.step(random) {
+            steps -= 1;
+        }
+        if !is_killed {
+            (0..run.ranks.len()).for_each(|rank| run.flush(random, rank));
+            (0..run.ranks.len()).for_each(|rank| run.flush(random, rank));
+        }
+        let names: Vec<_> = run.ranks.iter().map(|rank| rank.name).collect();
+        // Ranks of an earlier run that were only stopped go on.
+        let late: Vec<_> = run.ranks.iter_mut().map(|rank| (rank.name, rank.sections(random))).collect();
+        if is_killed {
+            let logs = &mut self.logs;
+            names.iter().for_each(|name| log_of(logs, *name).lose(random));
+            for (name, sections) in late.iter().filter(|_| random.below(4) == 0) {
+                let log = log_of(logs, *name);
+                // As if the next run had begun by now.
+                log.write_late(&self.key, *name, sections);
+            }
+        }
+    }
+
+    fn begin(&mut self, random: &mut Random) -> Run<'_> {
+        let count = 1 + random.index(4) as u32;
+        let run = self.run;
+        let rank = |rank| Rank {
+            name: LogName { run, rank },
+            tasks: Vec::new(),
+            slices: Vec::new(),
+            records: Default::default(),
+            results: Vec::new(),
+            late: Vec::new(),
+            next: 0,
+        };
+        let ranks: Vec<_> = (0..count).map(rank).collect();
+        ranks.iter().for_each(|rank| drop(self.logs.insert(rank.name, Log::default())));
+        Run {
+            tree: &self.tree,
+            key: self.key,
+            logs: &mut self.logs,
+            without: self.without,
+            ranks,
+            known: HashSet::new(),
+        }
+    }
+
+    /// What the logs say.
+    fn fold(&self) -> Found {
+        let off = |rule| self.without == Some(rule);
+        let mut logs = All {
+            key: &self.key,
+            logs: &self.logs,
+            ignores_cuts: off(Rule::Cuts),
+            is_backward: off(Rule::Order),
+        };
+        let fold = Fold { key: self.key, closes: false, memory: self.memory };
+        let (mut found, tree) = (Found::default(), &self.tree);
+        let root = self.key.root(0);
+        let folded = fold.run(&mut logs, &mut |left| match left {
+            Left::Results(bytes) => {
+                let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
+                found.results.extend(numbers);
+            }
+            Left::Directory(at, item) => {
+                found.is_begun |= item.id == root;
+                if !off(Rule::KnownDirectories) {
+                    found.known.insert(item.id);
+                }
+                match (item.is_done, item.is_read) {
+                    (true, _) => found.closes += 1,
+                    (_, true) => {}
+                    (_, false) => found.reads.push(tree.find(at.path)),
+                }
+            }
+            Left::Complete(id) => {
+                found.is_begun |= id == root;
+                if !off(Rule::Complete) {
+                    found.known.insert(id);
+                }
+            }
+            Left::Given(at, names) => {
+                if !off(Rule::Given) {
+                    let given = found.given.entry(tree.find(at.path)).or_default();
+                    given.extend(names.iter().map(|name| name.to_vec()));
+                }
+            }
+            Left::Slice(at, slice, names) => {
+                let names = names.iter().map(|name| name.to_vec()).collect();
+                found.slices.push((tree.find(at.path), slice, names));
+            }
+            other => panic!("nothing writes {other:?}"),
+        });
+        folded.expect("logs that are only torn");
+        found
+    }
+
+    /// What is wrong, after the last run.
+    pub(crate) fn verdict(mut self) -> Option<String> {
+        self.run += 1;
+        let found = self.fold();
+        let mut results = found.results;
+        results.sort_unstable();
+        let each_once: Vec<_> = (0..self.tree.files).collect();
+        if results != each_once {
+            return Some(format!("results {results:?}, and there are {} files", self.tree.files));
+        }
+        let is_left = !found.reads.is_empty() || !found.slices.is_empty() || found.closes > 0;
+        (is_left || !found.is_begun).then(|| {
+            let (reads, slices, closes, is_begun) = (found.reads, found.slices, found.closes, found.is_begun);
+            format!("left: {reads:?} {slices:?} {closes}, begun {is_begun}")
+        })
+    }
+}
+
+impl Run<'_> {
+    fn is_off(&self, rule: Rule) -> bool {
+        self.without == Some(rule)
+    }
+
+    /// Takes over what an earlier run left.
+    fn take(&mut self, random: &mut Random, found: Found) {
+        self.known = found.known;
+        let mut given = found.given;
+        if !found.is_begun {
+            self.ranks[0].tasks.push(Task::Read { directory: 0, from: 0, given: Rc::default() });
+        }
+        for directory in found.reads {
+            let given = Rc::new(given.remove(&directory).unwrap_or_default());
+            let rank = random.index(self.ranks.len());
+            self.ranks[rank].tasks.push(Task::Read { directory, from: 0, given });
+        }
+        for (directory, number, names) in found.slices {
+            let entries = &self.tree.directories[directory].entries;
+            let names = entries.iter().filter(|(name, _)| names.contains(name)).cloned().collect();
+            let rank = random.index(self.ranks.len());
+            let slice = self.ranks[rank].slice(Some(number));
+            self.ranks[rank].tasks.push(Task::Look { directory, slice, names });
+        }
+    }
+
+    /// Does something. False: nothing is left.
+    fn step(&mut self, random: &mut Random) -> bool {
+        let busy: Vec<_> = (0..self.ranks.len()).filter(|rank| !self.ranks[*rank].tasks.is_empty()).collect();
+        if busy.is_empty() {
+            return false;
+        }
+        let rank = *random.pick(&busy);
+        match random.below(8) {
+            0 => self.flush(random, rank),
+            1 | 2 => self.give(random, rank),
+            3 => log_of(self.logs, self.ranks[rank].name).sync(),
+            _ => self.run_task(random, rank),
+        }
+        true
+    }
+
+    /// Writes what a rank has noted.
+    fn flush(&mut self, random: &mut Random, rank: usize) {
+        let rank = &mut self.ranks[rank];
+        if self.without == Some(Rule::OneFrame) && random.below(2) == 0 {
+            let only = &mut rank.records[random.index(2)];
+            let section = only.take();
+            return log_of(self.logs, rank.name).write(&self.key, rank.name, &[section]);
+        }
+        if self.without == Some(Rule::ResultsBesideDone) {
+            std::mem::swap(&mut rank.results, &mut rank.late);
+        }
+        let sections = rank.sections(random);
+        log_of(self.logs, rank.name).write(&self.key, rank.name, &sections);
+    }
+
+    /// Sends a task to another rank.
+    fn give(&mut self, random: &mut Random, from: usize) {
+        let to = random.index(self.ranks.len());
+        let at = random.index(self.ranks[from].tasks.len());
+        let task = self.ranks[from].tasks[at].clone();
+        match task {
+            // The reader stays.
+            Task::Read { from: position, ref given, .. }
+                if position > 0 || !given.is_empty() || to == from => {}
+            Task::Read { .. } => {
+                self.flush(random, from);
+                self.ranks[from].tasks.remove(at);
+                self.ranks[to].tasks.push(task);
+            }
+            Task::Look { .. } if to == from => {}
+            Task::Look { directory, slice, names } => {
+                let number = self.leave(random, (from, directory, slice), &names);
+                self.flush(random, from);
+                self.ranks[from].tasks.remove(at);
+                let slice = self.ranks[to].slice(Some(number));
+                self.ranks[to].tasks.push(Task::Look { directory, slice, names });
+            }
+        }
+    }
+
+    /// A batch leaves: it becomes a slice of its own.
+    fn leave(
+        &mut self,
+        random: &mut Random,
+        (rank, directory, slice): (usize, usize, usize),
+        names: &Names,
+    ) -> SliceNumber {
+        if let Some(number) = self.ranks[rank].slices[slice].number {
+            return number;
+        }
+        let number = self.ranks[rank].number();
+        if !self.is_off(Rule::ListedBeforeItLeaves) {
+            self.listed(random, (rank, directory), number, names);
+        }
+        self.end_batch(random, (rank, directory, slice));
+        number
+    }
+
+    fn listed(
+        &mut self,
+        random: &mut Random,
+        (rank, directory): (usize, usize),
+        slice: SliceNumber,
+        names: &Names,
+    ) {
+        let names = names.iter().map(|(name, _)| name.as_slice()).collect();
+        self.note(random, rank, directory, &Fact::Listed { slice, names });
+    }
+
+    fn note(&mut self, random: &mut Random, rank: usize, directory: usize, fact: &Fact<'_>) {
+        let at = At { root: 0, path: &self.tree.directories[directory].path };
+        self.ranks[rank].records[random.index(2)].add_fact(at, fact);
+    }
+
+    fn run_task(&mut self, random: &mut Random, rank: usize) {
+        let at = self.ranks[rank].tasks.len() - 1 - random.index(self.ranks[rank].tasks.len().min(3));
+        match self.ranks[rank].tasks.remove(at) {
+            Task::Read { directory, from, given } => self.read(random, rank, directory, from, &given),
+            Task::Look { directory, slice, names } => {
+                // Not on arrival: a rank that only passes it on would name it after another has done it.
+                let (number, own) = (self.ranks[rank].slices[slice].number, self.ranks[rank].name);
+                let taken = number.filter(|number| (number.run, number.rank) != (own.run, own.rank));
+                if let Some(number) =
+                    taken.filter(|number| number.run == own.run && !self.is_off(Rule::ListedByTaker))
+                {
+                    self.listed(random, (rank, directory), number, &names);
+                }
+                self.look(random, (rank, directory, slice), &names);
+                self.end_batch(random, (rank, directory, slice));
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        random: &mut Random,
+        rank: usize,
+        directory: usize,
+        from: usize,
+        given: &Rc<HashSet<Vec<u8>>>,
+    ) {
+        let entries = &self.tree.directories[directory].entries;
+        let until = entries.len().min(from + 1 + random.index(8));
+        let names: Names =
+            entries[from..until].iter().filter(|(name, _)| !given.contains(name)).cloned().collect();
+        let is_end = until == entries.len();
+        if from == 0 && is_end {
+            return self.whole(random, rank, directory, names);
+        }
+        if !names.is_empty() {
+            let number = self.ranks[rank].number();
+            self.listed(random, (rank, directory), number, &names);
+            let slice = self.ranks[rank].slice(Some(number));
+            self.ranks[rank].tasks.push(Task::Look { directory, slice, names });
+        }
+        if is_end {
+            self.note(random, rank, directory, &Fact::Done { slice: None, seen: None });
+        } else {
+            self.ranks[rank].tasks.push(Task::Read { directory, from: until, given: Rc::clone(given) });
+        }
+    }
+
+    /// All names were read together.
+    fn whole(&mut self, random: &mut Random, rank: usize, directory: usize, mut names: Names) {
+        let slice = self.ranks[rank].slice(None);
+        while names.len() > 1 && random.below(2) == 0 {
+            let rest = names.split_off(1 + random.index(names.len() - 1));
+            self.ranks[rank].slices[slice].open += 1;
+            self.ranks[rank].tasks.push(Task::Look { directory, slice, names: rest });
+        }
+        self.look(random, (rank, directory, slice), &names);
+        self.end_batch(random, (rank, directory, slice));
+    }
+
+    fn look(&mut self, random: &mut Random, (rank, directory, slice): (usize, usize, usize), names: &Names) {
+        let id = self.key.of_path(0, &self.tree.directories[directory].path);
+        for (name, entry) in names {
+            match entry {
+                Entry::File(number) => self.ranks[rank].slices[slice].results.push(*number),
+                Entry::Directory(_) if self.known.contains(&self.key.below(id, name)) => {}
+                Entry::Directory(below) => {
+                    self.note(random, rank, directory, &Fact::Found { name });
+                    let task = Task::Read { directory: *below, from: 0, given: Rc::default() };
+                    self.ranks[rank].tasks.push(task);
+                }
+            }
+        }
+    }
+
+    fn end_batch(&mut self, random: &mut Random, (rank, directory, slice): (usize, usize, usize)) {
+        let ended = &mut self.ranks[rank].slices[slice];
+        ended.open -= 1;
+        if ended.open == 0 {
+            let (number, results) = (ended.number, std::mem::take(&mut ended.results));
+            self.note(random, rank, directory, &Fact::Done { slice: number, seen: None });
+            self.ranks[rank].results.extend(results);
+        }
+    }
+}
+
+impl Rank {
+    fn slice(&mut self, number: Option<SliceNumber>) -> usize {
+        self.slices.push(Slice { number, open: 1, results: Vec::new() });
+        self.slices.len() - 1
+    }
+
+    fn number(&mut self) -> SliceNumber {
+        self.next += 1;
+        SliceNumber { run: self.name.run, rank: self.name.rank, number: self.next }
+    }
+
+    /// What its threads have noted, with the results of slices that are done.
+    fn sections(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
+        let results: Vec<u8> =
+            std::mem::take(&mut self.results).iter().flat_map(|number| number.to_le_bytes()).collect();
+        if !results.is_empty() {
+            self.records[random.index(2)].add(&Record::Results(&results));
+        }
+        self.records.iter_mut().map(Records::take).collect()
+    }
+}
