@@ -53,9 +53,10 @@ pub(crate) enum Begins {
     Other,
 }
 
-/// A frame's bytes. `sections`: what the threads have noted, empty ones left out.
+/// A frame's bytes. `sections`: what the threads have noted; empty ones are left out. None: it would have more than [`FRAME_MAX`] bytes, and
+/// no reader would take it.
 #[must_use]
-pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Vec<u8> {
+pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Option<Vec<u8>> {
     let mut bytes =
         Vec::with_capacity(HEAD + CHECK + sections.iter().map(|section| section.len() + 8).sum::<usize>());
     bytes.extend(MAGIC);
@@ -67,12 +68,15 @@ pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Vec
         .iter()
         .filter(|section| !section.is_empty())
         .for_each(|section| encode_bytes(section, &mut bytes));
+    if bytes.len() as u64 > FRAME_MAX - ALIGN - CHECK as u64 {
+        return None;
+    }
     let length = (bytes.len() - HEAD) as u32;
     bytes[4..8].copy_from_slice(&length.to_le_bytes());
     bytes.resize(bytes.len().next_multiple_of(ALIGN as usize), 0);
     let check = check(key, log, frame.offset, &bytes);
     bytes.extend(check);
-    bytes
+    Some(bytes)
 }
 
 fn check(key: &Key, log: LogName, offset: u64, bytes: &[u8]) -> [u8; CHECK] {
@@ -130,4 +134,24 @@ pub fn sections(mut frame: &[u8], each: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_that_no_reader_takes_is_not_made() {
+        let (key, log) = (Key::of_job(&[1; 16]), LogName { run: 1, rank: 0 });
+        let head = Frame { offset: 0, sequence: 0, synced: 0 };
+        // A length of four bytes comes before the section.
+        let most = FRAME_MAX as usize - HEAD - 4 - CHECK - ALIGN as usize;
+        for (length, is_made) in [(most, true), (most + 1, false)] {
+            let made = frame(&key, log, head, &[vec![1; length]]);
+            assert_eq!(made.is_some(), is_made, "{length}");
+            let Some(bytes) = made else { continue };
+            let found = crate::read((&key, log), &mut bytes.as_slice(), None, &mut |_| true).unwrap();
+            assert_eq!(found.bytes, bytes.len() as u64);
+        }
+    }
 }

@@ -62,7 +62,7 @@ fn log() -> Vec<u8> {
     for (sequence, section) in samples().into_iter().enumerate() {
         let head =
             Frame { offset: log.len() as u64, sequence: sequence as u64, synced: log.len() as u64 / 2 };
-        log.extend(frame(&key, name, head, &[section]));
+        log.extend(frame(&key, name, head, &[section]).unwrap());
     }
     log
 }

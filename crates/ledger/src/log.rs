@@ -198,7 +198,7 @@ mod tests {
             begins.push(log.len());
             let offset = log.len() as u64;
             let head = Frame { offset, sequence: sequence as u64, synced: offset };
-            log.extend(frame(&key(), NAME, head, &[section.to_vec()]));
+            log.extend(frame(&key(), NAME, head, &[section.to_vec()]).unwrap());
         }
         begins.push(log.len());
         (log, begins)

@@ -43,7 +43,8 @@ struct Rank {
 impl Rank {
     fn flush(&mut self, key: &Key) -> std::io::Result<()> {
         let head = Frame { offset: self.bytes, sequence: self.frames, synced: 0 };
-        let bytes = frame(key, self.name, head, &[self.records.take()]);
+        let bytes = frame(key, self.name, head, &[self.records.take()])
+            .ok_or_else(|| std::io::Error::other("a frame is too large"))?;
         self.bytes += bytes.len() as u64;
         self.frames += 1;
         self.log.write_all(&bytes)

@@ -19,7 +19,7 @@ impl Log {
     pub(crate) fn write(&mut self, key: &Key, name: LogName, sections: &[Vec<u8>]) {
         let offset = self.bytes.len() as u64;
         let head = Frame { offset, sequence: self.frames, synced: self.synced };
-        self.bytes.extend(frame(key, name, head, sections));
+        self.bytes.extend(frame(key, name, head, sections).expect("a small frame"));
         self.frames += 1;
     }
 
