@@ -17,7 +17,7 @@ use crate::fold::left::Reading;
 use crate::id::{Id, Key};
 use crate::record::{At, Seen, SliceNumber};
 
-/// All logs of a job, those of earlier runs first.
+/// All logs of a job, those of earlier runs first. Each reading gets the same frames, also if a process writes to its log meanwhile.
 pub trait Logs {
     /// Why they cannot be read.
     type Error;
@@ -84,5 +84,51 @@ impl Fold {
     pub fn run<L: Logs>(&self, logs: &mut L, each: &mut dyn FnMut(Left<'_>)) -> Result<(), L::Error> {
         let known = Known::read(self, logs)?;
         Reading::new(&self.key, known, each).read(logs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Fact, Records};
+
+    /// Frames with one section each.
+    struct Frames(Vec<Vec<u8>>);
+
+    impl Logs for Frames {
+        type Error = std::convert::Infallible;
+
+        fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error> {
+            assert!(self.0.iter().all(|frame| each(frame)), "valid frames");
+            Ok(())
+        }
+    }
+
+    fn frame(facts: &[(&[u8], Fact<'_>)]) -> Vec<u8> {
+        let (mut records, mut frame) = (Records::default(), Vec::new());
+        facts.iter().for_each(|(path, fact)| records.add_fact(At { root: 0, path }, fact));
+        atta_code::encode_bytes(&records.take(), &mut frame);
+        frame
+    }
+
+    #[test]
+    fn late_chunk_brings_no_directory_back() {
+        let done = || Fact::Done { slice: None, seen: None };
+        let names: Vec<_> = (0..9).map(|number| format!("d{number}")).collect();
+        let mut tree: Vec<_> =
+            names.iter().map(|name| (&b""[..], Fact::Found { name: name.as_bytes() })).collect();
+        tree.push((b"", done()));
+        tree.extend(names.iter().map(|name| (name.as_bytes(), done())));
+        let chunk = Fact::Chunk { name: b"large", index: 1, value: b"" };
+        let mut frames = Frames(vec![frame(&tree), frame(&[(b"d3", chunk)])]);
+        // All of it is forgotten after the first frame.
+        let fold = Fold { key: Key::of_job(&[2; 16]), closes: false, memory: 1600 };
+        let mut left = Vec::new();
+        let folded = fold.run(&mut frames, &mut |found| {
+            if let Left::Directory(at, item) = found {
+                left.push((at.path.to_vec(), item));
+            }
+        });
+        assert!(folded.is_ok() && left.is_empty(), "{left:?}");
     }
 }

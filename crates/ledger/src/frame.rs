@@ -53,8 +53,8 @@ pub(crate) enum Begins {
     Other,
 }
 
-/// A frame's bytes. `sections`: what the threads have noted; empty ones are left out. None: it would have more than [`FRAME_MAX`] bytes, and
-/// no reader would take it.
+/// A frame's bytes. `sections`: what the threads have noted; empty ones are left out. None: no reader would take it, since it has more than
+/// [`FRAME_MAX`] bytes, begins at no multiple of 8, or says that bytes behind it are on storage.
 #[must_use]
 pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Option<Vec<u8>> {
     let mut bytes =
@@ -68,7 +68,8 @@ pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Opt
         .iter()
         .filter(|section| !section.is_empty())
         .for_each(|section| encode_bytes(section, &mut bytes));
-    if bytes.len() as u64 > FRAME_MAX - ALIGN - CHECK as u64 {
+    let is_placed = frame.offset.is_multiple_of(ALIGN) && frame.synced <= frame.offset;
+    if !is_placed || bytes.len() as u64 > FRAME_MAX - ALIGN - CHECK as u64 {
         return None;
     }
     let length = (bytes.len() - HEAD) as u32;

@@ -29,6 +29,16 @@ const KEPT_LEAST: usize = 1024;
 /// Bytes of memory for each directory: tables are between half and fully used, and grow while the old one is still there.
 const DIRECTORY_BYTES: usize = 100;
 
+/// The most parts. If one of them is too large for the memory, it gets more.
+const PARTS_MOST: u32 = 1 << 12;
+
+impl Fold {
+    /// How many directories may be in memory.
+    fn directories(&self) -> usize {
+        (self.memory / DIRECTORY_BYTES).max(1)
+    }
+}
+
 /// Identities are hashes.
 #[derive(Default)]
 pub(super) struct AsIs(u64);
@@ -134,7 +144,7 @@ struct Finding<'f> {
 impl<'f> Finding<'f> {
     fn new(fold: &'f Fold, part: (u32, u32)) -> Self {
         let (directories, slices, answers) = (Map::default(), Map::default(), Map::default());
-        let limit = KEPT_LEAST.min(fold.memory / DIRECTORY_BYTES);
+        let limit = KEPT_LEAST.min(fold.directories() / 4);
         Self { fold, part, directories, slices, answers, record: 0, limit, is_too_much: false }
     }
 
@@ -189,7 +199,8 @@ impl<'f> Finding<'f> {
                     self.answers.insert(here.named(name), self.record);
                 }
             }
-            Fact::Planned { .. } | Fact::Chunk { .. } => self.touch(&here),
+            // The rank that copied a chunk may say so after the directory is complete, and forgotten.
+            Fact::Planned { .. } | Fact::Chunk { .. } => {}
         }
     }
 
@@ -244,7 +255,7 @@ impl<'f> Finding<'f> {
         if self.part.1 == 1 {
             self.forget_complete();
         }
-        self.is_too_much |= self.directories.len() > self.fold.memory / DIRECTORY_BYTES;
+        self.is_too_much |= self.part.1 < PARTS_MOST && self.directories.len() > self.fold.directories();
         self.limit = self.limit.max(2 * self.directories.len());
     }
 
@@ -268,7 +279,7 @@ impl<'f> Finding<'f> {
 
     /// Hands over the directories that are not complete.
     fn end(mut self, known: &mut Known) -> Result<(), TooMany> {
-        if self.is_too_much && self.part.1 < 1 << 20 {
+        if self.is_too_much {
             return Err(TooMany);
         }
         for (id, directory) in &self.directories {

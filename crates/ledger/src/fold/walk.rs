@@ -52,8 +52,9 @@ impl<'k> Steps<'k> {
             self.path.clear();
         }
         let shared = shared(&self.path, at.path);
-        let ends = |end: usize| end <= shared && at.path.get(end).is_none_or(|byte| *byte == b'/');
-        let kept = self.steps.iter().take_while(|(end, _)| ends(*end)).count().max(1);
+        let ends =
+            |end: usize| end == 0 || end <= shared && at.path.get(end).is_none_or(|byte| *byte == b'/');
+        let kept = self.steps.iter().take_while(|(end, _)| ends(*end)).count();
         self.steps.truncate(kept);
         let (mut end, mut id) = self.steps[kept - 1];
         for name in names(&at.path[end..]) {
@@ -93,5 +94,32 @@ impl<'a> Here<'a> {
         steps[self.kept.min(steps.len())..]
             .iter()
             .map(move |(end, id)| (At { root: at.root, path: &at.path[..*end] }, *id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_those_of_whole_paths() {
+        let key = Key::of_job(&[3; 16]);
+        let mut steps = Steps::new(&key);
+        let path = |root, path: &'static str| (root, path.as_bytes());
+        // With the number of steps of the record before: the root is one.
+        let paths = [
+            (path(0, ""), 0),
+            (path(0, "ab/c"), 1),
+            (path(0, "ab/c"), 3),
+            (path(0, "ab/cd"), 2),
+            (path(0, "ab/cd/e"), 3),
+            (path(0, "ab"), 2),
+            (path(0, "a"), 1),
+            (path(1, "a/b"), 0),
+        ];
+        for ((root, path), kept) in paths {
+            assert_eq!(steps.set(At { root, path }), kept, "{path:?}");
+            assert_eq!(steps.steps.last().map(|step| step.1), Some(key.of_path(root, path)), "{path:?}");
+        }
     }
 }
