@@ -23,7 +23,7 @@ pub(crate) const HEAD: usize = 24;
 /// Bytes after them.
 const CHECK: usize = 8;
 /// What each frame begins with, before the version of the format.
-const MAGIC: [u8; 3] = *b"atl";
+pub(crate) const MAGIC: [u8; 3] = *b"atl";
 
 /// What a frame says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

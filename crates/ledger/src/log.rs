@@ -4,7 +4,7 @@
 //! good one. What the process knew to be on storage is in its frames: a bad frame beyond that ends the log, a bad frame before it is
 //! damage, and the log is refused.
 
-use crate::frame::{ALIGN, Begins, FRAME_MAX, HEAD, Head};
+use crate::frame::{ALIGN, Begins, FRAME_MAX, HEAD, Head, MAGIC};
 use crate::id::Key;
 
 /// What a search for later frames reads at once.
@@ -85,7 +85,7 @@ pub fn read<L: LogBytes>(
     each: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<Contents, Broken<L::Error>> {
     let mut reader = Reader { key, name, log, body: Vec::new() };
-    let (mut contents, mut synced) = (Contents::default(), 0);
+    let mut contents = Contents::default();
     while until.is_none_or(|until| contents.bytes < until) {
         let offset = contents.bytes;
         let Some((head, sections)) = reader.frame(offset, contents.frames)? else { break };
@@ -94,7 +94,6 @@ pub fn read<L: LogBytes>(
         }
         contents.bytes = offset + head.bytes();
         contents.frames += 1;
-        synced = head.frame.synced;
     }
     let offset = contents.bytes;
     match until {
@@ -103,8 +102,8 @@ pub fn read<L: LogBytes>(
         None => {}
     }
     let later = reader.search(offset, contents.frames)?;
-    // The frame that ends the log may not know what was synced before it.
-    if later.synced.max(synced) > offset {
+    // Frames before it cannot know what is behind them.
+    if later.synced > offset {
         return Err(Broken::Damaged { offset });
     }
     contents.is_torn = later.is_something;
@@ -140,7 +139,7 @@ impl<L: LogBytes> Reader<'_, L> {
             Begins::Version(version) if offset == 0 && count == HEAD => return Err(Broken::Version(version)),
             _ => return Ok(None),
         };
-        // A head of chance may ask for much: memory grows only with bytes that are there.
+        // What looks like a head may ask for much: memory grows only with bytes that are there.
         self.body.clear();
         let wanted = head.bytes() as usize;
         while self.body.len() < wanted {
@@ -164,7 +163,7 @@ impl<L: LogBytes> Reader<'_, L> {
             later.is_something |= found.iter().any(|byte| *byte != 0);
             let heads = found.as_chunks::<{ ALIGN as usize }>().0.iter().enumerate();
             let begins =
-                heads.filter(|(_, head)| head[..3] == *b"atl").map(|(at, _)| offset + at as u64 * ALIGN);
+                heads.filter(|(_, head)| head[..3] == MAGIC).map(|(at, _)| offset + at as u64 * ALIGN);
             for at in begins.collect::<Vec<_>>() {
                 if let Some((head, _)) = self.frame(at, sequence)? {
                     later.synced = later.synced.max(head.frame.synced);
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_from_a_lost_tail() {
+    fn damage_differs_from_a_lost_tail() {
         let (log, begins) = log(&[b"one", b"two, longer", b"three"]);
         assert_eq!(contents(&log, None).unwrap().bytes, log.len() as u64);
         for at in 0..log.len() {

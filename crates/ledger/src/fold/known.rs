@@ -7,22 +7,19 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::fold::walk::{Here, Steps};
+use crate::fold::walk::{Here, Read, Steps};
 use crate::fold::{Fold, Logs};
 use crate::frame::sections;
 use crate::id::Id;
-use crate::record::{Fact, Record, SliceNumber};
+use crate::record::{Fact, SliceNumber};
 
-/// A directory above names it.
-const FOUND: u8 = 1;
 /// It was read to its end.
-const READ: u8 = 2;
-const CLOSED: u8 = 4;
-/// The directory above is done.
-const ABOVE_DONE: u8 = 8;
-const IS_ROOT: u8 = 16;
+const READ: u8 = 1;
+const CLOSED: u8 = 2;
+/// The directory above is done, or there is none.
+const ABOVE_DONE: u8 = 4;
 /// It has slices of its own.
-const SLICED: u8 = 32;
+const SLICED: u8 = 8;
 
 /// Directories that are kept at least before the first look for those that can be forgotten.
 const KEPT_LEAST: usize = 1024;
@@ -65,18 +62,30 @@ struct Directory {
     flags: Cell<u8>,
 }
 
-/// The slices of a directory: true if done.
+/// The slices of a directory.
 #[derive(Default)]
-pub(super) struct Slices(HashMap<SliceNumber, bool>);
+pub(super) struct Slices {
+    /// True if done.
+    numbers: HashMap<SliceNumber, bool>,
+    /// How many are done. Counted, since each child asks.
+    done: usize,
+}
 
 impl Slices {
     fn are_done(&self) -> bool {
-        self.0.values().all(|is_done| *is_done)
+        self.done == self.numbers.len()
+    }
+
+    fn note(&mut self, slice: SliceNumber, is_done: bool) {
+        let was_done = self.numbers.entry(slice).or_default();
+        if is_done && !std::mem::replace(was_done, true) {
+            self.done += 1;
+        }
     }
 
     /// Takes a slice that is not done.
     pub(super) fn take(&mut self, slice: SliceNumber) -> bool {
-        self.0.get_mut(&slice).is_some_and(|is_done| !std::mem::replace(is_done, true))
+        self.numbers.get_mut(&slice).is_some_and(|is_done| !std::mem::replace(is_done, true))
     }
 }
 
@@ -154,7 +163,11 @@ impl<'f> Finding<'f> {
         logs.each(&mut |frame| {
             // What is too much is read to the end all the same: a log that is not valid is refused first.
             let is_valid = sections(frame, &mut |section| {
-                steps.read(section, &mut |here, fact| self.note(here, fact), &mut |_: &Record<'_>| {})
+                steps.read(section, &mut |read| {
+                    if let Read::Fact(here, fact) = read {
+                        self.note(here, fact);
+                    }
+                })
             });
             // Not between sections: one may hold the slices of a directory, and another one that they are done.
             self.forget();
@@ -177,7 +190,7 @@ impl<'f> Finding<'f> {
                 self.touch(&here);
                 let found = here.named(name);
                 if self.is_here(found) {
-                    self.directory(found, Some(id)).flags.update(|flags| flags | FOUND);
+                    self.directory(found, Some(id));
                 }
             }
             Fact::Listed { slice, .. } => {
@@ -217,11 +230,11 @@ impl<'f> Finding<'f> {
         }
     }
 
-    fn directory(&mut self, id: Id, above: Option<Id>) -> &Directory {
+    fn directory(&mut self, id: Id, above: Option<Id>) {
         self.directories.entry(id).or_insert_with(|| {
-            let flags = if above.is_none() { IS_ROOT | ABOVE_DONE } else { 0 };
+            let flags = if above.is_none() { ABOVE_DONE } else { 0 };
             Directory { above: above.unwrap_or(id), flags: Cell::new(flags) }
-        })
+        });
     }
 
     fn set(&self, id: Id, flag: u8) {
@@ -233,7 +246,7 @@ impl<'f> Finding<'f> {
     fn slice(&mut self, id: Id, slice: SliceNumber, is_done: bool) {
         if self.is_here(id) {
             self.set(id, SLICED);
-            *self.slices.entry(id).or_default().0.entry(slice).or_default() |= is_done;
+            self.slices.entry(id).or_default().note(slice, is_done);
         }
     }
 

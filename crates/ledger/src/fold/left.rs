@@ -1,11 +1,11 @@
 //! The last reading: results, and what is left to do. No I/O.
 
 use crate::fold::known::{Incomplete, Known};
-use crate::fold::walk::{Here, Steps};
+use crate::fold::walk::{Here, Read, Steps};
 use crate::fold::{Item, Left, Logs};
 use crate::frame::sections;
 use crate::id::{Id, Key};
-use crate::record::{At, Fact, Record};
+use crate::record::{At, Fact, Record, Seen};
 
 pub(super) struct Reading<'r> {
     key: &'r Key,
@@ -27,17 +27,12 @@ impl<'r> Reading<'r> {
     }
 
     fn section(&mut self, steps: &mut Steps<'_>, section: &[u8]) -> bool {
-        let mut others = Vec::new();
-        let is_valid =
-            steps.read(section, &mut |here, fact| self.note(here, fact), &mut |record| match record {
-                Record::Results(bytes) => others.push((true, bytes.to_vec())),
-                Record::Part(bytes) => others.push((false, bytes.to_vec())),
-                _ => {}
-            });
-        for (is_results, bytes) in others {
-            (self.each)(if is_results { Left::Results(&bytes) } else { Left::Part(&bytes) });
-        }
-        is_valid
+        steps.read(section, &mut |read| match read {
+            Read::Fact(here, fact) => self.note(here, fact),
+            Read::Other(Record::Results(bytes)) => (self.each)(Left::Results(bytes)),
+            Read::Other(Record::Part(bytes)) => (self.each)(Left::Part(bytes)),
+            Read::Other(_) => {}
+        })
     }
 
     fn note(&mut self, here: Here<'_>, fact: &Fact<'_>) {
@@ -89,7 +84,7 @@ impl<'r> Reading<'r> {
         }
     }
 
-    fn done(&mut self, here: &Here<'_>, is_read: bool, seen: Option<crate::record::Seen>) {
+    fn done(&mut self, here: &Here<'_>, is_read: bool, seen: Option<Seen>) {
         let id = here.id();
         let is_complete = !self.known.incomplete.contains_key(&id);
         if is_read && is_complete && here.above().is_none_or(|above| self.is_open(above)) {

@@ -12,6 +12,12 @@ pub(super) struct Steps<'k> {
     steps: Vec<(usize, Id)>,
 }
 
+/// What a record says.
+pub(super) enum Read<'a> {
+    Fact(Here<'a>, &'a Fact<'a>),
+    Other(&'a Record<'a>),
+}
+
 /// A directory of a record.
 #[derive(Clone, Copy)]
 pub(super) struct Here<'a> {
@@ -19,7 +25,7 @@ pub(super) struct Here<'a> {
     key: &'a Key,
     steps: &'a [(usize, Id)],
     /// So many of the steps are those of the record before.
-    pub(super) kept: usize,
+    kept: usize,
 }
 
 impl<'k> Steps<'k> {
@@ -27,19 +33,14 @@ impl<'k> Steps<'k> {
         Self { key, root: None, path: Vec::new(), steps: Vec::new() }
     }
 
-    /// Reads a section: calls `fact` for facts about directories, and `other` for other records. Returns whether it is valid.
-    pub(super) fn read(
-        &mut self,
-        section: &[u8],
-        fact: &mut dyn FnMut(Here<'_>, &Fact<'_>),
-        other: &mut dyn FnMut(&Record<'_>),
-    ) -> bool {
+    /// Reads a section: calls `each` with its records, and the directory if it is a fact about one. Returns whether it is valid.
+    pub(super) fn read(&mut self, section: &[u8], each: &mut dyn FnMut(Read<'_>)) -> bool {
         records(section, &mut |record| match record {
-            Record::In(at, what) => {
+            Record::In(at, fact) => {
                 let kept = self.set(*at);
-                fact(Here { at: *at, key: self.key, steps: &self.steps, kept }, what);
+                each(Read::Fact(Here { at: *at, key: self.key, steps: &self.steps, kept }, fact));
             }
-            record => other(record),
+            record => each(Read::Other(record)),
         })
     }
 
@@ -91,9 +92,7 @@ impl<'a> Here<'a> {
     /// The directories whose names the record before did not have, from the top.
     pub(super) fn added(&self) -> impl Iterator<Item = (At<'a>, Id)> + '_ {
         let Self { at, steps, .. } = *self;
-        steps[self.kept.min(steps.len())..]
-            .iter()
-            .map(move |(end, id)| (At { root: at.root, path: &at.path[..*end] }, *id))
+        steps[self.kept..].iter().map(move |(end, id)| (At { root: at.root, path: &at.path[..*end] }, *id))
     }
 }
 
