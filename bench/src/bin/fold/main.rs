@@ -142,9 +142,11 @@ impl Logs for Files<'_> {
 }
 
 /// The most memory that this process has had so far, in KiB.
-fn peak() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.split_whitespace().next()?.parse().ok()
+fn peak() -> std::io::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| std::io::Error::other("/proc/self/status has no VmHWM"))
 }
 
 #[expect(clippy::print_stdout, reason = "the result")]
@@ -152,7 +154,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
     let key = Key::of_job(&[5; 16]);
     let (names, bytes) = write_logs(&arguments, &key)?;
-    let (before, began) = (peak(), Instant::now());
+    let (before, began) = (peak()?, Instant::now());
     let fold = Fold { key, closes: false, memory: arguments.memory << 20 };
     let mut logs = Files { directory: &arguments.directory, key: &key, names };
     let (mut left, mut complete) = (0_u64, 0_u64);
@@ -163,12 +165,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })
     .map_err(|error| format!("{error:?}"))?;
     println!(
-        "{} directories done, {} logs, {:.1} bytes each: folded in {:.2} s, {left} directories left, {complete} to pass by, peak {:?} KiB ({before:?} before)",
+        "{} directories done, {} logs, {:.1} bytes each: folded in {:.2} s, {left} directories left, {complete} to pass by, peak {} KiB ({before} before)",
         arguments.directories,
         arguments.logs,
         bytes as f64 / arguments.directories as f64,
         began.elapsed().as_secs_f64(),
-        peak(),
+        peak()?,
     );
     Ok(())
 }
