@@ -28,6 +28,11 @@ pub(crate) struct ReportArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) errors: Option<PathBuf>,
 
+    /// Print to a file instead of standard output; an existing file is overwritten. Under mpirun or srun the first rank writes it,
+    /// and nothing depends on the launcher
+    #[arg(long, value_name = "FILE")]
+    pub(crate) print_to: Option<PathBuf>,
+
     /// Print the summary as JSON: on standard output, or on standard error if entries are printed
     #[arg(long)]
     pub(crate) json: bool,

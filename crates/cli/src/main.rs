@@ -75,9 +75,6 @@ fn main() -> ExitCode {
             return ExitCode::from(exit::FATAL);
         }
     };
-    if output::was_closed() && !has_ranks(launcher.as_ref()) && arguments.command.prints_rows() {
-        return ExitCode::from(closed());
-    }
     if let Err(code) = descriptors::provide(needs(&arguments.command), |print| once(launcher.as_ref(), print))
     {
         return ExitCode::from(code);
@@ -100,6 +97,7 @@ fn main() -> ExitCode {
             once(launcher.as_ref(), || complain("atta clean runs on one rank", Some(hint)));
             exit::USAGE
         }
+        Command::Clean(_) if output::was_closed() => closed(),
         Command::Clean(clean) => clean::run(&clean, &signals),
         Command::Sum(mut sum) => {
             if let Some(matches) = matches.subcommand_matches("sum") {
@@ -149,20 +147,6 @@ fn report_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
 /// Reports that standard output was closed when the program started; returns the exit code.
 fn closed() -> u8 {
     run::fatal::output_error(&rustix::io::Errno::BADF.into()).report()
-}
-
-impl Command {
-    /// Whether standard output gets more than a summary.
-    fn prints_rows(&self) -> bool {
-        match self {
-            Self::Walk(walk) => walk.row_format().is_some(),
-            Self::Copy(copy) => copy.dry_run && copy.report.verbose,
-            Self::Sum(sum) => sum.prints(),
-            Self::Verify(verify) => verify.row_format().is_some(),
-            Self::Clean(_) => true,
-            Self::Generate(_) | Self::Simulate(_) => false,
-        }
-    }
 }
 
 /// Descriptor needs of a command on trees, its effort options, and whether it is quiet.

@@ -1,16 +1,20 @@
-//! Standard output: whether it was open when the program started, and writing to it. This module does not interpret the bytes.
+//! Standard output: whether it was open when the program started, a file in its place, and writing to it. This module does not interpret the bytes.
 //!
 //! The standard library opens `/dev/null` in place of a standard descriptor that is closed when the program starts. Output written there
 //! appears to succeed and is lost. Only code that runs before the library starts can detect the closed descriptor.
 
 #![expect(unsafe_code, reason = "only a function that runs before main sees what was closed")]
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+/// The file that took the place of standard output.
+static NAME: OnceLock<String> = OnceLock::new();
 
 extern "C" fn look() {
     if rustix::io::fcntl_getfd(rustix::stdio::stdout()) == Err(Errno::BADF) {
@@ -27,6 +31,29 @@ static BEFORE_MAIN: extern "C" fn() = look;
 /// Whether standard output was closed when the program started.
 pub(crate) fn was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
+}
+
+/// Puts a file in the place of standard output. `name` names it in messages.
+///
+/// # Errors
+/// Those of `dup2`.
+pub(crate) fn replace(file: &File, name: String) -> io::Result<()> {
+    rustix::stdio::dup2_stdout(file)?;
+    WAS_CLOSED.store(false, Ordering::Relaxed);
+    // A second file is not put there.
+    let _ = NAME.set(name);
+    Ok(())
+}
+
+/// The name of standard output in messages.
+pub(crate) fn name() -> &'static str {
+    NAME.get().map_or("standard output", String::as_str)
+}
+
+/// Whether standard output is a regular file.
+pub(crate) fn is_file() -> bool {
+    rustix::fs::fstat(rustix::stdio::stdout())
+        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
 }
 
 /// Writes all bytes and flushes them.

@@ -9,6 +9,7 @@ pub(crate) mod fatal;
 pub(crate) mod file;
 pub(crate) mod latest;
 pub(crate) mod messages;
+pub(crate) mod printing;
 pub(crate) mod refused;
 pub(crate) mod report;
 pub(crate) mod session;

@@ -29,6 +29,7 @@ use crate::run::fatal::Fatal;
 use crate::run::file::{describe, print};
 use crate::run::messages::complain;
 use crate::run::messages::exit;
+use crate::run::printing::Printing;
 use crate::run::refused::Refused;
 use crate::run::report::by_errno;
 use crate::run::session;
@@ -40,8 +41,17 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let is_quiet = arguments.report.quiet;
-    let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
+    let report = &arguments.report;
+    let others = [arguments.check.as_deref(), report.errors.as_deref()];
+    let printing = Printing { to: report.print_to.as_deref(), has_rows: arguments.prints(), others };
+    let given = session::Given {
+        launcher,
+        schedule: &arguments.ranks,
+        signals,
+        give_up: GIVE_UP,
+        printing,
+        is_quiet: report.quiet,
+    };
     session::run(&given, |session| {
         if arguments.check.is_some() {
             check::run(arguments, signals, session)

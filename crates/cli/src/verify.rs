@@ -19,6 +19,7 @@ use totals::Compared;
 use crate::run::file::print;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
+use crate::run::printing::Printing;
 use crate::run::refused::Refused;
 use crate::run::session;
 use crate::run::settings::compile;
@@ -29,8 +30,18 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let is_quiet = arguments.report.quiet;
-    let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
+    let report = &arguments.report;
+    let others = [None, report.errors.as_deref()];
+    let printing =
+        Printing { to: report.print_to.as_deref(), has_rows: arguments.row_format().is_some(), others };
+    let given = session::Given {
+        launcher,
+        schedule: &arguments.ranks,
+        signals,
+        give_up: GIVE_UP,
+        printing,
+        is_quiet: report.quiet,
+    };
     session::run(&given, |session| {
         let rows = session.is_first().then(|| prepare(arguments, signals, session));
         Ok(match run::compare(arguments, signals, session, rows)? {

@@ -17,6 +17,7 @@ use atta_mpi_loader::Launcher;
 
 pub(crate) use arguments::WalkArguments;
 
+use crate::run::printing::Printing;
 use crate::run::session::{self, Given};
 use crate::run::signals::Signals;
 
@@ -25,7 +26,17 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let is_quiet = arguments.report.quiet;
-    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, is_quiet };
+    let report = &arguments.report;
+    let others = [arguments.from_list.as_deref(), report.errors.as_deref()];
+    let printing =
+        Printing { to: report.print_to.as_deref(), has_rows: arguments.row_format().is_some(), others };
+    let given = Given {
+        launcher,
+        schedule: &arguments.ranks,
+        signals,
+        give_up: GIVE_UP,
+        printing,
+        is_quiet: report.quiet,
+    };
     session::run(&given, |session| run::run(arguments, signals, session))
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::output;
 use crate::run::file::describe;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
@@ -47,5 +48,5 @@ pub(crate) fn output_error(error: &io::Error) -> Fatal {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Fatal::Closed;
     }
-    Fatal::Failed { what: format!("cannot write to standard output: {}", describe(error)), hint: None }
+    Fatal::Failed { what: format!("cannot write to {}: {}", output::name(), describe(error)), hint: None }
 }

@@ -10,6 +10,8 @@ use atta_ops::walk;
 use atta_runtime::{Limits, RankError, Session, named};
 
 use super::messages::{complain, exit, once};
+use super::printing::Printing;
+use super::refused::Refused;
 use super::signals::Signals;
 use crate::schedule::RankArguments;
 
@@ -20,13 +22,17 @@ pub(crate) struct Given<'a> {
     pub(crate) signals: &'a Signals,
     /// How long the first rank waits for others after a signal.
     pub(crate) give_up: Duration,
-    /// Whether to suppress reports of long waits.
+    pub(crate) printing: Printing<'a>,
+    /// Whether to suppress hints and reports of long waits.
     pub(crate) is_quiet: bool,
 }
 
 /// Runs this rank's part of a command; returns its exit code. The command's exit code is that of the first rank.
 pub(crate) fn run(given: &Given<'_>, part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>) -> u8 {
     let Some(launcher) = given.launcher else {
+        if let Err(refused) = given.printing.open() {
+            return refused.report();
+        }
         let mut session = Session::alone(given.signals.stop());
         return part(&mut session).unwrap_or_else(|error| cannot_go_on(0, &error));
     };
@@ -65,6 +71,7 @@ fn joined(
     part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>,
 ) -> Result<u8, RankError> {
     let rank = endpoint.rank();
+    let has_hosts = endpoint.neighbours().len() < endpoint.size() as usize;
     let program = format!("atta {} (messages {})", env!("CARGO_PKG_VERSION"), atta_entry::VERSION);
     let waiting = if given.is_quiet { |_: &[u32]| {} } else { report_waiting };
     let limits = Limits { give_up: given.give_up, waiting, ..Limits::default() };
@@ -86,6 +93,9 @@ fn joined(
         }
         return Ok(exit::USAGE);
     }
+    if let Err(code) = printing(given, &mut session, has_hosts)? {
+        return Ok(code);
+    }
     if schedule.schedule == ScheduleKind::Proximity {
         let switches = given.launcher.and_then(|launcher| launcher.switches.as_deref());
         session = session.with_network(switches)?;
@@ -96,6 +106,25 @@ fn joined(
         session.fail(&error.to_string());
     }
     ended
+}
+
+/// Opens the first rank's output; all ranks learn whether the command goes on.
+fn printing(
+    given: &Given<'_>,
+    session: &mut Session<'_>,
+    has_hosts: bool,
+) -> Result<Result<(), u8>, RankError> {
+    let is_first = session.is_first();
+    if is_first && !given.is_quiet {
+        let version = given.launcher.and_then(|launcher| launcher.version.as_deref());
+        given.printing.warn_of_launcher(version.is_some_and(|version| version.starts_with("5.")), has_hosts);
+    }
+    if given.printing.to.is_none() {
+        return Ok(Ok(()));
+    }
+    let code = is_first.then(|| given.printing.open().map_or_else(Refused::report, |()| exit::DONE));
+    let code = session.broadcast(code.map(u32::from))?;
+    Ok(if code == u32::from(exit::DONE) { Ok(()) } else { Err(u8::try_from(code).unwrap_or(exit::FATAL)) })
 }
 
 /// Reports the ranks that the first rank waits for.

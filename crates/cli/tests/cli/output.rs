@@ -81,10 +81,66 @@ fn closed_standard_output_is_an_error_if_needed() {
     ] {
         closed(arguments, 4);
     }
-    for arguments in
-        ["walk -q flat", "copy -q flat quiet", "sum -q --output catalog flat", "verify -q flat flat"]
-    {
+    for arguments in [
+        "walk -q flat",
+        "walk -q --print --print-to rows flat",
+        "copy -q flat quiet",
+        "sum -q --output catalog flat",
+        "verify -q flat flat",
+    ] {
         closed(arguments, 0);
+    }
+}
+
+#[test]
+fn print_to_writes_what_is_printed_to_a_file() {
+    let (tree, elsewhere) = (small(), scratch("printed"));
+    let file = elsewhere.join("printed");
+    let commands: [&[&str]; 6] = [
+        &["walk", "--print", "flat"],
+        &["walk", "-q", "--json", "flat"],
+        &["sum", "--sort", "flat"],
+        &["sum", "--signature", "flat"],
+        &["verify", "--format", "ndjson", "flat", "."],
+        &["copy", "-n", "-v", "flat", "rehearsed"],
+    ];
+    for arguments in commands {
+        let printed = |more: &[&str]| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_atta"));
+            run(command.args(arguments).args(more).current_dir(tree.path()))
+        };
+        let plain = printed(&["-j1"]);
+        let moved = printed(&["-j1", "--print-to", file.to_str().unwrap()]);
+        assert_eq!(moved.out(), "", "{arguments:?}");
+        assert_eq!(plain.code(), moved.code(), "{arguments:?}: {}", moved.err());
+        let rows = String::from_utf8(std::fs::read(&file).unwrap()).unwrap();
+        let lines = |text: &str| text.lines().count();
+        assert!(lines(&rows) > 0 && lines(&rows) == lines(&plain.out()), "{arguments:?}: {rows}");
+    }
+}
+
+#[test]
+fn print_to_overwrites_no_input() {
+    let scratch = small();
+    let list = make_file(scratch.join("list"), b"flat\n");
+    for arguments in [
+        "walk --print --lines --from-list list --print-to list",
+        "walk --print --lines --from-list list --print-to ./list",
+        "walk --print --errors list --print-to list flat",
+        "sum --check list --print-to list",
+        "copy --lines --from-list list --print-to list . copied",
+    ] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_atta"));
+        let ran = run(command.args(arguments.split(' ')).current_dir(scratch.path())).expect_code(2);
+        assert!(ran.err().contains("--print-to"), "{arguments}: {}", ran.err());
+        assert_eq!(std::fs::read(&list).unwrap(), b"flat\n", "{arguments}");
+    }
+    for (file, reason) in
+        [("/dev/full", "cannot write to /dev/full"), ("none/rows", "cannot print to none/rows")]
+    {
+        let mut command = walk(["--print", "--print-to", file, "flat"]);
+        let ran = run(command.current_dir(scratch.path())).expect_code(4);
+        assert!(ran.err().contains(reason), "{}", ran.err());
     }
 }
 

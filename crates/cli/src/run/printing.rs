@@ -1,0 +1,54 @@
+//! Where standard output goes: where the caller of the program said, or into a file (`--print-to`), which then takes its place for the
+//! whole run. Writing to it is `output`'s part.
+
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::failures::is_same_file;
+use super::fatal::output_error;
+use super::file::{create, describe, printable};
+use super::messages::hint;
+use super::refused::Refused;
+use crate::output;
+
+/// What a command prints on standard output, and where.
+pub(crate) struct Printing<'a> {
+    /// The file that takes the place of standard output.
+    pub(crate) to: Option<&'a Path>,
+    /// Whether rows are printed, and not just a summary.
+    pub(crate) has_rows: bool,
+    /// A file that the command reads, and one that it writes. Neither can be `to`.
+    pub(crate) others: [Option<&'a Path>; 2],
+}
+
+impl Printing<'_> {
+    /// Puts the file in the place of standard output. An existing file is overwritten.
+    pub(crate) fn open(&self) -> Result<(), Refused> {
+        let Some(path) = self.to else {
+            let is_lost = self.has_rows && output::was_closed();
+            return if is_lost {
+                Err(Refused::fatal(output_error(&Errno::BADF.into()).what()))
+            } else {
+                Ok(())
+            };
+        };
+        let name = printable(path);
+        if self.others.into_iter().flatten().any(|other| other == path || is_same_file(other, path)) {
+            let what = format!("--print-to is a file that the command reads or writes otherwise: {name}");
+            return Err(Refused::usage(what, "name a new file"));
+        }
+        let opened = create(path).and_then(|file| output::replace(&file, name.clone()));
+        opened.map_err(|error| Refused::fatal(format!("cannot print to {name}: {}", describe(&error))))
+    }
+
+    /// Warns that the launcher may lose rows. Open MPI 5 passes on the output of a rank on another host, and when the job ends it drops
+    /// what its own reader has not taken by then. The exit code is still 0.
+    pub(crate) fn warn_of_launcher(&self, is_open_mpi_5: bool, has_hosts: bool) {
+        if is_open_mpi_5 && has_hosts && self.has_rows && self.to.is_none() && !output::is_file() {
+            hint(
+                "with several hosts mpirun can lose rows if its output is a pipe; --print-to FILE avoids this",
+            );
+        }
+    }
+}
