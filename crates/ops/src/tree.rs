@@ -9,6 +9,7 @@ mod away;
 pub(crate) mod debts;
 pub(crate) mod directory;
 pub(crate) mod job;
+pub(crate) mod journal;
 pub(crate) mod life;
 pub(crate) mod listing;
 pub(crate) mod location;
@@ -32,6 +33,7 @@ pub(crate) use start::Seed;
 pub use start::{Differs, Start};
 
 use job::{OnRank, TreeJob};
+pub use journal::{Journal, ResumeError};
 use operation::{Handler, ResultsOf};
 use progress::{Counted, SoFar};
 use slice::OpenSlices;
@@ -57,12 +59,40 @@ pub(crate) fn run<'a, V: Handler>(
     visit: &'a V,
     starts: impl IntoIterator<Item: Into<Seed>, IntoIter: Send + 'a>,
     options: &'a Options<'a>,
-    mut observe: impl FnMut(&Progress, Counted),
+    observe: impl FnMut(&Progress, Counted),
 ) -> Result<Walked<V>, RankError> {
-    let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
     let seat = session.seat();
     let on = OnRank { rank: seat.rank, ranks: seat.ranks, runs_tasks: session.runs_tasks() };
-    let job = TreeJob::new(visit, starts, options, on);
+    let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
+    run_job(session, TreeJob::new(visit, starts, options, on), observe)
+}
+
+/// Runs an operation in a session of one rank, with a log of its job. The roots must be those of all runs of the job, in the same order,
+/// and no two of them the same.
+pub(crate) fn run_logged<'a, V: Handler>(
+    visit: &'a V,
+    roots: Vec<Vec<u8>>,
+    options: &'a Options<'a>,
+    journal: &'a Journal<ResultsOf<V>>,
+    observe: impl FnMut(&Progress, Counted),
+) -> Outcome<V::Worker, ResultsOf<V>> {
+    let mut session = Session::alone(options.stop.clone());
+    let starts = roots.into_iter().map(|root| Seed::from(Start::new(root)));
+    let on = OnRank { rank: 0, ranks: 1, runs_tasks: true };
+    let mut job = TreeJob::new(visit, Box::new(starts), options, on);
+    job.journal = Some(journal);
+    match run_job(&mut session, job, observe) {
+        Ok(walked) => walked.all(),
+        Err(error) => unreachable!("a session of one waits for nobody: {error}"),
+    }
+}
+
+fn run_job<V: Handler>(
+    session: &mut Session<'_>,
+    job: TreeJob<'_, V>,
+    mut observe: impl FnMut(&Progress, Counted),
+) -> Result<Walked<V>, RankError> {
+    let visit = job.visit;
     let seeds = match (session.is_first(), session.runs_tasks()) {
         (true, true) => vec![Task::Feed],
         // A rank that only hands out tasks cannot take them from the list bit by bit.

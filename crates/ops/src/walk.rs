@@ -36,7 +36,8 @@ use atta_sys as sys;
 
 pub use crate::tree::directory::SliceResults;
 pub use crate::tree::{
-    BadRule, Differs, Options, Outcome, Profile, Progress, Rule, Rules, Start, ThreadReport,
+    BadRule, Differs, Journal, Options, Outcome, Profile, Progress, ResumeError, Rule, Rules, Start,
+    ThreadReport,
 };
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, LinkedName, Seen};
@@ -79,6 +80,24 @@ pub fn run_on<'a, V: Visit>(
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome<V::Worker, V::Results>, RankError> {
     Ok(tree::run(session, visit, starts, options, |progress, _| observe(progress))?.all())
+}
+
+/// As [`run`], with a log of its job: `journal` gets what is to be written, and says what earlier runs of the job have done. The roots must be
+/// those of all runs of the job, in the same order, and no two of them the same. The outcome has the results of this run alone.
+///
+/// What `visit` does must be in its results, and it must push no tasks: a run that is killed has done what is in the log, and the next run does
+/// the rest. With [`Options::follow`] the log is not valid, since a followed link is not in it.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_logged<'a, V: Visit>(
+    visit: &'a V,
+    roots: Vec<Vec<u8>>,
+    options: &'a Options<'a>,
+    journal: &'a Journal<V::Results>,
+    mut observe: impl FnMut(&Progress),
+) -> Outcome<V::Worker, V::Results> {
+    tree::run_logged(visit, roots, options, journal, |progress, _| observe(progress))
 }
 
 /// The metadata of a path that the operator gave, links followed.

@@ -30,6 +30,7 @@ use crate::copy::target::mirror::{CurrentSlice, Location, Mirror};
 
 use crate::file::error::{FileError, Step};
 use crate::tree::directory::Directory;
+use crate::tree::journal::Noter;
 use crate::tree::life::Closer;
 use crate::tree::location::below;
 use crate::tree::operation::{Handler, Tasks};
@@ -318,7 +319,8 @@ impl CopyOperation<'_> {
                 break;
             }
             let tasks = &mut Tasks::default();
-            let mut closer = Closer { handler: self, worker, tasks, results: &mut results, open };
+            let noter = &mut Noter::default();
+            let mut closer = Closer { handler: self, worker, tasks, results: &mut results, open, noter };
             ended.iter().for_each(|part| closer.end_part(part));
         }
         hand_over(&mut results, &mut worker.results);

@@ -324,6 +324,7 @@ mod tests {
     use super::*;
     use crate::tree::directory::Directory;
     use crate::tree::job::OnRank;
+    use crate::tree::journal::Noter;
     use crate::tree::life::Closer;
     use crate::tree::listing::names::Names;
     use crate::tree::operation::{Cx, Tasks};
@@ -378,7 +379,8 @@ mod tests {
     fn end_names(handler: &Notes, slice: &CurrentSlice<'_>) {
         let (worker, tasks, results, open) =
             (&mut (), &mut Tasks::default(), &mut (), &OpenSlices::default());
-        Closer { handler, worker, tasks, results, open }.end_names(slice);
+        let noter = &mut Noter::default();
+        Closer { handler, worker, tasks, results, open, noter }.end_names(slice);
     }
 
     /// A directory with a batch of names for another thread; the names of its reader have been looked at.

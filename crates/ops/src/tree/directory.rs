@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use atta_entry::Errno;
+use atta_ledger::Id;
 use atta_runtime::Results;
 use rustix::fd::OwnedFd;
 
@@ -79,6 +80,8 @@ pub(crate) struct Directory<S = ()> {
     /// What an operation keeps beside it. Dropped with the directory, when no work below it is left here.
     state: OnceLock<S>,
     life: Life,
+    /// Its identity in the logs of its job, if an earlier run has found it.
+    again: OnceLock<Box<Id>>,
 }
 
 /// Another name for a directory that is being made.
@@ -137,6 +140,7 @@ impl<S: State> Directory<S> {
             alias: None,
             state: OnceLock::new(),
             life: Life::of_found(),
+            again: OnceLock::new(),
         }
     }
 
@@ -171,6 +175,16 @@ impl<S: State> Directory<S> {
     pub(crate) fn with_life(mut self, life: Life) -> Self {
         self.life = life;
         self
+    }
+
+    /// Notes that an earlier run of the job has found it.
+    pub(crate) fn set_again(&self, id: Id) {
+        let _ = self.again.set(Box::new(id));
+    }
+
+    /// Its identity, if an earlier run of the job has found it.
+    pub(crate) fn again(&self) -> Option<Id> {
+        self.again.get().map(|id| **id)
     }
 
     pub(crate) fn life(&self) -> &Life {

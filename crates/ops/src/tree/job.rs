@@ -26,6 +26,7 @@ use crate::tree::anchors::Anchors;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
+use crate::tree::journal::{Journal, Noter};
 use crate::tree::life::Closer;
 use crate::tree::listing::facts::Fact;
 use crate::tree::listing::held::Held;
@@ -73,6 +74,8 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) due: Due,
     /// Slices that have not ended.
     pub(crate) open: OpenSlices<V::State>,
+    /// What is noted for the log of the job, if it has one.
+    pub(crate) journal: Option<&'a Journal<ResultsOf<V>>>,
 }
 
 /// The rank that a job runs on.
@@ -102,6 +105,7 @@ pub(crate) struct Worker<V: Handler> {
     pub(crate) facts: Vec<Fact>,
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) names: Names,
+    pub(crate) noter: Noter<V::State>,
 }
 
 impl<'a, V: Handler> TreeJob<'a, V> {
@@ -122,6 +126,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             lent: Anchors::default(),
             due: Due::default(),
             open: OpenSlices::default(),
+            journal: None,
             roots: Roots::default(),
             starts: Mutex::new(starts),
             counters: (0..budget.threads).map(|_| CachePadded::default()).collect(),
@@ -171,6 +176,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         errno: Errno,
     ) {
         self.counters[worker.index].failure();
+        worker.noter.note_failure();
         let failure =
             Failure { operation, root: root.into(), path: path.into(), errno, spelled: None, at: None };
         self.visit.failure(&mut worker.visit, &failure);
@@ -223,13 +229,8 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         (name, target): (&CString, Option<Vec<u8>>),
         queue: &mut Queue<'_, Self>,
     ) {
-        self.throttle(1);
-        match self.open(worker, parent, name, target) {
-            Ok(Some(directory)) => return Thread { job: self, worker, queue }.read(&directory),
-            Ok(None) => {}
-            Err(errno) => {
-                self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
-            }
+        if let Some(directory) = self.open_found(worker, parent, (name, target)) {
+            return Thread { job: self, worker, queue }.read(&directory);
         }
         if V::STAGE < Stage::Closed {
             return;
@@ -254,8 +255,8 @@ impl<'a, V: Handler> TreeJob<'a, V> {
 
     /// Ends slices and directories on this thread.
     pub(crate) fn closer<'t>(&'t self, worker: &'t mut Worker<V>) -> Closer<'t, V> {
-        let Worker { visit, tasks, results, .. } = worker;
-        Closer { handler: self.visit, worker: visit, tasks, results, open: &self.open }
+        let Worker { visit, tasks, results, noter, .. } = worker;
+        Closer { handler: self.visit, worker: visit, tasks, results, open: &self.open, noter }
     }
 
     /// Ends the current names: all of them have been looked at.
@@ -295,6 +296,23 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             closer.end_part(&part);
             // Of directories that were closed.
             closer.end_rest();
+        }
+    }
+
+    /// Opens a directory. None: the options leave it out, or it failed, and the failure is reported.
+    pub(crate) fn open_found(
+        &self,
+        worker: &mut Worker<V>,
+        parent: &Arc<DirectoryOf<V>>,
+        (name, target): (&CString, Option<Vec<u8>>),
+    ) -> Option<Arc<DirectoryOf<V>>> {
+        self.throttle(1);
+        match self.open(worker, parent, name, target) {
+            Ok(directory) => directory,
+            Err(errno) => {
+                self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
+                None
+            }
         }
     }
 
@@ -392,6 +410,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
             facts: Vec::new(),
             buffer: Vec::new(),
             names: Names::default(),
+            noter: Noter::new(self.journal, &self.options.stop),
         }
     }
 
@@ -426,7 +445,10 @@ impl<V: Handler> Job for TreeJob<'_, V> {
             // It leaves with all that is due.
             Task::Pay(to) => queue.send(to, Task::Pay(to)),
             Task::Settle(is_help) => self.settle(worker, is_help, queue),
+            Task::Redo(redo) => Thread { job: self, worker, queue }.redo(*redo),
         }
+        // What failed outside of a slice keeps none from being done.
+        worker.noter.take_failure();
         self.counters[worker.index].looked(steps);
         self.visit.between(&mut worker.visit);
         self.end_parts(worker, queue);

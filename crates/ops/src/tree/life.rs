@@ -17,6 +17,7 @@
 use std::sync::Arc;
 
 use crate::tree::directory::{Directory, State};
+use crate::tree::journal::Noter;
 use crate::tree::operation::{DirectoryOf, Handler, ResultsOf, Stage, Tasks};
 use crate::tree::slice::{CurrentSlice, OpenSlices, Part, Slice, hand_over};
 
@@ -28,6 +29,7 @@ pub(crate) struct Closer<'t, H: Handler> {
     /// The sum of the results of slices that have ended on this thread.
     pub(crate) results: &'t mut ResultsOf<H>,
     pub(crate) open: &'t OpenSlices<H::State>,
+    pub(crate) noter: &'t mut Noter<H::State>,
 }
 
 impl<H: Handler> Closer<'_, H> {
@@ -61,6 +63,10 @@ impl<H: Handler> Closer<'_, H> {
         match at.shared() {
             Some(slice) => self.end_slice(slice),
             None => {
+                if !self.noter.take_failure() {
+                    let results = self.handler.results(self.worker);
+                    self.noter.done(at.directory(), at.number(), results.as_deref());
+                }
                 self.end_rest();
                 self.release_slice(at.directory());
             }
@@ -76,6 +82,9 @@ impl<H: Handler> Closer<'_, H> {
 
     /// Moves what the thread has gathered to a slice. The thread holds a unit of it.
     pub(crate) fn gather(&mut self, slice: &Arc<Slice<H::State>>) {
+        if self.noter.take_failure() {
+            slice.note_failure();
+        }
         if let Some(results) = self.handler.results(self.worker) {
             slice.note_open(self.open);
             slice.gather(results);
@@ -85,7 +94,11 @@ impl<H: Handler> Closer<'_, H> {
     /// Hands the results of a slice over, since nothing is left of it.
     fn end_slice(&mut self, slice: &Arc<Slice<H::State>>) {
         slice.note_end(self.open);
-        if let Some(mut results) = slice.take_results() {
+        let results = slice.take_results();
+        if !slice.has_failed() {
+            self.noter.done(slice.directory(), slice.number(), results.as_deref());
+        }
+        if let Some(mut results) = results {
             hand_over(&mut *results, self.results);
         }
         self.release_slice(slice.directory());
@@ -267,7 +280,8 @@ mod tests {
         /// Calls `act` to end something. Notes what was handed over.
         fn end(&self, worker: &mut Dice, act: impl FnOnce(&mut Closer<'_, Self>)) {
             let (tasks, results) = (&mut Tasks::default(), &mut Marks::default());
-            act(&mut Closer { handler: self, worker, tasks, results, open: &self.open });
+            let noter = &mut Noter::default();
+            act(&mut Closer { handler: self, worker, tasks, results, open: &self.open, noter });
             self.handed_over.lock().unwrap().push(std::mem::take(&mut results.slices));
         }
 

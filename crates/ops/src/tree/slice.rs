@@ -12,6 +12,7 @@
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use atta_ledger::SliceNumber;
 use atta_runtime::Results as _;
 
 use crate::tree::directory::{Directory, SliceResults, State};
@@ -40,6 +41,8 @@ pub(crate) struct Slice<S: State = ()> {
     pub(crate) parts: Count,
     /// Its number on the rank that sent it; 0 if it is of this rank.
     owed: u64,
+    /// Its number in the log of the job, if that has one and the directory has several slices.
+    number: Option<SliceNumber>,
     results: Mutex<Gathered<S::Results>>,
 }
 
@@ -50,11 +53,13 @@ struct Gathered<R> {
     results: Option<Box<R>>,
     /// It is among the open slices.
     is_open: bool,
+    /// Something of its names failed.
+    has_failed: bool,
 }
 
 impl<R> Default for Gathered<R> {
     fn default() -> Self {
-        Self { results: None, is_open: false }
+        Self { results: None, is_open: false, has_failed: false }
     }
 }
 
@@ -70,15 +75,15 @@ pub(crate) fn hand_over<R: SliceResults>(from: &mut R, to: &mut R) {
 }
 
 impl<S: State> Slice<S> {
-    fn new(directory: Arc<Directory<S>>, extent: Extent, owed: u64) -> Arc<Self> {
+    fn new(directory: Arc<Directory<S>>, extent: Extent, owed: u64) -> Self {
         let (names, parts, results) = (Count::new(1), Count::new(1), Mutex::default());
-        Arc::new(Self { directory, extent, names, parts, owed, results })
+        Self { directory, extent, names, parts, owed, number: None, results }
     }
 
     /// A batch of names, by itself. `owed`: its number on the rank that sent it, or 0.
     pub(crate) fn of_batch(directory: Arc<Directory<S>>, owed: u64) -> Arc<Self> {
         directory.life().add_slice();
-        Self::new(directory, Extent::Later, owed)
+        Arc::new(Self::new(directory, Extent::Later, owed))
     }
 
     fn gathered(&self) -> MutexGuard<'_, Gathered<S::Results>> {
@@ -94,6 +99,21 @@ impl<S: State> Slice<S> {
                 none => *none = Some(Box::new(own)),
             }
         }
+    }
+
+    /// Notes that something of its names failed. The caller holds a unit of it.
+    pub(crate) fn note_failure(&self) {
+        self.gathered().has_failed = true;
+    }
+
+    /// Whether something of its names failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.gathered().has_failed
+    }
+
+    /// Its number in the log of the job.
+    pub(crate) fn number(&self) -> Option<SliceNumber> {
+        self.number
     }
 
     /// Adds it to the open slices, unless it is one of them. The caller holds a unit of it.
@@ -174,19 +194,30 @@ pub(crate) struct CurrentSlice<'a, S: State = ()> {
     extent: Extent,
     /// It is looking at names of it.
     looks: bool,
+    number: Option<SliceNumber>,
     shared: OnceCell<Arc<Slice<S>>>,
 }
 
 impl<'a, S: State> CurrentSlice<'a, S> {
     /// A new slice, all of whose names this thread has.
     pub(crate) fn new(directory: &'a Arc<Directory<S>>, extent: Extent) -> Self {
-        Self { directory, extent, looks: true, shared: OnceCell::new() }
+        Self { directory, extent, looks: true, number: None, shared: OnceCell::new() }
+    }
+
+    /// With its number in the log of the job.
+    pub(crate) fn with_number(self, number: Option<SliceNumber>) -> Self {
+        Self { number, ..self }
+    }
+
+    /// Its number in the log of the job.
+    pub(crate) fn number(&self) -> Option<SliceNumber> {
+        self.number
     }
 
     /// A batch of names of a slice.
     pub(crate) fn of_batch(slice: &'a Arc<Slice<S>>) -> Self {
         let shared = OnceCell::from(Arc::clone(slice));
-        Self { directory: &slice.directory, extent: slice.extent, looks: true, shared }
+        Self { directory: &slice.directory, extent: slice.extent, looks: true, number: slice.number, shared }
     }
 
     /// A part of a slice.
@@ -228,7 +259,10 @@ impl<'a, S: State> CurrentSlice<'a, S> {
     }
 
     fn share(&self) -> &Arc<Slice<S>> {
-        self.shared.get_or_init(|| Slice::new(Arc::clone(self.directory), self.extent, 0))
+        self.shared.get_or_init(|| {
+            let number = self.number;
+            Arc::new(Slice { number, ..Slice::new(Arc::clone(self.directory), self.extent, 0) })
+        })
     }
 
     /// The slice, if parts of it were handed out.

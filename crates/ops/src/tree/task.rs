@@ -12,6 +12,7 @@ use rustix::fd::OwnedFd;
 use crate::tree::anchors::Anchor;
 use crate::tree::debts::{Debt, Unit};
 use crate::tree::directory::{Directory, State};
+use crate::tree::journal::Redo;
 use crate::tree::listing::names::Names;
 use crate::tree::operation::{Of, Own};
 use crate::tree::slice::{Part, Slice};
@@ -42,6 +43,8 @@ pub(crate) enum Task<S: State = ()> {
     Paid(Vec<Paid<S>>),
     /// End what waits on this rank. The flag: other threads have been asked, too.
     Settle(bool),
+    /// Do again what an earlier run of the job has not done.
+    Redo(Box<Redo>),
 }
 
 /// A directory or slice, and how many units of it were returned.
@@ -65,6 +68,7 @@ impl<S: State> Task<S> {
             Self::Enter { name, target, .. } => name.as_bytes().len() + target.as_ref().map_or(0, Vec::len),
             Self::Look { names, .. } => names.bytes().len(),
             Self::Own(own) => own.bytes.len(),
+            Self::Redo(redo) => redo.weigh(),
         };
         size_of::<Self>() + OVERHEAD_BYTES + own
     }
@@ -78,6 +82,7 @@ impl<S: State> Task<S> {
             Self::Pay(_) | Self::Paid(_) | Self::Settle(_) => 0,
             Self::Look { names, .. } => names.len() as u64,
             Self::Feed | Self::Start { .. } | Self::Enter { .. } | Self::ReadOn { .. } => 1,
+            Self::Redo(redo) => redo.slice.as_ref().map_or(1, |(_, names)| names.len() as u64),
         }
     }
 
@@ -88,7 +93,7 @@ impl<S: State> Task<S> {
             Self::Look { slice, .. } => Some(slice.directory()),
             Self::Own(own) => own.directory(),
             Self::ReadOn { .. } | Self::Feed | Self::Start { .. } | Self::Ended(_) | Self::EndSent => None,
-            Self::Pay(_) | Self::Paid(_) | Self::Settle(_) => None,
+            Self::Pay(_) | Self::Paid(_) | Self::Settle(_) | Self::Redo(_) => None,
         }
     }
 

@@ -180,13 +180,22 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             entries += 1;
             bytes = u64::saturating_add(bytes, if kind == Kind::File { entry.size() } else { 0 });
             let pruned = self.take_tasks();
-            if kind == Kind::Directory && descend && !pruned {
+            if kind == Kind::Directory && descend && !pruned && !self.is_known(directory, name.bytes()) {
                 let found = (directory, CString::from(name.name), fact.target.take());
+                self.worker.noter.found(directory, name.bytes());
                 job.push_found(self.worker.index, found, self.queue);
             }
         }
         job.counters[self.worker.index].entries(entries, bytes);
         self.worker.watch.book(Phase::Callback, &job.counters[self.worker.index]);
+    }
+
+    /// Whether a subdirectory is left out, since it was done in an earlier run, or a task of its own does it.
+    fn is_known(&self, directory: &DirectoryOf<V>, name: &[u8]) -> bool {
+        self.job
+            .journal
+            .zip(directory.again())
+            .is_some_and(|(journal, again)| journal.is_known_in(again, name))
     }
 
     /// Passes a root to the caller's function. Returns whether it is a directory to enter.

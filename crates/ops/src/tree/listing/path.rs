@@ -50,13 +50,17 @@ impl<S: State> CurrentPath<S> {
         &self.bytes
     }
 
+    /// The path below the root; empty: it is the root.
+    pub(crate) fn below_root(&self) -> &[u8] {
+        let below = self.bytes.get(self.root_bytes..).unwrap_or_default();
+        below.strip_prefix(b"/").unwrap_or(below)
+    }
+
     /// Whether the rules leave out a name in this directory.
     pub(crate) fn is_excluded(&mut self, rules: &Rules, name: &[u8], kind: Kind) -> bool {
         let directory_bytes = self.bytes.len();
         join(&mut self.bytes, name);
-        let below = self.bytes.get(self.root_bytes..).unwrap_or_default();
-        let below = below.strip_prefix(b"/").unwrap_or(below);
-        let excluded = rules.exclude(below, kind == Kind::Directory);
+        let excluded = rules.exclude(self.below_root(), kind == Kind::Directory);
         self.bytes.truncate(directory_bytes);
         excluded
     }

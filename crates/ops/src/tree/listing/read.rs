@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use atta_entry::{Errno, Kind, Operation};
+use atta_ledger::SliceNumber;
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
@@ -74,7 +75,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             self.worker.watch.book(Phase::Readdir, &job.counters[self.worker.index]);
             let batch = self.batch_names(names.len());
             let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
-            let slice = CurrentSlice::new(directory, extent_of(std::mem::take(&mut is_start), more));
+            let extent = extent_of(std::mem::take(&mut is_start), more);
+            let number = self.note_names(directory, (&names, extent), more);
+            let slice = CurrentSlice::new(directory, extent).with_number(number);
             if more && V::STAGE > Stage::Slices {
                 // The next reader holds the unit that becomes the last slice's.
                 directory.life().add_slice();
@@ -92,6 +95,21 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             }
             self.worker.names = self.look(&slice, names);
         }
+    }
+
+    /// Notes a slice of a directory that has several, and the end of the directory. Returns the number of the slice.
+    fn note_names(
+        &mut self,
+        directory: &Arc<DirectoryOf<V>>,
+        (names, extent): (&Names, Extent),
+        more: bool,
+    ) -> Option<SliceNumber> {
+        let journal = self.job.journal.filter(|_| extent != Extent::Whole)?;
+        let number = self.worker.noter.listed(journal, directory, names);
+        if !more {
+            self.worker.noter.read(directory);
+        }
+        Some(number)
     }
 
     /// The current number of names in a batch.
@@ -164,6 +182,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             && self.worker.path.is_excluded(rules, bytes, name.kind)
         {
             return self.job.counters[self.worker.index].excluded();
+        }
+        if let (Some(journal), Some(again)) = (self.job.journal, directory.again())
+            && journal.is_given(again, bytes)
+        {
+            return;
         }
         names.push(name.name, name.kind, name.inode);
     }

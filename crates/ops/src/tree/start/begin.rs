@@ -9,6 +9,7 @@ use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 
 use crate::tree::directory::{Directory, State};
 use crate::tree::job::TreeJob;
+use crate::tree::journal::Redo;
 use crate::tree::life::release_maker;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
@@ -83,9 +84,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let mut starts = self.job.starts.lock().unwrap_or_else(PoisonError::into_inner);
             starts.by_ref().take(FEED_STARTS).collect()
         };
-        if starts.len() == FEED_STARTS {
+        let left = self.job.journal.map(|journal| journal.take_left(FEED_STARTS)).unwrap_or_default();
+        if starts.len().max(left.len()) == FEED_STARTS {
             self.push(Task::Feed);
         }
+        left.into_iter().for_each(|redo| self.push(Task::Redo(Box::new(redo))));
         for seed in starts {
             self.push(self.job.start_task(seed));
         }
@@ -100,6 +103,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let spent = self.worker.watch.book(Phase::Stat, counters);
         job.stat_ns.store(spent.max(1), Ordering::Relaxed);
         let enter = self.show_root(&path, &metadata);
+        // What a root comes to belongs to none of its slices.
+        job.closer(self.worker).end_rest();
         self.worker.watch.book(Phase::Callback, counters);
         if enter && job.options.max_depth != Some(0) {
             self.read_root(index, &path);
@@ -120,8 +125,17 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
 
     /// Reads a root. A root that is given twice is read twice, and each reader needs a position of its own.
     fn read_root(&mut self, index: u32, path: &[u8]) {
+        let again = self.job.journal.map(|journal| (journal, journal.id(index, b"")));
+        if again.is_some_and(|(journal, id)| journal.is_known(id)) {
+            return;
+        }
         match self.job.open_root_anew(index, self.job.options.follow) {
-            Ok(directory) => self.read(&directory),
+            Ok(directory) => {
+                if let Some((_, id)) = again {
+                    directory.set_again(id);
+                }
+                self.read(&directory);
+            }
             Err(errno) => self.fail(path, path, failed(Operation::OpenDirectory)(errno)),
         }
     }
@@ -157,6 +171,34 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 None
             }
         }
+    }
+
+    /// Does again what an earlier run of the job has not done.
+    pub(crate) fn redo(&mut self, Redo { root, path, slice }: Redo) {
+        let Some(journal) = self.job.journal else { return };
+        let id = journal.id(root, &path);
+        let Some((number, names)) = slice else {
+            if let Some((parent, name)) = self.listed(root, &path)
+                && let Some(directory) = self.job.open_found(self.worker, &parent, (&name, None))
+            {
+                directory.set_again(id);
+                self.read(&directory);
+            }
+            return;
+        };
+        let Some(directory) = self.directory_at(root, &path) else { return };
+        directory.set_again(id);
+        let mut listed = Names::default();
+        for name in names.into_iter().filter_map(|name| CString::new(name).ok()) {
+            listed.push(&name, Kind::Unknown, 0);
+        }
+        self.look(&CurrentSlice::new(&directory, Extent::Later).with_number(Some(number)), listed);
+    }
+
+    /// A directory below a root, not opened, or the root. None: it failed, and the failure is reported.
+    fn directory_at(&mut self, index: u32, path: &[u8]) -> Option<Arc<DirectoryOf<V>>> {
+        // As if a name in it was listed, which is not looked at.
+        self.listed(index, &[path, b"/name"].concat()).map(|(directory, _)| directory)
     }
 
     /// Looks at a root that a list of differences names, and below it only if the handler does not prune it.

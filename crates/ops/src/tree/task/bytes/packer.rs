@@ -81,7 +81,9 @@ fn pack_itself<S: State>(task: &Task<S>, out: &mut Vec<u8>) {
         Task::Feed | Task::ReadOn { .. } | Task::Ended(_) | Task::EndSent => {
             return debug_assert!(task.may_leave());
         }
-        Task::Pay(_) | Task::Paid(_) | Task::Settle(_) => return debug_assert!(task.may_leave()),
+        Task::Pay(_) | Task::Paid(_) | Task::Settle(_) | Task::Redo(_) => {
+            return debug_assert!(task.may_leave());
+        }
     };
     record.encode(out);
 }
