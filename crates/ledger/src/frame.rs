@@ -8,7 +8,7 @@
 //! results are never without the fact that their slice is done. The check is a keyed hash of the frame, its log and its offset: bytes of
 //! another log, or an old block of the disk, are no frame.
 
-use atta_code::{decode_bytes, encode_bytes};
+use atta_code::{Code, decode_bytes, encode_bytes};
 
 use crate::VERSION;
 use crate::id::Key;
@@ -81,7 +81,7 @@ pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Opt
 }
 
 fn check(key: &Key, log: LogName, offset: u64, bytes: &[u8]) -> [u8; CHECK] {
-    let mut hasher = blake3::Hasher::new_keyed(&key.of_log(log.run, log.rank));
+    let mut hasher = blake3::Hasher::new_keyed(&key.of_log(&log.encoded()));
     hasher.update(&offset.to_le_bytes()).update(bytes);
     let mut check = [0; CHECK];
     check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK]);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn frame_that_no_reader_takes_is_not_made() {
-        let (key, log) = (Key::of_job(&[1; 16]), LogName { run: 1, rank: 0 });
+        let (key, log) = (Key::of_job(&[1; 16]), LogName { run: 1, rank: 0, part: 0 });
         let head = Frame { offset: 0, sequence: 0, synced: 0 };
         // A length of four bytes comes before the section.
         let most = FRAME_MAX as usize - HEAD - 4 - CHECK - ALIGN as usize;

@@ -33,7 +33,7 @@ fn samples() -> Vec<Vec<u8>> {
     }
     all.add(&Record::Results(b"sums"));
     all.add(&Record::Part(b"part"));
-    all.add(&Record::Cut { run: 1, rank: 0, bytes: 1 << 40 });
+    all.add(&Record::Cut { log: LogName { run: 1, rank: 0, part: 1 }, bytes: 1 << 40 });
     samples.push(all.take());
     samples
 }
@@ -47,7 +47,7 @@ fn again(section: &[u8]) -> Option<Vec<u8>> {
 /// The bytes of a log that count, if it is not refused.
 fn counted(bytes: &[u8]) -> Option<Vec<u8>> {
     let key = Key::of_job(&[1; 16]);
-    let name = LogName { run: 1, rank: 0 };
+    let name = LogName { run: 1, rank: 0, part: 0 };
     let mut log = bytes;
     let contents = read((&key, name), &mut log, None, &mut |frame| {
         sections(frame, &mut |section| again(section).is_some())
@@ -57,7 +57,7 @@ fn counted(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn log() -> Vec<u8> {
-    let (key, name) = (Key::of_job(&[1; 16]), LogName { run: 1, rank: 0 });
+    let (key, name) = (Key::of_job(&[1; 16]), LogName { run: 1, rank: 0, part: 0 });
     let mut log = Vec::new();
     for (sequence, section) in samples().into_iter().enumerate() {
         let head =
@@ -72,6 +72,7 @@ fn targets() -> Vec<Target> {
     vec![
         fuzz_code!("record.rs: SliceNumber", SliceNumber, [slice]),
         fuzz_code!("record.rs: Seen", Seen, [Seen::default()]),
+        fuzz_code!("log.rs: LogName", LogName, [LogName { run: 1, rank: 300, part: 0 }]),
         Target::new("record.rs: records", samples(), again).holding(64),
         Target::new("log.rs: read", vec![log()], counted).of_several_encodings(),
     ]

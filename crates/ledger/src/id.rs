@@ -45,10 +45,10 @@ impl Key {
         names(path).fold(self.root(root), |above, name| self.below(above, name))
     }
 
-    /// A key for the checks of one log.
-    pub(crate) fn of_log(&self, run: u32, rank: u32) -> [u8; 32] {
+    /// A key for the checks of one log, given by its encoded name.
+    pub(crate) fn of_log(&self, name: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.checks);
-        hasher.update(b"log").update(&run.to_le_bytes()).update(&rank.to_le_bytes());
+        hasher.update(b"log").update(name);
         *hasher.finalize().as_bytes()
     }
 

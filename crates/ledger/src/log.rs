@@ -10,13 +10,26 @@ use crate::id::Key;
 /// What a search for later frames reads at once.
 const SEARCH: usize = 16 << 10;
 
-/// The log of a process: the run of the job, and the rank in it.
+/// The log of a process: the run of the job, the rank in it, and the part. Logs are read in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogName {
     /// The run, from 1.
     pub run: u32,
     /// The rank.
     pub rank: u32,
+    /// The part, from 0. A process goes on in the next part when a write or a sync of its log has failed. The first frame of that part says
+    /// how much of the part before counts ([`Record::Cut`](crate::Record::Cut)); what is lost there is in the new part.
+    pub part: u32,
+}
+
+atta_code::record!(LogName { run, rank, part });
+
+/// The name of its file: `RUN.RANK`, and `RUN.RANK.PART` if it is not the first part.
+impl std::fmt::Display for LogName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { run, rank, part } = self;
+        if *part == 0 { write!(f, "{run}.{rank}") } else { write!(f, "{run}.{rank}.{part}") }
+    }
 }
 
 /// The bytes of a log.
@@ -184,7 +197,7 @@ mod tests {
     use super::*;
     use crate::frame::{Frame, frame};
 
-    const NAME: LogName = LogName { run: 3, rank: 1 };
+    const NAME: LogName = LogName { run: 3, rank: 1, part: 0 };
 
     fn key() -> Key {
         Key::of_job(&[7; 16])
@@ -262,14 +275,21 @@ mod tests {
     #[test]
     fn frames_of_other_logs_do_not_count() {
         let (log, _) = log(&[b"one"]);
-        let other = LogName { rank: 2, ..NAME };
-        for (key, name) in [(Key::of_job(&[8; 16]), NAME), (key(), other)] {
+        let others = [LogName { run: 2, ..NAME }, LogName { rank: 2, ..NAME }, LogName { part: 1, ..NAME }];
+        let of_other_job = (Key::of_job(&[8; 16]), NAME);
+        for (key, name) in others.map(|other| (key(), other)).into_iter().chain([of_other_job]) {
             let found = read((&key, name), &mut log.as_slice(), None, &mut |_| true).unwrap();
             assert_eq!(found, Contents { bytes: 0, frames: 0, is_torn: true });
         }
         // Nor does a copy at another offset.
         let twice = [log.as_slice(), &log].concat();
         assert_eq!(contents(&twice, None).unwrap().bytes, log.len() as u64);
+    }
+
+    #[test]
+    fn file_of_a_log_has_its_numbers() {
+        assert_eq!(NAME.to_string(), "3.1");
+        assert_eq!(LogName { part: 1, ..NAME }.to_string(), "3.1.1");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use atta_code::{Code, decode_bytes, encode_bytes};
 
 use crate::id::shared;
+use crate::log::LogName;
 
 /// The directory is that of the record before.
 const SAME: u8 = 0x80;
@@ -107,12 +108,10 @@ pub enum Record<'a> {
     Results(&'a [u8]),
     /// A finished part of a catalog.
     Part(&'a [u8]),
-    /// Of an older log, so many bytes count.
+    /// Of an older log, so many bytes count: a log of an earlier run, or the part before this one.
     Cut {
-        /// The run of that log.
-        run: u32,
-        /// Its rank.
-        rank: u32,
+        /// That log.
+        log: LogName,
         /// Its bytes.
         bytes: u64,
     },
@@ -184,9 +183,9 @@ impl Records {
             Record::In(at, fact) => self.add_fact(*at, fact),
             Record::Results(bytes) => self.add_bytes(RESULTS, bytes),
             Record::Part(bytes) => self.add_bytes(PART, bytes),
-            Record::Cut { run, rank, bytes } => {
+            Record::Cut { log, bytes } => {
                 self.bytes.push(CUT);
-                (*run, *rank, *bytes).encode(&mut self.bytes);
+                (*log, *bytes).encode(&mut self.bytes);
             }
         }
     }
@@ -273,8 +272,8 @@ fn next<'a: 'r, 'r>(bytes: &mut &'a [u8], last: &'r mut Last) -> Option<Record<'
         RESULTS => return decode_bytes(bytes).map(Record::Results),
         PART => return decode_bytes(bytes).map(Record::Part),
         CUT => {
-            let (run, rank, bytes) = Code::decode(bytes)?;
-            return Some(Record::Cut { run, rank, bytes });
+            let (log, bytes) = Code::decode(bytes)?;
+            return Some(Record::Cut { log, bytes });
         }
         _ => {}
     }

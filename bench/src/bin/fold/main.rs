@@ -69,16 +69,12 @@ impl Rank {
     }
 }
 
-fn log_path(directory: &Path, name: LogName) -> PathBuf {
-    directory.join(format!("{}.{}", name.run, name.rank))
-}
-
 fn write_logs(arguments: &Arguments, key: &Key) -> std::io::Result<(Vec<LogName>, u64)> {
     let mut random = Random::new(1);
     let mut ranks = Vec::new();
     for rank in 0..arguments.logs {
-        let name = LogName { run: 1, rank };
-        let log = BufWriter::new(File::create(log_path(&arguments.directory, name))?);
+        let name = LogName { run: 1, rank, part: 0 };
+        let log = BufWriter::new(File::create(arguments.directory.join(name.to_string()))?);
         ranks.push(Rank { name, log, bytes: 0, frames: 0, records: Records::default(), found: Vec::new() });
     }
     ranks[0].found.push(Vec::new());
@@ -134,7 +130,7 @@ impl Logs for Files<'_> {
 
     fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error> {
         for name in &self.names {
-            let file = File::open(log_path(self.directory, *name)).map_err(Broken::Unreadable)?;
+            let file = File::open(self.directory.join(name.to_string())).map_err(Broken::Unreadable)?;
             read((self.key, *name), &mut InFile(file), None, each)?;
         }
         Ok(())

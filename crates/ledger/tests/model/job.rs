@@ -166,7 +166,7 @@ impl Job {
         let count = 1 + random.index(4) as u32;
         let run = self.run;
         let rank = |rank| Rank {
-            name: LogName { run, rank },
+            name: LogName { run, rank, part: 0 },
             tasks: Vec::new(),
             slices: Vec::new(),
             records: Default::default(),
