@@ -10,6 +10,7 @@ use crate::file::version::Version;
 use crate::jobs;
 use crate::large::{ChunkRange, LargeTask, Plan};
 use crate::metadata::not_kept::NotKept;
+use crate::resume;
 use crate::tree::progress::SoFar;
 use crate::tree::task::bytes::fuzz as tasks;
 use crate::tree::{Profile, ThreadReport};
@@ -71,6 +72,7 @@ fn targets() -> Vec<Target> {
     targets.extend(tasks::targets());
     targets.extend(copy::fuzz::targets());
     targets.extend(jobs::fuzz::targets());
+    targets.extend(resume::fuzz::targets());
     targets.extend(sum::fuzz::targets());
     targets.extend(verify::fuzz::targets());
     targets.push(fuzz_code!("walk/summary.rs: Totals", walk::Totals, [walk::Totals::default()]));

@@ -16,6 +16,7 @@ mod jobs;
 mod large;
 mod metadata;
 mod refused;
+pub mod resume;
 pub mod sorted;
 pub mod sum;
 mod tree;

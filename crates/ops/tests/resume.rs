@@ -159,10 +159,11 @@ impl Job<'_> {
 
     /// One run. Returns the sum of all runs, if it came to its end.
     fn run(&mut self, is_last: bool) -> Option<Sum> {
-        let name = LogName { run: self.earlier.logs.len() as u32 + 1, rank: 0 };
+        let name = LogName { run: self.earlier.logs.len() as u32 + 1, rank: 0, part: 0 };
         let mut journal = Journal::new(self.earlier.key, name.run, 0);
         let memory = if self.throw(3) == 0 { 1 << 12 } else { 1 << 24 };
-        let mut sum: Sum = journal.resume(&mut self.earlier, memory).unwrap();
+        let mut sum = Sum::default();
+        journal.resume(&mut self.earlier, memory, &mut |share: Sum| sum.add(&share)).unwrap();
         let left = self.expected.count - sum.count;
         let stops_at = if is_last || self.throw(6) == 0 { u64::MAX } else { self.throw(left.max(1) + 9) };
         let stop = Stop::default();

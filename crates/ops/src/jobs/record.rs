@@ -92,10 +92,15 @@ impl Record {
         Self { job, holder, boot: boot(), uid, top, is_into, makes }
     }
 
+    /// Whether it is of a process of this host.
+    pub(crate) fn is_of_this_host(&self) -> bool {
+        self.holder.host == host()
+    }
+
     /// Whether it is of a process of this host, since it was started the last time.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         let boot = boot();
-        !boot.is_empty() && self.boot == boot && self.holder.host == host()
+        !boot.is_empty() && self.boot == boot && self.is_of_this_host()
     }
 
     pub(crate) fn to_text(&self) -> String {
@@ -172,7 +177,8 @@ impl Fields {
                 Some(())
             }
             "new" | "name" => {
-                let name = unhex(rest).filter(|name| is_name(name) && self.makes.len() < NAMES_MAX)?;
+                let name = unhex(rest).and_then(|name| CString::new(name).ok());
+                let name = name.filter(|name| is_name(name) && self.makes.len() < NAMES_MAX)?;
                 self.makes.push(Makes { name, is_new: word == "new" });
                 Some(())
             }
@@ -181,7 +187,7 @@ impl Fields {
     }
 }
 
-fn once<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
+pub(crate) fn once<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
     match field {
         Some(_) => None,
         None => value.map(|value| *field = Some(value)),
@@ -198,17 +204,17 @@ fn is_name(name: &CStr) -> bool {
     !bytes.is_empty() && bytes != b".." && bytes.len() <= WORD_MAX && !bytes.contains(&b'/')
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-fn unhex(text: &str) -> Option<CString> {
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
         _ => None,
     });
-    CString::new(pairs.collect::<Option<Vec<u8>>>()?).ok()
+    pairs.collect()
 }
 
 /// The name of this host; what is no plain character of it is a question mark.

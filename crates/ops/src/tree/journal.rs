@@ -95,18 +95,23 @@ impl<R: SliceResults> Journal<R> {
         Self { key, run, rank, threads: Mutex::default(), slices: AtomicU64::new(0), earlier, left }
     }
 
-    /// Takes over what the logs of earlier runs say. Returns what the slices come to that are done.
+    /// Takes over what the logs of earlier runs say. `each` gets what the slices come to that are done, in shares. `memory`: an aim, in bytes.
     ///
     /// # Errors
     /// The logs cannot be read, or are not those of this operation.
-    pub fn resume<L: Logs>(&mut self, logs: &mut L, memory: usize) -> Result<R, ResumeError<L::Error>> {
+    pub fn resume<L: Logs>(
+        &mut self,
+        logs: &mut L,
+        memory: usize,
+        each: &mut dyn FnMut(R),
+    ) -> Result<(), ResumeError<L::Error>> {
         let fold = Fold { key: self.key, closes: false, memory };
         let (key, earlier) = (self.key, &mut self.earlier);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut sum, mut are_valid) = (R::default(), true);
+        let mut are_valid = true;
         let folded = fold.run(logs, &mut |found| match found {
             Left::Results(bytes) => match R::decode_all(bytes) {
-                Some(results) => sum.add(&results),
+                Some(results) => each(results),
                 None => are_valid = false,
             },
             Left::Directory(At { root, path }, item) => {
@@ -132,7 +137,7 @@ impl<R: SliceResults> Journal<R> {
             Left::Part(_) | Left::Seen(..) | Left::Failed(..) | Left::Planned(..) | Left::Chunk(..) => {}
         });
         folded.map_err(ResumeError::Logs)?;
-        if are_valid { Ok(sum) } else { Err(ResumeError::Results) }
+        if are_valid { Ok(()) } else { Err(ResumeError::Results) }
     }
 
     /// Takes what all threads have noted: the sections of one frame.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-use atta_entry::{Entry, Errno, Failure, Kind};
-use atta_runtime::{Maximum, Results as _, Stop, counters};
+use atta_entry::{Code, Entry, Errno, Failure, Kind, decode_bytes, encode_bytes};
+use atta_runtime::{Counter, Maximum, Results, Stop, counters};
 
 use super::hard_links::{HardLinks, LinkedName, Seen};
 
@@ -28,6 +28,32 @@ counters! {
         pub depth_max: Maximum;
         /// Entries that failed, by error number.
         pub failures: BTreeMap<Errno, u64>;
+        /// Names of files with several names that have not been counted.
+        linked: LinkedNames;
+    }
+}
+
+/// Names of files with several names, as [`Summary::receive`] takes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct LinkedNames(Vec<u8>);
+
+impl Results for LinkedNames {
+    fn add(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    fn show(&self, _show: &mut dyn FnMut(Counter)) {}
+}
+
+impl Code for LinkedNames {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_bytes(&self.0, out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        decode_bytes(bytes)
+            .filter(|names| names.len().is_multiple_of(LINK_BYTES))
+            .map(|names| Self(names.to_vec()))
     }
 }
 
@@ -66,6 +92,8 @@ pub struct Summary {
     links: Links,
     /// Whether one name of a file may be seen more than once, through followed links.
     repeats: bool,
+    /// Names of such files stay with the totals of their slice until [`count_links`](Self::count_links).
+    puts_off: bool,
     /// Devices of the roots. Their numbers differ between hosts, so ranks send the root's number instead.
     devices: Vec<u64>,
 }
@@ -99,15 +127,35 @@ impl Summary {
         Self {
             links: Links::Here(HardLinks::new(memory_bytes, spill_directory)),
             repeats: follow,
+            puts_off: false,
             devices: Vec::new(),
         }
+    }
+
+    /// Leaves files with several names out of totals until [`count_links`](Self::count_links). So the totals of a slice do not depend on
+    /// other slices, and can be written to the log of a job.
+    #[must_use]
+    pub fn putting_links_off(self) -> Self {
+        Self { puts_off: true, ..self }
+    }
+
+    /// Counts the files with several names that were left out.
+    pub fn count_links(&self, totals: &mut Totals) {
+        let names = std::mem::take(&mut totals.linked).0;
+        // They are what `add` wrote, or were checked when they were decoded.
+        let _ = self.receive(totals, &names);
     }
 
     /// The summary of a rank that lets another one decide whether a file was seen before. `send` gets bytes for that rank's
     /// [`receive`](Self::receive), in whole messages, which may arrive in any order.
     #[must_use]
     pub fn of_rank(send: impl Fn(&[u8]) + Send + Sync + 'static, follow: bool) -> Self {
-        Self { links: Links::Elsewhere(Box::new(send)), repeats: follow, devices: Vec::new() }
+        Self {
+            links: Links::Elsewhere(Box::new(send)),
+            repeats: follow,
+            puts_off: false,
+            devices: Vec::new(),
+        }
     }
 
     /// Sets the devices of the roots, in the same order on all ranks.
@@ -141,7 +189,11 @@ impl Summary {
             let inode = (self.device(metadata.device), metadata.inode);
             // If links are followed, the number of its names is unknown, so it is never forgotten.
             let names = if self.repeats { u32::MAX } else { metadata.nlink };
-            return self.add_name(totals, &LinkedName { inode, names, apparent_bytes, allocated_bytes });
+            let name = LinkedName { inode, names, apparent_bytes, allocated_bytes };
+            return match self.puts_off {
+                true => totals.linked.0.extend_from_slice(&bytes_of(&name)),
+                false => self.add_name(totals, &name),
+            };
         }
         totals.add_bytes(apparent_bytes, allocated_bytes);
     }
@@ -154,15 +206,7 @@ impl Summary {
                 Seen::Again => totals.extra_links += 1,
                 Seen::Later => totals.put_off += 1,
             },
-            Links::Elsewhere(send) => {
-                let mut bytes = [0; LINK_BYTES];
-                bytes[..8].copy_from_slice(&name.inode.0.to_le_bytes());
-                bytes[8..16].copy_from_slice(&name.inode.1.to_le_bytes());
-                bytes[16..20].copy_from_slice(&name.names.to_le_bytes());
-                bytes[20..28].copy_from_slice(&name.apparent_bytes.to_le_bytes());
-                bytes[28..].copy_from_slice(&name.allocated_bytes.to_le_bytes());
-                send(&bytes);
-            }
+            Links::Elsewhere(send) => send(&bytes_of(name)),
         }
     }
 
@@ -185,4 +229,14 @@ impl Summary {
         });
         (sum, settled)
     }
+}
+/// A name of a file with several, as [`Summary::receive`] takes it.
+fn bytes_of(name: &LinkedName) -> [u8; LINK_BYTES] {
+    let mut bytes = [0; LINK_BYTES];
+    bytes[..8].copy_from_slice(&name.inode.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&name.inode.1.to_le_bytes());
+    bytes[16..20].copy_from_slice(&name.names.to_le_bytes());
+    bytes[20..28].copy_from_slice(&name.apparent_bytes.to_le_bytes());
+    bytes[28..].copy_from_slice(&name.allocated_bytes.to_le_bytes());
+    bytes
 }

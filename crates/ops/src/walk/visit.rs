@@ -50,6 +50,10 @@ pub trait Visit: Sync {
         None
     }
 
+    /// Gets the sum of the results of slices that have ended on this thread, after each task. It may take from it what must not wait for the
+    /// end of the walk.
+    fn handed_over(&self, _worker: &mut Self::Worker, _results: &mut Self::Results) {}
+
     /// Gets each entry of the tree once.
     fn entry(&self, worker: &mut Self::Worker, entry: &Entry<'_>, tasks: &mut Tasks);
 
@@ -73,6 +77,10 @@ impl<V: Visit> Handler for V {
 
     fn results<'w>(&self, worker: &'w mut V::Worker) -> Option<&'w mut V::Results> {
         Visit::results(self, worker)
+    }
+
+    fn handed_over(&self, worker: &mut V::Worker, results: &mut V::Results) {
+        Visit::handed_over(self, worker, results);
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {

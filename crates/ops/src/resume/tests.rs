@@ -1,0 +1,121 @@
+//! Job directories: begun, resumed, complete, held, and what is refused.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+
+use atta_testkit::scratch::Scratch;
+
+use super::*;
+
+fn request(agrees: &[&str]) -> Request {
+    let agrees = agrees.iter().map(|one| one.as_bytes().to_vec()).collect();
+    Request { directory: b"/".to_vec(), arguments: vec![b"walk".to_vec()], agrees }
+}
+
+fn refused(path: &Path, asks: &Request) -> String {
+    LoggedJob::begin(path, asks).unwrap_err().describe(Path::new("DIR"))
+}
+
+#[test]
+fn job_is_begun_resumed_and_completed() {
+    let scratch = Scratch::new("resume-directory").unwrap();
+    let (path, asks) = (scratch.join("job"), request(&["/data", "--max-depth 3"]));
+    let job = LoggedJob::begin(&path, &asks).unwrap();
+    let (key, began) = (format!("{:?}", job.key()), job.began());
+    assert_eq!((job.run(), job.logs.len()), (1, 0));
+    let holder = format!("the job in DIR is running: pid {} on ", std::process::id());
+    assert!(refused(&path, &asks).starts_with(&holder), "{}", refused(&path, &asks));
+    drop(job);
+    fs::write(path.join("1.0"), "").unwrap();
+    fs::write(path.join("10.2.1"), "").unwrap();
+    fs::write(path.join("2.0"), "").unwrap();
+    let job = LoggedJob::resume(&path).unwrap();
+    assert_eq!((format!("{:?}", job.key()), job.began(), job.run()), (key, began, 11));
+    assert_eq!(job.logs.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1.0", "2.0", "10.2.1"]);
+    assert_eq!(LoggedJob::request_of(&path).unwrap(), asks);
+    job.complete(b"done").unwrap();
+    assert!(matches!(LoggedJob::begin(&path, &asks), Err(NotBegun::Complete(summary)) if summary == b"done"));
+    assert!(!path.join("1.0").exists() && path.join("end").exists());
+}
+
+#[test]
+fn other_job_is_refused_with_the_difference() {
+    let scratch = Scratch::new("resume-other").unwrap();
+    let path = scratch.join("job");
+    drop(LoggedJob::begin(&path, &request(&["/data", "--max-depth 3"])).unwrap());
+    let other = "DIR is the directory of another job: ";
+    assert_eq!(
+        refused(&path, &request(&["/other", "--max-depth 3"])),
+        format!("{other}it has /data, not /other")
+    );
+    assert_eq!(refused(&path, &request(&["/data"])), format!("{other}it has --max-depth 3"));
+}
+
+#[test]
+fn directory_that_is_not_a_private_job_is_refused() {
+    let asks = request(&["/data"]);
+    for (what, said) in [
+        ("open", "the job directory DIR is not private, or belongs to somebody else"),
+        ("data", "DIR holds no job"),
+        ("link", "cannot open the job directory DIR: "),
+        ("file", "cannot open the job directory DIR: "),
+        ("linked header", "cannot read the job directory DIR: "),
+        ("second name", "cannot read the job directory DIR: operation not permitted (EPERM)"),
+        ("damaged header", "DIR/job is not valid, or of another version"),
+        ("missing above", "cannot make the job directory DIR: no such file or directory (ENOENT)"),
+    ] {
+        let scratch = Scratch::new("resume-refused").unwrap();
+        let path = scratch.join("job");
+        let private = || fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        match what {
+            "open" => {
+                private();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+            }
+            "data" => {
+                private();
+                fs::write(path.join("data"), "of somebody").unwrap();
+            }
+            "link" => symlink("/tmp", &path).unwrap(),
+            "file" => fs::write(&path, "data").unwrap(),
+            "missing above" => {}
+            _ => drop(LoggedJob::begin(&path, &asks).unwrap()),
+        }
+        let header = path.join("job");
+        match what {
+            "linked header" => {
+                fs::rename(&header, scratch.join("elsewhere")).unwrap();
+                symlink(scratch.join("elsewhere"), &header).unwrap();
+            }
+            "second name" => fs::hard_link(&header, scratch.join("second")).unwrap(),
+            "damaged header" => fs::write(&header, "atta log 2\nend\n").unwrap(),
+            _ => {}
+        }
+        let path = if what == "missing above" { scratch.join("none").join("job") } else { path };
+        let found = refused(&path, &asks);
+        assert!(found.starts_with(said), "{what}: {found}");
+    }
+}
+
+#[test]
+fn damaged_log_is_named() {
+    let scratch = Scratch::new("resume-damaged").unwrap();
+    let path = scratch.join("job");
+    let job = LoggedJob::begin(&path, &request(&["/data"])).unwrap();
+    let name = LogName { run: 1, rank: 0, part: 0 };
+    let section = || vec![vec![1; 100]];
+    let frame = |offset, sequence, synced| {
+        let head = atta_ledger::Frame { offset, sequence, synced };
+        atta_ledger::frame(&job.key(), name, head, &section()).unwrap()
+    };
+    let first = frame(0, 0, 0);
+    let size = first.len() as u64;
+    let mut bytes = [first, frame(size, 1, size)].concat();
+    bytes[40] ^= 1;
+    fs::write(path.join("1.0"), &bytes).unwrap();
+    fs::set_permissions(path.join("1.0"), fs::Permissions::from_mode(0o600)).unwrap();
+    drop(job);
+    let job = LoggedJob::resume(&path).unwrap();
+    let bad = job.earlier().each(&mut |_| true).unwrap_err();
+    assert_eq!(bad.to_string(), "the log 1.0 is damaged at byte 0");
+}
