@@ -1,12 +1,14 @@
 //! Frames: the records that a process writes at once. No I/O.
 //!
 //! ```text
-//!   magic 4 · length 4 · sequence 8 · synced 8 · sections (each with its length) · zeros to a multiple of 8 · check 8
+//!   magic 4 · length 4 · sequence 8 · synced 8 · check of the head 8
+//!   sections (each with its length) · zeros to a multiple of 8 · check of the frame 8
 //! ```
 //!
 //! Numbers are little-endian. All threads' records of one moment are in one frame, so a fact is never without those that it rests on, and
-//! results are never without the fact that their slice is done. The check is a keyed hash of the frame, its log and its offset: bytes of
-//! another log, or an old block of the disk, are no frame.
+//! results are never without the fact that their slice is done. A check is a keyed hash of the bytes before it, their log and their offset:
+//! bytes of another log, or an old block of the disk, are no frame. The check of the head tells a frame from bytes that look like one
+//! without its length being trusted.
 
 use atta_code::{Code, decode_bytes, encode_bytes};
 
@@ -19,11 +21,11 @@ pub const FRAME_MAX: u64 = 1 << 28;
 /// Frames begin at multiples of this.
 pub(crate) const ALIGN: u64 = 8;
 /// Bytes before the sections.
-pub(crate) const HEAD: usize = 24;
-/// Bytes after them.
+pub(crate) const HEAD: usize = 32;
+/// Bytes of a check.
 const CHECK: usize = 8;
 /// What each frame begins with, before the version of the format.
-pub(crate) const MAGIC: [u8; 3] = *b"atl";
+const MAGIC: [u8; 3] = *b"atl";
 
 /// What a frame says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,7 @@ pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Opt
     bytes.extend([0; 4]);
     bytes.extend(frame.sequence.to_le_bytes());
     bytes.extend(frame.synced.to_le_bytes());
+    bytes.extend([0; CHECK]);
     sections
         .iter()
         .filter(|section| !section.is_empty())
@@ -74,23 +77,36 @@ pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Opt
     }
     let length = (bytes.len() - HEAD) as u32;
     bytes[4..8].copy_from_slice(&length.to_le_bytes());
+    let checks = Checks::of(key, log);
+    let of_head = checks.check(frame.offset, &bytes[..HEAD - CHECK]);
+    bytes[HEAD - CHECK..HEAD].copy_from_slice(&of_head);
     bytes.resize(bytes.len().next_multiple_of(ALIGN as usize), 0);
-    let check = check(key, log, frame.offset, &bytes);
-    bytes.extend(check);
+    let of_frame = checks.check(frame.offset, &bytes);
+    bytes.extend(of_frame);
     Some(bytes)
 }
 
-fn check(key: &Key, log: LogName, offset: u64, bytes: &[u8]) -> [u8; CHECK] {
-    let mut hasher = blake3::Hasher::new_keyed(&key.of_log(&log.encoded()));
-    hasher.update(&offset.to_le_bytes()).update(bytes);
-    let mut check = [0; CHECK];
-    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK]);
-    check
+/// Makes the checks of a log.
+pub(crate) struct Checks([u8; 32]);
+
+impl Checks {
+    pub(crate) fn of(key: &Key, log: LogName) -> Self {
+        Self(key.of_log(&log.encoded()))
+    }
+
+    /// Of a head, or of a frame: one is always longer than the other.
+    fn check(&self, offset: u64, bytes: &[u8]) -> [u8; CHECK] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&offset.to_le_bytes()).update(bytes);
+        let mut check = [0; CHECK];
+        check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK]);
+        check
+    }
 }
 
 impl Head {
-    /// What the first bytes at that offset are.
-    pub(crate) fn read(offset: u64, bytes: &[u8; HEAD]) -> Begins {
+    /// What the first bytes at that offset are. A head has a right check.
+    pub(crate) fn read(checks: &Checks, offset: u64, bytes: &[u8; HEAD]) -> Begins {
         let number = |at: usize| {
             let mut number = [0; 8];
             number.copy_from_slice(&bytes[at..at + 8]);
@@ -108,7 +124,9 @@ impl Head {
         let frame = Frame { offset, sequence: number(8), synced: number(16) };
         let head = Self { frame, length: (number(0) >> 32) as usize };
         let is_possible = head.bytes() <= FRAME_MAX && frame.synced <= offset;
-        if is_possible { Begins::Head(head) } else { Begins::Other }
+        let (checked, check) = bytes.split_at(HEAD - CHECK);
+        let is_head = is_possible && checks.check(offset, checked) == check;
+        if is_head { Begins::Head(head) } else { Begins::Other }
     }
 
     /// The bytes of the whole frame.
@@ -117,10 +135,9 @@ impl Head {
     }
 
     /// The sections of a frame, if its check is right.
-    pub(crate) fn sections<'a>(&self, key: &Key, log: LogName, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn sections<'a>(&self, checks: &Checks, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (checked, found) = bytes.split_last_chunk::<CHECK>()?;
-        (check(key, log, self.frame.offset, checked) == *found)
-            .then(|| checked.get(HEAD..HEAD + self.length))?
+        (checks.check(self.frame.offset, checked) == *found).then(|| checked.get(HEAD..HEAD + self.length))?
     }
 }
 

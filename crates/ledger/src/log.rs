@@ -4,10 +4,10 @@
 //! good one. What the process knew to be on storage is in its frames: a bad frame beyond that ends the log, a bad frame before it is
 //! damage, and the log is refused.
 
-use crate::frame::{ALIGN, Begins, FRAME_MAX, HEAD, Head, MAGIC};
+use crate::frame::{ALIGN, Begins, Checks, FRAME_MAX, HEAD, Head};
 use crate::id::Key;
 
-/// What a search for later frames reads at once.
+/// What a search for later frames looks at before it reads more.
 const SEARCH: usize = 16 << 10;
 
 /// The log of a process: the run of the job, the rank in it, and the part. Logs are read in this order.
@@ -97,7 +97,7 @@ pub fn read<L: LogBytes>(
     until: Option<u64>,
     each: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<Contents, Broken<L::Error>> {
-    let mut reader = Reader { key, name, log, body: Vec::new() };
+    let mut reader = Reader { checks: Checks::of(key, name), log, body: Vec::new() };
     let mut contents = Contents::default();
     while until.is_none_or(|until| contents.bytes < until) {
         let offset = contents.bytes;
@@ -136,8 +136,7 @@ struct Later {
 type Found<'a, E> = Result<Option<(Head, &'a [u8])>, Broken<E>>;
 
 struct Reader<'l, L> {
-    key: &'l Key,
-    name: LogName,
+    checks: Checks,
     log: &'l mut L,
     body: Vec<u8>,
 }
@@ -147,12 +146,12 @@ impl<L: LogBytes> Reader<'_, L> {
     fn frame(&mut self, offset: u64, sequence: u64) -> Found<'_, L::Error> {
         let mut bytes = [0; HEAD];
         let count = self.log.read_at(offset, &mut bytes).map_err(Broken::Unreadable)?;
-        let head = match Head::read(offset, &bytes) {
+        let head = match Head::read(&self.checks, offset, &bytes) {
             Begins::Head(head) if count == HEAD && head.frame.sequence >= sequence => head,
             Begins::Version(version) if offset == 0 && count == HEAD => return Err(Broken::Version(version)),
             _ => return Ok(None),
         };
-        // What looks like a head may ask for much: memory grows only with bytes that are there.
+        // The rest of a long frame may be lost: memory grows only with bytes that are there.
         self.body.clear();
         let wanted = head.bytes() as usize;
         while self.body.len() < wanted {
@@ -164,28 +163,31 @@ impl<L: LogBytes> Reader<'_, L> {
                 return Ok(None);
             }
         }
-        Ok(head.sections(self.key, self.name, &self.body).map(|sections| (head, sections)))
+        Ok(head.sections(&self.checks, &self.body).map(|sections| (head, sections)))
     }
 
-    /// Looks for frames beyond one that is missing or bad.
+    /// Looks for frames beyond one that is missing or bad. Their heads are enough: what a head says was known when it was written, whatever
+    /// became of the rest. So each byte is read about once, whatever the bytes are.
     fn search(&mut self, from: u64, sequence: u64) -> Result<Later, Broken<L::Error>> {
-        let (mut later, mut offset, mut block) = (Later::default(), from, [0; SEARCH]);
+        let (mut later, mut offset, mut block) = (Later::default(), from, [0; SEARCH + HEAD]);
         loop {
             let count = self.log.read_at(offset, &mut block).map_err(Broken::Unreadable)?;
             let found = &block[..count];
             later.is_something |= found.iter().any(|byte| *byte != 0);
-            let heads = found.as_chunks::<{ ALIGN as usize }>().0.iter().enumerate();
-            let begins =
-                heads.filter(|(_, head)| head[..3] == MAGIC).map(|(at, _)| offset + at as u64 * ALIGN);
-            for at in begins.collect::<Vec<_>>() {
-                if let Some((head, _)) = self.frame(at, sequence)? {
-                    later.synced = later.synced.max(head.frame.synced);
+            let places = (offset..).zip(found.windows(HEAD)).step_by(ALIGN as usize);
+            for (at, bytes) in places {
+                let Some(bytes) = bytes.first_chunk() else { continue };
+                match Head::read(&self.checks, at, bytes) {
+                    Begins::Head(head) if head.frame.sequence >= sequence => {
+                        later.synced = later.synced.max(head.frame.synced);
+                    }
+                    _ => {}
                 }
             }
             if count < block.len() {
                 return Ok(later);
             }
-            offset += count as u64;
+            offset += SEARCH as u64;
         }
     }
 }
@@ -284,6 +286,58 @@ mod tests {
         // Nor does a copy at another offset.
         let twice = [log.as_slice(), &log].concat();
         assert_eq!(contents(&twice, None).unwrap().bytes, log.len() as u64);
+    }
+
+    /// Counts the bytes that are read.
+    struct Counting<'a>(&'a [u8], u64);
+
+    impl LogBytes for Counting<'_> {
+        type Error = std::convert::Infallible;
+
+        fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, Self::Error> {
+            let count = self.0.read_at(offset, into)?;
+            self.1 += count as u64;
+            Ok(count)
+        }
+    }
+
+    /// A tail full of what looks like heads of long frames. Whoever made it has no key.
+    fn hostile(bytes: usize) -> Vec<u8> {
+        let head = Frame { offset: 0, sequence: 1 << 40, synced: 0 };
+        let made = frame(&Key::of_job(&[9; 16]), NAME, head, &[]).unwrap();
+        let mut tail = made[..24].repeat(bytes.div_ceil(24));
+        tail.chunks_exact_mut(24).for_each(|head| head[4..8].copy_from_slice(&[0, 0, 1, 0]));
+        tail.truncate(bytes);
+        tail
+    }
+
+    #[test]
+    fn search_reads_each_byte_about_once() {
+        for bytes in [100 << 10, 1 << 20, 10 << 20] {
+            let (mut log, _) = log(&[b"one"]);
+            log.extend(hostile(bytes));
+            let mut counting = Counting(&log, 0);
+            let found = read((&key(), NAME), &mut counting, None, &mut |_| true).unwrap();
+            assert!(found.is_torn && found.frames == 1, "{found:?}");
+            assert!(counting.1 < log.len() as u64 * 101 / 100 + 1000, "{} of {bytes}", counting.1);
+        }
+    }
+
+    #[test]
+    fn search_finds_heads_wherever_they_are() {
+        // Before, across and behind what is read at once.
+        for between in (0..3 * SEARCH).step_by(ALIGN as usize) {
+            let (log, _) = log(&[b"one"]);
+            let offset = (log.len() + between) as u64;
+            for (synced, is_damaged) in [(log.len(), false), (log.len() + ALIGN as usize, true)] {
+                let head = Frame { offset, sequence: 2, synced: offset.min(synced as u64) };
+                let later = frame(&key(), NAME, head, &[b"later".to_vec()]).unwrap();
+                // What a head says holds without the rest of its frame.
+                let torn = [&log, &hostile(between)[..], &later[..HEAD]].concat();
+                let is_refused = matches!(contents(&torn, None), Err(Broken::Damaged { .. }));
+                assert_eq!(is_refused, is_damaged && between > 0, "{between}");
+            }
+        }
     }
 
     #[test]

@@ -77,10 +77,14 @@ pub(crate) fn run_logged<'a, V: Handler>(
     observe: impl FnMut(&Progress, Counted),
 ) -> Outcome<V::Worker, ResultsOf<V>> {
     let mut session = Session::alone(options.stop.clone());
-    let starts = roots.into_iter().map(|root| Seed::from(Start::new(root)));
+    let starts = roots.clone().into_iter().map(|root| Seed::from(Start::new(root)));
     let on = OnRank { rank: 0, ranks: 1, runs_tasks: true };
     let mut job = TreeJob::new(visit, Box::new(starts), options, on);
     job.journal = Some(journal);
+    // What the logs leave may be done before the roots are looked at.
+    for root in roots {
+        job.roots.intern(root);
+    }
     match run_job(&mut session, job, observe) {
         Ok(walked) => walked.all(),
         Err(error) => unreachable!("a session of one waits for nobody: {error}"),

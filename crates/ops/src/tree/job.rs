@@ -176,7 +176,10 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         errno: Errno,
     ) {
         self.counters[worker.index].failure();
-        worker.noter.note_failure();
+        // An entry that has vanished is not tried again.
+        if errno != Errno::NOENT {
+            worker.noter.note_failure();
+        }
         let failure =
             Failure { operation, root: root.into(), path: path.into(), errno, spelled: None, at: None };
         self.visit.failure(&mut worker.visit, &failure);
@@ -229,8 +232,13 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         (name, target): (&CString, Option<Vec<u8>>),
         queue: &mut Queue<'_, Self>,
     ) {
-        if let Some(directory) = self.open_found(worker, parent, (name, target)) {
-            return Thread { job: self, worker, queue }.read(&directory);
+        self.throttle(1);
+        match self.open(worker, parent, name, target) {
+            Ok(Some(directory)) => return Thread { job: self, worker, queue }.read(&directory),
+            Ok(None) => {}
+            Err(errno) => {
+                self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
+            }
         }
         if V::STAGE < Stage::Closed {
             return;
@@ -299,25 +307,8 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    /// Opens a directory. None: the options leave it out, or it failed, and the failure is reported.
-    pub(crate) fn open_found(
-        &self,
-        worker: &mut Worker<V>,
-        parent: &Arc<DirectoryOf<V>>,
-        (name, target): (&CString, Option<Vec<u8>>),
-    ) -> Option<Arc<DirectoryOf<V>>> {
-        self.throttle(1);
-        match self.open(worker, parent, name, target) {
-            Ok(directory) => directory,
-            Err(errno) => {
-                self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
-                None
-            }
-        }
-    }
-
     /// Opens a directory. Returns none if it is on another file system that the options leave out.
-    fn open(
+    pub(crate) fn open(
         &self,
         worker: &mut Worker<V>,
         parent: &Arc<DirectoryOf<V>>,

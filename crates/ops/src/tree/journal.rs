@@ -9,8 +9,8 @@
 //! Notes of one moment belong together: a slice is never noted as done without the directories that were found in it, and never without its
 //! results. So `take` holds the notes of all threads.
 //!
-//! A slice in which something failed is not noted as done. A later run does it again, and only then do its results count. The same holds for a
-//! slice whose names were left out after a stop. A root is no name of a slice: each run looks at it again.
+//! A slice in which something failed is not noted as done, unless an entry has just vanished. A later run does it again, and only then do its
+//! results count. The same holds for a slice whose names were left out after a stop. A root is no name of a slice: each run looks at it again.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -52,8 +52,11 @@ pub(crate) struct Redo {
     /// The directory, below its root.
     pub(crate) path: Vec<u8>,
     /// None: what of its names is in no slice of its own.
-    pub(crate) slice: Option<(SliceNumber, Vec<Vec<u8>>)>,
+    pub(crate) slice: Option<NumberedNames>,
 }
+
+/// A slice and its names.
+pub(crate) type NumberedNames = (SliceNumber, Vec<Vec<u8>>);
 
 impl Redo {
     /// Bytes of memory that it holds.

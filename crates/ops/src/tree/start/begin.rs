@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
+use atta_ledger::Id;
 
 use crate::tree::directory::{Directory, State};
 use crate::tree::job::TreeJob;
-use crate::tree::journal::Redo;
+use crate::tree::journal::{NumberedNames, Redo};
 use crate::tree::life::release_maker;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
@@ -177,28 +178,43 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
     pub(crate) fn redo(&mut self, Redo { root, path, slice }: Redo) {
         let Some(journal) = self.job.journal else { return };
         let id = journal.id(root, &path);
-        let Some((number, names)) = slice else {
-            if let Some((parent, name)) = self.listed(root, &path)
-                && let Some(directory) = self.job.open_found(self.worker, &parent, (&name, None))
-            {
+        match slice {
+            None => self.redo_directory(root, &path, id),
+            Some(slice) => self.redo_slice((root, &path), id, slice),
+        }
+    }
+
+    /// Reads a directory that was not read to its end. Names that are in slices of their own are left out.
+    fn redo_directory(&mut self, root: u32, path: &[u8], id: Id) {
+        let Some((parent, name)) = self.listed(root, path) else { return };
+        self.job.throttle(1);
+        match self.job.open(self.worker, &parent, &name, None) {
+            Ok(Some(directory)) => {
                 directory.set_again(id);
                 self.read(&directory);
             }
-            return;
-        };
-        let Some(directory) = self.directory_at(root, &path) else { return };
+            Ok(None) => {}
+            Err(errno) => {
+                self.fail_name(&parent, name.as_bytes(), failed(Operation::OpenDirectory)(errno));
+                if errno == Errno::NOENT {
+                    // It was there once. No later run looks for it.
+                    let directory = Arc::new(Directory::below(&parent, &name, None));
+                    self.worker.noter.done(&directory, None, None);
+                }
+            }
+        }
+    }
+
+    /// Looks at the names of a slice.
+    fn redo_slice(&mut self, (root, path): (u32, &[u8]), id: Id, (number, names): NumberedNames) {
+        // As if a name in the directory was listed, which is not looked at.
+        let Some((directory, _)) = self.listed(root, &[path, b"/name"].concat()) else { return };
         directory.set_again(id);
         let mut listed = Names::default();
         for name in names.into_iter().filter_map(|name| CString::new(name).ok()) {
             listed.push(&name, Kind::Unknown, 0);
         }
         self.look(&CurrentSlice::new(&directory, Extent::Later).with_number(Some(number)), listed);
-    }
-
-    /// A directory below a root, not opened, or the root. None: it failed, and the failure is reported.
-    fn directory_at(&mut self, index: u32, path: &[u8]) -> Option<Arc<DirectoryOf<V>>> {
-        // As if a name in it was listed, which is not looked at.
-        self.listed(index, &[path, b"/name"].concat()).map(|(directory, _)| directory)
     }
 
     /// Looks at a root that a list of differences names, and below it only if the handler does not prune it.
