@@ -10,6 +10,7 @@ mod fuzz;
 mod generate;
 mod input;
 mod output;
+mod resume;
 mod run;
 mod schedule;
 mod simulate;
@@ -22,11 +23,13 @@ mod walk;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::messages::once;
+use crate::run::refused::Refused;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use atta_mpi_loader::Launcher;
 use atta_ops::descriptors::Needs;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Parallel walk, copy, checksum and comparison of file trees with millions to billions of files.
 #[derive(Debug, Parser)]
@@ -48,6 +51,8 @@ enum Command {
     Walk(Box<walk::WalkArguments>),
     /// Copy file trees
     Copy(Box<copy::CopyArguments>),
+    /// Go on with a job that was killed or interrupted
+    Resume(resume::ResumeArguments),
     /// List or remove temporary files of interrupted copies
     Clean(Box<clean::CleanArguments>),
     /// Compute or check BLAKE3 digests of files and the signature of a tree
@@ -62,11 +67,21 @@ enum Command {
 
 fn main() -> ExitCode {
     let launcher = atta_mpi_loader::launcher();
-    let parsed = Arguments::command().try_get_matches();
-    let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
-    let (arguments, matches) = match parsed {
+    let (arguments, matches) = match parse(std::env::args_os()) {
         Ok(parsed) => parsed,
         Err(error) => return report_usage(&error, launcher.as_ref()),
+    };
+    let (arguments, matches) = match arguments.command {
+        Command::Resume(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun";
+            once(launcher.as_ref(), || complain("atta resume runs on one rank", Some(hint)));
+            return ExitCode::from(exit::USAGE);
+        }
+        Command::Resume(resume) => match recorded(&resume) {
+            Ok(parsed) => parsed,
+            Err(code) => return ExitCode::from(code),
+        },
+        _ => (arguments, matches),
     };
     let signals = match run::signals::Signals::catch() {
         Ok(signals) => signals,
@@ -92,6 +107,8 @@ fn main() -> ExitCode {
             }
             copy::run(&copy, &signals, launcher.as_ref())
         }
+        // A job is begun by another command.
+        Command::Resume(_) => exit::USAGE,
         Command::Clean(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun";
             once(launcher.as_ref(), || complain("atta clean runs on one rank", Some(hint)));
@@ -127,6 +144,27 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Parses a command line.
+fn parse(line: impl IntoIterator<Item = OsString>) -> Result<(Arguments, ArgMatches), clap::Error> {
+    let matches = Arguments::command().try_get_matches_from(line)?;
+    Ok((Arguments::from_arg_matches(&matches)?, matches))
+}
+
+/// The command that has begun a job, to be run again. The error: why not, as exit code.
+fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatches), u8> {
+    let (line, directory) = resume::recorded(arguments).map_err(Refused::report)?;
+    let refused = |why: &str| {
+        complain(&format!("the command of the job cannot be run again: {why}"), None);
+        exit::FATAL
+    };
+    let (mut arguments, matches) = parse(line).map_err(|error| refused(&error.to_string()))?;
+    match &mut arguments.command {
+        Command::Walk(walk) => walk.job = Some(directory),
+        _ => return Err(refused("it makes no job")),
+    }
+    Ok((arguments, matches))
+}
+
 /// Whether a launcher started, or may have started, more than this process.
 fn has_ranks(launcher: Option<&Launcher>) -> bool {
     launcher.is_some_and(|launcher| launcher.size != Some(1))
@@ -156,6 +194,6 @@ fn needs(command: &Command) -> Option<descriptors::Wanted<'_>> {
         Command::Copy(copy) => Some((Needs::COPY, &copy.effort, copy.report.quiet)),
         Command::Sum(sum) => Some((Needs::SUM, &sum.effort, sum.report.quiet)),
         Command::Verify(verify) => Some((Needs::VERIFY, &verify.effort, verify.report.quiet)),
-        Command::Clean(_) | Command::Generate(_) | Command::Simulate(_) => None,
+        Command::Resume(_) | Command::Clean(_) | Command::Generate(_) | Command::Simulate(_) => None,
     }
 }

@@ -14,6 +14,11 @@ impl Refused {
         Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
     }
 
+    /// There is nothing to do.
+    pub(crate) fn done(what: String, hint: &str) -> Self {
+        Self { code: exit::DONE, what, hint: Some(hint.to_owned()) }
+    }
+
     pub(crate) fn fatal(what: String) -> Self {
         Self::fatal_with(what, None)
     }

@@ -1,13 +1,15 @@
 //! The arguments of `atta walk`, and what they mean to the library. No I/O.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use atta_catalog::{Columns, Format};
+use atta_ops::walk::Rule;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{EffortArguments, ReportArguments, VisitArguments};
-use crate::run::starts::ListForm;
+use crate::run::starts::{ListForm, root_paths};
 use crate::schedule::RankArguments;
 
 /// What is written for each entry.
@@ -41,7 +43,8 @@ pub(crate) enum Callback {
     atta walk /data                               totals of a tree\n  \
     atta walk --print --exclude .snapshot /data   list a tree without its snapshots\n  \
     atta walk --output scan.catalog /data         write a catalog (Parquet)\n  \
-    atta walk --from-list errors.ndjson           visit failed entries again"
+    atta walk --from-list errors.ndjson           visit failed entries again\n  \
+    atta walk --job walk.job /data                go on after a kill: give the command again"
 )]
 pub(crate) struct WalkArguments {
     /// Trees to walk [default: the current directory]
@@ -99,6 +102,11 @@ pub(crate) struct WalkArguments {
     #[arg(long, help_heading = "Performance")]
     pub(crate) lite: bool,
 
+    /// Keep a log of the walk in DIR, so that the same command, or atta resume DIR, goes on after a kill. DIR is made if it is missing;
+    /// with it no entries are printed or recorded
+    #[arg(long, value_name = "DIR", help_heading = "Resume", conflicts_with_all = ["print", "print0", "format", "output", "from_list", "follow"])]
+    pub(crate) job: Option<PathBuf>,
+
     #[command(flatten, next_help_heading = "Performance")]
     pub(crate) effort: EffortArguments,
 
@@ -126,6 +134,20 @@ impl WalkArguments {
     /// How `--from-list` is read.
     pub(crate) fn list_form(&self) -> ListForm {
         if self.lines { ListForm::Lines } else { ListForm::Detected }
+    }
+
+    /// What each run of a job must ask for, in words: the trees, and options that change what is counted.
+    pub(crate) fn agrees(&self, directory: &Path) -> Vec<Vec<u8>> {
+        let root = |path: Vec<u8>| directory.join(OsStr::from_bytes(&path)).into_os_string().into_vec();
+        let roots = root_paths(&self.paths).into_iter().map(root);
+        let rules = self.visit.rules.iter().map(|rule| match rule {
+            Rule::Exclude(pattern) => format!("--exclude {pattern}"),
+            Rule::Include(pattern) => format!("--include {pattern}"),
+        });
+        let depth = self.max_depth.map(|levels| format!("--max-depth {levels}"));
+        let flag = |is_set, name: &str| Some(name.to_owned()).filter(|_| is_set);
+        let flags = [flag(self.visit.one_file_system, "--one-file-system"), flag(self.lite, "--lite"), depth];
+        roots.chain(rules.chain(flags.into_iter().flatten()).map(String::into_bytes)).collect()
     }
 
     /// The format of the rows on standard output, if there are to be any.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use atta_entry::Errno;
 use atta_ops::walk::{Progress, Totals};
 
 use super::arguments::WalkArguments;
@@ -11,6 +12,7 @@ use super::report::{Report, Whole};
 use super::sink::Sink;
 use crate::run::catalog::Recorded;
 use crate::run::fatal::Fatal;
+use crate::run::job::Job;
 use crate::run::messages::{complain, exit};
 use crate::run::report::by_errno;
 use crate::run::settings::spill_directory;
@@ -35,6 +37,7 @@ pub(super) struct Ended<'a> {
     /// A signal may still arrive.
     pub(super) signals: &'a Signals,
     pub(super) started: SystemTime,
+    pub(super) job: Option<Job>,
 }
 
 /// Exits the program although threads still hang in the kernel: no more results will come from them.
@@ -84,13 +87,15 @@ pub(super) fn give_up_on_others(sink: &Sink, fatal: Option<Fatal>, display: &mut
 /// Closes all output, prints the summary and returns the exit code.
 pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, display: Display) -> u8 {
     let Sink { summary, failures, catalog, .. } = sink;
-    let Ended { totals, whole, mut fatal, interrupted, signals, started } = ended;
+    let Ended { totals, whole, mut fatal, interrupted, signals, started, job } = ended;
     let (totals, settled) = summary.finish(totals, &signals.stop());
     let interrupted = interrupted.or(signals.code());
     if let Err(error) = settled {
         let what = format!("cannot count hard links: {}: {error}", spill_directory().display());
         fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));
     }
+    // Another run of the job does again what failed, but looks for nothing that has vanished.
+    let is_whole = interrupted.is_none() && totals.failures.keys().all(|errno| *errno == Errno::NOENT);
     let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
     // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| failures.flush().err());
@@ -119,6 +124,9 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report, &signals.stop())).err());
     if let Some(fatal) = fatal {
         return fatal.report();
+    }
+    if let Some(code) = job.and_then(|job| job.end(&report.printed(), is_whole)) {
+        return code;
     }
     interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }

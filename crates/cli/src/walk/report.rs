@@ -44,17 +44,23 @@ impl Report<'_> {
         if let Some(error) = &self.outcome.spill.error {
             complain(&format!("{error}; tasks stayed in memory, beyond --memory"), None);
         }
+        let text = self.printed();
+        if self.arguments.row_format().is_some() {
+            let _ = io::stderr().write_all(text.as_bytes());
+            return Ok(());
+        }
+        file::print(&text)
+    }
+
+    /// The summary as it is printed; empty if none is.
+    pub(crate) fn printed(&self) -> String {
         let mut text = String::new();
         if self.arguments.report.json {
             text = format!("{}\n", self.json());
         } else if !self.arguments.report.quiet {
             self.text(&mut text);
         }
-        if self.arguments.row_format().is_some() {
-            let _ = io::stderr().write_all(text.as_bytes());
-            return Ok(());
-        }
-        file::print(&text)
+        text
     }
 
     fn text(&self, out: &mut String) {

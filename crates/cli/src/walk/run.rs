@@ -15,16 +15,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use atta_engine::Reason;
+use atta_entry::escape;
 use atta_ops::walk::{self, Features, Options, Progress, Rules, Start, Summary, Totals};
 use atta_runtime::{RankError, Rate, Session, Stop, Stream, processor_time};
 
 use super::arguments::WalkArguments;
 use super::end::{Ended, conclude, give_up, give_up_on_others, give_up_on_rank, hangs};
+use super::logged;
 use super::progress::Display;
 use super::sink::{ROWS, RootSide, Sink};
 use super::totals::{Own, RankTotals};
 use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
+use crate::run::job::{self, Job};
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
 use crate::run::session::seen_at;
@@ -70,18 +73,40 @@ struct Run {
     sink: Sink,
     display: Display,
     started: SystemTime,
+    job: Option<Job>,
 }
 
 impl Run {
     fn new(arguments: &WalkArguments, session: &Session<'_>, signals: &Signals) -> Result<Self, Refused> {
         let (rules, list) = (compile(&arguments.visit.rules)?, arguments.from_list.as_deref());
         let starts = Starts::new(&arguments.paths, list, arguments.list_form(), signals.stop())?;
-        let summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
+        let job = begun(arguments, session)?;
+        let mut summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
+        if job.is_some() {
+            summary = summary.putting_links_off();
+        }
         let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), list)?;
         let sink = Sink::new(arguments, summary, failures, session)?;
         let display = Display::new(arguments)?;
-        Ok(Self { rules, starts, sink, display, started: SystemTime::now() })
+        Ok(Self { rules, starts, sink, display, started: SystemTime::now(), job })
     }
+}
+
+/// Begins the job of a walk with a log, or goes on with it.
+fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<Option<Job>, Refused> {
+    let Some(directory) = &arguments.job else { return Ok(None) };
+    if session.seat().ranks > 1 {
+        let hint = "run it without mpirun or srun, or without --job";
+        return Err(Refused::usage("a walk with --job runs on one rank".to_owned(), hint));
+    }
+    let roots = root_paths(&arguments.paths);
+    if let Some((index, root)) = roots.iter().enumerate().find(|(index, root)| roots[..*index].contains(root))
+    {
+        let what =
+            format!("a walk with --job takes each PATH once: {} is number {}, too", escape(root), index + 1);
+        return Err(Refused::usage(what, "leave it out"));
+    }
+    job::begin(directory, |from| arguments.agrees(from)).map(Some)
 }
 
 /// Decision of the first rank before the walk, for all ranks.
@@ -117,10 +142,12 @@ impl Rank<'_> {
 
     /// The first rank's part.
     fn walk_first(&self, run: Run, session: &mut Session<'_>) -> Result<u8, RankError> {
-        let Run { rules, starts, mut sink, mut display, started } = run;
+        let Run { rules, starts, mut sink, mut display, started, job } = run;
         let (signals, rate) = (self.signals, self.rate());
         let options = self.options(rules, rate.as_ref(), &signals.stop());
-        sink.summary = sink.summary.with_root_devices(self.devices.clone());
+        let roots = root_paths(&self.arguments.paths);
+        let devices = if job.is_some() { logged::devices(&roots) } else { self.devices.clone() };
+        sink.summary = sink.summary.with_root_devices(devices);
         let list_error = starts.error();
         // Totals of files whose names other ranks found.
         let linked = Mutex::new(Totals::default());
@@ -131,13 +158,17 @@ impl Rank<'_> {
             }
         };
         let closed = session.receiving(received, |session| {
-            let outcome = walk::run_on(session, &sink, starts, &options, |progress| {
+            let observe = |progress: &Progress| {
                 entries = progress.profile.entries;
                 display.tick(progress);
                 if hangs(progress) {
                     give_up(&sink, take(&list_error), &mut display, progress, signals);
                 }
-            })?;
+            };
+            let outcome = match &job {
+                Some(job) => logged::walk(job, (&sink, roots), &options, observe),
+                None => walk::run_on(session, &sink, starts, &options, observe)?,
+            };
             is_done = outcome.reason == Reason::Done;
             session.close(RankTotals::new(self.own, &outcome, signals.code()), RankTotals::merge)
         });
@@ -151,7 +182,7 @@ impl Rank<'_> {
         let mut totals = linked.into_inner().unwrap_or_else(PoisonError::into_inner);
         totals += &sum.totals;
         let whole = sum.whole(session.is_alone());
-        let ended = Ended { totals, whole, fatal, interrupted, signals, started };
+        let ended = Ended { totals, whole, fatal, interrupted, signals, started, job };
         Ok(conclude(self.arguments, sink, ended, display))
     }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_ledger::{At, Fact, Fold, Id, Key, Left, Logs, Record, Records, SliceNumber};
-use atta_runtime::{Results as _, Stop};
+use atta_runtime::{Facts, Results as _, Stop};
 
 use crate::tree::directory::{Directory, SliceResults, State};
 use crate::tree::listing::names::Names;
@@ -207,6 +207,12 @@ impl<R: SliceResults> Journal<R> {
         let notes = Arc::new(Mutex::new(noted));
         lock(&self.threads).push(Arc::clone(&notes));
         notes
+    }
+}
+
+impl<R: SliceResults> Facts for Journal<R> {
+    fn take(&self) -> Vec<Vec<u8>> {
+        Journal::take(self)
     }
 }
 
