@@ -73,7 +73,7 @@ impl Report<'_> {
             "{state}{} in {} ({}/s, {}{})",
             counted(entries, "entry", "entries"),
             seconds(elapsed),
-            grouped(per_second(entries, elapsed)),
+            grouped(self.per_second()),
             self.ranks_of(),
             counted(threads, "thread", "threads"),
         );
@@ -105,6 +105,11 @@ impl Report<'_> {
         }
         self.time(out);
         self.threads(out);
+    }
+
+    /// Entries that this run has visited each second. Earlier runs of a job may have visited others.
+    fn per_second(&self) -> u64 {
+        per_second(self.outcome.profile.entries, self.outcome.elapsed)
     }
 
     fn ranks_of(&self) -> String {
@@ -227,7 +232,7 @@ impl Report<'_> {
             "totals": self.totals_json(),
             "errors": {"count": self.totals.failed(), "by_errno": by_errno(&self.totals.failures)},
             "elapsed_seconds": outcome.elapsed.as_secs_f64(),
-            "entries_per_second": per_second(self.totals.entries(), outcome.elapsed),
+            "entries_per_second": self.per_second(),
             "time_shares": shares,
             "threads": threads,
             "ranks": outcome.ranks.iter().map(RankReport::json).collect::<Vec<_>>(),

@@ -23,6 +23,7 @@ mod manifest;
 mod output;
 mod paths;
 mod repair;
+mod resume;
 mod rows;
 mod selection;
 mod simulate;

@@ -23,8 +23,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const BATCH_NS: u64 = 2_000_000;
 /// Names in a batch, at most: bounds what one batch holds in memory.
 const BATCH_NAMES_MAX: usize = 4096;
-/// A slow operation reads at least this many names into a slice, if there are that many.
-const SLOW_NAMES_LEAST: usize = 4096;
+/// A slow operation, or one with a log, reads at least this many names into a slice, if there are that many.
+const SLICE_NAMES_LEAST: usize = 4096;
 /// Names in a batch, at least, when threads are idle and `statx` is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
@@ -68,8 +68,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let mut names = std::mem::take(&mut self.worker.names);
             names.clear();
             more = self.fill(here, &mut names);
-            // A slow operation gets all names of a small directory in one slice.
-            while V::IS_SLOW && more && names.len() < SLOW_NAMES_LEAST {
+            // A slow operation gets all names of a small directory in one slice, and a log needs no names of such a slice.
+            let wants_all = V::IS_SLOW || job.journal.is_some();
+            while wants_all && more && names.len() < SLICE_NAMES_LEAST {
                 more = self.fill(here, &mut names);
             }
             self.worker.watch.book(Phase::Readdir, &job.counters[self.worker.index]);

@@ -1,0 +1,164 @@
+//! `--job` and `atta resume`: walks that are killed go on from their log, and count what an undisturbed walk counts.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use atta_testkit::scratch::Scratch;
+use atta_testkit::slow::SlowFs;
+use atta_testkit::{lock::Lock, skip, trees};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{Ran, at, atta, make_directory, make_file, number, run, scratch, walk};
+
+/// A tree with directories of all sizes, and files with several names.
+fn tree() -> (Scratch, PathBuf) {
+    let scratch = scratch("resume");
+    let tree = make_directory(scratch.join("tree"));
+    trees::random(&make_directory(tree.join("random")), 9, 2500).unwrap();
+    trees::flat(&make_directory(tree.join("flat")), 9_000).unwrap();
+    for number in 0..400 {
+        let directory = make_directory(tree.join(format!("d{number}")));
+        trees::flat(&directory, 20).unwrap();
+        if number % 3 == 0 {
+            std::fs::hard_link(tree.join("d0/f0000001"), directory.join("again")).unwrap();
+        }
+    }
+    (scratch, tree)
+}
+
+fn totals(ran: &Ran) -> Value {
+    at(&ran.json(), "totals").clone()
+}
+
+fn walk_job(job: &Path, tree: &Path, more: &[&str]) -> Command {
+    let mut command = walk(["--json", "--job"]);
+    command.arg(job).args(more).arg(tree);
+    command
+}
+
+/// The bytes of the logs of a job.
+fn logged(job: &Path) -> u64 {
+    let Ok(files) = std::fs::read_dir(job) else { return 0 };
+    let files = files.map(|file| file.unwrap());
+    let logs = files.filter(|file| file.file_name().to_string_lossy().contains('.'));
+    logs.map(|log| log.metadata().unwrap().len()).sum()
+}
+
+/// Kills a walk when its log has grown.
+fn kill(mut child: Child, job: &Path, signal: Signal) -> Option<i32> {
+    let before = logged(job);
+    while logged(job) == before && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+    // It may have ended.
+    let _ = kill_process(pid, signal);
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn killed_walk_goes_on_and_counts_each_entry_once() {
+    let (scratch, tree) = tree();
+    let job = scratch.join("job");
+    let expected = totals(&run(walk(["--json"]).arg(&tree)).expect_code(0));
+    for (threads, signal, code) in
+        [("1", Signal::KILL, None), ("3", Signal::TERM, Some(143)), ("2", Signal::KILL, None)]
+    {
+        let mut command = walk_job(&job, &tree, &["--iops", "4000", "-j", threads]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        assert_eq!(kill(child, &job, signal), code);
+    }
+    let ran = run(&mut walk_job(&job, &tree, &["-j3"])).expect_code(0);
+    assert_eq!(totals(&ran), expected);
+    assert!(ran.err().contains("entries are not looked at again"), "{}", ran.err());
+    // A job that is complete says again what it came to.
+    let again = run(&mut walk_job(&job, &tree, &[])).expect_code(0);
+    assert_eq!(totals(&again), expected);
+    assert!(again.err().contains("is complete"), "{}", again.err());
+    let left: Vec<_> = std::fs::read_dir(&job).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 3, "holder, header and summary: {left:?}");
+}
+
+#[test]
+fn resume_runs_the_command_of_the_job_again() {
+    let (scratch, tree) = tree();
+    let job = scratch.join("job");
+    let mut command = walk(["--json", "--iops", "4000", "--exclude", "d7*", "--job", "job", "tree"]);
+    command.current_dir(scratch.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    assert_eq!(kill(child, &job, Signal::KILL), None);
+    let expected = run(walk(["--json", "--exclude", "d7*"]).arg(&tree)).expect_code(0);
+    let ran = run(atta().arg("resume").arg(&job)).expect_code(0);
+    assert_eq!(totals(&ran), totals(&expected));
+}
+
+#[test]
+fn interrupted_walk_says_how_to_go_on() {
+    let (scratch, tree) = tree();
+    let job = scratch.join("a job");
+    let mut command = walk(["--iops", "4000", "--job", "a job"]);
+    command.arg(&tree).current_dir(scratch.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = child.stderr.take().unwrap();
+    assert_eq!(kill(child, &job, Signal::INT), Some(130));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    assert_eq!(text, "hint: to do what is left: atta resume 'a job'\n");
+    run(atta().args(["resume", "a job"]).current_dir(scratch.path())).expect_code(0);
+}
+
+#[test]
+fn failed_directory_is_tried_again_by_a_resume() {
+    let test = "failed_directory_is_tried_again_by_a_resume";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let builder = SlowFs::builder().directories(4, 2).files(30).latency(Duration::ZERO);
+    // Once for each run, but the last.
+    let builder = builder.fail("opendir:d0001:EIO:times=1").fail("lookup:f0000003:EIO:times=1");
+    let Some(slow) = skip::unless_available(test, builder.mount()) else { return };
+    let scratch = scratch("resume-failed");
+    let job = scratch.join("job");
+    let ran = run(&mut walk_job(&job, slow.path(), &["-j1"])).expect_code(3);
+    assert!(ran.err().contains("hint: to do what is left: atta resume "), "{}", ran.err());
+    let failed = number(&ran.json(), "errors.count");
+    assert!(failed > 0, "{}", ran.out());
+    let resumed = run(atta().arg("resume").arg(&job)).expect_code(0);
+    let whole = run(walk(["--json"]).arg(slow.path())).expect_code(0);
+    assert_eq!(totals(&resumed), totals(&whole));
+    assert_eq!(number(&resumed.json(), "errors.count"), 0);
+}
+
+#[test]
+fn other_requests_are_refused_for_a_job() {
+    let (scratch, tree) = tree();
+    let job = scratch.join("job");
+    let mut held = walk_job(&job, &tree, &["--iops", "500"]);
+    let mut child = held.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !job.join("job").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ran = run(&mut walk_job(&job, &tree, &[])).expect_code(4);
+    let holder = format!("is running: pid {} on ", child.id());
+    assert!(ran.err().contains(&holder), "{}", ran.err());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let other = make_directory(scratch.join("other"));
+    let tree_name = tree.to_str().unwrap();
+    for (arguments, said) in [
+        (vec!["--lite", tree_name], "it does not have --lite"),
+        (vec!["--exclude", "*.o", tree_name], "it does not have --exclude *.o"),
+        (vec![other.to_str().unwrap()], "/other"),
+        (vec![tree_name, tree_name], "takes each PATH once"),
+    ] {
+        let ran = run(walk(["--job"]).arg(&job).args(&arguments)).expect_code(2);
+        assert!(ran.err().contains(said), "{arguments:?}: {}", ran.err());
+    }
+    for more in ["--print", "--format=csv", "--output=catalog", "--from-list=list", "--follow"] {
+        run(&mut walk_job(&job, &tree, &[more])).expect_code(2);
+    }
+    let file = make_file(scratch.join("file"), b"data");
+    for (job, code) in [(other.as_path(), 4), (&file, 4), (&scratch.join("none"), 4)] {
+        run(atta().arg("resume").arg(job)).expect_code(code);
+    }
+}
