@@ -12,7 +12,7 @@
 //! the frontier of a tree stays small (depth first); an idle worker steals the oldest task of another, which is the
 //! largest subtree. The job ends when every worker is idle and every deque is empty. Idle workers sleep.
 //!
-//! This crate knows nothing of files, trees or records, has no global state, prints nothing and handles no signals. A signal
+//! This crate knows nothing of the files, trees and records of an operation, has no global state, prints nothing and handles no signals. A signal
 //! handler of the caller sets a [`Stop`].
 
 mod bell;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use atta_ledger::{At, Fact, Fold, Id, Key, Left, LogName, Record, Records, SliceNumber};
 use atta_testkit::random::Random;
 
-use super::logs::{All, Log, log_of};
+use super::logs::{All, Log, cut_all, log_of};
 use super::tree::{Entry, Tree};
 
 /// A rule that can be switched off.
@@ -30,10 +30,12 @@ pub(crate) enum Rule {
     Order,
     /// All threads' records of a moment are one frame.
     OneFrame,
+    /// A log that goes on in a new part says there how much of the part before counts.
+    NextPartCuts,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::ResultsBesideDone,
         Self::Cuts,
         Self::Complete,
@@ -43,6 +45,7 @@ impl Rule {
         Self::ListedByTaker,
         Self::Order,
         Self::OneFrame,
+        Self::NextPartCuts,
     ];
 }
 
@@ -134,9 +137,7 @@ impl Job {
             return;
         }
         self.run += 1;
-        for (name, log) in &mut self.logs {
-            log.cut = Some(log.contents(&self.key, *name).bytes);
-        }
+        cut_all(&mut self.logs, &self.key);
         let found = self.fold();
         let mut run = self.begin(random);
         run.take(random, found);
@@ -148,12 +149,12 @@ impl Job {
             (0..run.ranks.len()).for_each(|rank| run.flush(random, rank));
             (0..run.ranks.len()).for_each(|rank| run.flush(random, rank));
         }
-        let names: Vec<_> = run.ranks.iter().map(|rank| rank.name).collect();
         // Ranks of an earlier run that were only stopped go on.
         let late: Vec<_> = run.ranks.iter_mut().map(|rank| (rank.name, rank.sections(random))).collect();
         if is_killed {
             let logs = &mut self.logs;
-            names.iter().for_each(|name| log_of(logs, *name).lose(random));
+            let of_run = logs.iter_mut().filter(|(name, _)| name.run == self.run);
+            of_run.for_each(|(_, log)| log.lose(random));
             for (name, sections) in late.iter().filter(|_| random.below(4) == 0) {
                 let log = log_of(logs, *name);
                 // As if the next run had begun by now.
@@ -290,10 +291,23 @@ impl Run<'_> {
         match random.below(8) {
             0 => self.flush(random, rank),
             1 | 2 => self.give(random, rank),
+            3 if random.below(4) == 0 => self.begin_part(rank),
             3 => log_of(self.logs, self.ranks[rank].name).sync(),
             _ => self.run_task(random, rank),
         }
         true
+    }
+
+    /// The log of a rank goes on in a new part, once.
+    fn begin_part(&mut self, rank: usize) {
+        let says_cut = !self.is_off(Rule::NextPartCuts);
+        let name = self.ranks[rank].name;
+        let log = log_of(self.logs, name);
+        if name.part == 0 && log.has_unsynced() {
+            let (next, log) = log.next_part(&self.key, name, says_cut);
+            self.logs.insert(next, log);
+            self.ranks[rank].name = next;
+        }
     }
 
     /// Writes what a rank has noted.

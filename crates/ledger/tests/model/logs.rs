@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use atta_ledger::{Broken, Contents, Frame, Key, LogName, Logs, frame, read};
+use atta_ledger::{
+    Broken, Contents, Frame, Key, LogName, Logs, Record, Records, frame, read, records, sections,
+};
 use atta_testkit::random::Random;
 
 #[derive(Debug, Default)]
@@ -11,6 +13,8 @@ pub(crate) struct Log {
     frames: u64,
     /// So many bytes are on storage.
     synced: u64,
+    /// The frames behind them.
+    unsynced: Vec<Vec<Vec<u8>>>,
     /// So many bytes count, as a later run has found.
     pub(crate) cut: Option<u64>,
 }
@@ -21,10 +25,32 @@ impl Log {
         let head = Frame { offset, sequence: self.frames, synced: self.synced };
         self.bytes.extend(frame(key, name, head, sections).expect("a small frame"));
         self.frames += 1;
+        self.unsynced.push(sections.to_vec());
+    }
+
+    /// The next part, after a write or a sync has failed. `says_cut`: it says how much of this one counts.
+    pub(crate) fn next_part(&mut self, key: &Key, name: LogName, says_cut: bool) -> (LogName, Self) {
+        let next = LogName { part: name.part + 1, ..name };
+        let (mut log, mut cut) = (Self::default(), Records::default());
+        if says_cut {
+            cut.add(&Record::Cut { log: name, bytes: self.synced });
+        }
+        for (index, mut sections) in std::mem::take(&mut self.unsynced).into_iter().enumerate() {
+            if index == 0 {
+                sections.push(cut.take());
+            }
+            log.write(key, next, &sections);
+        }
+        (next, log)
+    }
+
+    pub(crate) fn has_unsynced(&self) -> bool {
+        !self.unsynced.is_empty()
     }
 
     pub(crate) fn sync(&mut self) {
         self.synced = self.bytes.len() as u64;
+        self.unsynced.clear();
     }
 
     /// The process is gone: what is not on storage may be lost, from any byte on, or in the middle.
@@ -58,6 +84,35 @@ impl Log {
         let mut bytes = self.bytes.as_slice();
         read((key, name), &mut bytes, self.cut, &mut |_| true).expect("a log that is only torn")
     }
+
+    /// What it says of another log.
+    fn cut_of(&self, key: &Key, name: LogName, other: LogName) -> Option<u64> {
+        let mut cut = None;
+        let mut each = |record: &Record<'_>| match record {
+            Record::Cut { log, bytes } if *log == other => cut = Some(*bytes),
+            _ => {}
+        };
+        let mut frame = |frame: &[u8]| sections(frame, &mut |section| records(section, &mut each));
+        read((key, name), &mut self.bytes.as_slice(), self.cut, &mut frame).expect("a log that is only torn");
+        cut
+    }
+}
+
+/// Fixes what counts of each log, as a run does that begins.
+pub(crate) fn cut_all(logs: &mut BTreeMap<LogName, Log>, key: &Key) {
+    let names: Vec<_> = logs.keys().copied().collect();
+    for name in names {
+        let by_next = cut_by_next(logs, key, name);
+        let log = log_of(logs, name);
+        log.cut = log.cut.or(by_next);
+        log.cut = Some(log.contents(key, name).bytes);
+    }
+}
+
+/// What the next part says of a log.
+fn cut_by_next(logs: &BTreeMap<LogName, Log>, key: &Key, name: LogName) -> Option<u64> {
+    let next = LogName { part: name.part + 1, ..name };
+    logs.get(&next)?.cut_of(key, next, name)
 }
 
 pub(crate) fn log_of(logs: &mut BTreeMap<LogName, Log>, name: LogName) -> &mut Log {
@@ -83,6 +138,7 @@ impl Logs for All<'_> {
         for name in names {
             let log = &self.logs[&name];
             let until = log.cut.filter(|_| !self.ignores_cuts);
+            let until = until.or_else(|| cut_by_next(self.logs, self.key, name));
             read((self.key, name), &mut log.bytes.as_slice(), until, each)?;
         }
         Ok(())

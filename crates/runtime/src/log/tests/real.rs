@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use atta_ledger::LogName;
 use atta_testkit::lock::Lock;
@@ -13,8 +14,9 @@ use atta_testkit::skip;
 use rustix::fs::FlockOperation::{NonBlockingLockExclusive, Unlock};
 use rustix::io::Errno;
 
-use super::{NAME, Notes, ON_REQUEST, key, read_all};
-use crate::log::file::{AHEAD, LogFile};
+use super::{NAME, NEXT, Notes, ON_REQUEST, key, read_all, section};
+use crate::log::file::{AHEAD, Calls, LogFile};
+use crate::log::journal::Journal;
 use crate::log::{Logging, with_log};
 use crate::{LogLimits, Stop};
 
@@ -64,6 +66,48 @@ fn file_is_new_and_locked_while_it_is_open() {
     assert_eq!(locked, Err(Errno::AGAIN));
     taken().unwrap();
     rustix::fs::flock(&other, Unlock).unwrap();
+}
+
+/// A file of which each sync fails.
+#[derive(Debug)]
+struct Unsyncable(LogFile);
+
+impl Calls for Unsyncable {
+    fn name(&self) -> LogName {
+        self.0.name()
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
+        self.0.reserve(offset, bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        self.0.write(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        Err(Errno::IO)
+    }
+
+    fn next(&self) -> Result<Arc<dyn Calls>, Errno> {
+        self.0.next()
+    }
+}
+
+#[test]
+fn next_part_is_a_file_beside_the_first() {
+    let scratch = Scratch::new("log").unwrap();
+    let stop = Stop::new();
+    let file = Unsyncable(LogFile::create(&open(scratch.path()), key(), NAME).unwrap());
+    let mut journal = Journal::new(Arc::new(file), key(), &stop);
+    journal.write(vec![section(0)]).unwrap();
+    journal.write(vec![section(1)]).unwrap();
+    assert!(journal.finish().unwrap().replaced.is_some());
+    let mut logs = logs(scratch.path());
+    assert_eq!(read_all(&logs).0, [0, 1]);
+    logs.insert(NEXT, std::fs::read(scratch.join("1.0.1")).unwrap());
+    let (numbers, contents) = read_all(&logs);
+    assert_eq!((numbers, contents[&NAME].frames, contents[&NEXT].frames), (vec![0, 1], 0, 2));
 }
 
 #[test]

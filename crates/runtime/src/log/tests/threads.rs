@@ -80,7 +80,7 @@ fn frames_go_on_while_a_sync_hangs() {
     let (disk, notes): (Arc<Disk>, _) = (Arc::default(), Notes::default());
     disk.set(|faults| faults.hangs = true);
     let limits = LogLimits { sync_every: Duration::ZERO, ..ON_REQUEST };
-    run((&disk, &notes), limits, |log, _| {
+    let (during, written) = run((&disk, &notes), limits, |log, _| {
         notes.add(0);
         log.write_now().unwrap();
         disk.wait(|disk| disk.syncs_begun == 1);
@@ -88,30 +88,33 @@ fn frames_go_on_while_a_sync_hangs() {
             notes.add(number);
             log.write_now().unwrap();
         }
-        assert_eq!(read_all(&disk.files()).0, [0, 1, 2, 3, 4]);
-        assert_eq!((read_all(&disk.stored()).0.len(), disk.lock().syncs_begun), (0, 1));
+        let during = (disk.files(), disk.stored(), disk.lock().syncs_begun);
         disk.set(|faults| faults.hangs = false);
-    })
-    .1
-    .unwrap();
+        during
+    });
+    written.unwrap();
+    let (files, stored, syncs_begun) = during;
+    assert_eq!((read_all(&files).0, read_all(&stored).0, syncs_begun), (vec![0, 1, 2, 3, 4], vec![], 1));
     assert_eq!(read_all(&disk.stored()).0, [0, 1, 2, 3, 4]);
 }
 
 #[test]
 fn write_fails_while_a_sync_hangs() {
     let (disk, notes): (Arc<Disk>, _) = (Arc::default(), Notes::default());
-    disk.set(|faults| (faults.hangs, faults.write) = (true, [].into()));
+    disk.set(|faults| faults.hangs = true);
     let limits = LogLimits { sync_every: Duration::ZERO, ..ON_REQUEST };
-    let (_, written) = run((&disk, &notes), limits, |log, _| {
+    let (files, written) = run((&disk, &notes), limits, |log, _| {
         notes.add(0);
         log.write_now().unwrap();
         disk.wait(|disk| disk.syncs_begun == 1);
         disk.set(|faults| faults.write = [(0, Errno::IO)].into());
         notes.add(1);
         log.write_now().unwrap();
-        assert_eq!(read_all(&disk.files()).0, [0, 1]);
+        let files = disk.files();
         disk.set(|faults| faults.hangs = false);
+        files
     });
+    assert_eq!(read_all(&files).0, [0, 1]);
     assert!(written.unwrap().replaced.is_some());
     assert_eq!(read_all(&disk.stored()).0, [0, 1]);
 }
