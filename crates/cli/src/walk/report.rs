@@ -92,7 +92,7 @@ impl Report<'_> {
         }
         let extras = [
             ("extra links", self.totals.extra_links),
-            ("excluded", self.outcome.profile.excluded),
+            ("excluded", self.totals.excluded),
             ("levels", self.totals.depth_max.0),
             ("spilled", self.outcome.spill.tasks),
             ("errors", self.totals.failed()),
@@ -187,7 +187,6 @@ impl Report<'_> {
             "entries": totals.entries(),
             "by_kind": kinds,
             "depth_max": totals.depth_max.0,
-            "excluded": self.outcome.profile.excluded,
         });
         let mut all = report::object(totals, others);
         if self.arguments.lite {

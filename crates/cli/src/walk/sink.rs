@@ -208,6 +208,14 @@ impl Visit for Sink {
         }
     }
 
+    fn handed_over(&self, _worker: &mut SinkWorker, results: &mut Totals) {
+        self.summary.count_links(results);
+    }
+
+    fn excluded(&self, worker: &mut SinkWorker, count: u64) {
+        worker.totals.excluded += count;
+    }
+
     fn entry(&self, worker: &mut SinkWorker, entry: &Entry<'_>, _tasks: &mut Tasks) {
         self.summary.add(&mut worker.totals, entry);
         if let (Some(format), Some(writer)) = (&self.format, &mut worker.writer) {

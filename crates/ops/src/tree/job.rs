@@ -106,6 +106,8 @@ pub(crate) struct Worker<V: Handler> {
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) names: Names,
     pub(crate) noter: Noter<V::State>,
+    /// Names of the current buffer that the rules exclude.
+    pub(crate) excluded: u64,
 }
 
 impl<'a, V: Handler> TreeJob<'a, V> {
@@ -402,6 +404,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
             buffer: Vec::new(),
             names: Names::default(),
             noter: Noter::new(self.journal, &self.options.stop),
+            excluded: 0,
         }
     }
 
@@ -420,9 +423,9 @@ impl<V: Handler> Job for TreeJob<'_, V> {
                 }
             }
             Task::Enter { parent, name, target } => self.enter(worker, &parent, (&name, target), queue),
-            Task::ReadOn { directory, descriptor } => {
+            Task::ReadOn { directory, descriptor, excluded } => {
                 self.reading.fetch_sub(1, Ordering::Relaxed);
-                Thread { job: self, worker, queue }.read_on(&directory, &descriptor);
+                Thread { job: self, worker, queue }.read_on(&directory, &descriptor, excluded);
             }
             Task::Look { slice, names } => {
                 let slice = CurrentSlice::of_batch(&slice);

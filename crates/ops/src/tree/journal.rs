@@ -265,12 +265,10 @@ impl<S: State> Noter<S> {
         slice
     }
 
-    /// Notes that a directory was read to its end, and all its names are in slices.
-    pub(crate) fn read(&mut self, directory: &Arc<Directory<S>>) {
+    /// Notes that a directory was read to its end, and all its names are in slices, and what reading comes to, unless it failed.
+    pub(crate) fn read(&mut self, directory: &Arc<Directory<S>>, results: Option<&S::Results>) {
         if !self.has_failed {
-            self.note(directory, |noted, at| {
-                noted.records.add_fact(at, &Fact::Done { slice: None, seen: None });
-            });
+            self.done(directory, None, results);
         }
     }
 

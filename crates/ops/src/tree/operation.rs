@@ -153,6 +153,9 @@ pub(crate) trait Handler: Sync {
     /// end of the job.
     fn handed_over(&self, _worker: &mut Self::Worker, _results: &mut ResultsOf<Self>) {}
 
+    /// Counts names that the rules exclude.
+    fn excluded(&self, _worker: &mut Self::Worker, _count: u64) {}
+
     /// Gets an entry and its directory; a root has none.
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>);
 

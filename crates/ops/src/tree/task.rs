@@ -27,8 +27,9 @@ pub(crate) enum Task<S: State = ()> {
     Start { root: u32, below: Option<Vec<u8>>, differs: Option<Differs> },
     /// Open and read a subdirectory. `target` is its real place if a followed link leads to it.
     Enter { parent: Arc<Directory<S>>, name: CString, target: Option<Vec<u8>> },
-    /// Continue reading a large directory. The position is that of the descriptor.
-    ReadOn { directory: Arc<Directory<S>>, descriptor: Arc<OwnedFd> },
+    /// Continue reading a large directory. The position is that of the descriptor. So many names before it were excluded and have not been
+    /// counted.
+    ReadOn { directory: Arc<Directory<S>>, descriptor: Arc<OwnedFd>, excluded: u64 },
     /// Look at a batch of names of a slice.
     Look { slice: Arc<Slice<S>>, names: Names },
     /// A task that the caller added.

@@ -18,6 +18,8 @@ counters! {
         pub allocated_bytes: u64 = "allocated_bytes";
         /// Names beyond the first of files with several.
         pub extra_links: u64 = "extra_links";
+        /// Names that the rules exclude.
+        pub excluded: u64 = "excluded";
         /// Names for which the table in memory could not decide whether they are the first.
         put_off: u64;
     }

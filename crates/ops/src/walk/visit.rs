@@ -54,6 +54,9 @@ pub trait Visit: Sync {
     /// end of the walk.
     fn handed_over(&self, _worker: &mut Self::Worker, _results: &mut Self::Results) {}
 
+    /// Counts names that the rules exclude.
+    fn excluded(&self, _worker: &mut Self::Worker, _count: u64) {}
+
     /// Gets each entry of the tree once.
     fn entry(&self, worker: &mut Self::Worker, entry: &Entry<'_>, tasks: &mut Tasks);
 
@@ -81,6 +84,10 @@ impl<V: Visit> Handler for V {
 
     fn handed_over(&self, worker: &mut V::Worker, results: &mut V::Results) {
         Visit::handed_over(self, worker, results);
+    }
+
+    fn excluded(&self, worker: &mut V::Worker, count: u64) {
+        Visit::excluded(self, worker, count);
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {

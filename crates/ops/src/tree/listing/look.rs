@@ -164,6 +164,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 && worker.path.is_excluded(rules, name.bytes(), kind)
             {
                 job.counters[worker.index].excluded();
+                job.visit.excluded(&mut worker.visit, 1);
                 continue;
             }
             let entry = Entry {

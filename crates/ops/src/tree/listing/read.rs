@@ -46,7 +46,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             Ok(descriptor) => {
                 let here = Here { directory, descriptor: &descriptor, slice: None };
                 job.visit.entered(&mut self.worker.visit, here);
-                self.read_from(here, true);
+                self.read_from(here, true, 0);
             }
             Err(errno) => {
                 self.fail_directory(directory, failed(Operation::OpenDirectory)(errno));
@@ -55,12 +55,18 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// Reads a directory from the position of its descriptor, until its end or until it is large enough to share.
-    pub(crate) fn read_on(&mut self, directory: &Arc<DirectoryOf<V>>, descriptor: &Arc<OwnedFd>) {
-        self.read_from(Here { directory, descriptor, slice: None }, false);
+    /// Reads a directory from the position of its descriptor, until its end or until it is large enough to share. So many names before that
+    /// position were excluded and have not been counted.
+    pub(crate) fn read_on(
+        &mut self,
+        directory: &Arc<DirectoryOf<V>>,
+        descriptor: &Arc<OwnedFd>,
+        excluded: u64,
+    ) {
+        self.read_from(Here { directory, descriptor, slice: None }, false, excluded);
     }
 
-    fn read_from(&mut self, here: HereOf<'_, V>, mut is_start: bool) {
+    fn read_from(&mut self, here: HereOf<'_, V>, mut is_start: bool, mut excluded: u64) {
         let (job, directory) = (self.job, here.directory);
         let mut more = true;
         while more && !self.queue.is_stopping() {
@@ -77,7 +83,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let batch = self.batch_names(names.len());
             let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
             let extent = extent_of(std::mem::take(&mut is_start), more);
-            let number = self.note_names(directory, (&names, extent), more);
+            excluded += std::mem::take(&mut self.worker.excluded);
+            let number = self.note_names(directory, (&names, extent), (more, &mut excluded));
             let slice = CurrentSlice::new(directory, extent).with_number(number);
             if more && V::STAGE > Stage::Slices {
                 // The next reader holds the unit that becomes the last slice's.
@@ -87,7 +94,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 if more && job.reading.fetch_add(1, Ordering::Relaxed) < job.budget.reading {
                     // Pushed before the names, so it is older: the next idle thread reads on.
                     let (directory, descriptor) = (Arc::clone(directory), Arc::clone(here.descriptor));
-                    self.push(Task::ReadOn { directory, descriptor });
+                    self.push(Task::ReadOn { directory, descriptor, excluded });
                     more = false;
                 } else if more {
                     job.reading.fetch_sub(1, Ordering::Relaxed);
@@ -98,17 +105,25 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// Notes a slice of a directory that has several, and the end of the directory. Returns the number of the slice.
+    /// Counts excluded names. With a log, notes a slice of a directory that has several, and the end of the directory, with which all of its
+    /// excluded names count. Returns the number of the slice.
     fn note_names(
         &mut self,
         directory: &Arc<DirectoryOf<V>>,
         (names, extent): (&Names, Extent),
-        more: bool,
+        (more, excluded): (bool, &mut u64),
     ) -> Option<SliceNumber> {
-        let journal = self.job.journal.filter(|_| extent != Extent::Whole)?;
-        let number = self.worker.noter.listed(journal, directory, names);
+        let (visit, worker) = (self.job.visit, &mut *self.worker);
+        let journal = self.job.journal.filter(|_| extent != Extent::Whole);
+        let Some(journal) = journal else {
+            visit.excluded(&mut worker.visit, std::mem::take(excluded));
+            return None;
+        };
+        let number = worker.noter.listed(journal, directory, names);
         if !more {
-            self.worker.noter.read(directory);
+            visit.excluded(&mut worker.visit, std::mem::take(excluded));
+            worker.noter.read(directory, visit.results(&mut worker.visit).as_deref());
+            self.job.closer(worker).end_rest();
         }
         Some(number)
     }
@@ -182,6 +197,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         if let (Some(rules), true) = (&self.job.options.rules, name.kind != Kind::Unknown)
             && self.worker.path.is_excluded(rules, bytes, name.kind)
         {
+            self.worker.excluded += 1;
             return self.job.counters[self.worker.index].excluded();
         }
         if let (Some(journal), Some(again)) = (self.job.journal, directory.again())
