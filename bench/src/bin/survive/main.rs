@@ -1,0 +1,159 @@
+//! What the log of a job costs: `atta walk` with `--job` beside one without, in turns, over the same tree. It measures no resume and no copy:
+//! copies have no log yet.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use atta_testkit::random::Random;
+use clap::Parser;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+
+/// Walks a tree with a log and without, in turns.
+#[derive(Parser)]
+struct Arguments {
+    /// Where the tree and the jobs are made. A tree that is there is used.
+    directory: PathBuf,
+    /// The program.
+    #[arg(long, default_value = "target/release/atta")]
+    program: PathBuf,
+    /// Directories of the tree.
+    #[arg(long, default_value_t = 180_000)]
+    directories: u64,
+    /// Files of the tree.
+    #[arg(long, default_value_t = 500_000)]
+    files: u64,
+    /// Pairs of runs.
+    #[arg(long, default_value_t = 10)]
+    rounds: usize,
+    /// Threads.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+}
+
+/// Wall time and processor time of a run, in seconds.
+#[derive(Clone, Copy)]
+struct Spent {
+    wall: f64,
+    processor: f64,
+}
+
+/// Makes a tree: each directory is below one of those before it, up to 40 in each, and files are dealt out in turn.
+fn make_tree(tree: &Path, arguments: &Arguments) -> std::io::Result<()> {
+    let mut random = Random::new(1);
+    let mut directories = vec![tree.to_path_buf()];
+    std::fs::create_dir(tree)?;
+    let mut children = vec![0_u32];
+    while (directories.len() as u64) < arguments.directories {
+        let from = directories.len().saturating_sub(20_000);
+        let parent = from + random.below((directories.len() - from) as u64) as usize;
+        if children[parent] < 40 {
+            children[parent] += 1;
+            let below = directories[parent].join(format!("directory-{:04}", children[parent]));
+            std::fs::create_dir(&below)?;
+            directories.push(below);
+            children.push(0);
+        }
+    }
+    for number in 0..arguments.files {
+        let directory = &directories[(number % directories.len() as u64) as usize];
+        std::fs::File::create(directory.join(format!("file-{number:07}")))?;
+    }
+    Ok(())
+}
+
+fn processor() -> f64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map(|usage| (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
+        .unwrap_or_default()
+}
+
+fn run(command: &mut Command) -> std::io::Result<Spent> {
+    let (before, began) = (processor(), Instant::now());
+    let status = command.stdout(Stdio::null()).status()?;
+    let wall = began.elapsed().as_secs_f64();
+    if !status.success() {
+        return Err(std::io::Error::other(format!("{command:?}: {status}")));
+    }
+    Ok(Spent { wall, processor: processor() - before })
+}
+
+/// The quartiles.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
+}
+
+#[expect(clippy::print_stdout, reason = "the result")]
+fn show(what: &str, values: Vec<f64>, digits: usize) {
+    let [low, median, high] = quartiles(values);
+    println!("{what:<44} {median:.digits$} ({low:.digits$} to {high:.digits$})");
+}
+
+/// The bytes of the log of a whole walk.
+fn log_bytes(arguments: &Arguments, tree: &Path) -> std::io::Result<u64> {
+    let job = arguments.directory.join("job-bytes");
+    let mut command = walk(arguments, tree);
+    // A name that is too long fails, so the job does not end, and its log stays.
+    let failing = arguments.directory.join("x".repeat(300));
+    command.arg("--job").arg(&job).arg(&failing).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    let mut bytes = 0;
+    for file in std::fs::read_dir(&job)? {
+        let file = file?;
+        if file.file_name().to_string_lossy().contains('.') {
+            bytes += file.metadata()?.len();
+        }
+    }
+    std::fs::remove_dir_all(&job)?;
+    Ok(bytes)
+}
+
+fn walk(arguments: &Arguments, tree: &Path) -> Command {
+    let mut command = Command::new(&arguments.program);
+    command.args(["walk", "-q", "-j", &arguments.threads.to_string()]).arg(tree);
+    command
+}
+
+#[expect(clippy::print_stdout, reason = "the result")]
+fn main() -> std::io::Result<()> {
+    let arguments = Arguments::parse();
+    let tree = arguments.directory.join("tree");
+    if !tree.exists() {
+        make_tree(&tree, &arguments)?;
+    }
+    let empty = arguments.directory.join("empty");
+    std::fs::create_dir_all(&empty)?;
+    let mut random = Random::new(7);
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    let (mut start_with, mut start_without) = (Vec::new(), Vec::new());
+    let job = arguments.directory.join("job");
+    for round in 0..=arguments.rounds {
+        let mut order = [0, 1, 2, 3];
+        (1..order.len()).for_each(|at| order.swap(at, random.index(at + 1)));
+        for which in order {
+            let over = if which < 2 { &tree } else { &empty };
+            let mut command = walk(&arguments, over);
+            if which % 2 == 0 {
+                command.arg("--job").arg(&job);
+            }
+            let spent = run(&mut command)?;
+            if which % 2 == 0 {
+                std::fs::remove_dir_all(&job)?;
+            }
+            // The first round warms caches.
+            if round > 0 {
+                [&mut with, &mut without, &mut start_with, &mut start_without][which].push(spent);
+            }
+        }
+    }
+    let pairs = |of: fn(&Spent) -> f64| with.iter().zip(&without).map(|(a, b)| of(a) / of(b)).collect();
+    show("walk with a log over one without, wall", pairs(|spent| spent.wall), 4);
+    show("the same, processor time", pairs(|spent| spent.processor), 4);
+    let starts = start_with.iter().zip(&start_without);
+    show("more for an empty tree, ms", starts.map(|(a, b)| 1e3 * (a.wall - b.wall)).collect(), 2);
+    show("walk without a log, s", without.iter().map(|spent| spent.wall).collect(), 3);
+    let bytes = log_bytes(&arguments, &tree)?;
+    println!("{:<44} {:.1}", "bytes of log for each directory", bytes as f64 / arguments.directories as f64);
+    Ok(())
+}
