@@ -6,7 +6,7 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::{Code as _, Entry, Errno, Failure, Metadata};
+use atta_entry::{Entry, Errno, Failure, Metadata};
 use atta_runtime::{RankError, Results, Session, Stop};
 use atta_sys::{self as sys, Features};
 
