@@ -6,7 +6,7 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::{Entry, Errno, Failure, Metadata};
+use atta_entry::{Code as _, Entry, Errno, Failure, Metadata};
 use atta_runtime::{RankError, Results, Session, Stop};
 use atta_sys::{self as sys, Features};
 
@@ -92,15 +92,6 @@ impl<S: Results> Gathered<S> {
         self.sum.add(&other.sum);
         self.is_cut_off |= other.is_cut_off;
     }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        [vec![u8::from(self.is_cut_off)], self.sum.encoded()].concat()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (is_cut_off, sum) = bytes.split_first()?;
-        Some(Self { sum: S::decode_all(sum)?, is_cut_off: *is_cut_off != 0 })
-    }
 }
 
 impl<S: Results> Node<S> {
@@ -182,11 +173,12 @@ impl<O: Operation> Handler for Summed<'_, O> {
         let mut gathered = std::mem::take(&mut *node.lock());
         // The other rank may get this before it learns of the stop.
         gathered.is_cut_off |= self.stop.is_set();
-        gathered.to_bytes()
+        (gathered.is_cut_off, gathered.sum).encoded()
     }
 
     fn reported(&self, directory: &Arc<Directory<NodeOf<O>>>, report: &[u8]) -> bool {
-        let gathered = Gathered::from_bytes(report);
+        let gathered = <(bool, O::Sum)>::decode_all(report);
+        let gathered = gathered.map(|(is_cut_off, sum)| Gathered { sum, is_cut_off });
         if let (Some(node), Some(gathered)) = (self.node(directory), &gathered) {
             node.lock().add(gathered);
         }

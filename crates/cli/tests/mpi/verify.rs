@@ -106,8 +106,8 @@ fn verify_on_ranks_reports_the_same_as_alone() {
 }
 
 #[test]
-fn example_extra_prints_on_ranks_what_it_prints_alone() {
-    let test = "example_extra_prints_on_ranks_what_it_prints_alone";
+fn example_extra_on_ranks_prints_the_same_as_alone() {
+    let test = "example_extra_on_ranks_prints_the_same_as_alone";
     if mpis(test).is_empty() {
         return;
     }
