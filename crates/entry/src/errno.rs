@@ -27,12 +27,16 @@ impl Errno {
     pub const BADF: Self = Self(9);
     /// Resource temporarily unavailable; here also: a file that changes while it is read.
     pub const AGAIN: Self = Self(11);
+    /// Cannot allocate memory.
+    pub const NOMEM: Self = Self(12);
     /// Permission denied.
     pub const ACCES: Self = Self(13);
     /// File exists.
     pub const EXIST: Self = Self(17);
     /// Invalid cross-device link; here: a link that leads out of the tree.
     pub const XDEV: Self = Self(18);
+    /// No such device.
+    pub const NODEV: Self = Self(19);
     /// Not a directory.
     pub const NOTDIR: Self = Self(20);
     /// Is a directory.
@@ -55,6 +59,8 @@ impl Errno {
     pub const MLINK: Self = Self(31);
     /// Result too large.
     pub const RANGE: Self = Self(34);
+    /// File name too long.
+    pub const NAMETOOLONG: Self = Self(36);
     /// Function not implemented.
     pub const NOSYS: Self = Self(38);
     /// Directory not empty.
@@ -63,12 +69,46 @@ impl Errno {
     pub const LOOP: Self = Self(40);
     /// No data available; here: no such extended attribute.
     pub const NODATA: Self = Self(61);
+    /// Invalid or incomplete multibyte or wide character.
+    pub const ILSEQ: Self = Self(84);
     /// Operation not supported.
     pub const OPNOTSUPP: Self = Self(95);
+    /// Network is down.
+    pub const NETDOWN: Self = Self(100);
+    /// Network is unreachable.
+    pub const NETUNREACH: Self = Self(101);
+    /// Network dropped connection on reset.
+    pub const NETRESET: Self = Self(102);
+    /// Software caused connection abort.
+    pub const CONNABORTED: Self = Self(103);
+    /// Connection reset by peer.
+    pub const CONNRESET: Self = Self(104);
+    /// Transport endpoint is not connected.
+    pub const NOTCONN: Self = Self(107);
+    /// Cannot send after transport endpoint shutdown.
+    pub const SHUTDOWN: Self = Self(108);
+    /// Connection timed out.
+    pub const TIMEDOUT: Self = Self(110);
+    /// Connection refused.
+    pub const CONNREFUSED: Self = Self(111);
+    /// Host is down.
+    pub const HOSTDOWN: Self = Self(112);
+    /// No route to host.
+    pub const HOSTUNREACH: Self = Self(113);
     /// Stale file handle: the server no longer knows the file.
     pub const STALE: Self = Self(116);
+    /// Structure needs cleaning.
+    pub const UCLEAN: Self = Self(117);
+    /// Remote I/O error.
+    pub const REMOTEIO: Self = Self(121);
     /// Disk quota exceeded.
     pub const DQUOT: Self = Self(122);
+    /// Key has expired.
+    pub const KEYEXPIRED: Self = Self(127);
+    /// Key has been revoked.
+    pub const KEYREVOKED: Self = Self(128);
+    /// Key was rejected by service.
+    pub const KEYREJECTED: Self = Self(129);
 
     /// The symbolic name, as in `EACCES`; `None` for a number that Linux does not define.
     #[must_use]
@@ -97,19 +137,34 @@ impl Errno {
     /// The class of the error for a reader of the report.
     #[must_use]
     pub const fn class(self) -> Class {
-        match self.0 {
-            // ENOENT, ENOTDIR, ESTALE: the name was read from its directory shortly before.
-            2 | 20 | 116 => Class::Vanished,
-            // EPERM, EACCES, EROFS, EKEYEXPIRED, EKEYREVOKED, EKEYREJECTED
-            1 | 13 | 30 | 127..=129 => Class::Permission,
-            // ELOOP, EXDEV
-            40 | 18 => Class::Link,
-            // ENAMETOOLONG, EILSEQ
-            36 | 84 => Class::Name,
-            // EIO, ENXIO, ENODEV, ETIMEDOUT, EHOSTDOWN, EHOSTUNREACH, EREMOTEIO, ENOTCONN, ECONN..., EUCLEAN
-            5 | 6 | 19 | 110 | 112 | 113 | 121 | 107 | 103 | 104 | 111 | 117 | 100..=102 | 108 => Class::Io,
-            // ENOMEM, ENFILE, EMFILE, ENOSPC, EDQUOT
-            12 | 23 | 24 | 28 | 122 => Class::Resource,
+        match self {
+            // The name was read from its directory shortly before.
+            Self::NOENT | Self::NOTDIR | Self::STALE => Class::Vanished,
+            Self::PERM
+            | Self::ACCES
+            | Self::ROFS
+            | Self::KEYEXPIRED
+            | Self::KEYREVOKED
+            | Self::KEYREJECTED => Class::Permission,
+            Self::LOOP | Self::XDEV => Class::Link,
+            Self::NAMETOOLONG | Self::ILSEQ => Class::Name,
+            Self::IO
+            | Self::NXIO
+            | Self::NODEV
+            | Self::UCLEAN
+            | Self::REMOTEIO
+            | Self::TIMEDOUT
+            | Self::HOSTDOWN
+            | Self::HOSTUNREACH
+            | Self::NETDOWN
+            | Self::NETUNREACH
+            | Self::NETRESET
+            | Self::CONNABORTED
+            | Self::CONNRESET
+            | Self::CONNREFUSED
+            | Self::NOTCONN
+            | Self::SHUTDOWN => Class::Io,
+            Self::NOMEM | Self::NFILE | Self::MFILE | Self::NOSPC | Self::DQUOT => Class::Resource,
             _ => Class::Other,
         }
     }

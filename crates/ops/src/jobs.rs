@@ -341,6 +341,7 @@ impl Job {
 }
 
 impl Drop for Job {
+    /// Removes the private directory of this run, unless it is [kept](Job::keep), as [`end`](Job::end) does. Errors are ignored.
     fn drop(&mut self) {
         let _ = self.end();
     }

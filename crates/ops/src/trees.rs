@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::{Code as _, Entry, Errno, Failure, Metadata};
-use atta_runtime::{RankError, Results, Session};
+use atta_runtime::{RankError, Results, Session, Stop};
 use atta_sys::{self as sys, Features};
 
 use crate::descriptors::{Budget, Needs};
@@ -25,7 +25,7 @@ pub trait Operation: Sync {
     fn entry(&self, at: &mut At<'_, Self::Sum>, entry: &Entry<'_>);
 
     /// Gets each directory of the first tree once, on one of the ranks, after everything below it, with its sum. The sum is then added to
-    /// that of the directory above. Not called after a stop.
+    /// that of the directory above. Not called for a directory of which a stop left something out, nor on a rank that has been stopped.
     fn closed(&self, path: &[u8], sum: &Self::Sum);
 
     /// Gets an entry that failed. The walk goes on.
@@ -61,7 +61,7 @@ impl<S: Results + std::fmt::Debug + Send + 'static> At<'_, S> {
     /// Adds to the sum of the directory that the entry is in. What is added at a root is lost.
     pub fn add(&mut self, more: &S) {
         if let Some(node) = self.node {
-            node.lock().add(more);
+            node.lock().sum.add(more);
         }
     }
 
@@ -76,16 +76,31 @@ impl<S: Results + std::fmt::Debug + Send + 'static> At<'_, S> {
 struct Node<S> {
     /// The directory of the same names in the second tree, opened on demand.
     other: Arc<Directory>,
-    sum: Mutex<S>,
+    gathered: Mutex<Gathered<S>>,
+}
+
+/// What is known of a directory so far. Ranks report it to each other.
+#[derive(Debug, Default)]
+struct Gathered<S> {
+    sum: S,
+    /// A rank that has been stopped left names out.
+    is_cut_off: bool,
+}
+
+impl<S: Results> Gathered<S> {
+    fn add(&mut self, other: &Self) {
+        self.sum.add(&other.sum);
+        self.is_cut_off |= other.is_cut_off;
+    }
 }
 
 impl<S: Results> Node<S> {
     fn new(other: Arc<Directory>) -> Arc<Self> {
-        Arc::new(Self { other, sum: Mutex::default() })
+        Arc::new(Self { other, gathered: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, S> {
-        self.sum.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Gathered<S>> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,6 +114,7 @@ struct Summed<'a, O: Operation> {
     top: Arc<Directory>,
     features: Features,
     held: usize,
+    stop: &'a Stop,
 }
 
 type NodeOf<O> = Arc<Node<<O as Operation>::Sum>>;
@@ -137,25 +153,36 @@ impl<O: Operation> Handler for Summed<'_, O> {
     fn closed(&self, _worker: &mut Held, directory: &Arc<Directory<NodeOf<O>>>) {
         // A directory that another rank sent is closed there.
         let Some(node) = self.node(directory).filter(|_| directory.life().is_found()) else { return };
+        // After a stop directories are closed whose names were left out.
+        if self.stop.is_set() {
+            return;
+        }
         let sum = std::mem::take(&mut *node.lock());
-        let mut path = Vec::new();
-        directory.path_into(&mut path);
-        self.operation.closed(&path, &sum);
+        if !sum.is_cut_off {
+            let mut path = Vec::new();
+            directory.path_into(&mut path);
+            self.operation.closed(&path, &sum.sum);
+        }
         if let Some(above) = directory.parent().and_then(|parent| self.node(parent)) {
             above.lock().add(&sum);
         }
     }
 
     fn report(&self, directory: &Arc<Directory<NodeOf<O>>>) -> Vec<u8> {
-        self.node(directory).map(|node| std::mem::take(&mut *node.lock()).encoded()).unwrap_or_default()
+        let Some(node) = self.node(directory) else { return Vec::new() };
+        let mut gathered = std::mem::take(&mut *node.lock());
+        // The other rank may get this before it learns of the stop.
+        gathered.is_cut_off |= self.stop.is_set();
+        (gathered.is_cut_off, gathered.sum).encoded()
     }
 
     fn reported(&self, directory: &Arc<Directory<NodeOf<O>>>, report: &[u8]) -> bool {
-        let sum = O::Sum::decode_all(report);
-        if let (Some(node), Some(sum)) = (self.node(directory), &sum) {
-            node.lock().add(sum);
+        let gathered = <(bool, O::Sum)>::decode_all(report);
+        let gathered = gathered.map(|(is_cut_off, sum)| Gathered { sum, is_cut_off });
+        if let (Some(node), Some(gathered)) = (self.node(directory), &gathered) {
+            node.lock().add(gathered);
         }
-        sum.is_some()
+        gathered.is_some()
     }
 
     fn failure(&self, _worker: &mut Held, failure: &Failure<'_>) {
@@ -183,7 +210,8 @@ pub fn run<O: Operation>(
         (Err(errno), _) | (_, Some(errno)) => return Ok(Err(errno)),
     };
     let budget = Budget::of_process(Needs::VERIFY, options.threads.max(options.cores));
-    let summed = Summed { operation, top, features: options.features, held: budget.held_in_target };
+    let features = options.features;
+    let summed = Summed { operation, top, features, held: budget.held_in_target, stop: &options.stop };
     let starts = session.is_first().then(|| Start::new(first));
     let outcome = tree::run(session, &summed, starts, options, |_, _| {})?;
     Ok(Ok(!outcome.outcome.stopped))

@@ -9,13 +9,18 @@ mod extra;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_engine::{Config, ScheduleKind};
+use atta_entry::{Entry, Failure};
 use atta_fabric::in_process_on_hosts;
-use atta_runtime::{Limits, Session, Stop};
+use atta_ops::trees::{self, At, Operation};
+use atta_ops::walk::Options;
+use atta_runtime::{Limits, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use extra::{Extra, extra};
 
@@ -98,4 +103,91 @@ fn extra_names_add_up_on_threads_and_ranks() {
         });
         assert_eq!(found.into_inner().unwrap(), sums, "{schedule}");
     }
+}
+
+/// Counts the names of each directory with all below it, and stops its rank after some entries.
+struct Stopping<'a> {
+    stop: &'a Stop,
+    left: &'a AtomicU64,
+    closed: &'a Mutex<Vec<(PathBuf, u64)>>,
+}
+
+impl Operation for Stopping<'_> {
+    type Sum = Extra;
+
+    fn entry(&self, at: &mut At<'_, Extra>, _entry: &Entry<'_>) {
+        at.add(&Extra { names: 1, ..Extra::default() });
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.stop.set();
+        }
+    }
+
+    fn closed(&self, path: &[u8], sum: &Extra) {
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+        self.closed.lock().unwrap().push((path, sum.names));
+    }
+
+    fn failure(&self, failure: &Failure<'_>) {
+        panic!("{failure}");
+    }
+}
+
+/// Names of each directory with all below it, by an oracle.
+fn names(directory: &Path, all: &mut BTreeMap<PathBuf, u64>) -> u64 {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let count = entries.map(|path| 1 + if path.is_dir() { names(&path, all) } else { 0 }).sum();
+    all.insert(directory.to_path_buf(), count);
+    count
+}
+
+#[test]
+fn no_sum_of_a_directory_that_a_stop_cut_off() {
+    let scratch = Scratch::new("extra-stop").unwrap();
+    let tree = scratch.join("tree");
+    // Threads share the names of a large directory: one of them finds the end, and others have not looked at all names by then.
+    for (directory, count) in [("large/below", 3000), ("small/below", 10), ("small/beside", 0)] {
+        let directory = tree.join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        for file in 0..count {
+            fs::write(directory.join(file.to_string()), b"").unwrap();
+        }
+    }
+    let mut expected = BTreeMap::new();
+    let all = names(&tree, &mut expected);
+    let assert_whole = |closed: Mutex<Vec<(PathBuf, u64)>>, what: &str| {
+        let closed = closed.into_inner().unwrap();
+        for (path, names) in &closed {
+            assert_eq!(expected.get(path), Some(names), "{what}: {}", path.display());
+        }
+        closed.len()
+    };
+    let (both, two) = ([tree.as_os_str().as_bytes(); 2], NonZeroUsize::new(2).unwrap());
+    let mut reported = 0;
+    for after in (1..all).step_by(37) {
+        let (left, closed, stop) = (AtomicU64::new(after), Mutex::default(), Stop::new());
+        let stopping = Stopping { stop: &stop, left: &left, closed: &closed };
+        let options = Options { stop: stop.clone(), threads: Threads::Fixed(two), ..Options::default() };
+        let is_whole = trees::run(&mut Session::alone(stop.clone()), &stopping, both, &options);
+        assert!(!is_whole.unwrap().unwrap(), "after {after}");
+        reported += assert_whole(closed, &format!("after {after}"));
+        let (left, closed) = (AtomicU64::new(after), Mutex::default());
+        std::thread::scope(|scope| {
+            for mut endpoint in in_process_on_hosts(&[0, 0, 1]) {
+                let (left, closed) = (&left, &closed);
+                scope.spawn(move || {
+                    let stop = Stop::new();
+                    let joined = Session::join(&mut endpoint, "test", stop.clone(), Limits::default());
+                    let mut session = joined.unwrap().unwrap();
+                    let options =
+                        Options { stop: stop.clone(), threads: Threads::Fixed(two), ..Options::default() };
+                    let stopping = Stopping { stop: &stop, left, closed };
+                    let is_whole = trees::run(&mut session, &stopping, both, &options);
+                    assert!(!is_whole.unwrap().unwrap(), "after {after}");
+                    session.close((), |(), ()| ()).unwrap();
+                });
+            }
+        });
+        assert_whole(closed, &format!("ranks, after {after}"));
+    }
+    assert!(reported > 0);
 }

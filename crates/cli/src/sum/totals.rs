@@ -13,7 +13,7 @@ use crate::run::fatal::Fatal;
 /// Most bytes of a text that a rank sends.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// The results of one rank or of several.
+/// The results of one rank or of several. One rank sends at most 5 KiB, and 64 bytes more for each shard of a catalog.
 #[derive(Debug, Default)]
 pub(crate) struct Summed {
     pub(super) totals: Totals,
@@ -87,5 +87,45 @@ impl Summed {
     pub(super) fn fatal(&self) -> Option<Fatal> {
         let (rank, what) = self.fatal.as_ref()?;
         Some(Fatal::Failed { what: format!("rank {rank}: {what}"), hint: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_entry::{Code as _, Errno};
+
+    use super::*;
+
+    #[test]
+    fn share_of_a_rank_of_sum_is_bounded() {
+        let count = u64::MAX;
+        let totals = Totals {
+            files: count,
+            directories: count,
+            symlinks: count,
+            specials: count,
+            bytes: count,
+            known: count,
+            left_out: count,
+            changed: count,
+            failures: (1..=133).map(|number| (Errno(number), count)).collect(),
+        };
+        let whole = Summed {
+            totals,
+            signature: Some(Signature::default()),
+            elapsed: Duration::MAX,
+            threads: usize::MAX,
+            failed: count,
+            interrupted: 143,
+            ..Summed::default()
+        };
+        let seat = Seat { rank: u32::MAX, ..Seat::alone() };
+        let fatal = Fatal::Failed { what: "\u{e9}".repeat(4096), hint: None };
+        let share = whole.with_shards(Err(fatal), seat);
+        let bytes = share.encoded().len();
+        assert!(bytes <= 5 << 10, "{bytes}");
+        let shard = ShardRecord { file: "part-4294967295.parquet".to_owned(), rows: count, bytes: count };
+        let with_shard = Summed { shards: vec![shard; 100], ..share }.encoded().len();
+        assert!(with_shard <= bytes + 100 * 64, "{with_shard}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use atta_ops::verify::{Outcome, Totals};
 
-/// The results of one rank or of several.
+/// The results of one rank or of several, at most 4 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     pub(super) totals: Totals,
@@ -38,5 +38,33 @@ impl Compared {
     /// The exit code of the signal that a rank caught, if one did.
     pub(super) fn interrupted(&self) -> Option<u8> {
         (self.interrupted > 0).then_some(self.interrupted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_entry::{Code as _, Errno};
+
+    use super::*;
+
+    #[test]
+    fn share_of_a_rank_of_verify_is_bounded() {
+        let count = u64::MAX;
+        let totals = Totals {
+            compared: count,
+            files: count,
+            bytes: count,
+            missing: count,
+            extra: count,
+            different: count,
+            changed: count,
+            looked_up: count,
+            fields: [count; _],
+            failures: (1..=133).map(|number| (Errno(number), count)).collect(),
+        };
+        let share =
+            Compared { totals, elapsed: Duration::MAX, threads: usize::MAX, stopped: true, interrupted: 143 };
+        let bytes = share.encoded().len();
+        assert!(bytes <= 4 << 10, "{bytes}");
     }
 }

@@ -94,11 +94,36 @@ fn verify_on_ranks_reports_the_same_as_alone() {
             assert_eq!(sorted(&found), sorted(&expected), "{what}");
         }
         let table = scratch.join("table.parquet").to_string_lossy().into_owned();
-        let found = on_ranks(mpi, 3, &[&["--json", "--output", &table], &basic[..]].concat());
-        expect_code(&found, 1, &mpi.version);
-        assert_eq!(summary(&found), summary(&alone), "{}", mpi.version);
-        assert!(fs::read(&table).unwrap().ends_with(b"PAR1"), "{}", mpi.version);
+        for count in [3, 1] {
+            let what = format!("{}: {count} ranks", mpi.version);
+            let found = on_ranks(mpi, count, &[&["--json", "--output", &table], &basic[..]].concat());
+            expect_code(&found, 1, &what);
+            assert_eq!(summary(&found), summary(&alone), "{what}");
+            assert!(fs::read(&table).unwrap().ends_with(b"PAR1"), "{what}");
+        }
         expect_code(&on_ranks(mpi, 3, &[&["--quiet"], &basic[..]].concat()), 1, &mpi.version);
+    }
+}
+
+#[test]
+fn example_extra_on_ranks_prints_the_same_as_alone() {
+    let test = "example_extra_on_ranks_prints_the_same_as_alone";
+    if mpis(test).is_empty() {
+        return;
+    }
+    let (_scratch, [one, two]) = same_trees("extra");
+    change(&two);
+    let extra = mpi::build_example("atta-ops", "extra");
+    let alone = Command::new(&extra).args([&one, &two]).output().unwrap();
+    // The names, their directories and the root.
+    assert_eq!(sorted(&alone).len(), 3, "{}", text(&alone.stdout));
+    for mpi in mpis(test) {
+        for count in [1, 3] {
+            let mut command = mpi.launch(count, Some(&mpi.plugin));
+            let output = mpi::alone(command.arg(&extra).args([&one, &two]).stdin(Stdio::null()));
+            expect_code(&output, 0, &mpi.version);
+            assert_eq!(sorted(&output), sorted(&alone), "{}: {count} ranks", mpi.version);
+        }
     }
 }
 

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lasts_is_told() {
+    fn lasting_error_is_returned_after_retries() {
         for (errno, most) in [(Errno::STALE, 4), (Errno::IO, 1)] {
             let mut calls = 0;
             let call = || -> Result<(), Errno> {

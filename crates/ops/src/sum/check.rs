@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_is_told_and_nothing_else() {
+    fn only_differences_are_reported() {
         let link = |target| other("t/link", Kind::Symlink, Some(target));
         let directory = other("t", Kind::Directory, None);
         let expected = [
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_told_once() {
+    fn path_that_is_pushed_twice_is_listed_once() {
         let mut items = Items::new(1, &std::env::temp_dir());
         for path in ["b", "a", "./a", "b"] {
             items.push(&file(path, 1)).unwrap();

@@ -305,19 +305,19 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn of_a_set_that_fell_apart_the_fewer_are_told() {
-        let told = |name: &str, side, other: &str| (name.to_owned(), side, other.to_owned());
+    fn smaller_part_of_a_split_link_set_is_reported() {
+        let row = |name: &str, side, other: &str| (name.to_owned(), side, other.to_owned());
         assert_eq!(
             found(&[("a", 1, 11), ("b", 1, 10), ("c", 1, 10)]),
-            [told("a", Side::Source, "b")],
+            [row("a", Side::Source, "b")],
             "a left"
         );
-        assert_eq!(found(&[("a", 1, 10), ("b", 1, 11)]), [told("b", Side::Source, "a")]);
-        assert_eq!(found(&[("a", 1, 10), ("b", 2, 10)]), [told("b", Side::Target, "a")]);
+        assert_eq!(found(&[("a", 1, 10), ("b", 1, 11)]), [row("b", Side::Source, "a")]);
+        assert_eq!(found(&[("a", 1, 10), ("b", 2, 10)]), [row("b", Side::Target, "a")]);
         // One name moved from one set to another.
         assert_eq!(
             found(&[("a", 1, 10), ("b", 1, 10), ("c", 1, 20), ("d", 2, 20), ("e", 2, 20)]),
-            [told("c", Side::Source, "a"), told("c", Side::Target, "d")]
+            [row("c", Side::Source, "a"), row("c", Side::Target, "d")]
         );
     }
 }

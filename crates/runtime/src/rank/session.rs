@@ -238,7 +238,7 @@ impl<'e> Session<'e> {
     }
 
     /// Combines a value of each rank. The first rank gets the result. `merge` adds one part to another; its result must not depend
-    /// on the order, nor grow with the number of ranks.
+    /// on the order. Where the result has rows of each rank, it grows with the number of ranks, so a rank's part must have a bound.
     ///
     /// # Errors
     /// Those of [`join`](Self::join); or the wait was given up.

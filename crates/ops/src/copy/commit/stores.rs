@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_of_the_kernel_are_told_apart() {
+    fn kernel_releases_are_compared_by_number() {
         for old in ["5.7.19", "4.18.0-553.el8_10.x86_64", "3.10", "", "strange"] {
             assert!(is_before(old, (5, 8)), "{old}");
         }

@@ -95,31 +95,32 @@ pub(crate) fn claim(known: &OwnedFd, metadata: &Metadata, rank: u32) -> Result<O
 
 /// Result of removing a part of the links' directory.
 #[derive(Default)]
-pub(crate) struct Gone {
+pub(crate) struct Removed {
+    /// How many names were removed.
     pub(crate) removed: u64,
     /// How many names the sources have that their copies lack.
     pub(crate) elsewhere: u64,
 }
 
 /// Removes a copy and its claim from the links' directory.
-pub(crate) fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Gone, Errno> {
+pub(crate) fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Removed, Errno> {
     let claimed = match read_claim(known, key) {
         Ok(Claim::Complete(known)) => Some(known),
         _ => None,
     };
     let copy = sys::stat_at(known, key, false).ok();
-    let mut gone = Gone::default();
+    let mut result = Removed::default();
     for name in [key, &claim_of(key)] {
         match retry(|| rustix::fs::unlinkat(known, name, AtFlags::empty())) {
-            Ok(()) => gone.removed += 1,
+            Ok(()) => result.removed += 1,
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
     }
     // One of the copy's links was the one in the links' directory.
     let missing = |(claimed, copy): (Known, Metadata)| (claimed.names + 1).saturating_sub(copy.nlink.into());
-    gone.elsewhere = claimed.zip(copy).map_or(0, missing);
-    Ok(gone)
+    result.elsewhere = claimed.zip(copy).map_or(0, missing);
+    Ok(result)
 }
 
 /// Links an open file into the links' directory under its key. An existing link under that key is accepted only if it is this file: then

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
-use crate::copy::links::claims::{Gone, forget_link, key_of};
+use crate::copy::links::claims::{Removed, forget_link, key_of};
 use crate::copy::links::private::PrivateDirectory;
 use atta_sys as sys;
 
@@ -28,9 +28,9 @@ pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result
             break;
         }
         let keys: BTreeSet<_> = names.iter().map(|name| key_of(name)).collect();
-        let gone = forget_all(known, &keys.into_iter().collect::<Vec<_>>(), threads)?;
-        elsewhere += gone.elsewhere;
-        if gone.removed == 0 {
+        let result = forget_all(known, &keys.into_iter().collect::<Vec<_>>(), threads)?;
+        elsewhere += result.elsewhere;
+        if result.removed == 0 {
             // Names are listed but do not exist: removing the directory reports the error.
             break;
         }
@@ -39,12 +39,12 @@ pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result
 }
 
 /// Removes the copies with these keys, and their claims, from the links' directory.
-fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Gone, Errno> {
+fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Removed, Errno> {
     let (removed, elsewhere, failed) = (AtomicU64::new(0), AtomicU64::new(0), OnceLock::new());
     let forget = |key: &CString| -> Result<(), Errno> {
-        let gone = forget_link(known, key)?;
-        removed.fetch_add(gone.removed, Ordering::Relaxed);
-        elsewhere.fetch_add(gone.elsewhere, Ordering::Relaxed);
+        let result = forget_link(known, key)?;
+        removed.fetch_add(result.removed, Ordering::Relaxed);
+        elsewhere.fetch_add(result.elsewhere, Ordering::Relaxed);
         Ok(())
     };
     std::thread::scope(|scope| {
@@ -58,6 +58,6 @@ fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Gone,
     });
     match failed.into_inner() {
         Some(errno) => Err(errno),
-        None => Ok(Gone { removed: removed.into_inner(), elsewhere: elsewhere.into_inner() }),
+        None => Ok(Removed { removed: removed.into_inner(), elsewhere: elsewhere.into_inner() }),
     }
 }
