@@ -75,6 +75,8 @@ fn targets() -> Vec<Target> {
     targets.extend(resume::fuzz::targets());
     targets.extend(sum::fuzz::targets());
     targets.extend(verify::fuzz::targets());
+    let names = walk::LinkedNames::sample();
+    targets.push(fuzz_code!("walk/summary.rs: LinkedNames", walk::LinkedNames, [names]));
     targets.push(fuzz_code!("walk/summary.rs: Totals", walk::Totals, [walk::Totals::default()]));
     targets
 }

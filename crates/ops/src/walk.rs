@@ -41,6 +41,8 @@ pub use crate::tree::{
 };
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, LinkedName, Seen};
+#[cfg(test)]
+pub(crate) use summary::LinkedNames;
 pub use summary::{Summary, Totals};
 pub use visit::{Each, Tasks, Visit, each};
 

@@ -1,6 +1,8 @@
 //! Walks that are killed at any moment and go on from their logs: each entry counts once, whatever part of a log is lost. The logs are in
 //! memory here.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 

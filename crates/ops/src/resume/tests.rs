@@ -70,7 +70,7 @@ fn directory_that_is_not_a_private_job_is_refused() {
         match what {
             "open" => {
                 private();
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+                fs::File::open(&path).unwrap().set_permissions(fs::Permissions::from_mode(0o750)).unwrap();
             }
             "data" => {
                 private();
@@ -113,7 +113,6 @@ fn damaged_log_is_named() {
     let mut bytes = [first, frame(size, 1, size)].concat();
     bytes[40] ^= 1;
     fs::write(path.join("1.0"), &bytes).unwrap();
-    fs::set_permissions(path.join("1.0"), fs::Permissions::from_mode(0o600)).unwrap();
     drop(job);
     let job = LoggedJob::resume(&path).unwrap();
     let bad = job.earlier().each(&mut |_| true).unwrap_err();

@@ -21,7 +21,7 @@ use atta_ledger::{At, Fact, Fold, Id, Key, Left, Logs, Record, Records, SliceNum
 use atta_runtime::{Facts, Results as _, Stop};
 
 use crate::tree::directory::{Directory, SliceResults, State};
-use crate::tree::listing::names::Names;
+use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::path::CurrentPath;
 
 /// What a walk notes for the log of its job, and what earlier runs of the job left.
@@ -260,7 +260,7 @@ impl<S: State> Noter<S> {
         names: &Names,
     ) -> SliceNumber {
         let slice = journal.number();
-        let names = names.iter().map(|name| name.bytes()).collect();
+        let names = names.iter().map(Name::bytes).collect();
         self.note(directory, |noted, at| noted.records.add_fact(at, &Fact::Listed { slice, names }));
         slice
     }

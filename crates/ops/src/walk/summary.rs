@@ -37,7 +37,15 @@ counters! {
 
 /// Names of files with several names, as [`Summary::receive`] takes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct LinkedNames(Vec<u8>);
+pub(crate) struct LinkedNames(Vec<u8>);
+
+#[cfg(test)]
+impl LinkedNames {
+    /// One name.
+    pub(crate) fn sample() -> Self {
+        Self(bytes_of(&LinkedName { inode: (3, 1 << 40), names: 2, ..LinkedName::default() }).to_vec())
+    }
+}
 
 impl Results for LinkedNames {
     fn add(&mut self, other: &Self) {
