@@ -1,6 +1,8 @@
 //! What the log of a job costs: `atta walk` with `--job` beside one without, in turns, over the same tree. It measures no resume and no copy:
 //! copies have no log yet.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark's own directory")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
