@@ -47,9 +47,12 @@ impl<F: Fn(&[u8], &Extra) + Sync> Operation for Extras<F> {
         }
     }
 
-    fn closed(&self, path: &[u8], sum: &Extra) {
-        if *sum != Extra::default() {
-            (self.0)(path, sum);
+    fn closed(&self, path: &[u8], sum: &Extra, is_whole: bool) {
+        // What could not be read may hold more.
+        let failed = sum.failed + u64::from(!is_whole && sum.failed == 0);
+        let sum = Extra { failed, ..sum.clone() };
+        if sum != Extra::default() {
+            (self.0)(path, &sum);
         }
     }
 

@@ -25,8 +25,8 @@ pub trait Operation: Sync {
     fn entry(&self, at: &mut At<'_, Self::Sum>, entry: &Entry<'_>);
 
     /// Gets each directory of the first tree once, on one of the ranks, after everything below it, with its sum. The sum is then added to
-    /// that of the directory above. Not called for a directory of which a stop left something out, nor on a rank that has been stopped.
-    fn closed(&self, path: &[u8], sum: &Self::Sum);
+    /// that of the directory above. `is_whole`: nothing in it or below it failed. Not called for a directory of which a stop left something out, nor on a rank that has been stopped.
+    fn closed(&self, path: &[u8], sum: &Self::Sum, is_whole: bool);
 
     /// Gets an entry that failed. The walk goes on.
     fn failure(&self, failure: &Failure<'_>);
@@ -161,7 +161,7 @@ impl<O: Operation> Handler for Summed<'_, O> {
         if !sum.is_cut_off {
             let mut path = Vec::new();
             directory.path_into(&mut path);
-            self.operation.closed(&path, &sum.sum);
+            self.operation.closed(&path, &sum.sum, !directory.life().has_failed());
         }
         if let Some(above) = directory.parent().and_then(|parent| self.node(parent)) {
             above.lock().add(&sum);

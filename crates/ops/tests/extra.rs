@@ -122,7 +122,7 @@ impl Operation for Stopping<'_> {
         }
     }
 
-    fn closed(&self, path: &[u8], sum: &Extra) {
+    fn closed(&self, path: &[u8], sum: &Extra, _is_whole: bool) {
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
         self.closed.lock().unwrap().push((path, sum.names));
     }

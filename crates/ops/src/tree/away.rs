@@ -163,12 +163,15 @@ impl<V: Handler> TreeJob<'_, V> {
     /// The directory or slice whose units were returned, after their report was added. None: this rank lent no such units, or the report is not
     /// valid.
     fn returned(&self, payment: Payment) -> Option<Paid<V::State>> {
-        let Payment { number, unit, count, report, .. } = payment;
+        let Payment { number, unit, count, report, has_failed, .. } = payment;
         let anchor = self.lent.take_many(number, unit, count)?;
         let directory = match &anchor {
             Anchor::Directory(directory) => directory,
             Anchor::Slice(slice) => slice.directory(),
         };
+        if has_failed {
+            directory.life().note_failure();
+        }
         let is_valid = report.is_empty() || self.visit.reported(directory, &report);
         is_valid.then_some(Paid { anchor, count })
     }

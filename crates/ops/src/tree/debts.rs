@@ -48,6 +48,8 @@ pub(crate) struct Payment {
     pub(crate) count: u32,
     /// What the operation reports of the directory that pays: with the first of its slices, and with its children. Mostly empty.
     pub(crate) report: Vec<u8>,
+    /// Something in the directory that pays, or below it, failed.
+    pub(crate) has_failed: bool,
 }
 
 /// What a directory owes to the rank that lent its tasks.
@@ -87,11 +89,11 @@ impl Owed {
     }
 
     /// Pays for the slices: all of them have ended here. The first payment carries the report, if there is a slice to pay for.
-    pub(crate) fn pay_slices(&self, report: impl FnOnce() -> Vec<u8>) -> Vec<Payment> {
+    pub(crate) fn pay_slices(&self, has_failed: bool, report: impl FnOnce() -> Vec<u8>) -> Vec<Payment> {
         let mut units = lock(&self.0);
         let Some((to, _)) = units.to else { return Vec::new() };
         let slices = std::mem::take(&mut units.slices);
-        let pay = |number| Payment { to, number, unit: Unit::Part, count: 1, report: Vec::new() };
+        let pay = |number| Payment { to, number, unit: Unit::Part, count: 1, report: Vec::new(), has_failed };
         let mut payments: Vec<_> = slices.into_iter().map(pay).collect();
         if let Some(first) = payments.first_mut() {
             first.report = report();
@@ -100,11 +102,11 @@ impl Owed {
     }
 
     /// Pays for the children: all of them are closed here. `report`: see [`Payment`].
-    pub(crate) fn pay_children(&self, report: impl FnOnce() -> Vec<u8>) -> Option<Payment> {
+    pub(crate) fn pay_children(&self, has_failed: bool, report: impl FnOnce() -> Vec<u8>) -> Option<Payment> {
         let mut units = lock(&self.0);
         let (to, number) = units.to?;
         let count = std::mem::take(&mut units.children);
-        (count > 0).then(|| Payment { to, number, unit: Unit::Child, count, report: report() })
+        (count > 0).then(|| Payment { to, number, unit: Unit::Child, count, report: report(), has_failed })
     }
 }
 
@@ -139,24 +141,33 @@ mod tests {
     fn a_directory_pays_what_it_owes_once() {
         let owed = Owed::default();
         let none = || panic!("it owes nothing, so nothing is reported");
-        assert!(owed.pay_slices(none).is_empty() && owed.pay_children(none).is_none());
+        assert!(owed.pay_slices(false, none).is_empty() && owed.pay_children(false, none).is_none());
         let debt = |slice| Debt { rank: 2, directory: 7, slice };
         for slice in [9, 0, 8] {
             owed.add(debt(slice)).unwrap();
         }
         assert!(owed.add(Debt { rank: 2, directory: 5, slice: 1 }).is_err());
         assert_eq!(owed.debt(9), Some(debt(9)));
-        let part = |number, report| Payment { to: 2, number, unit: Unit::Part, count: 1, report };
-        assert_eq!(owed.pay_slices(|| vec![4]), [part(9, vec![4]), part(8, Vec::new())]);
-        let children = Payment { to: 2, number: 7, unit: Unit::Child, count: 3, report: vec![5] };
-        assert_eq!(owed.pay_children(|| vec![5]), Some(children));
-        assert!(owed.pay_slices(none).is_empty() && owed.pay_children(none).is_none());
+        let part =
+            |number, report| Payment { to: 2, number, unit: Unit::Part, count: 1, report, has_failed: true };
+        assert_eq!(owed.pay_slices(true, || vec![4]), [part(9, vec![4]), part(8, Vec::new())]);
+        let children =
+            Payment { to: 2, number: 7, unit: Unit::Child, count: 3, report: vec![5], has_failed: false };
+        assert_eq!(owed.pay_children(false, || vec![5]), Some(children));
+        assert!(owed.pay_slices(false, none).is_empty() && owed.pay_children(false, none).is_none());
     }
 
     #[test]
     fn payments_to_a_rank_wait_together() {
         let due = Due::default();
-        let payment = |to, number| Payment { to, number, unit: Unit::Part, count: 1, report: Vec::new() };
+        let payment = |to, number| Payment {
+            to,
+            number,
+            unit: Unit::Part,
+            count: 1,
+            report: Vec::new(),
+            has_failed: false,
+        };
         assert!(due.add(payment(1, 5)) && !due.add(payment(1, 6)) && due.add(payment(2, 5)));
         assert_eq!(due.take(1), [payment(1, 5), payment(1, 6)]);
         assert!(due.take(1).is_empty() && due.add(payment(1, 7)));

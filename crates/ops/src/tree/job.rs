@@ -196,6 +196,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         name: Option<&[u8]>,
         errno: Errno,
     ) {
+        parent.life().note_failure();
         let mut path = Vec::new();
         parent.path_into(&mut path);
         if let Some(name) = name {

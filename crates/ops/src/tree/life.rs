@@ -113,7 +113,8 @@ impl<H: Handler> Closer<'_, H> {
         if life.is_found() {
             self.handler.done(self.worker, directory, self.tasks);
         }
-        let payments = life.owed().map(|owed| owed.pay_slices(|| self.handler.report(directory)));
+        let payments =
+            life.owed().map(|owed| owed.pay_slices(life.has_failed(), || self.handler.report(directory)));
         self.tasks.payments.extend(payments.unwrap_or_default());
         if H::STAGE >= Stage::Closed {
             self.end_child(directory);
@@ -125,10 +126,14 @@ impl<H: Handler> Closer<'_, H> {
         let mut next = Some(directory);
         while let Some(directory) = next.filter(|directory| directory.life().release_below()) {
             self.handler.closed(self.worker, directory);
-            let owed = directory.life().owed();
-            let payment = owed.and_then(|owed| owed.pay_children(|| self.handler.report(directory)));
+            let (owed, has_failed) = (directory.life().owed(), directory.life().has_failed());
+            let payment =
+                owed.and_then(|owed| owed.pay_children(has_failed, || self.handler.report(directory)));
             self.tasks.payments.extend(payment);
             next = directory.parent().filter(|_| !directory.life().is_sent());
+            if let (Some(parent), true) = (next, has_failed) {
+                parent.life().note_failure();
+            }
         }
     }
 }

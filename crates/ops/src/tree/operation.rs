@@ -124,7 +124,7 @@ pub(crate) trait Handler: Sync {
     }
 
     /// Called when a directory is done and all below it is closed, on all ranks; if another rank sent it, when this rank's work in it is.
-    /// From [`Stage::Closed`] on.
+    /// [`Life::has_failed`](crate::tree::units::Life::has_failed) says whether the walk failed in it or below it. From [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<DirectoryOf<Self>>) {}
 
     /// Takes what it has gathered of a directory whose work another rank has sent, as bytes for that rank. Called when the slices have ended

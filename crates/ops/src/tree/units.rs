@@ -1,6 +1,6 @@
 //! Counts of what keeps a slice or a directory open. What happens when the last unit is released is in `life.rs`. No I/O.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use crate::tree::debts::Owed;
 
@@ -43,6 +43,8 @@ pub(crate) struct Life {
     origin: Origin,
     /// What it owes to the rank that lent its tasks.
     owed: Option<Box<Owed>>,
+    /// Something in it or below it failed.
+    has_failed: AtomicBool,
 }
 
 /// Where a directory comes from: how much of it is done here.
@@ -58,7 +60,8 @@ enum Origin {
 
 impl Life {
     fn new(origin: Origin) -> Self {
-        Self { own: Count::new(1), below: Count::new(1), origin, owed: None }
+        let (own, below) = (Count::new(1), Count::new(1));
+        Self { own, below, origin, owed: None, has_failed: AtomicBool::new(false) }
     }
 
     /// For a directory that is done and closed here.
@@ -84,6 +87,16 @@ impl Life {
     /// What it owes to another rank.
     pub(crate) fn owed(&self) -> Option<&Owed> {
         self.owed.as_deref()
+    }
+
+    /// Notes that something in it or below it failed. The caller holds a unit.
+    pub(crate) fn note_failure(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something in it or below it failed. When it is closed, this is known of all ranks.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// Releases the unit of a slice, or of the thread that reads the names. Returns whether it was the last one.

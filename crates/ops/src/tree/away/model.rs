@@ -59,6 +59,8 @@ struct Open {
     /// Names that were looked at in it, and in all directories below it.
     names: u64,
     below: u64,
+    /// Something failed in it or below it.
+    has_failed: bool,
 }
 
 /// What became of each directory, over all ranks.
@@ -70,6 +72,13 @@ struct Seen {
 }
 
 impl Seen {
+    /// Something fails in a directory.
+    fn fail(&mut self, directory: &Directory) {
+        for above in directory.lineage() {
+            self.open.get_mut(&path_of(above)).expect("it is open").has_failed = true;
+        }
+    }
+
     /// Counts names that a rank looks at in a directory.
     fn count(&mut self, directory: &Directory, names: u64) {
         for (level, above) in directory.lineage().enumerate() {
@@ -128,6 +137,7 @@ impl<const CLOSED: bool> Handler for Note<'_, CLOSED> {
         assert!(!seen.open.keys().any(is_open), "a directory was closed before one below it");
         let open = seen.open.remove(&path).expect("it is open");
         assert!(open.events.contains("done"), "closed before it was done");
+        assert_eq!(directory.life().has_failed(), open.has_failed, "failures of all ranks");
         let sums = Sums::of(directory).take();
         assert_eq!(sums, (open.names, open.below), "names of all ranks");
         if let Some(above) = directory.parent() {
@@ -200,6 +210,10 @@ impl<'a, const CLOSED: bool> Rank<'a, CLOSED> {
         let names = dice.throw(4);
         seen.lock().unwrap().count(directory, names as u64);
         Sums::of(directory).add((names as u64, names as u64));
+        if dice.throw(10) == 0 {
+            directory.life().note_failure();
+            seen.lock().unwrap().fail(directory);
+        }
         for _ in 0..names {
             let name = CString::new(format!("{}", dice.throw(1 << 30))).unwrap();
             let part = match dice.throw(4) {

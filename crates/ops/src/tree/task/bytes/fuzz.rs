@@ -39,7 +39,7 @@ fn debt() -> Debt {
 }
 
 fn payment() -> Payment {
-    Payment { to: 0, number: 9, unit: Unit::Part, count: 2, report: vec![1, 2] }
+    Payment { to: 0, number: 9, unit: Unit::Part, count: 2, report: vec![1, 2], has_failed: true }
 }
 
 /// A parcel: tasks with debts, and payments.

@@ -87,13 +87,13 @@ atta_entry::record!(Debt { rank, directory, slice });
 /// The receiver knows that it goes to itself, so `to` is not sent. No payment is of no units.
 impl Code for Payment {
     fn encode(&self, out: &mut Vec<u8>) {
-        (self.number, self.unit, self.count).encode(out);
+        (self.number, self.unit, self.count, self.has_failed).encode(out);
         self.report.encode(out);
     }
 
     fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        let (number, unit, count) = Code::decode(bytes)?;
-        (count > 0).then_some(Self { to: 0, number, unit, count, report: Code::decode(bytes)? })
+        let (number, unit, count, has_failed) = Code::decode(bytes)?;
+        (count > 0).then_some(Self { to: 0, number, unit, count, report: Code::decode(bytes)?, has_failed })
     }
 }
 
@@ -103,7 +103,14 @@ mod tests {
 
     #[test]
     fn a_payment_of_no_units_is_refused() {
-        let payment = Payment { to: 0, number: 1 << 40, unit: Unit::Part, count: 1, report: vec![1, 2] };
+        let payment = Payment {
+            to: 0,
+            number: 1 << 40,
+            unit: Unit::Part,
+            count: 1,
+            report: vec![1, 2],
+            has_failed: true,
+        };
         assert_eq!(Payment::decode_all(&payment.encoded()), Some(payment.clone()));
         assert_eq!(Payment::decode_all(&Payment { count: 0, ..payment }.encoded()), None);
     }

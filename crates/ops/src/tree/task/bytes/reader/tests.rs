@@ -141,7 +141,14 @@ fn unknown_tasks_of_the_operation_are_refused() {
 
 #[test]
 fn payments_of_units_that_were_not_lent_are_refused() {
-    let pay = |number| Payment { to: 0, number, unit: Unit::Child, count: 2, report: Vec::new() };
+    let pay = |number| Payment {
+        to: 0,
+        number,
+        unit: Unit::Child,
+        count: 2,
+        report: Vec::new(),
+        has_failed: false,
+    };
     let paid = |numbers: &[u64]| Record::Paid(numbers.iter().copied().map(pay).collect());
     assert!(matches!(read(&[paid(&[9])]).unwrap().as_slice(), [Task::Paid(paid)] if paid[0].count == 2));
     assert_eq!(read(&[paid(&[9, 10])]).unwrap_err(), "nothing is lent");
