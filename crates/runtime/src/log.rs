@@ -72,6 +72,7 @@ pub struct Logging<'a> {
 /// A log that is being written, for the threads of its job.
 pub struct LogHandle<'a> {
     write_now: &'a (dyn Fn() -> Result<(), LogError> + Sync),
+    sync_now: &'a (dyn Fn() -> Result<(), LogError> + Sync),
 }
 
 impl LogHandle<'_> {
@@ -82,6 +83,14 @@ impl LogHandle<'_> {
     /// The log has failed: what was noted may not be in the file, and nothing more is written.
     pub fn write_now(&self) -> Result<(), LogError> {
         (self.write_now)()
+    }
+
+    /// As [`write_now`](Self::write_now); it is also on storage.
+    ///
+    /// # Errors
+    /// As `write_now`.
+    pub fn sync_now(&self) -> Result<(), LogError> {
+        (self.write_now)().and_then(|()| (self.sync_now)())
     }
 }
 
@@ -114,7 +123,8 @@ fn write_beside<T>(
         let _over = Over(&writing);
         scope.spawn(|| writing.write_frames());
         scope.spawn(|| writing.sync_frames());
-        let result = body(&LogHandle { write_now: &|| writing.write_now() });
+        let (write_now, sync_now) = (&|| writing.write_now(), &|| writing.wait_for_sync());
+        let result = body(&LogHandle { write_now, sync_now });
         // The journal keeps the error.
         let _ = writing.write_now();
         result
@@ -193,6 +203,16 @@ impl<'a> Writing<'a> {
         drop(state);
         self.changed.notify_all();
         written
+    }
+
+    /// Waits until all that is written is on storage.
+    fn wait_for_sync(&self) -> Result<(), LogError> {
+        let mut state = self.lock();
+        let end = state.journal.end();
+        state.journal.is_sync_due = state.journal.unsynced_bytes() > 0;
+        self.changed.notify_all();
+        let is_unsynced = |state: &State<'a>| !state.is_ended() && !state.journal.is_synced(end);
+        self.wait(state, is_unsynced).journal.check()
     }
 
     /// Waits until another frame may stay in memory.

@@ -99,6 +99,16 @@ impl<'a> Journal<'a> {
         self.end - self.synced
     }
 
+    /// Where the next frame is written.
+    pub(super) fn end(&self) -> (LogName, u64) {
+        (self.file.name(), self.end)
+    }
+
+    /// Whether what was written before that place is on storage. If the log has gone on in another part, all of that must be.
+    pub(super) fn is_synced(&self, (log, end): (LogName, u64)) -> bool {
+        if log == self.file.name() { self.synced >= end } else { self.unsynced_bytes() == 0 }
+    }
+
     pub(super) fn is_failed(&self) -> bool {
         self.failed.is_some()
     }

@@ -76,6 +76,27 @@ fn what_was_noted_before_is_written_now() {
 }
 
 #[test]
+fn sync_now_waits_until_all_is_on_storage() {
+    let (disk, notes): (Arc<Disk>, _) = (Arc::default(), Notes::default());
+    let (_, written) = run((&disk, &notes), ON_REQUEST, |log, _| {
+        for number in 0..20 {
+            notes.add(number);
+            log.sync_now().unwrap();
+            assert_eq!(read_all(&disk.stored()).0.len() as u64, number + 1);
+        }
+        // Nothing is left to be synced.
+        log.sync_now().unwrap();
+    });
+    assert_eq!(written.unwrap().syncs, 20);
+    disk.set(|faults| faults.sync = [(0, Errno::IO), (1, Errno::IO)].into());
+    let (synced, written) = run((&disk, &notes), ON_REQUEST, |log, _| {
+        notes.add(20);
+        log.sync_now()
+    });
+    assert!(synced.is_err() && written.is_err());
+}
+
+#[test]
 fn frames_go_on_while_a_sync_hangs() {
     let (disk, notes): (Arc<Disk>, _) = (Arc::default(), Notes::default());
     disk.set(|faults| faults.hangs = true);
