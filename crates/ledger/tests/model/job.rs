@@ -123,7 +123,7 @@ impl Job {
         let mut number = [0; 16];
         number[..8].copy_from_slice(&random.draw().to_le_bytes());
         // Some do not fit in memory, some forget directories at once, and some never.
-        let memory = *random.pick(&[200, 1600, 1 << 20]);
+        let memory = *random.pick(&[1000, 5000, 1 << 20]);
         let (tree, key) = (Tree::random(random), Key::of_job(&number));
         Self { tree, key, logs: BTreeMap::new(), run: 0, without, wrong: None, memory }
     }
