@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use atta_ledger::{At, Fact, Fold, Id, Key, Left, LogName, Record, Records, SliceNumber};
+use atta_ledger::{Fact, Fold, Id, Key, Left, LogName, Logs, Record, Records, SliceNumber};
 use atta_testkit::random::Random;
 
-use super::logs::{All, Log, log_of};
+use super::logs::{Late, Log, Unruly, find, log_of};
 use super::tree::{Entry, Tree};
 
 /// A rule that can be switched off.
@@ -16,6 +16,8 @@ pub(crate) enum Rule {
     ResultsBesideDone,
     /// What counted for an earlier run is written down, and nothing later counts.
     Cuts,
+    /// It is on storage before that run does anything.
+    CutsFirst,
     /// A complete directory is passed by when the directory above is read again.
     Complete,
     /// A directory that is left, or has slices of its own, is passed by as well.
@@ -33,9 +35,10 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::ResultsBesideDone,
         Self::Cuts,
+        Self::CutsFirst,
         Self::Complete,
         Self::KnownDirectories,
         Self::Given,
@@ -88,6 +91,8 @@ pub(crate) struct Job {
     tree: Tree,
     key: Key,
     logs: BTreeMap<LogName, Log>,
+    /// What stopped processes have not written.
+    late: Vec<Late>,
     run: u32,
     without: Option<Rule>,
     wrong: Option<String>,
@@ -110,7 +115,8 @@ struct Run<'j> {
 struct Found {
     results: Vec<u64>,
     known: HashSet<Id>,
-    is_begun: bool,
+    /// Roots that are known.
+    begun: HashSet<u32>,
     /// Directories to read again.
     reads: Vec<usize>,
     given: HashMap<usize, HashSet<Vec<u8>>>,
@@ -125,7 +131,8 @@ impl Job {
         // Some do not fit in memory, some forget directories at once, and some never.
         let memory = *random.pick(&[1000, 5000, 1 << 20]);
         let (tree, key) = (Tree::random(random), Key::of_job(&number));
-        Self { tree, key, logs: BTreeMap::new(), run: 0, without, wrong: None, memory }
+        let (logs, late) = (BTreeMap::new(), Vec::new());
+        Self { tree, key, logs, late, run: 0, without, wrong: None, memory }
     }
 
     /// Runs it until it is killed, or to the end.
@@ -134,32 +141,35 @@ impl Job {
             return;
         }
         self.run += 1;
-        for (name, log) in &mut self.logs {
-            log.cut = Some(log.contents(&self.key, *name).bytes);
-        }
-        let found = self.fold();
+        self.write_late(random);
+        let (found, cuts) = match self.look() {
+            Ok(looked) => looked,
+            Err(wrong) => return self.wrong = Some(wrong),
+        };
+        self.write_late(random);
         let mut run = self.begin(random);
+        if is_killed && random.below(8) == 0 {
+            let late = run.stop_before_tasks(random, &cuts);
+            return self.late.extend(late);
+        }
+        run.cut(&cuts);
         run.take(random, found);
         let mut steps = if is_killed { random.index(40) } else { usize::MAX };
         while steps > 0 && run.step(random) {
             steps -= 1;
         }
-        if !is_killed {
-            (0..run.ranks.len()).for_each(|rank| run.flush(random, rank));
-            (0..run.ranks.len()).for_each(|rank| run.flush(random, rank));
-        }
-        let names: Vec<_> = run.ranks.iter().map(|rank| rank.name).collect();
-        // Ranks of an earlier run that were only stopped go on.
-        let late: Vec<_> = run.ranks.iter_mut().map(|rank| (rank.name, rank.sections(random))).collect();
         if is_killed {
-            let logs = &mut self.logs;
-            names.iter().for_each(|name| log_of(logs, *name).lose(random));
-            for (name, sections) in late.iter().filter(|_| random.below(4) == 0) {
-                let log = log_of(logs, *name);
-                // As if the next run had begun by now.
-                log.write_late(&self.key, *name, sections);
-            }
+            let late = run.stop(random);
+            self.late.extend(late);
+        } else {
+            run.end(random);
         }
+    }
+
+    /// Ranks of earlier runs that were only stopped go on.
+    fn write_late(&mut self, random: &mut Random) {
+        let logs = &mut self.logs;
+        self.late.iter_mut().for_each(|late| late.write(random, logs));
     }
 
     fn begin(&mut self, random: &mut Random) -> Run<'_> {
@@ -186,70 +196,78 @@ impl Job {
         }
     }
 
-    /// What the logs say.
-    fn fold(&self) -> Found {
-        let off = |rule| self.without == Some(rule);
-        let mut logs = All {
-            key: &self.key,
-            logs: &self.logs,
-            ignores_cuts: off(Rule::Cuts),
-            is_backward: off(Rule::Order),
+    /// What the logs say, and what counts of them.
+    fn look(&self) -> Result<(Found, Vec<Record<'static>>), String> {
+        let (key, logs) = (&self.key, &self.logs);
+        let mut counted = find(key, logs).map_err(|refused| format!("{refused:?}"))?;
+        let cuts: Vec<_> = counted.cuts().collect();
+        let found = match self.without {
+            Some(Rule::Cuts) => self.fold(&mut Unruly { key, logs, cuts: None, is_backward: false }),
+            Some(Rule::Order) => self.fold(&mut Unruly { key, logs, cuts: Some(&cuts), is_backward: true }),
+            _ => self.fold(&mut counted),
         };
+        Ok((found?, cuts))
+    }
+
+    fn fold<L: Logs<Error: std::fmt::Debug>>(&self, logs: &mut L) -> Result<Found, String> {
+        let off = |rule| self.without == Some(rule);
         let fold = Fold { key: self.key, closes: false, memory: self.memory };
         let (mut found, tree) = (Found::default(), &self.tree);
-        let root = self.key.root(0);
-        let folded = fold.run(&mut logs, &mut |left| match left {
+        let root = |id| (0..tree.roots).find(|root| self.key.root(*root) == id);
+        let folded = fold.run(logs, &mut |left| match left {
             Left::Results(bytes) => {
                 let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
                 found.results.extend(numbers);
             }
             Left::Directory(at, item) => {
-                found.is_begun |= item.id == root;
+                found.begun.extend(root(item.id));
                 if !off(Rule::KnownDirectories) {
                     found.known.insert(item.id);
                 }
                 match (item.is_done, item.is_read) {
                     (true, _) => found.closes += 1,
                     (_, true) => {}
-                    (_, false) => found.reads.push(tree.find(at.path)),
+                    (_, false) => found.reads.push(tree.find(at)),
                 }
             }
             Left::Complete(id) => {
-                found.is_begun |= id == root;
+                found.begun.extend(root(id));
                 if !off(Rule::Complete) {
                     found.known.insert(id);
                 }
             }
             Left::Given(at, names) => {
                 if !off(Rule::Given) {
-                    let given = found.given.entry(tree.find(at.path)).or_default();
+                    let given = found.given.entry(tree.find(at)).or_default();
                     given.extend(names.iter().map(|name| name.to_vec()));
                 }
             }
             Left::Slice(at, slice, names) => {
                 let names = names.iter().map(|name| name.to_vec()).collect();
-                found.slices.push((tree.find(at.path), slice, names));
+                found.slices.push((tree.find(at), slice, names));
             }
             other => panic!("nothing writes {other:?}"),
         });
-        folded.expect("logs that are only torn");
-        found
+        folded.map(|()| found).map_err(|refused| format!("{refused:?}"))
     }
 
     /// What is wrong, after the last run.
-    pub(crate) fn verdict(mut self) -> Option<String> {
-        self.run += 1;
-        let found = self.fold();
-        let mut results = found.results;
-        results.sort_unstable();
+    pub(crate) fn verdict(mut self, random: &mut Random) -> Option<String> {
+        self.write_late(random);
+        let (mut found, _) = match self.look() {
+            Ok(looked) if self.wrong.is_none() => looked,
+            Ok(_) => return self.wrong,
+            Err(wrong) => return Some(self.wrong.unwrap_or(wrong)),
+        };
+        found.results.sort_unstable();
         let each_once: Vec<_> = (0..self.tree.files).collect();
-        if results != each_once {
-            return Some(format!("results {results:?}, and there are {} files", self.tree.files));
+        if found.results != each_once {
+            return Some(format!("results {:?}, and there are {} files", found.results, self.tree.files));
         }
         let is_left = !found.reads.is_empty() || !found.slices.is_empty() || found.closes > 0;
-        (is_left || !found.is_begun).then(|| {
-            let (reads, slices, closes, is_begun) = (found.reads, found.slices, found.closes, found.is_begun);
-            format!("left: {reads:?} {slices:?} {closes}, begun {is_begun}")
+        (is_left || found.begun.len() < self.tree.roots as usize).then(|| {
+            let (reads, slices, closes, begun) = (found.reads, found.slices, found.closes, found.begun);
+            format!("left: {reads:?} {slices:?} {closes}, begun {begun:?}")
         })
     }
 }
@@ -259,12 +277,56 @@ impl Run<'_> {
         self.without == Some(rule)
     }
 
+    /// Says what counts of older logs.
+    fn cut(&mut self, cuts: &[Record<'_>]) {
+        let name = self.ranks[0].name;
+        let is_synced = !self.is_off(Rule::CutsFirst);
+        let log = log_of(self.logs, name);
+        log.write(&self.key, name, &[section(cuts)]);
+        if is_synced {
+            log.sync();
+        }
+    }
+
+    /// It is killed before the cuts are on storage. No other rank has written anything.
+    fn stop_before_tasks(&mut self, random: &mut Random, cuts: &[Record<'_>]) -> Vec<Late> {
+        let name = self.ranks[0].name;
+        let log = log_of(self.logs, name);
+        if random.below(2) == 0 {
+            return vec![log.write_later(&self.key, name, &[section(cuts)])];
+        }
+        log.write(&self.key, name, &[section(cuts)]);
+        log.lose(random);
+        Vec::new()
+    }
+
+    /// It is killed. Some processes are only stopped: they lose nothing, and go on later.
+    fn stop(&mut self, random: &mut Random) -> Vec<Late> {
+        let mut late = Vec::new();
+        for rank in &mut self.ranks {
+            let log = log_of(self.logs, rank.name);
+            if random.below(4) == 0 {
+                late.push(log.write_later(&self.key, rank.name, &rank.sections(random)));
+            } else {
+                log.lose(random);
+            }
+        }
+        late
+    }
+
+    /// It is at its end.
+    fn end(&mut self, random: &mut Random) {
+        let twice = (0..self.ranks.len()).chain(0..self.ranks.len());
+        twice.for_each(|rank| self.flush(random, rank));
+    }
+
     /// Takes over what an earlier run left.
     fn take(&mut self, random: &mut Random, found: Found) {
         self.known = found.known;
         let mut given = found.given;
-        if !found.is_begun {
-            self.ranks[0].tasks.push(Task::Read { directory: 0, from: 0, given: Rc::default() });
+        for root in (0..self.tree.roots).filter(|root| !found.begun.contains(root)) {
+            let directory = root as usize;
+            self.ranks[0].tasks.push(Task::Read { directory, from: 0, given: Rc::default() });
         }
         for directory in found.reads {
             let given = Rc::new(given.remove(&directory).unwrap_or_default());
@@ -366,7 +428,7 @@ impl Run<'_> {
     }
 
     fn note(&mut self, random: &mut Random, rank: usize, directory: usize, fact: &Fact<'_>) {
-        let at = At { root: 0, path: &self.tree.directories[directory].path };
+        let at = self.tree.at(directory);
         self.ranks[rank].records[random.index(2)].add_fact(at, fact);
     }
 
@@ -431,7 +493,8 @@ impl Run<'_> {
     }
 
     fn look(&mut self, random: &mut Random, (rank, directory, slice): (usize, usize, usize), names: &Names) {
-        let id = self.key.of_path(0, &self.tree.directories[directory].path);
+        let at = self.tree.at(directory);
+        let id = self.key.of_path(at.root, at.path);
         for (name, entry) in names {
             match entry {
                 Entry::File(number) => self.ranks[rank].slices[slice].results.push(*number),
@@ -476,4 +539,10 @@ impl Rank {
         }
         self.records.iter_mut().map(Records::take).collect()
     }
+}
+
+fn section(of: &[Record<'_>]) -> Vec<u8> {
+    let mut records = Records::default();
+    of.iter().for_each(|record| records.add(record));
+    records.take()
 }

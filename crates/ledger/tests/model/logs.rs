@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use atta_ledger::{Broken, Contents, Frame, Key, LogName, Logs, frame, read};
+use atta_ledger::{Broken, Frame, JobLogs, Key, LogName, Logs, Record, Refused, frame, read};
 use atta_testkit::random::Random;
 
 #[derive(Debug, Default)]
@@ -11,23 +11,35 @@ pub(crate) struct Log {
     frames: u64,
     /// So many bytes are on storage.
     synced: u64,
-    /// So many bytes count, as a later run has found.
-    pub(crate) cut: Option<u64>,
+}
+
+/// A frame that a stopped process goes on to write, when it likes.
+pub(crate) struct Late {
+    log: LogName,
+    rest: Vec<u8>,
 }
 
 impl Log {
     pub(crate) fn write(&mut self, key: &Key, name: LogName, sections: &[Vec<u8>]) {
-        let offset = self.bytes.len() as u64;
-        let head = Frame { offset, sequence: self.frames, synced: self.synced };
-        self.bytes.extend(frame(key, name, head, sections).expect("a small frame"));
+        let frame = self.frame(key, name, sections);
+        self.bytes.extend(frame);
         self.frames += 1;
+    }
+
+    fn frame(&self, key: &Key, name: LogName, sections: &[Vec<u8>]) -> Vec<u8> {
+        let head = Frame { offset: self.bytes.len() as u64, sequence: self.frames, synced: self.synced };
+        frame(key, name, head, sections).expect("a small frame")
+    }
+
+    pub(crate) fn write_later(&self, key: &Key, name: LogName, sections: &[Vec<u8>]) -> Late {
+        Late { log: name, rest: self.frame(key, name, sections) }
     }
 
     pub(crate) fn sync(&mut self) {
         self.synced = self.bytes.len() as u64;
     }
 
-    /// The process is gone: what is not on storage may be lost, from any byte on, or in the middle.
+    /// The machine is gone: what is not on storage may be lost, from any byte on, or in the middle.
     pub(crate) fn lose(&mut self, random: &mut Random) {
         let rest = self.bytes.len() as u64 - self.synced;
         match random.below(4) {
@@ -43,20 +55,17 @@ impl Log {
         let reserved = self.bytes.len() + random.index(64);
         self.bytes.resize(reserved, 0);
     }
+}
 
-    /// Overwrites what does not count, as a process does that was believed dead.
-    pub(crate) fn write_late(&mut self, key: &Key, name: LogName, sections: &[Vec<u8>]) {
-        let contents = self.contents(key, name);
-        self.cut = Some(contents.bytes);
-        self.frames = contents.frames;
-        self.bytes.truncate(contents.bytes as usize);
-        self.write(key, name, sections);
-    }
-
-    /// What counts.
-    pub(crate) fn contents(&self, key: &Key, name: LogName) -> Contents {
-        let mut bytes = self.bytes.as_slice();
-        read((key, name), &mut bytes, self.cut, &mut |_| true).expect("a log that is only torn")
+impl Late {
+    /// Writes some of it, or all.
+    pub(crate) fn write(&mut self, random: &mut Random, logs: &mut BTreeMap<LogName, Log>) {
+        let count = match random.below(4) {
+            0 | 1 => 0,
+            2 => random.index(self.rest.len() + 1),
+            _ => self.rest.len(),
+        };
+        log_of(logs, self.log).bytes.extend(self.rest.drain(..count));
     }
 }
 
@@ -64,26 +73,41 @@ pub(crate) fn log_of(logs: &mut BTreeMap<LogName, Log>, name: LogName) -> &mut L
     logs.get_mut(&name).expect("a process has a log")
 }
 
-/// The logs of a job, in the order in which they are read.
-pub(crate) struct All<'a> {
+type Infallible = std::convert::Infallible;
+
+/// What counts of all logs.
+pub(crate) fn find<'a>(
+    key: &'a Key,
+    logs: &'a BTreeMap<LogName, Log>,
+) -> Result<JobLogs<'a, &'a [u8]>, Refused<Infallible>> {
+    JobLogs::find(key, logs.iter().map(|(name, log)| (*name, log.bytes.as_slice())).collect())
+}
+
+/// The logs of a job, read without a rule.
+pub(crate) struct Unruly<'a> {
     pub(crate) key: &'a Key,
     pub(crate) logs: &'a BTreeMap<LogName, Log>,
-    pub(crate) ignores_cuts: bool,
+    /// What counts; none: all.
+    pub(crate) cuts: Option<&'a [Record<'static>]>,
     pub(crate) is_backward: bool,
 }
 
-impl Logs for All<'_> {
-    type Error = Broken<std::convert::Infallible>;
+impl Logs for Unruly<'_> {
+    type Error = Broken<Infallible>;
 
     fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error> {
         let mut names: Vec<_> = self.logs.keys().copied().collect();
         if self.is_backward {
             names.reverse();
         }
+        let until = |name: LogName| {
+            self.cuts?.iter().find_map(|cut| match cut {
+                Record::Cut { run, rank, bytes } if (*run, *rank) == (name.run, name.rank) => Some(*bytes),
+                _ => None,
+            })
+        };
         for name in names {
-            let log = &self.logs[&name];
-            let until = log.cut.filter(|_| !self.ignores_cuts);
-            read((self.key, name), &mut log.bytes.as_slice(), until, each)?;
+            read((self.key, name), &mut self.logs[&name].bytes.as_slice(), until(name), each)?;
         }
         Ok(())
     }
