@@ -72,7 +72,7 @@ pub struct Fold {
     pub key: Key,
     /// Directories are complete only when they are closed.
     pub closes: bool,
-    /// An aim for its memory, in bytes.
+    /// An aim for the memory of a reading, in bytes. If it needs more, there are more readings. What is left is in memory besides.
     pub memory: usize,
 }
 

@@ -9,6 +9,7 @@
 //!   record.rs   one fact, as bytes; directories by path, each compressed against the one before
 //!   frame.rs    the records of one moment of a process, with a check; what is written at once
 //!   log.rs      the frames of a log: which of them count, a torn tail, damage
+//!   cuts.rs     how much of each log counts: a run says it of the logs before
 //!   fold.rs     what all logs say together: results, and what is left to do
 //! ```
 //!
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cuts;
 mod fold;
 mod frame;
 mod id;
@@ -26,6 +28,7 @@ mod record;
 #[cfg(test)]
 mod fuzz;
 
+pub use cuts::{JobLogs, Refused};
 pub use fold::{Fold, Item, Left, Logs};
 pub use frame::{FRAME_MAX, Frame, frame, sections};
 pub use id::{Id, Key};

@@ -22,7 +22,7 @@ fn play(seed: u64, without: Option<Rule>) -> Option<String> {
         job.run(&mut random, true);
     }
     job.run(&mut random, false);
-    job.verdict()
+    job.verdict(&mut random)
 }
 
 fn play_all(cases: std::ops::Range<u64>) {

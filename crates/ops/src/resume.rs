@@ -15,10 +15,11 @@ mod header;
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atta_entry::{Errno, Kind, escape};
-use atta_ledger::{Broken, Key, LogBytes, LogName, Logs};
+use atta_ledger::{Broken, JobLogs, Key, LogBytes, LogName, Record as Noted, Refused};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
@@ -45,8 +46,11 @@ pub struct LoggedJob {
     /// Its lock is released when it is closed.
     _holder: OwnedFd,
     header: Header,
+    key: Key,
     /// Logs of earlier runs, in order.
     logs: Vec<LogName>,
+    /// The log that is open: there may be more than a process may open.
+    opened: Mutex<Option<(LogName, Opened)>>,
 }
 
 /// Why a job cannot be begun or resumed.
@@ -119,7 +123,8 @@ impl LoggedJob {
         }
         let mut logs: Vec<_> = names.iter().filter_map(|name| log_name(name)).collect();
         logs.sort_unstable();
-        Ok(Self { directory, _holder: holder, header, logs })
+        let key = Key::of_job(&header.number);
+        Ok(Self { directory, _holder: holder, header, key, logs, opened: Mutex::default() })
     }
 
     /// The directory.
@@ -131,7 +136,7 @@ impl LoggedJob {
     /// The key of its logs.
     #[must_use]
     pub fn key(&self) -> Key {
-        Key::of_job(&self.header.number)
+        self.key
     }
 
     /// When it began, in seconds since 1970.
@@ -146,10 +151,39 @@ impl LoggedJob {
         self.logs.last().map_or(0, |last| last.run).saturating_add(1)
     }
 
-    /// The logs of earlier runs.
-    #[must_use]
-    pub fn earlier(&self) -> EarlierLogs<'_> {
-        EarlierLogs { job: self }
+    /// The logs of earlier runs, and what counts of them. That is on storage afterwards, as a later run relies on it.
+    ///
+    /// # Errors
+    /// A log is refused, or cannot be read or synced.
+    pub fn earlier(&self) -> Result<JobLogs<'_, EarlierLog<'_>>, BadLog> {
+        let logs = self.logs.iter().map(|name| (*name, EarlierLog { job: self, name: *name }));
+        let found = JobLogs::find(&self.key, logs.collect())?;
+        for cut in found.cuts() {
+            match cut {
+                // Whoever wrote it may be dead, and has not synced its last frames.
+                Noted::Cut { log, bytes } if bytes > 0 => {
+                    let synced = self.with_opened(log, |opened| retry(|| rustix::fs::fdatasync(&opened.0)));
+                    synced.map_err(|errno| BadLog { name: log, broken: Broken::Unreadable(errno) })?;
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Does something with a log. It stays open until the next log is needed.
+    fn with_opened<T>(
+        &self,
+        name: LogName,
+        act: impl FnOnce(&mut Opened) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, opened)) = opened.as_mut().filter(|(other, _)| *other == name) {
+            return act(opened);
+        }
+        let file = CString::new(name.to_string()).unwrap_or_default();
+        let (_, opened) = opened.insert((name, Opened(open_plain(&self.directory, &file, OFlags::RDONLY)?)));
+        act(opened)
     }
 
     /// Notes that the job is complete, and removes its logs. `summary`: what [`begin`](Self::begin) says of it later.
@@ -168,10 +202,11 @@ impl LoggedJob {
     }
 }
 
-/// The logs of earlier runs of a job.
+/// A log of an earlier run.
 #[derive(Debug)]
-pub struct EarlierLogs<'a> {
+pub struct EarlierLog<'a> {
     job: &'a LoggedJob,
+    name: LogName,
 }
 
 /// A log that cannot be read.
@@ -181,6 +216,12 @@ pub struct BadLog {
     pub name: LogName,
     /// Why.
     pub broken: Broken<Errno>,
+}
+
+impl From<Refused<Errno>> for BadLog {
+    fn from(Refused { log, why }: Refused<Errno>) -> Self {
+        Self { name: log, broken: why }
+    }
 }
 
 impl fmt::Display for BadLog {
@@ -195,6 +236,7 @@ impl fmt::Display for BadLog {
     }
 }
 
+#[derive(Debug)]
 struct Opened(OwnedFd);
 
 impl LogBytes for Opened {
@@ -212,19 +254,11 @@ impl LogBytes for Opened {
     }
 }
 
-impl Logs for EarlierLogs<'_> {
-    type Error = BadLog;
+impl LogBytes for EarlierLog<'_> {
+    type Error = Errno;
 
-    fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), BadLog> {
-        let key = self.job.key();
-        for name in self.job.logs.iter().copied() {
-            let bad = |broken| BadLog { name, broken };
-            let file = CString::new(name.to_string()).unwrap_or_default();
-            let opened = open_plain(&self.job.directory, &file, OFlags::RDONLY);
-            let mut opened = Opened(opened.map_err(|errno| bad(Broken::Unreadable(errno)))?);
-            atta_ledger::read((&key, name), &mut opened, None, each).map_err(bad)?;
-        }
-        Ok(())
+    fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        self.job.with_opened(self.name, |opened| opened.read_at(offset, into))
     }
 }
 

@@ -1,5 +1,7 @@
-//! Walks that are killed at any moment and go on from their logs: each entry counts once, whatever part of a log is lost. The logs are in
-//! memory here.
+//! Walks that are killed at any moment and go on from their logs: each entry counts once, whatever part of a log is lost, or written when a
+//! later run has begun. The logs are in memory here.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -7,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::Entry;
-use atta_ledger::{Frame, Key, LogName, Logs, frame, read};
+use atta_ledger::{Frame, JobLogs, Key, LogName, frame};
 use atta_ops::walk::{self, Journal, Options, Start, Tasks, Visit};
 use atta_runtime::{Counter, Results, Stop, Threads};
 use atta_testkit::scratch::Scratch;
@@ -126,28 +128,14 @@ fn mix(seed: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ mixed >> 32
 }
 
-/// The logs of earlier runs.
-struct Earlier {
-    key: Key,
-    logs: Vec<(LogName, Vec<u8>)>,
-}
-
-impl Logs for Earlier {
-    type Error = String;
-
-    fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), String> {
-        for (name, bytes) in &self.logs {
-            read((&self.key, *name), &mut bytes.as_slice(), None, each)
-                .map_err(|broken| format!("{broken:?}"))?;
-        }
-        Ok(())
-    }
-}
-
 /// A job that is killed several times.
 struct Job<'a> {
     roots: &'a [Vec<u8>],
-    earlier: Earlier,
+    key: Key,
+    /// The logs of earlier runs.
+    logs: Vec<(LogName, Vec<u8>)>,
+    /// What the process of the last run has not written: it was only stopped, and goes on when the next run has begun.
+    late: Vec<u8>,
     dice: u64,
     expected: Sum,
     entries_again: u64,
@@ -161,16 +149,22 @@ impl Job<'_> {
 
     /// One run. Returns the sum of all runs, if it came to its end.
     fn run(&mut self, is_last: bool) -> Option<Sum> {
-        let name = LogName { run: self.earlier.logs.len() as u32 + 1, rank: 0, part: 0 };
-        let mut journal = Journal::new(self.earlier.key, name.run, 0);
+        let (key, name) = (self.key, LogName { run: self.logs.len() as u32 + 1, rank: 0, part: 0 });
         let memory = if self.throw(3) == 0 { 1 << 12 } else { 1 << 24 };
         let mut sum = Sum::default();
-        journal.resume(&mut self.earlier, memory, &mut |share: Sum| sum.add(&share)).unwrap();
+        let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+        let mut earlier = JobLogs::find(&key, logs).unwrap();
+        let mut journal = Journal::new(key, name.run, 0).with_cuts(earlier.cuts());
+        journal.resume(&mut earlier, memory, &mut |share: Sum| sum.add(&share)).unwrap();
+        let late = std::mem::take(&mut self.late);
+        if let Some((_, log)) = self.logs.last_mut() {
+            log.extend(late);
+        }
         let left = self.expected.count - sum.count;
         let stops_at = if is_last || self.throw(6) == 0 { u64::MAX } else { self.throw(left.max(1) + 9) };
         let stop = Stop::default();
         let logged = Logged {
-            key: self.earlier.key,
+            key,
             name,
             journal: &journal,
             log: Mutex::default(),
@@ -180,6 +174,7 @@ impl Job<'_> {
             seen: AtomicU64::new(0),
             stop: stop.clone(),
         };
+        logged.write();
         let threads = Threads::Fixed([1, 3][self.throw(2) as usize].try_into().unwrap());
         let options = Options { threads, stop, ..Options::default() };
         let outcome = walk::run_logged(&logged, self.roots.to_vec(), &options, &journal, |_| {});
@@ -192,10 +187,12 @@ impl Job<'_> {
         }
         self.entries_again += outcome.results.count;
         let torn = self.throw(bytes.len() as u64 + 1) as usize;
-        if self.throw(3) > 0 {
-            bytes.truncate(torn);
+        match self.throw(4) {
+            0 => {}
+            1 => bytes.truncate(torn),
+            _ => self.late = bytes.split_off(torn),
         }
-        self.earlier.logs.push((name, bytes));
+        self.logs.push((name, bytes));
         None
     }
 }
@@ -228,11 +225,11 @@ fn killed_walks_count_each_entry_once() {
     let (mut resumed, mut again) = (0, 0);
     for seed in 0..60 {
         let key = Key::of_job(&[seed as u8; 16]);
-        let earlier = Earlier { key, logs: Vec::new() };
-        let mut job = Job { roots: &roots, earlier, dice: seed << 20, expected, entries_again: 0 };
+        let (logs, late) = (Vec::new(), Vec::new());
+        let mut job = Job { roots: &roots, key, logs, late, dice: seed << 20, expected, entries_again: 0 };
         let sum = (0..5).find_map(|run| job.run(run == 4)).unwrap();
-        assert_eq!(sum, expected, "seed {seed}, {} runs before", job.earlier.logs.len());
-        resumed += job.earlier.logs.len();
+        assert_eq!(sum, expected, "seed {seed}, {} runs before", job.logs.len());
+        resumed += job.logs.len();
         again += job.entries_again;
     }
     assert!(resumed > 60 && again > 10_000, "{resumed} runs were resumed, {again} entries before them");

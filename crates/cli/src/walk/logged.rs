@@ -1,9 +1,9 @@
 //! A walk with a log of its job (`--job`), on one rank: what earlier runs have counted is added, and only the rest is walked.
 
 use atta_ledger::LogName;
-use atta_ops::resume::LoggedJob;
+use atta_ops::resume::{BadLog, LoggedJob};
 use atta_ops::walk::{self, Journal, Options, Outcome, Progress, ResumeError, Totals};
-use atta_runtime::{LogFile, LogLimits, Logging, with_log};
+use atta_runtime::{LogError, LogFile, LogLimits, Logging, with_log};
 
 use super::sink::{Sink, SinkWorker};
 use crate::run::fatal::Fatal;
@@ -28,14 +28,22 @@ pub(super) fn walk(
         }
     };
     let logging = Logging { facts: &journal, stop: &options.stop, limits: LogLimits::default() };
-    let (mut outcome, written) =
-        with_log(file, logging, |_| walk::run_logged(sink, roots, options, &journal, observe));
+    let (mut outcome, written) = with_log(file, logging, |log| {
+        // The first frame has the cuts of earlier logs: without it, nothing of this run counts.
+        match log.write_now() {
+            Ok(()) => walk::run_logged(sink, roots, options, &journal, observe),
+            Err(error) => {
+                sink.fail(log_failed(&error));
+                walk::run(sink, Vec::new(), options, observe)
+            }
+        }
+    });
     match written {
         Ok(written) if written.out_of_space.is_some() => {
             sink.fail(failed("no space is left for the log of the job".to_owned()));
         }
         Ok(_) => {}
-        Err(error) => sink.fail(failed(format!("the log of the job failed: {error}"))),
+        Err(error) => sink.fail(log_failed(&error)),
     }
     sink.summary.count_links(&mut outcome.results);
     outcome.results += &earlier;
@@ -65,18 +73,23 @@ fn earlier(
     sink: &Sink,
     options: &Options<'_>,
 ) -> Result<(Journal<Totals>, Totals), Fatal> {
-    let mut journal = Journal::new(logged.key(), logged.run(), RANK);
+    let mut logs = logged.earlier().map_err(|bad| failed(bad.to_string()))?;
+    let mut journal = Journal::new(logged.key(), logged.run(), RANK).with_cuts(logs.cuts());
     let mut sum = Totals::default();
     let memory = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-    let resumed = journal.resume(&mut logged.earlier(), memory, &mut |mut share: Totals| {
+    let resumed = journal.resume(&mut logs, memory, &mut |mut share: Totals| {
         sink.summary.count_links(&mut share);
         sum += &share;
     });
     match resumed {
         Ok(()) => Ok((journal, sum)),
-        Err(ResumeError::Logs(bad)) => Err(failed(bad.to_string())),
+        Err(ResumeError::Logs(refused)) => Err(failed(BadLog::from(refused).to_string())),
         Err(ResumeError::Results) => Err(failed("a log of the job holds no results of a walk".to_owned())),
     }
+}
+
+fn log_failed(error: &LogError) -> Fatal {
+    failed(format!("the log of the job failed: {error}"))
 }
 
 fn failed(what: String) -> Fatal {

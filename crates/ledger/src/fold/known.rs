@@ -2,10 +2,16 @@
 //!
 //! A directory stays in memory until it is complete and the directory above is done. Then no later fact makes it one that is left: what names
 //! it again would be a second reading of the directory above, which comes only before that is done. Facts of an earlier run come first.
+//!
+//! All that grows is counted with the memory that it takes. A reading that would take more than it may stops adding, and all is read again
+//! in more parts. What is left in the end is in memory whole: whoever takes it needs as much.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+
+use atta_code::Code;
 
 use crate::fold::walk::{Here, Read, Steps};
 use crate::fold::{Fold, Logs};
@@ -21,20 +27,18 @@ const ABOVE_DONE: u8 = 4;
 /// It has slices of its own.
 const SLICED: u8 = 8;
 
-/// Directories that are kept at least before the first look for those that can be forgotten.
-const KEPT_LEAST: usize = 1024;
 /// Bytes of memory for each directory: tables are between half and fully used, and grow while the old one is still there.
 const DIRECTORY_BYTES: usize = 100;
+/// More for a directory that has slices: the entry of its table, and the least size of that.
+const SLICED_BYTES: usize = 300;
+const SLICE_BYTES: usize = 60;
+const ANSWER_BYTES: usize = 60;
 
-/// The most parts. If one of them is too large for the memory, it gets more.
+/// Bytes that are kept at least before the first look for directories that can be forgotten.
+const KEPT_LEAST: usize = 1024 * DIRECTORY_BYTES;
+
+/// The most parts. With so many, none is too large.
 const PARTS_MOST: u32 = 1 << 12;
-
-impl Fold {
-    /// How many directories may be in memory.
-    fn directories(&self) -> usize {
-        (self.memory / DIRECTORY_BYTES).max(1)
-    }
-}
 
 /// Identities are hashes.
 #[derive(Default)]
@@ -64,7 +68,7 @@ struct Directory {
 
 /// The slices of a directory.
 #[derive(Default)]
-pub(super) struct Slices {
+struct Slices {
     /// True if done.
     numbers: HashMap<SliceNumber, bool>,
     /// How many are done. Counted, since each child asks.
@@ -76,6 +80,10 @@ impl Slices {
         self.done == self.numbers.len()
     }
 
+    fn bytes(&self) -> usize {
+        SLICED_BYTES + SLICE_BYTES * self.numbers.len()
+    }
+
     fn note(&mut self, slice: SliceNumber, is_done: bool) {
         let was_done = self.numbers.entry(slice).or_default();
         if is_done && !std::mem::replace(was_done, true) {
@@ -83,18 +91,15 @@ impl Slices {
         }
     }
 
-    /// Takes a slice that is not done.
-    pub(super) fn take(&mut self, slice: SliceNumber) -> bool {
-        self.numbers.get_mut(&slice).is_some_and(|is_done| !std::mem::replace(is_done, true))
+    fn open(self) -> impl Iterator<Item = SliceNumber> {
+        self.numbers.into_iter().filter(|(_, is_done)| !is_done).map(|(slice, _)| slice)
     }
 }
 
 /// A directory that is not complete.
-#[derive(Default)]
 pub(super) struct Incomplete {
     pub(super) is_read: bool,
     pub(super) is_done: bool,
-    pub(super) slices: Slices,
     /// It was handed over.
     pub(super) is_over: bool,
 }
@@ -103,8 +108,10 @@ pub(super) struct Incomplete {
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) incomplete: Map<Incomplete>,
-    /// The number of the last record about an entry that failed once.
-    pub(super) answers: Map<u64>,
+    /// Slices that are not done, with their directories.
+    pub(super) open: HashSet<(Id, SliceNumber)>,
+    /// Of each entry that failed last: the number of that record.
+    pub(super) failed: Map<u64>,
 }
 
 /// More than fits in memory.
@@ -131,6 +138,11 @@ impl Known {
                 return Ok(None);
             }
         }
+        // The part of a directory may have no open slice of it: it has seen that it was read, at least.
+        for (id, _) in &known.open {
+            let read = Incomplete { is_read: true, is_done: false, is_over: false };
+            known.incomplete.entry(*id).or_insert(read).is_done = false;
+        }
         Ok(Some(known))
     }
 }
@@ -138,13 +150,16 @@ impl Known {
 /// One reading.
 struct Finding<'f> {
     fold: &'f Fold,
-    /// Which part of all directories it is for, and how many parts there are.
+    /// Which part of all directories, slices and answers it is for, and how many parts there are.
     part: (u32, u32),
     directories: Map<Directory>,
     slices: Map<Slices>,
+    /// Of each entry that failed once: the number of the last record of it; 0: that says that it did not fail.
     answers: Map<u64>,
     /// The number of the record.
     record: u64,
+    /// Bytes of memory that are taken, about.
+    held: usize,
     /// When to look for directories that can be forgotten.
     limit: usize,
     is_too_much: bool,
@@ -153,8 +168,8 @@ struct Finding<'f> {
 impl<'f> Finding<'f> {
     fn new(fold: &'f Fold, part: (u32, u32)) -> Self {
         let (directories, slices, answers) = (Map::default(), Map::default(), Map::default());
-        let limit = KEPT_LEAST.min(fold.directories() / 4);
-        Self { fold, part, directories, slices, answers, record: 0, limit, is_too_much: false }
+        let limit = KEPT_LEAST.min(fold.memory / 4);
+        Self { fold, part, directories, slices, answers, record: 0, held: 0, limit, is_too_much: false }
     }
 
     fn read<L: Logs>(&mut self, logs: &mut L) -> Result<(), L::Error> {
@@ -176,7 +191,19 @@ impl<'f> Finding<'f> {
     }
 
     fn is_here(&self, id: Id) -> bool {
-        self.part.1 == 1 || id.part(self.part.1) == self.part.0
+        self.is_all() || id.part(self.part.1) == self.part.0
+    }
+
+    /// There is one part.
+    fn is_all(&self) -> bool {
+        self.part.1 == 1
+    }
+
+    /// Something more is in memory.
+    fn hold(&mut self, bytes: usize) {
+        self.held += bytes;
+        // A frame may be large, and nothing is forgotten before its end.
+        self.is_too_much |= self.part.1 < PARTS_MOST && self.held > self.fold.memory;
     }
 
     fn note(&mut self, here: Here<'_>, fact: &Fact<'_>) {
@@ -207,11 +234,8 @@ impl<'f> Finding<'f> {
             }
             // A directory that is closed again may have been forgotten.
             Fact::Closed => self.set(id, CLOSED),
-            Fact::Failed { name, .. } | Fact::Mended { name } => {
-                if self.part.0 == 0 {
-                    self.answers.insert(here.named(name), self.record);
-                }
-            }
+            Fact::Failed { name, .. } => self.answer(here.named(name), self.record),
+            Fact::Mended { name } => self.answer(here.named(name), 0),
             // The rank that copied a chunk may say so after the directory is complete, and forgotten.
             Fact::Planned { .. } | Fact::Chunk { .. } => {}
         }
@@ -220,10 +244,10 @@ impl<'f> Finding<'f> {
     /// Makes a directory known, and those above it: a fact about it says that they were entered.
     fn touch(&mut self, here: &Here<'_>) {
         for (id, above) in here.up() {
-            if !self.is_here(id) {
+            if !self.is_here(id) || self.is_too_much {
                 continue;
             }
-            if self.part.1 == 1 && self.directories.contains_key(&id) {
+            if self.is_all() && self.directories.contains_key(&id) {
                 return;
             }
             self.directory(id, above);
@@ -231,10 +255,11 @@ impl<'f> Finding<'f> {
     }
 
     fn directory(&mut self, id: Id, above: Option<Id>) {
-        self.directories.entry(id).or_insert_with(|| {
+        if let Entry::Vacant(entry) = self.directories.entry(id) {
             let flags = if above.is_none() { ABOVE_DONE } else { 0 };
-            Directory { above: above.unwrap_or(id), flags: Cell::new(flags) }
-        });
+            entry.insert(Directory { above: above.unwrap_or(id), flags: Cell::new(flags) });
+            self.hold(DIRECTORY_BYTES);
+        }
     }
 
     fn set(&self, id: Id, flag: u8) {
@@ -243,10 +268,22 @@ impl<'f> Finding<'f> {
         }
     }
 
+    /// Of a part, it knows only the slices that are in it: one directory may have more than fit in memory.
     fn slice(&mut self, id: Id, slice: SliceNumber, is_done: bool) {
-        if self.is_here(id) {
-            self.set(id, SLICED);
-            self.slices.entry(id).or_default().note(slice, is_done);
+        if !self.is_all() && !self.is_here(self.fold.key.below(id, &slice.encoded())) {
+            return;
+        }
+        self.set(id, SLICED);
+        let before = self.slices.get(&id).map_or(0, Slices::bytes);
+        let slices = self.slices.entry(id).or_default();
+        slices.note(slice, is_done);
+        let more = slices.bytes() - before;
+        self.hold(more);
+    }
+
+    fn answer(&mut self, id: Id, record: u64) {
+        if self.is_here(id) && self.answers.insert(id, record).is_none() {
+            self.hold(ANSWER_BYTES);
         }
     }
 
@@ -259,17 +296,15 @@ impl<'f> Finding<'f> {
         self.is_done(id, directory) && (!self.fold.closes || directory.flags.get() & CLOSED != 0)
     }
 
-    /// Forgets what is complete in directories that are done, from time to time.
+    /// Forgets what is complete in directories that are done, from time to time. Of a part, those above are rarely known.
     fn forget(&mut self) {
-        if self.directories.len() < self.limit {
+        if self.held < self.limit || self.is_too_much || !self.is_all() {
             return;
         }
-        // Of a part of all directories, those above are rarely known.
-        if self.part.1 == 1 {
-            self.forget_complete();
-        }
-        self.is_too_much |= self.part.1 < PARTS_MOST && self.directories.len() > self.fold.directories();
-        self.limit = self.limit.max(2 * self.directories.len());
+        self.forget_complete();
+        // The next look comes when much was added, and leaves room for a frame.
+        self.is_too_much = self.held > self.fold.memory / 2;
+        self.limit = self.limit.max(2 * self.held).min(self.fold.memory / 4 * 3);
     }
 
     fn forget_complete(&mut self) {
@@ -282,16 +317,17 @@ impl<'f> Finding<'f> {
         let mut directories = std::mem::take(&mut self.directories);
         directories.retain(|id, directory| {
             let is_kept = directory.flags.get() & ABOVE_DONE == 0 || !self.is_complete(*id, directory);
-            if !is_kept && directory.flags.get() & SLICED != 0 {
-                self.slices.remove(id);
+            if !is_kept {
+                let slices = if directory.flags.get() & SLICED == 0 { None } else { self.slices.remove(id) };
+                self.held -= DIRECTORY_BYTES + slices.as_ref().map_or(0, Slices::bytes);
             }
             is_kept
         });
         self.directories = directories;
     }
 
-    /// Hands over the directories that are not complete.
-    fn end(mut self, known: &mut Known) -> Result<(), TooMany> {
+    /// Hands over what is not complete.
+    fn end(self, known: &mut Known) -> Result<(), TooMany> {
         if self.is_too_much {
             return Err(TooMany);
         }
@@ -299,11 +335,13 @@ impl<'f> Finding<'f> {
             if !self.is_complete(*id, directory) {
                 let is_done = self.is_done(*id, directory);
                 let is_read = directory.flags.get() & READ != 0;
-                let slices = self.slices.remove(id).unwrap_or_default();
-                known.incomplete.insert(*id, Incomplete { is_read, is_done, slices, is_over: false });
+                known.incomplete.insert(*id, Incomplete { is_read, is_done, is_over: false });
             }
         }
-        known.answers.extend(self.answers.drain());
+        for (id, slices) in self.slices {
+            known.open.extend(slices.open().map(|slice| (id, slice)));
+        }
+        known.failed.extend(self.answers.into_iter().filter(|(_, record)| *record > 0));
         Ok(())
     }
 }

@@ -49,17 +49,17 @@ impl<'r> Reading<'r> {
                 }
             }
             Fact::Listed { slice, names } => {
-                let Some(directory) = self.known.incomplete.get_mut(&id) else { return };
+                let Some(directory) = self.known.incomplete.get(&id) else { return };
                 if !directory.is_read {
                     (self.each)(Left::Given(at, names));
                 }
-                if directory.slices.take(*slice) {
+                if self.known.open.remove(&(id, *slice)) {
                     (self.each)(Left::Slice(at, *slice, names));
                 }
             }
             Fact::Done { slice, seen } => self.done(&here, slice.is_none(), *seen),
             Fact::Failed { name, row } => {
-                if self.known.answers.get(&here.named(name)) == Some(&self.record) {
+                if self.known.failed.get(&here.named(name)) == Some(&self.record) {
                     (self.each)(Left::Failed(at, name, row));
                 }
             }

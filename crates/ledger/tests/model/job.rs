@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use atta_ledger::{At, Fact, Fold, Id, Key, Left, LogName, Record, Records, SliceNumber};
+use atta_ledger::{Fact, Fold, Id, Key, Left, LogName, Logs, Record, Records, SliceNumber};
 use atta_testkit::random::Random;
 
-use super::logs::{All, Log, cut_all, log_of};
+use super::logs::{Late, Log, Unruly, find, log_of};
 use super::tree::{Entry, Tree};
 
 /// A rule that can be switched off.
@@ -16,6 +16,8 @@ pub(crate) enum Rule {
     ResultsBesideDone,
     /// What counted for an earlier run is written down, and nothing later counts.
     Cuts,
+    /// It is on storage before another rank of that run does anything.
+    CutsFirst,
     /// A complete directory is passed by when the directory above is read again.
     Complete,
     /// A directory that is left, or has slices of its own, is passed by as well.
@@ -30,14 +32,15 @@ pub(crate) enum Rule {
     Order,
     /// All threads' records of a moment are one frame.
     OneFrame,
-    /// A log that goes on in a new part says there how much of the part before counts.
+    /// A log that goes on in a new part says there that of the part before only what is on storage counts.
     NextPartCuts,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::ResultsBesideDone,
         Self::Cuts,
+        Self::CutsFirst,
         Self::Complete,
         Self::KnownDirectories,
         Self::Given,
@@ -91,6 +94,8 @@ pub(crate) struct Job {
     tree: Tree,
     key: Key,
     logs: BTreeMap<LogName, Log>,
+    /// What stopped processes have not written.
+    late: Vec<Late>,
     run: u32,
     without: Option<Rule>,
     wrong: Option<String>,
@@ -113,7 +118,8 @@ struct Run<'j> {
 struct Found {
     results: Vec<u64>,
     known: HashSet<Id>,
-    is_begun: bool,
+    /// Roots that are known.
+    begun: HashSet<u32>,
     /// Directories to read again.
     reads: Vec<usize>,
     given: HashMap<usize, HashSet<Vec<u8>>>,
@@ -126,9 +132,10 @@ impl Job {
         let mut number = [0; 16];
         number[..8].copy_from_slice(&random.draw().to_le_bytes());
         // Some do not fit in memory, some forget directories at once, and some never.
-        let memory = *random.pick(&[200, 1600, 1 << 20]);
+        let memory = *random.pick(&[1000, 5000, 1 << 20]);
         let (tree, key) = (Tree::random(random), Key::of_job(&number));
-        Self { tree, key, logs: BTreeMap::new(), run: 0, without, wrong: None, memory }
+        let (logs, late) = (BTreeMap::new(), Vec::new());
+        Self { tree, key, logs, late, run: 0, without, wrong: None, memory }
     }
 
     /// Runs it until it is killed, or to the end.
@@ -137,30 +144,35 @@ impl Job {
             return;
         }
         self.run += 1;
-        cut_all(&mut self.logs, &self.key);
-        let found = self.fold();
+        self.write_late(random);
+        let (found, cuts) = match self.look() {
+            Ok(looked) => looked,
+            Err(wrong) => return self.wrong = Some(wrong),
+        };
+        self.write_late(random);
         let mut run = self.begin(random);
+        if is_killed && random.below(8) == 0 {
+            let late = run.stop_before_tasks(random, &cuts);
+            return self.late.extend(late);
+        }
+        run.cut(random, &cuts);
         run.take(random, found);
         let mut steps = if is_killed { random.index(40) } else { usize::MAX };
         while steps > 0 && run.step(random) {
             steps -= 1;
         }
-        if !is_killed {
-            (0..run.ranks.len()).for_each(|rank| run.flush(random, rank));
-            (0..run.ranks.len()).for_each(|rank| run.flush(random, rank));
-        }
-        // Ranks of an earlier run that were only stopped go on.
-        let late: Vec<_> = run.ranks.iter_mut().map(|rank| (rank.name, rank.sections(random))).collect();
         if is_killed {
-            let logs = &mut self.logs;
-            let of_run = logs.iter_mut().filter(|(name, _)| name.run == self.run);
-            of_run.for_each(|(_, log)| log.lose(random));
-            for (name, sections) in late.iter().filter(|_| random.below(4) == 0) {
-                let log = log_of(logs, *name);
-                // As if the next run had begun by now.
-                log.write_late(&self.key, *name, sections);
-            }
+            let late = run.stop(random);
+            self.late.extend(late);
+        } else {
+            run.end(random);
         }
+    }
+
+    /// Ranks of earlier runs that were only stopped go on.
+    fn write_late(&mut self, random: &mut Random) {
+        let logs = &mut self.logs;
+        self.late.iter_mut().for_each(|late| late.write(random, logs));
     }
 
     fn begin(&mut self, random: &mut Random) -> Run<'_> {
@@ -187,70 +199,78 @@ impl Job {
         }
     }
 
-    /// What the logs say.
-    fn fold(&self) -> Found {
-        let off = |rule| self.without == Some(rule);
-        let mut logs = All {
-            key: &self.key,
-            logs: &self.logs,
-            ignores_cuts: off(Rule::Cuts),
-            is_backward: off(Rule::Order),
+    /// What the logs say, and what counts of them.
+    fn look(&self) -> Result<(Found, Vec<Record<'static>>), String> {
+        let (key, logs) = (&self.key, &self.logs);
+        let mut counted = find(key, logs).map_err(|refused| format!("{refused:?}"))?;
+        let cuts: Vec<_> = counted.cuts().collect();
+        let found = match self.without {
+            Some(Rule::Cuts) => self.fold(&mut Unruly { key, logs, cuts: None, is_backward: false }),
+            Some(Rule::Order) => self.fold(&mut Unruly { key, logs, cuts: Some(&cuts), is_backward: true }),
+            _ => self.fold(&mut counted),
         };
+        Ok((found?, cuts))
+    }
+
+    fn fold<L: Logs<Error: std::fmt::Debug>>(&self, logs: &mut L) -> Result<Found, String> {
+        let off = |rule| self.without == Some(rule);
         let fold = Fold { key: self.key, closes: false, memory: self.memory };
         let (mut found, tree) = (Found::default(), &self.tree);
-        let root = self.key.root(0);
-        let folded = fold.run(&mut logs, &mut |left| match left {
+        let root = |id| (0..tree.roots).find(|root| self.key.root(*root) == id);
+        let folded = fold.run(logs, &mut |left| match left {
             Left::Results(bytes) => {
                 let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
                 found.results.extend(numbers);
             }
             Left::Directory(at, item) => {
-                found.is_begun |= item.id == root;
+                found.begun.extend(root(item.id));
                 if !off(Rule::KnownDirectories) {
                     found.known.insert(item.id);
                 }
                 match (item.is_done, item.is_read) {
                     (true, _) => found.closes += 1,
                     (_, true) => {}
-                    (_, false) => found.reads.push(tree.find(at.path)),
+                    (_, false) => found.reads.push(tree.find(at)),
                 }
             }
             Left::Complete(id) => {
-                found.is_begun |= id == root;
+                found.begun.extend(root(id));
                 if !off(Rule::Complete) {
                     found.known.insert(id);
                 }
             }
             Left::Given(at, names) => {
                 if !off(Rule::Given) {
-                    let given = found.given.entry(tree.find(at.path)).or_default();
+                    let given = found.given.entry(tree.find(at)).or_default();
                     given.extend(names.iter().map(|name| name.to_vec()));
                 }
             }
             Left::Slice(at, slice, names) => {
                 let names = names.iter().map(|name| name.to_vec()).collect();
-                found.slices.push((tree.find(at.path), slice, names));
+                found.slices.push((tree.find(at), slice, names));
             }
             other => panic!("nothing writes {other:?}"),
         });
-        folded.expect("logs that are only torn");
-        found
+        folded.map(|()| found).map_err(|refused| format!("{refused:?}"))
     }
 
     /// What is wrong, after the last run.
-    pub(crate) fn verdict(mut self) -> Option<String> {
-        self.run += 1;
-        let found = self.fold();
-        let mut results = found.results;
-        results.sort_unstable();
+    pub(crate) fn verdict(mut self, random: &mut Random) -> Option<String> {
+        self.write_late(random);
+        let (mut found, _) = match self.look() {
+            Ok(looked) if self.wrong.is_none() => looked,
+            Ok(_) => return self.wrong,
+            Err(wrong) => return Some(self.wrong.unwrap_or(wrong)),
+        };
+        found.results.sort_unstable();
         let each_once: Vec<_> = (0..self.tree.files).collect();
-        if results != each_once {
-            return Some(format!("results {results:?}, and there are {} files", self.tree.files));
+        if found.results != each_once {
+            return Some(format!("results {:?}, and there are {} files", found.results, self.tree.files));
         }
         let is_left = !found.reads.is_empty() || !found.slices.is_empty() || found.closes > 0;
-        (is_left || !found.is_begun).then(|| {
-            let (reads, slices, closes, is_begun) = (found.reads, found.slices, found.closes, found.is_begun);
-            format!("left: {reads:?} {slices:?} {closes}, begun {is_begun}")
+        (is_left || found.begun.len() < self.tree.roots as usize).then(|| {
+            let (reads, slices, closes, begun) = (found.reads, found.slices, found.closes, found.begun);
+            format!("left: {reads:?} {slices:?} {closes}, begun {begun:?}")
         })
     }
 }
@@ -260,12 +280,94 @@ impl Run<'_> {
         self.without == Some(rule)
     }
 
+    /// Says what counts of older logs.
+    fn cut(&mut self, random: &mut Random, cuts: &[Record<'_>]) {
+        let name = self.ranks[0].name;
+        log_of(self.logs, name).write(&self.key, name, &[section(cuts)]);
+        if random.below(4) == 0 {
+            self.begin_part(0);
+        }
+        // What a single rank writes later stands behind it.
+        if !self.is_off(Rule::CutsFirst) && (self.ranks.len() > 1 || random.below(2) == 0) {
+            log_of(self.logs, self.ranks[0].name).sync();
+        }
+    }
+
+    /// It is killed before the cuts are on storage. No other rank has written anything.
+    fn stop_before_tasks(&mut self, random: &mut Random, cuts: &[Record<'_>]) -> Vec<Late> {
+        let name = self.ranks[0].name;
+        let log = log_of(self.logs, name);
+        if random.below(2) == 0 {
+            return vec![log.write_later(&self.key, name, &[section(cuts)])];
+        }
+        log.write(&self.key, name, &[section(cuts)]);
+        if random.below(2) == 0 {
+            self.begin_part(0);
+        }
+        self.lose(random, 0);
+        Vec::new()
+    }
+
+    /// It is killed. Some processes are only stopped: they lose nothing, and go on later.
+    fn stop(&mut self, random: &mut Random) -> Vec<Late> {
+        let mut late = Vec::new();
+        for rank in 0..self.ranks.len() {
+            if random.below(4) > 0 {
+                self.lose(random, rank);
+                continue;
+            }
+            let name = self.ranks[rank].name;
+            let sections = self.ranks[rank].sections(random);
+            let (goes_on, says_all) = (self.may_begin_part(rank), self.is_off(Rule::NextPartCuts));
+            let log = log_of(self.logs, name);
+            if goes_on && random.below(2) == 0 {
+                log.write(&self.key, name, &sections);
+                late.push(Late::part(log.next_part(&self.key, name, says_all)));
+            } else {
+                late.push(log.write_later(&self.key, name, &sections));
+            }
+        }
+        late
+    }
+
+    /// What all parts of a log have, and is not on storage, may be lost.
+    fn lose(&mut self, random: &mut Random, rank: usize) {
+        let name = self.ranks[rank].name;
+        let parts = LogName { part: 0, ..name }..=name;
+        self.logs.range_mut(parts).for_each(|(_, log)| log.lose(random));
+    }
+
+    /// Without cuts all parts count as they are, so there is only one.
+    fn may_begin_part(&self, rank: usize) -> bool {
+        self.ranks[rank].name.part == 0 && !self.is_off(Rule::Cuts)
+    }
+
+    /// The log of a rank goes on in a new part, once.
+    fn begin_part(&mut self, rank: usize) {
+        let says_all = self.is_off(Rule::NextPartCuts);
+        let name = self.ranks[rank].name;
+        let may_begin = self.may_begin_part(rank);
+        let log = log_of(self.logs, name);
+        if may_begin && log.has_unsynced() {
+            let (next, log) = log.next_part(&self.key, name, says_all);
+            self.logs.insert(next, log);
+            self.ranks[rank].name = next;
+        }
+    }
+
+    /// It is at its end.
+    fn end(&mut self, random: &mut Random) {
+        let twice = (0..self.ranks.len()).chain(0..self.ranks.len());
+        twice.for_each(|rank| self.flush(random, rank));
+    }
+
     /// Takes over what an earlier run left.
     fn take(&mut self, random: &mut Random, found: Found) {
         self.known = found.known;
         let mut given = found.given;
-        if !found.is_begun {
-            self.ranks[0].tasks.push(Task::Read { directory: 0, from: 0, given: Rc::default() });
+        for root in (0..self.tree.roots).filter(|root| !found.begun.contains(root)) {
+            let directory = root as usize;
+            self.ranks[0].tasks.push(Task::Read { directory, from: 0, given: Rc::default() });
         }
         for directory in found.reads {
             let given = Rc::new(given.remove(&directory).unwrap_or_default());
@@ -296,18 +398,6 @@ impl Run<'_> {
             _ => self.run_task(random, rank),
         }
         true
-    }
-
-    /// The log of a rank goes on in a new part, once.
-    fn begin_part(&mut self, rank: usize) {
-        let says_cut = !self.is_off(Rule::NextPartCuts);
-        let name = self.ranks[rank].name;
-        let log = log_of(self.logs, name);
-        if name.part == 0 && log.has_unsynced() {
-            let (next, log) = log.next_part(&self.key, name, says_cut);
-            self.logs.insert(next, log);
-            self.ranks[rank].name = next;
-        }
     }
 
     /// Writes what a rank has noted.
@@ -380,7 +470,7 @@ impl Run<'_> {
     }
 
     fn note(&mut self, random: &mut Random, rank: usize, directory: usize, fact: &Fact<'_>) {
-        let at = At { root: 0, path: &self.tree.directories[directory].path };
+        let at = self.tree.at(directory);
         self.ranks[rank].records[random.index(2)].add_fact(at, fact);
     }
 
@@ -445,7 +535,8 @@ impl Run<'_> {
     }
 
     fn look(&mut self, random: &mut Random, (rank, directory, slice): (usize, usize, usize), names: &Names) {
-        let id = self.key.of_path(0, &self.tree.directories[directory].path);
+        let at = self.tree.at(directory);
+        let id = self.key.of_path(at.root, at.path);
         for (name, entry) in names {
             match entry {
                 Entry::File(number) => self.ranks[rank].slices[slice].results.push(*number),
@@ -490,4 +581,10 @@ impl Rank {
         }
         self.records.iter_mut().map(Records::take).collect()
     }
+}
+
+fn section(of: &[Record<'_>]) -> Vec<u8> {
+    let mut records = Records::default();
+    of.iter().for_each(|record| records.add(record));
+    records.take()
 }

@@ -1,5 +1,6 @@
-//! A random tree.
+//! A random tree with one or several roots.
 
+use atta_ledger::At;
 use atta_testkit::random::Random;
 
 /// A name: a subdirectory, or a file with a number of its own.
@@ -11,6 +12,7 @@ pub(crate) enum Entry {
 
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
+    pub(crate) root: u32,
     /// Its path below the root.
     pub(crate) path: Vec<u8>,
     pub(crate) entries: Vec<(Vec<u8>, Entry)>,
@@ -18,13 +20,17 @@ pub(crate) struct Directory {
 
 #[derive(Debug)]
 pub(crate) struct Tree {
+    /// The first directories are the roots.
+    pub(crate) roots: u32,
     pub(crate) directories: Vec<Directory>,
     pub(crate) files: u64,
 }
 
 impl Tree {
     pub(crate) fn random(random: &mut Random) -> Self {
-        let mut tree = Self { directories: vec![Directory::default()], files: 0 };
+        let roots = *random.pick(&[1, 1, 2, 3]);
+        let root = |root| Directory { root, ..Directory::default() };
+        let mut tree = Self { roots, directories: (0..roots).map(root).collect(), files: 0 };
         let wanted = 1 + random.index(12);
         let mut at = 0;
         while at < tree.directories.len() {
@@ -42,10 +48,10 @@ impl Tree {
     fn add(&mut self, above: usize, number: usize, is_directory: bool) {
         let name = format!("{}{number}", if is_directory { "d" } else { "f" }).into_bytes();
         let entry = if is_directory {
-            let above = &self.directories[above].path;
+            let Directory { root, path: above, .. } = &self.directories[above];
             let slash: &[u8] = if above.is_empty() { b"" } else { b"/" };
             let path = [above, slash, &name].concat();
-            self.directories.push(Directory { path, entries: Vec::new() });
+            self.directories.push(Directory { root: *root, path, entries: Vec::new() });
             Entry::Directory(self.directories.len() - 1)
         } else {
             self.files += 1;
@@ -54,8 +60,14 @@ impl Tree {
         self.directories[above].entries.push((name, entry));
     }
 
-    /// The directory with that path.
-    pub(crate) fn find(&self, path: &[u8]) -> usize {
-        self.directories.iter().position(|directory| directory.path == path).expect("the path of a directory")
+    pub(crate) fn at(&self, directory: usize) -> At<'_> {
+        let Directory { root, path, .. } = &self.directories[directory];
+        At { root: *root, path }
+    }
+
+    /// The directory that is there.
+    pub(crate) fn find(&self, at: At<'_>) -> usize {
+        let mut all = 0..self.directories.len();
+        all.find(|directory| self.at(*directory) == at).expect("a directory of the tree")
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 
+use atta_ledger::{Frame, Logs, Records};
 use atta_testkit::scratch::Scratch;
 
 use super::*;
@@ -70,7 +71,7 @@ fn directory_that_is_not_a_private_job_is_refused() {
         match what {
             "open" => {
                 private();
-                fs::File::open(&path).unwrap().set_permissions(fs::Permissions::from_mode(0o750)).unwrap();
+                give_mode(&path, 0o750);
             }
             "data" => {
                 private();
@@ -102,19 +103,70 @@ fn damaged_log_is_named() {
     let scratch = Scratch::new("resume-damaged").unwrap();
     let path = scratch.join("job");
     let job = LoggedJob::begin(&path, &request(&["/data"])).unwrap();
-    let name = LogName { run: 1, rank: 0, part: 0 };
-    let section = || vec![vec![1; 100]];
-    let frame = |offset, sequence, synced| {
-        let head = atta_ledger::Frame { offset, sequence, synced };
-        atta_ledger::frame(&job.key(), name, head, &section()).unwrap()
-    };
-    let first = frame(0, 0, 0);
-    let size = first.len() as u64;
-    let mut bytes = [first, frame(size, 1, size)].concat();
+    let first = frame(&job.key(), 1, (0, 0), &[data()]);
+    let mut bytes = [first.clone(), frame(&job.key(), 1, (first.len(), 1), &[data()])].concat();
     bytes[40] ^= 1;
-    fs::write(path.join("1.0"), &bytes).unwrap();
+    write_log(&path.join("1.0"), &bytes);
     drop(job);
     let job = LoggedJob::resume(&path).unwrap();
-    let bad = job.earlier().each(&mut |_| true).unwrap_err();
-    assert_eq!(bad.to_string(), "the log 1.0 is damaged at byte 0");
+    assert_eq!(job.earlier().unwrap_err().to_string(), "the log 1.0 is damaged at byte 0");
+}
+
+#[test]
+fn what_an_earlier_run_writes_late_does_not_count() {
+    let scratch = Scratch::new("resume-late").unwrap();
+    let path = scratch.join("job");
+    let key = LoggedJob::begin(&path, &request(&["/data"])).unwrap().key();
+    let first = frame(&key, 1, (0, 0), &[data()]);
+    write_log(&path.join("1.0"), &first);
+    let job = LoggedJob::resume(&path).unwrap();
+    let cuts: Vec<_> = job.earlier().unwrap().cuts().collect();
+    assert_eq!(counted(&job), [("1.0".to_owned(), first.len())]);
+    // The process of run 1 was only stopped.
+    let late = [first.clone(), frame(&key, 1, (first.len(), 1), &[data()])].concat();
+    write_log(&path.join("1.0"), &late);
+    let second = frame(&key, 2, (0, 0), &cuts);
+    write_log(&path.join("2.0"), &second);
+    drop(job);
+    let job = LoggedJob::resume(&path).unwrap();
+    let expected = [("1.0".to_owned(), first.len()), ("2.0".to_owned(), second.len())];
+    assert_eq!(counted(&job), expected);
+    let mut frames = 0;
+    let mut each = |_: &[u8]| {
+        frames += 1;
+        true
+    };
+    job.earlier().unwrap().each(&mut each).unwrap();
+    assert_eq!(frames, 2);
+}
+
+fn data() -> Noted<'static> {
+    Noted::Part(&[1; 100])
+}
+
+/// A frame of the log of a run, at an offset, with its number. All before it is on storage.
+fn frame(key: &Key, run: u32, (offset, sequence): (usize, u64), of: &[Noted<'_>]) -> Vec<u8> {
+    let mut records = Records::default();
+    of.iter().for_each(|record| records.add(record));
+    let head = Frame { offset: offset as u64, sequence, synced: offset as u64 };
+    atta_ledger::frame(key, LogName { run, rank: 0, part: 0 }, head, &[records.take()]).unwrap()
+}
+
+fn write_log(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+    give_mode(path, 0o600);
+}
+
+/// The logs of earlier runs, and the bytes that count of each.
+fn counted(job: &LoggedJob) -> Vec<(String, usize)> {
+    let found = job.earlier().unwrap();
+    let numbers = found.cuts().map(|cut| match cut {
+        Noted::Cut { log, bytes } => (log.to_string(), bytes as usize),
+        other => panic!("{other:?}"),
+    });
+    numbers.collect()
+}
+
+fn give_mode(path: &Path, mode: u32) {
+    fs::File::open(path).unwrap().set_permissions(fs::Permissions::from_mode(mode)).unwrap();
 }

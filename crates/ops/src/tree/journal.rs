@@ -30,6 +30,8 @@ pub struct Journal<R> {
     key: Key,
     run: u32,
     rank: u32,
+    /// Records for the first frame: what counts of the logs of earlier runs.
+    cuts: Mutex<Records>,
     threads: Mutex<Vec<Notes<R>>>,
     slices: AtomicU64,
     earlier: Earlier,
@@ -95,7 +97,16 @@ impl<R: SliceResults> Journal<R> {
     #[must_use]
     pub fn new(key: Key, run: u32, rank: u32) -> Self {
         let (earlier, left) = (Earlier::default(), Mutex::default());
-        Self { key, run, rank, threads: Mutex::default(), slices: AtomicU64::new(0), earlier, left }
+        let (cuts, threads) = (Mutex::default(), Mutex::default());
+        Self { key, run, rank, cuts, threads, slices: AtomicU64::new(0), earlier, left }
+    }
+
+    /// Says what counts of the logs of earlier runs ([`JobLogs::cuts`](atta_ledger::JobLogs::cuts)). The first [`take`](Self::take) returns
+    /// it. So one comes before the walk: without it, the logs of this run are refused.
+    #[must_use]
+    pub fn with_cuts(self, cuts: impl Iterator<Item = Record<'static>>) -> Self {
+        cuts.for_each(|cut| lock(&self.cuts).add(&cut));
+        self
     }
 
     /// Takes over what the logs of earlier runs say. `each` gets what the slices come to that are done, in shares. `memory`: an aim, in bytes.
@@ -143,13 +154,13 @@ impl<R: SliceResults> Journal<R> {
         if are_valid { Ok(()) } else { Err(ResumeError::Results) }
     }
 
-    /// Takes what all threads have noted: the sections of one frame.
+    /// Takes what all threads have noted: the sections of one frame. The first frame has the cuts as well.
     #[must_use]
     pub fn take(&self) -> Vec<Vec<u8>> {
         // A thread that joins meanwhile waits: what others note may rest on its notes.
         let threads = lock(&self.threads);
         let mut notes: Vec<_> = threads.iter().map(|notes| lock(notes)).collect();
-        let mut sections = Vec::new();
+        let mut sections = Vec::from_iter(Some(lock(&self.cuts).take()).filter(|cuts| !cuts.is_empty()));
         let mut results = R::default();
         for noted in &mut notes {
             if !noted.records.is_empty() {
