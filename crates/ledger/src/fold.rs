@@ -55,13 +55,16 @@ pub enum Left<'a> {
     Given(At<'a>, &'a [&'a [u8]]),
     /// A complete directory, of which the directory above may be read again; or a complete root.
     Complete(Id),
-    /// What was seen of a directory that is done.
+    /// What was seen of a directory that was read to its end; slices of it may not be done. It comes at each DONE of the directory, and the
+    /// last counts: to hand over only that one, the fold would have to keep a number for each directory of the tree.
     Seen(At<'a>, Seen),
     /// The last answer for an entry is that it failed. The name is empty if it is the directory.
     Failed(At<'a>, &'a [u8], &'a [u8]),
-    /// A large file of a slice that may not be done: its name and plan. The last plan of a file counts.
+    /// A large file in a directory that is not done: its name and plan. The last plan of a file counts. The file itself may be done, as
+    /// part of a slice that is: the fold does not know whose name it is. Plans and chunks count only for files of what is left: those that
+    /// [`Slice`](Self::Slice) names, or that a directory has that is read again and are in nothing [`Given`](Self::Given).
     Planned(At<'a>, &'a [u8], &'a [u8]),
-    /// A chunk of such a file: its index and value.
+    /// A chunk of such a file: its index and value. It may come before the plan, and several times.
     Chunk(At<'a>, &'a [u8], u64, &'a [u8]),
 }
 

@@ -64,19 +64,20 @@ pub enum Fact<'a> {
     Done {
         /// The slice.
         slice: Option<SliceNumber>,
-        /// What was seen, if the operation needs that.
+        /// What was seen, if the operation needs that. Of a directory that is done more than once, the last counts; that of a numbered
+        /// slice is not read.
         seen: Option<Seen>,
     },
     /// It is done, all below it is closed, and its attributes are final.
     Closed,
-    /// A large file has a partial file.
+    /// A large file has a partial file. Which slice the file is in, the record does not say.
     Planned {
         /// Name of the file.
         name: &'a [u8],
         /// What the operation needs to go on with it.
         plan: &'a [u8],
     },
-    /// A chunk of a large file is durable.
+    /// A chunk of a large file is durable. It may be written after the file is done, by the rank that copied the chunk.
     Chunk {
         /// Name of the file.
         name: &'a [u8],
@@ -108,7 +109,8 @@ pub enum Record<'a> {
     Results(&'a [u8]),
     /// A finished part of a catalog.
     Part(&'a [u8]),
-    /// Of an older log, so many bytes count: a log of an earlier run, or the part before this one.
+    /// Of a log of an earlier run, or of the part before this one, so many bytes count. Only in the first frame of a run or a part (see
+    /// [`JobLogs`](crate::JobLogs)).
     Cut {
         /// That log.
         log: LogName,

@@ -37,6 +37,9 @@ const ANSWER_BYTES: usize = 60;
 /// Bytes that are kept at least before the first look for directories that can be forgotten.
 const KEPT_LEAST: usize = 1024 * DIRECTORY_BYTES;
 
+/// A frame may take so much when all is read at once, even if the fold may not: parts forget nothing, and take many readings.
+const FRAME_BYTES: usize = 16 << 20;
+
 /// The most parts. With so many, none is too large.
 const PARTS_MOST: u32 = 1 << 12;
 
@@ -160,6 +163,8 @@ struct Finding<'f> {
     record: u64,
     /// Bytes of memory that are taken, about.
     held: usize,
+    /// The most of them.
+    most: usize,
     /// When to look for directories that can be forgotten.
     limit: usize,
     is_too_much: bool,
@@ -169,7 +174,12 @@ impl<'f> Finding<'f> {
     fn new(fold: &'f Fold, part: (u32, u32)) -> Self {
         let (directories, slices, answers) = (Map::default(), Map::default(), Map::default());
         let limit = KEPT_LEAST.min(fold.memory / 4);
-        Self { fold, part, directories, slices, answers, record: 0, held: 0, limit, is_too_much: false }
+        let most = match part.1 {
+            1 => fold.memory.max(FRAME_BYTES),
+            PARTS_MOST => usize::MAX,
+            _ => fold.memory,
+        };
+        Self { fold, part, directories, slices, answers, record: 0, held: 0, most, limit, is_too_much: false }
     }
 
     fn read<L: Logs>(&mut self, logs: &mut L) -> Result<(), L::Error> {
@@ -203,7 +213,7 @@ impl<'f> Finding<'f> {
     fn hold(&mut self, bytes: usize) {
         self.held += bytes;
         // A frame may be large, and nothing is forgotten before its end.
-        self.is_too_much |= self.part.1 < PARTS_MOST && self.held > self.fold.memory;
+        self.is_too_much |= self.held > self.most;
     }
 
     fn note(&mut self, here: Here<'_>, fact: &Fact<'_>) {
