@@ -72,14 +72,15 @@ fn main() -> ExitCode {
         Err(error) => return report_usage(&error, launcher.as_ref()),
     };
     let (arguments, matches) = match arguments.command {
-        Command::Resume(_) if has_ranks(launcher.as_ref()) => {
-            let hint = "run it without mpirun or srun";
-            once(launcher.as_ref(), || complain("atta resume runs on one rank", Some(hint)));
-            return ExitCode::from(exit::USAGE);
-        }
         Command::Resume(resume) => match recorded(&resume) {
             Ok(parsed) => parsed,
-            Err(code) => return ExitCode::from(code),
+            Err(refused) => {
+                let code = refused.code();
+                once(launcher.as_ref(), || {
+                    refused.report();
+                });
+                return ExitCode::from(code);
+            }
         },
         _ => (arguments, matches),
     };
@@ -150,13 +151,10 @@ fn parse(line: impl IntoIterator<Item = OsString>) -> Result<(Arguments, ArgMatc
     Ok((Arguments::from_arg_matches(&matches)?, matches))
 }
 
-/// The command that has begun a job, to be run again. The error: why not, as exit code.
-fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatches), u8> {
-    let (line, directory) = resume::recorded(arguments).map_err(Refused::report)?;
-    let refused = |why: &str| {
-        complain(&format!("the command of the job cannot be run again: {why}"), None);
-        exit::FATAL
-    };
+/// The command that has begun a job, to be run again.
+fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatches), Refused> {
+    let (line, directory) = resume::recorded(arguments)?;
+    let refused = |why: &str| Refused::fatal(format!("the command of the job cannot be run again: {why}"));
     let (mut arguments, matches) = parse(line).map_err(|error| refused(&error.to_string()))?;
     match &mut arguments.command {
         Command::Walk(walk) => walk.job = Some(directory),

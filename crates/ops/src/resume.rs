@@ -64,6 +64,8 @@ pub enum NotBegun {
     NotAJob,
     /// Its header is not valid, or of another version.
     Invalid,
+    /// Another rank begins a job there that this rank does not find.
+    Elsewhere,
     /// It is the directory of another job.
     Differs(Difference),
     /// Another process runs the job; who, if that is known.
@@ -102,6 +104,21 @@ impl LoggedJob {
         read_header(&directory)?.map(|header| header.request).ok_or(NotBegun::NotAJob)
     }
 
+    /// Finds the directory of a job with that number, which another rank holds, and the key of its logs.
+    ///
+    /// # Errors
+    /// It has no such job, or cannot be read.
+    pub fn join(path: &Path, number: &[u8; 16]) -> Result<(OwnedFd, Key), NotBegun> {
+        let directory = match open_private(path) {
+            Err(NotBegun::Failed(_, Errno::NOENT)) => return Err(NotBegun::Elsewhere),
+            opened => opened?,
+        };
+        match read_header(&directory)? {
+            Some(header) if header.number == *number => Ok((directory, Key::of_job(number))),
+            _ => Err(NotBegun::Elsewhere),
+        }
+    }
+
     fn open(path: &Path, request: Option<&Request>) -> Result<Self, NotBegun> {
         let directory = open_private(path)?;
         let names = sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno))?;
@@ -131,6 +148,12 @@ impl LoggedJob {
     #[must_use]
     pub fn directory(&self) -> &OwnedFd {
         &self.directory
+    }
+
+    /// The random number that names it.
+    #[must_use]
+    pub fn number(&self) -> [u8; 16] {
+        self.header.number
     }
 
     /// The key of its logs.
@@ -395,6 +418,7 @@ impl NotBegun {
             }
             Self::NotAJob => format!("{path} holds no job"),
             Self::Invalid => format!("{path}/job is not valid, or of another version"),
+            Self::Elsewhere => format!("the job directory {path} is not the same on all ranks"),
             Self::Differs(difference) => format!("{path} is the directory of another job: {difference}"),
             Self::Runs(Some(holder)) => format!("the job in {path} is running: {holder}"),
             Self::Runs(None) => format!("the job in {path} is running"),

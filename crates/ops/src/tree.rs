@@ -61,34 +61,33 @@ pub(crate) fn run<'a, V: Handler>(
     options: &'a Options<'a>,
     observe: impl FnMut(&Progress, Counted),
 ) -> Result<Walked<V>, RankError> {
-    let seat = session.seat();
-    let on = OnRank { rank: seat.rank, ranks: seat.ranks, runs_tasks: session.runs_tasks() };
     let starts = Box::new(starts.into_iter().map(Into::<Seed>::into));
-    run_job(session, TreeJob::new(visit, starts, options, on), observe)
+    run_job(session, TreeJob::new(visit, starts, options, on(session)), observe)
 }
 
-/// Runs an operation in a session of one rank, with a log of its job. The roots must be those of all runs of the job, in the same order,
-/// and no two of them the same.
+/// Runs an operation with a log of its job. The roots must be those of all runs of the job, in the same order on all ranks, and no two of
+/// them the same. What earlier runs have left is done by the first rank, or begins there.
 pub(crate) fn run_logged<'a, V: Handler>(
-    visit: &'a V,
+    session: &mut Session<'_>,
+    (visit, journal): (&'a V, &'a Journal<ResultsOf<V>>),
     roots: Vec<Vec<u8>>,
     options: &'a Options<'a>,
-    journal: &'a Journal<ResultsOf<V>>,
     observe: impl FnMut(&Progress, Counted),
-) -> Outcome<V::Worker, ResultsOf<V>> {
-    let mut session = Session::alone(options.stop.clone());
-    let starts = roots.clone().into_iter().map(|root| Seed::from(Start::new(root)));
-    let on = OnRank { rank: 0, ranks: 1, runs_tasks: true };
-    let mut job = TreeJob::new(visit, Box::new(starts), options, on);
+) -> Result<Walked<V>, RankError> {
+    let given = if session.is_first() { roots.clone() } else { Vec::new() };
+    let starts = Box::new(given.into_iter().map(|root| Seed::from(Start::new(root))));
+    let mut job = TreeJob::new(visit, starts, options, on(session));
     job.journal = Some(journal);
-    // What the logs leave may be done before the roots are looked at.
+    // Roots have the same numbers in all logs.
     for root in roots {
         job.roots.intern(root);
     }
-    match run_job(&mut session, job, observe) {
-        Ok(walked) => walked.all(),
-        Err(error) => unreachable!("a session of one waits for nobody: {error}"),
-    }
+    run_job(session, job, observe)
+}
+
+fn on(session: &Session<'_>) -> OnRank {
+    let seat = session.seat();
+    OnRank { rank: seat.rank, ranks: seat.ranks, runs_tasks: session.runs_tasks() }
 }
 
 fn run_job<V: Handler>(

@@ -84,22 +84,27 @@ pub fn run_on<'a, V: Visit>(
     Ok(tree::run(session, visit, starts, options, |progress, _| observe(progress))?.all())
 }
 
-/// As [`run`], with a log of its job: `journal` gets what is to be written, and says what earlier runs of the job have done. The roots must be
-/// those of all runs of the job, in the same order, and no two of them the same. The outcome has the results of this run alone.
+/// As [`run_on`], with a log of its job: `journal` gets what is to be written, and on the first rank it says what earlier runs of the job have
+/// done. The roots must be those of all runs of the job, in the same order on all ranks, and no two of them the same. The outcome has the
+/// results of this run alone.
 ///
-/// What `visit` does must be in its results, and it must push no tasks: a run that is killed has done what is in the log, and the next run does
+/// What `visit` does must be in its results, and it must push no tasks: a run that is killed has done what is in the logs, and the next run does
 /// the rest. With [`Options::follow`] the log is not valid, since a followed link is not in it.
+///
+/// # Errors
+/// As [`Session::run`].
 ///
 /// # Panics
 /// As [`run`].
 pub fn run_logged<'a, V: Visit>(
-    visit: &'a V,
+    session: &mut Session<'_>,
+    (visit, journal): (&'a V, &'a Journal<V::Results>),
     roots: Vec<Vec<u8>>,
     options: &'a Options<'a>,
-    journal: &'a Journal<V::Results>,
     mut observe: impl FnMut(&Progress),
-) -> Outcome<V::Worker, V::Results> {
-    tree::run_logged(visit, roots, options, journal, |progress, _| observe(progress))
+) -> Result<Outcome<V::Worker, V::Results>, RankError> {
+    let observe = |progress: &Progress, _| observe(progress);
+    Ok(tree::run_logged(session, (visit, journal), roots, options, observe)?.all())
 }
 
 /// The metadata of a path that the operator gave, links followed.

@@ -2,7 +2,6 @@
 //! later run has begun. The logs are in memory here.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::sync::Mutex;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atta_entry::Entry;
 use atta_ledger::{Frame, JobLogs, Key, LogName, frame};
 use atta_ops::walk::{self, Journal, Options, Start, Tasks, Visit};
-use atta_runtime::{Counter, Results, Stop, Threads};
+use atta_runtime::{Counter, Results, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
 
@@ -177,7 +176,9 @@ impl Job<'_> {
         logged.write();
         let threads = Threads::Fixed([1, 3][self.throw(2) as usize].try_into().unwrap());
         let options = Options { threads, stop, ..Options::default() };
-        let outcome = walk::run_logged(&logged, self.roots.to_vec(), &options, &journal, |_| {});
+        let mut session = Session::alone(options.stop.clone());
+        let both = (&logged, &journal);
+        let outcome = walk::run_logged(&mut session, both, self.roots.to_vec(), &options, |_| {}).unwrap();
         assert!(outcome.workers.len() <= 3);
         logged.write();
         let mut bytes = logged.log.into_inner().unwrap().bytes;

@@ -27,6 +27,11 @@ impl Refused {
         Self { code: exit::FATAL, what, hint }
     }
 
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
     /// Reports the reason; returns the exit code.
     pub(crate) fn report(self) -> u8 {
         complain(&self.what, self.hint.as_deref());

@@ -102,8 +102,8 @@ pub(crate) struct WalkArguments {
     #[arg(long, help_heading = "Performance")]
     pub(crate) lite: bool,
 
-    /// Keep a log of the walk in DIR, so that the same command, or atta resume DIR, goes on after a kill. DIR is made if it is missing;
-    /// with it no entries are printed or recorded
+    /// Keep a log of the walk in DIR, so that the same command, or atta resume DIR, goes on after a kill, on any number of ranks. DIR is
+    /// made if it is missing. Entries are then neither printed nor recorded
     #[arg(long, value_name = "DIR", help_heading = "Resume", conflicts_with_all = ["print", "print0", "format", "output", "from_list", "follow"])]
     pub(crate) job: Option<PathBuf>,
 

@@ -21,7 +21,7 @@ use atta_runtime::{RankError, Rate, Session, Stop, Stream, processor_time};
 
 use super::arguments::WalkArguments;
 use super::end::{Ended, conclude, give_up, give_up_on_others, give_up_on_rank, hangs};
-use super::logged;
+use super::logged::{self, RunOfJob, Walking};
 use super::progress::Display;
 use super::sink::{ROWS, RootSide, Sink};
 use super::totals::{Own, RankTotals};
@@ -95,9 +95,9 @@ impl Run {
 /// Begins the job of a walk with a log, or goes on with it.
 fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<Option<Job>, Refused> {
     let Some(directory) = &arguments.job else { return Ok(None) };
-    if session.seat().ranks > 1 {
-        let hint = "run it without mpirun or srun, or without --job";
-        return Err(Refused::usage("a walk with --job runs on one rank".to_owned(), hint));
+    if !session.runs_tasks() {
+        let what = "--job with --schedule centralized, where the first rank walks nothing".to_owned();
+        return Err(Refused::usage(what, "take another schedule; the first rank does what is left first"));
     }
     let roots = root_paths(&arguments.paths);
     if let Some((index, root)) = roots.iter().enumerate().find(|(index, root)| roots[..*index].contains(root))
@@ -115,14 +115,16 @@ pub(crate) struct Verdict {
     go: bool,
     partial: Option<Vec<u8>>,
     terminal: bool,
+    job: Option<RunOfJob>,
 }
 
-atta_entry::record!(Verdict { go, partial, terminal });
+atta_entry::record!(Verdict { go, partial, terminal, job });
 
 impl Verdict {
     fn new(run: &Run) -> Self {
         let partial = run.sink.partial().map(|partial| partial.as_os_str().as_bytes().to_vec());
-        Self { go: true, partial, terminal: run.sink.is_on_terminal() }
+        let job = run.job.as_ref().map(RunOfJob::of);
+        Self { go: true, partial, terminal: run.sink.is_on_terminal(), job }
     }
 }
 
@@ -146,7 +148,9 @@ impl Rank<'_> {
         let (signals, rate) = (self.signals, self.rate());
         let options = self.options(rules, rate.as_ref(), &signals.stop());
         let roots = root_paths(&self.arguments.paths);
-        let devices = if job.is_some() { logged::devices(&roots) } else { self.devices.clone() };
+        // Devices have other numbers after a reboot.
+        let devices =
+            if job.is_some() && session.is_alone() { logged::devices(&roots) } else { self.devices.clone() };
         sink.summary = sink.summary.with_root_devices(devices);
         let list_error = starts.error();
         // Totals of files whose names other ranks found.
@@ -166,7 +170,10 @@ impl Rank<'_> {
                 }
             };
             let outcome = match &job {
-                Some(job) => logged::walk(job, (&sink, roots), &options, observe),
+                Some(job) => {
+                    let walking = Walking { sink: &sink, roots, options: &options };
+                    logged::walk_first(job, walking, session, observe)?
+                }
                 None => walk::run_on(session, &sink, starts, &options, observe)?,
             };
             is_done = outcome.reason == Reason::Done;
@@ -194,8 +201,11 @@ impl Rank<'_> {
         let rules = compile(&arguments.visit.rules).ok().flatten();
         let options = self.options(rules, rate.as_ref(), &stop);
         let links = session.outbox();
-        let summary = Summary::of_rank(move |bytes| links.push(LINKS, bytes), arguments.follow)
+        let mut summary = Summary::of_rank(move |bytes| links.push(LINKS, bytes), arguments.follow)
             .with_root_devices(self.devices.clone());
+        if verdict.job.is_some() {
+            summary = summary.putting_links_off();
+        }
         let partial = verdict.partial.map(|partial| PathBuf::from(std::ffi::OsString::from_vec(partial)));
         let side = RootSide { partial, terminal: verdict.terminal };
         let numbers = (seat.rank as usize, seat.ranks as usize);
@@ -205,7 +215,14 @@ impl Rank<'_> {
                 give_up_on_rank(seat.rank, &sink, progress);
             }
         };
-        let outcome = walk::run_on(session, &sink, std::iter::empty::<Start>(), &options, observe)?;
+        let outcome = match verdict.job.zip(arguments.job.as_deref()) {
+            Some((of_job, path)) => {
+                let roots = root_paths(&arguments.paths);
+                let walking = Walking { sink: &sink, roots, options: &options };
+                logged::walk_other((path, of_job), walking, session, observe)?
+            }
+            None => walk::run_on(session, &sink, std::iter::empty::<Start>(), &options, observe)?,
+        };
         let handed = sink.hand_over();
         let shards = sink.take_fatal().map_or(handed, Err);
         let own = RankTotals::new(self.own, &outcome, self.signals.code()).with_shards(shards, seat);

@@ -8,6 +8,7 @@
 )]
 
 mod copy;
+mod resume;
 mod sum;
 #[path = "../support/mod.rs"]
 mod support;

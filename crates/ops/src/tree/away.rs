@@ -100,6 +100,8 @@ impl<V: Handler> TreeJob<'_, V> {
             Task::Own(own) if own.to == Some(self.rank) => return false,
             Task::Pay(to) => bytes::pack_payments(self.due.take(*to), out),
             task if !task.may_leave() => return false,
+            // A slice that is in the log is done here, and only the first rank knows what of a root is done.
+            Task::Look { .. } | Task::Start { .. } if self.journal.is_some() => return false,
             task => {
                 let debt = self.lend(task);
                 let root = |index| {

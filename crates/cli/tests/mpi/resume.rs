@@ -1,0 +1,100 @@
+//! Walks with `--job` on ranks: everything is killed, and other numbers of ranks go on.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use atta_testkit::lock::Lock;
+use atta_testkit::mpi::{self, Mpi};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{atta, make_directory, run, walk};
+use crate::{descendants, expect_code, mpis, ranks, ranks_on, text, three_hosts, tree};
+
+/// The bytes of the logs of a job.
+fn logged(job: &Path) -> u64 {
+    let Ok(files) = std::fs::read_dir(job) else { return 0 };
+    let logs =
+        files.map(|file| file.unwrap()).filter(|file| file.file_name().to_string_lossy().contains('.'));
+    logs.map(|log| log.metadata().unwrap().len()).sum()
+}
+
+/// Kills all ranks and their launcher when a log has grown.
+fn kill(mut launcher: Child, job: &Path) {
+    let before = logged(job);
+    while logged(job) == before && launcher.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for process in descendants(launcher.id()).into_iter().rev() {
+        // It may have ended.
+        let _ = kill_process(Pid::from_raw(process).unwrap(), Signal::KILL);
+    }
+    launcher.wait().unwrap();
+}
+
+fn killed(mpi: &Mpi, count: u32, job: &Path, tree: &str) {
+    let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+    let arguments = ["-q", "-j1", "--iops", "900", "--job", job.to_str().unwrap(), tree];
+    let mut command = ranks(mpi, count, &arguments);
+    kill(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), job);
+}
+
+#[test]
+fn killed_ranks_go_on_with_other_numbers_of_ranks() {
+    let (scratch, tree) = tree("mpi-resume");
+    let alone: Value = serde_json::from_slice(&walk(["--json"]).arg(&tree).output().unwrap().stdout).unwrap();
+    for (number, mpi) in mpis("killed_ranks_go_on_with_other_numbers_of_ranks").iter().enumerate() {
+        let job = scratch.join(format!("job-{number}"));
+        let name = job.to_str().unwrap();
+        for count in [3, 1, 2] {
+            killed(mpi, count, &job, &tree);
+            assert!(!job.join("end").exists(), "{}: it ended before it was killed", mpi.version);
+        }
+        let summary = if number == 0 {
+            let last = mpi::alone(&mut ranks(mpi, 4, &["--json", "--job", name, &tree]));
+            expect_code(&last, 0, &mpi.version);
+            assert!(text(&last.stderr).contains("entries are not looked at again"), "{}", text(&last.stderr));
+            last.stdout
+        } else {
+            // A run without MPI goes on with what ranks left.
+            run(walk(["--json", "--job", name]).arg(&tree)).expect_code(0).stdout
+        };
+        let summary: Value = serde_json::from_slice(&summary).unwrap();
+        assert_eq!(summary["totals"], alone["totals"], "{}", mpi.version);
+        let again = run(atta().arg("resume").arg(&job)).expect_code(0);
+        assert!(again.err().contains("is complete"), "{}", again.err());
+    }
+}
+
+#[test]
+fn job_needs_a_first_rank_that_walks() {
+    let (scratch, tree) = tree("mpi-resume-refused");
+    let job = scratch.join("job");
+    for mpi in mpis("job_needs_a_first_rank_that_walks") {
+        let arguments = ["-q", "--schedule", "centralized", "--job", job.to_str().unwrap(), &tree];
+        let refused = mpi::alone(&mut ranks(mpi, 2, &arguments));
+        expect_code(&refused, 2, &mpi.version);
+        assert!(text(&refused.stderr).contains("--schedule centralized"), "{}", text(&refused.stderr));
+    }
+}
+
+#[test]
+fn job_directory_must_be_the_same_on_all_hosts() {
+    let test = "job_directory_must_be_the_same_on_all_hosts";
+    let Some(hosts) = three_hosts(test) else { return };
+    let (scratch, tree) = tree("mpi-resume-hosts");
+    let jobs = make_directory(scratch.join("jobs"));
+    let jobs = jobs.to_str().unwrap();
+    let mounted = hosts.on(1).args(["mount", "-t", "tmpfs", "tmpfs", jobs]).status().unwrap();
+    assert!(mounted.success());
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        let job = format!("{jobs}/{number}");
+        let Some(mut command) = ranks_on(mpi, &hosts, &["-q", "--job", &job, &tree]) else { continue };
+        let output = mpi::alone(&mut command);
+        expect_code(&output, 4, &mpi.version);
+        let message = text(&output.stderr);
+        assert!(message.contains("is not the same on all ranks"), "{}: {message}", mpi.version);
+        assert!(!Path::new(&job).join("end").exists(), "{}", mpi.version);
+    }
+}
