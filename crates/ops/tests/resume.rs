@@ -2,7 +2,6 @@
 //! later run has begun. The logs are in memory here.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
