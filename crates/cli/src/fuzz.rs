@@ -62,6 +62,7 @@ fn targets() -> Vec<Target> {
     let refusal = (300_u32, "what".to_owned(), "hint".to_owned(), true);
     vec![
         of::<walk::run::Verdict>("walk/run.rs: Verdict", walk::run::Verdict::default().encoded()),
+        of::<walk::logged::RunOfJob>("walk/logged.rs: RunOfJob", ([7_u8; 16], 300_u32).encoded()),
         of::<RankReport>("walk/threads.rs: RankReport", ranked()),
         of::<RankTotals>("walk/totals.rs: RankTotals", RankTotals::default().encoded()),
         of::<sum::run::Verdict>("sum/run.rs: Verdict", sum::run::Verdict::default().encoded()),

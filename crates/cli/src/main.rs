@@ -157,7 +157,10 @@ fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatche
     let refused = |why: &str| Refused::fatal(format!("the command of the job cannot be run again: {why}"));
     let (mut arguments, matches) = parse(line).map_err(|error| refused(&error.to_string()))?;
     match &mut arguments.command {
-        Command::Walk(walk) => walk.job = Some(directory),
+        Command::Walk(walk) => {
+            walk.job = Some(directory);
+            walk.restart = false;
+        }
         _ => return Err(refused("it makes no job")),
     }
     Ok((arguments, matches))

@@ -4,7 +4,7 @@
 mod arguments;
 mod end;
 mod figures;
-mod logged;
+pub(crate) mod logged;
 mod progress;
 mod report;
 pub(crate) mod run;

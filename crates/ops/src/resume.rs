@@ -84,7 +84,21 @@ impl LoggedJob {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(NotBegun::Failed("make", errno)),
         }
-        Self::open(path, Some(request))
+        Self::open(path, Some(request), false)
+    }
+
+    /// As `begin`; a job that is there, whatever it was asked for, is forgotten, unless it runs.
+    ///
+    /// # Errors
+    /// As `begin`.
+    pub fn begin_anew(path: &Path, request: &Request) -> Result<Self, NotBegun> {
+        match Self::begin(path, request) {
+            Err(NotBegun::Differs(_) | NotBegun::Complete(_) | NotBegun::Invalid) => {}
+            Ok(job) if job.logs.is_empty() => return Ok(job),
+            Ok(job) => drop(job),
+            refused => return refused,
+        }
+        Self::open(path, Some(request), true)
     }
 
     /// Goes on with the job in a directory.
@@ -92,7 +106,7 @@ impl LoggedJob {
     /// # Errors
     /// As [`begin`](Self::begin).
     pub fn resume(path: &Path) -> Result<Self, NotBegun> {
-        Self::open(path, None)
+        Self::open(path, None, false)
     }
 
     /// What the job in a directory was asked for.
@@ -119,13 +133,18 @@ impl LoggedJob {
         }
     }
 
-    fn open(path: &Path, request: Option<&Request>) -> Result<Self, NotBegun> {
+    fn open(path: &Path, request: Option<&Request>, forgets: bool) -> Result<Self, NotBegun> {
         let directory = open_private(path)?;
         let names = sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno))?;
         if names.iter().any(|name| !is_own(name)) {
             return Err(NotBegun::NotAJob);
         }
         let holder = hold(&directory)?;
+        if forgets {
+            forget(&directory, &names).map_err(|errno| NotBegun::Failed("clear", errno))?;
+            drop((directory, holder));
+            return Self::open(path, request, false);
+        }
         let header = match (read_header(&directory)?, request) {
             (Some(header), Some(request)) => match header.difference(request) {
                 Some(difference) => return Err(NotBegun::Differs(difference)),
@@ -296,6 +315,18 @@ fn log_name(name: &CStr) -> Option<LogName> {
     };
     // One spelling.
     (found.to_string() == text).then_some(found)
+}
+
+/// Removes the files of a job but its holder: the header last.
+fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno> {
+    let others = names.iter().map(CString::as_c_str).filter(|name| ![HOLDER, JOB].contains(name));
+    for name in others.chain([JOB]) {
+        match retry(|| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 fn is_own(name: &CStr) -> bool {

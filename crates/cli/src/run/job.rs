@@ -21,13 +21,18 @@ pub(crate) struct Job {
 }
 
 /// Begins a job, or goes on with it. `agrees`: what each run of it must ask for, given the working directory. Of a job that is complete, it
-/// prints the summary again.
-pub(crate) fn begin(path: &Path, agrees: impl FnOnce(&Path) -> Vec<Vec<u8>>) -> Result<Job, Refused> {
+/// prints the summary again. `restarts`: the job that is there is forgotten.
+pub(crate) fn begin(
+    path: &Path,
+    restarts: bool,
+    agrees: impl FnOnce(&Path) -> Vec<Vec<u8>>,
+) -> Result<Job, Refused> {
     let directory = working_directory()?;
     let agrees = agrees(&directory);
     let arguments = std::env::args_os().skip(1).map(OsStringExt::into_vec).collect();
     let request = Request { directory: directory.into_os_string().into_vec(), arguments, agrees };
-    match LoggedJob::begin(path, &request) {
+    let begin = if restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
+    match begin(path, &request) {
         Ok(logged) => Ok(Job { logged, path: path.to_owned() }),
         Err(error) => {
             if let NotBegun::Complete(summary) = &error {
@@ -60,11 +65,13 @@ fn working_directory() -> Result<PathBuf, Refused> {
 fn refused(error: &NotBegun, path: &Path) -> Refused {
     let what = error.describe(path);
     match error {
-        NotBegun::Differs(_) => Refused::usage(what, "name another directory for another job"),
+        NotBegun::Differs(_) => {
+            Refused::usage(what, "name another directory, or forget the job there with --restart")
+        }
         NotBegun::NotAJob => {
             Refused::usage(what, "name an empty directory, one that is missing, or that of a job")
         }
-        NotBegun::Complete(_) => Refused::done(what, "to begin anew, name another directory"),
+        NotBegun::Complete(_) => Refused::done(what, "--restart begins it anew"),
         NotBegun::Runs(_) => Refused::fatal_with(what, Some("wait for it, or end it first".to_owned())),
         _ => Refused::fatal(what),
     }

@@ -107,6 +107,10 @@ pub(crate) struct WalkArguments {
     #[arg(long, value_name = "DIR", help_heading = "Resume", conflicts_with_all = ["print", "print0", "format", "output", "from_list", "follow"])]
     pub(crate) job: Option<PathBuf>,
 
+    /// Forget the job in DIR and begin anew
+    #[arg(long, requires = "job", help_heading = "Resume")]
+    pub(crate) restart: bool,
+
     #[command(flatten, next_help_heading = "Performance")]
     pub(crate) effort: EffortArguments,
 

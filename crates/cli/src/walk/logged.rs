@@ -18,7 +18,7 @@ const FIRST: u32 = 0;
 
 /// The job of this run, for all ranks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RunOfJob {
+pub(crate) struct RunOfJob {
     number: [u8; 16],
     run: u32,
 }
@@ -86,7 +86,10 @@ pub(super) fn walk_other(
     let RunOfJob { number, run } = of_job;
     let name = LogName { run, rank: session.seat().rank, part: 0 };
     let joined = LoggedJob::join(path, &number).map_err(|error| failed(error.describe(path)));
-    let made = joined.and_then(|(directory, key)| Ok((new_log(&directory, key, name)?, key)));
+    let made = joined.and_then(|(directory, key)| {
+        walking.sink.leave_out(&directory);
+        Ok((new_log(&directory, key, name)?, key))
+    });
     let (file, key) = match made {
         Ok(made) => made,
         Err(fatal) => {
@@ -151,6 +154,7 @@ fn prepared(
     options: &Options<'_>,
 ) -> Result<(Journal<Totals>, Totals, LogFile), Fatal> {
     let logged = &job.logged;
+    sink.leave_out(logged.directory());
     let (journal, earlier) = earlier(logged, sink, options)?;
     if logged.run() > 1 {
         job.report_earlier(earlier.entries());

@@ -106,7 +106,7 @@ fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<Option<Job>
             format!("a walk with --job takes each PATH once: {} is number {}, too", escape(root), index + 1);
         return Err(Refused::usage(what, "leave it out"));
     }
-    job::begin(directory, |from| arguments.agrees(from)).map(Some)
+    job::begin(directory, arguments.restart, |from| arguments.agrees(from)).map(Some)
 }
 
 /// Decision of the first rank before the walk, for all ranks.

@@ -3,12 +3,13 @@
 use std::hint::black_box;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use atta_catalog::{Columns, Format, RowWriter, ShardRecord};
 use atta_entry::{Entry, Failure};
-use atta_ops::walk::{Summary, Tasks, Totals, Visit};
+use atta_ops::walk::{self, Summary, Tasks, Totals, Visit};
 use atta_runtime::{Outbox, Session, Stop, Stream};
+use rustix::fd::OwnedFd;
 
 use super::arguments::{Callback, WalkArguments};
 use crate::run::catalog::{CatalogShard, CatalogSink};
@@ -33,6 +34,8 @@ pub(crate) struct Sink {
     callback: Callback,
     fatal: Mutex<Option<Fatal>>,
     stop: Stop,
+    /// Device and inode of the job's directory, which is left out.
+    job: OnceLock<(u64, u64)>,
 }
 
 /// State of one thread.
@@ -89,6 +92,7 @@ impl Sink {
             callback: arguments.callback,
             fatal: Mutex::new(None),
             stop: session.stop(),
+            job: OnceLock::new(),
         };
         if let Some(format) = arguments.row_format() {
             let mut header = atta_catalog::header(format, arguments.columns());
@@ -122,7 +126,25 @@ impl Sink {
             callback: arguments.callback,
             fatal: Mutex::new(None),
             stop,
+            job: OnceLock::new(),
         }
+    }
+
+    /// Leaves out the directory of the job, which changes while the walk runs.
+    pub(crate) fn leave_out(&self, directory: &OwnedFd) {
+        if let Ok(found) = rustix::fs::fstat(directory) {
+            let _ = self.job.set((found.st_dev, found.st_ino));
+        }
+    }
+
+    fn is_left_out(&self, entry: &Entry<'_>) -> bool {
+        let Some(&(device, inode)) = self.job.get().filter(|(_, inode)| *inode == entry.inode) else {
+            return false;
+        };
+        let found = entry.metadata.map(|metadata| (metadata.device, metadata.inode));
+        let found = found
+            .or_else(|| walk::look_at(&entry.path()).ok().map(|metadata| (metadata.device, metadata.inode)));
+        found == Some((device, inode))
     }
 
     /// The first reason why the run cannot continue.
@@ -216,7 +238,10 @@ impl Visit for Sink {
         worker.totals.excluded += count;
     }
 
-    fn entry(&self, worker: &mut SinkWorker, entry: &Entry<'_>, _tasks: &mut Tasks) {
+    fn entry(&self, worker: &mut SinkWorker, entry: &Entry<'_>, tasks: &mut Tasks) {
+        if self.is_left_out(entry) {
+            return tasks.prune();
+        }
         self.summary.add(&mut worker.totals, entry);
         if let (Some(format), Some(writer)) = (&self.format, &mut worker.writer) {
             writer.append(entry, &mut worker.rows);

@@ -77,6 +77,9 @@ fn killed_walk_goes_on_and_counts_each_entry_once() {
     let again = run(&mut walk_job(&job, &tree, &[])).expect_code(0);
     assert_eq!(totals(&again), expected);
     assert!(again.err().contains("is complete"), "{}", again.err());
+    let anew = run(&mut walk_job(&job, &tree, &["--restart", "--lite"])).expect_code(0);
+    let entries = |ran: &Ran| number(&ran.json(), "totals.entries");
+    assert_eq!((entries(&anew), anew.err()), (entries(&again), String::new()));
     let left: Vec<_> = std::fs::read_dir(&job).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(left.len(), 3, "holder, header and summary: {left:?}");
 }
@@ -92,6 +95,20 @@ fn resume_runs_the_command_of_the_job_again() {
     let expected = run(walk(["--json", "--exclude", "d7*"]).arg(&tree)).expect_code(0);
     let ran = run(atta().arg("resume").arg(&job)).expect_code(0);
     assert_eq!(totals(&ran), totals(&expected));
+}
+
+#[test]
+fn job_directory_is_left_out_of_the_tree() {
+    let (_scratch, tree) = tree();
+    let job = tree.join("job");
+    for option in ["--targets", "--lite"] {
+        let expected = totals(&run(walk(["--json", option]).arg(&tree)).expect_code(0));
+        for more in [vec![option], vec!["--restart", option]] {
+            let ran = run(&mut walk_job(&job, &tree, &more)).expect_code(0);
+            assert_eq!(totals(&ran)["entries"], expected["entries"], "{more:?}");
+        }
+        std::fs::remove_dir_all(&job).unwrap();
+    }
 }
 
 #[test]

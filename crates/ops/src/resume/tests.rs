@@ -40,6 +40,26 @@ fn job_is_begun_resumed_and_completed() {
 }
 
 #[test]
+fn job_is_begun_anew_on_request() {
+    let scratch = Scratch::new("resume-anew").unwrap();
+    let path = scratch.join("job");
+    let first = LoggedJob::begin(&path, &request(&["/data"])).unwrap();
+    let number = first.number();
+    assert!(matches!(LoggedJob::begin_anew(&path, &request(&["/data"])), Err(NotBegun::Runs(_))));
+    drop(first);
+    fs::write(path.join("1.0"), "").unwrap();
+    let same = LoggedJob::begin_anew(&path, &request(&["/data"])).unwrap();
+    assert!(same.number() != number && same.run() == 1);
+    same.complete(b"done").unwrap();
+    let other = LoggedJob::begin_anew(&path, &request(&["/other"])).unwrap();
+    assert_eq!(LoggedJob::request_of(&path).unwrap(), request(&["/other"]));
+    drop(other);
+    fs::write(path.join("data"), "of somebody").unwrap();
+    assert!(matches!(LoggedJob::begin_anew(&path, &request(&["/data"])), Err(NotBegun::NotAJob)));
+    assert!(path.join("job").exists());
+}
+
+#[test]
 fn other_job_is_refused_with_the_difference() {
     let scratch = Scratch::new("resume-other").unwrap();
     let path = scratch.join("job");
