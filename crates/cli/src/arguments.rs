@@ -6,6 +6,7 @@ use atta_ops::walk::Rule;
 use atta_runtime::Threads;
 use clap::{ArgMatches, Args, ValueEnum};
 
+use crate::run::job::Kept;
 use crate::size::{parse_memory, parse_size};
 use crate::threads::parse_threads;
 
@@ -48,6 +49,17 @@ pub(crate) struct ReportArguments {
     /// Print only errors: no summary and no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+impl ReportArguments {
+    /// How the summary of a job that is complete is printed again.
+    pub(crate) fn kept(&self) -> Kept {
+        match (self.json, self.quiet) {
+            (true, _) => Kept::Json,
+            (false, true) => Kept::Nothing,
+            (false, false) => Kept::Text,
+        }
+    }
 }
 
 /// What of the trees is visited.

@@ -134,6 +134,12 @@ impl Errno {
         matches!(self, Self::NFILE | Self::MFILE)
     }
 
+    /// Whether an entry is not there any more, or is of another kind: `ENOENT`, `ENOTDIR`, `ELOOP`. Trying again does not help.
+    #[must_use]
+    pub const fn is_of_vanished(self) -> bool {
+        matches!(self, Self::NOENT | Self::NOTDIR | Self::LOOP)
+    }
+
     /// The class of the error for a reader of the report.
     #[must_use]
     pub const fn class(self) -> Class {

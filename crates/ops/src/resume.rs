@@ -140,6 +140,8 @@ impl LoggedJob {
             return Err(NotBegun::NotAJob);
         }
         let holder = hold(&directory)?;
+        // Another process may have ended meanwhile.
+        let names = sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno))?;
         if forgets {
             forget(&directory, &names).map_err(|errno| NotBegun::Failed("clear", errno))?;
             drop((directory, holder));
@@ -433,7 +435,11 @@ fn write(directory: &OwnedFd, (partial, name): (&CStr, &CStr), bytes: &[u8]) -> 
     let file = open_plain(directory, partial, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
     write_all(&file, bytes)?;
     retry(|| rustix::fs::renameat(directory, partial, directory, name))?;
-    retry(|| rustix::fs::fsync(directory))
+    match retry(|| rustix::fs::fsync(directory)) {
+        // This file system syncs no directories.
+        Err(Errno::INVAL) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Names a path for a message.

@@ -14,9 +14,9 @@ impl Refused {
         Self { code: exit::USAGE, what, hint: Some(hint.to_owned()) }
     }
 
-    /// There is nothing to do.
-    pub(crate) fn done(what: String, hint: &str) -> Self {
-        Self { code: exit::DONE, what, hint: Some(hint.to_owned()) }
+    /// There is nothing to do. With an empty `what`, nothing is said.
+    pub(crate) fn done(code: u8, what: String, hint: &str) -> Self {
+        Self { code, what, hint: Some(hint.to_owned()) }
     }
 
     pub(crate) fn fatal(what: String) -> Self {
@@ -34,7 +34,9 @@ impl Refused {
 
     /// Reports the reason; returns the exit code.
     pub(crate) fn report(self) -> u8 {
-        complain(&self.what, self.hint.as_deref());
+        if !self.what.is_empty() {
+            complain(&self.what, self.hint.as_deref());
+        }
         self.code
     }
 }

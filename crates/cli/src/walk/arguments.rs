@@ -1,15 +1,14 @@
 //! The arguments of `atta walk`, and what they mean to the library. No I/O.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use atta_catalog::{Columns, Format};
 use atta_ops::walk::Rule;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{EffortArguments, ReportArguments, VisitArguments};
-use crate::run::starts::{ListForm, root_paths};
+use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 
 /// What is written for each entry.
@@ -140,10 +139,8 @@ impl WalkArguments {
         if self.lines { ListForm::Lines } else { ListForm::Detected }
     }
 
-    /// What each run of a job must ask for, in words: the trees, and options that change what is counted.
-    pub(crate) fn agrees(&self, directory: &Path) -> Vec<Vec<u8>> {
-        let root = |path: Vec<u8>| directory.join(OsStr::from_bytes(&path)).into_os_string().into_vec();
-        let roots = root_paths(&self.paths).into_iter().map(root);
+    /// The options that change what is counted, as each run of a job must have them.
+    pub(crate) fn agrees(&self) -> Vec<Vec<u8>> {
         let rules = self.visit.rules.iter().map(|rule| match rule {
             Rule::Exclude(pattern) => format!("--exclude {pattern}"),
             Rule::Include(pattern) => format!("--include {pattern}"),
@@ -151,7 +148,7 @@ impl WalkArguments {
         let depth = self.max_depth.map(|levels| format!("--max-depth {levels}"));
         let flag = |is_set, name: &str| Some(name.to_owned()).filter(|_| is_set);
         let flags = [flag(self.visit.one_file_system, "--one-file-system"), flag(self.lite, "--lite"), depth];
-        roots.chain(rules.chain(flags.into_iter().flatten()).map(String::into_bytes)).collect()
+        rules.chain(flags.into_iter().flatten()).map(String::into_bytes).collect()
     }
 
     /// The format of the rows on standard output, if there are to be any.

@@ -38,6 +38,8 @@ pub(super) struct Ended<'a> {
     pub(super) signals: &'a Signals,
     pub(super) started: SystemTime,
     pub(super) job: Option<Job>,
+    /// Some rank got a signal.
+    pub(super) was_stopped: bool,
 }
 
 /// Exits the program although threads still hang in the kernel: no more results will come from them.
@@ -87,15 +89,18 @@ pub(super) fn give_up_on_others(sink: &Sink, fatal: Option<Fatal>, display: &mut
 /// Closes all output, prints the summary and returns the exit code.
 pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, display: Display) -> u8 {
     let Sink { summary, failures, catalog, .. } = sink;
-    let Ended { totals, whole, mut fatal, interrupted, signals, started, job } = ended;
+    let Ended { totals, whole, mut fatal, interrupted, signals, started, job, was_stopped } = ended;
     let (totals, settled) = summary.finish(totals, &signals.stop());
     let interrupted = interrupted.or(signals.code());
     if let Err(error) = settled {
         let what = format!("cannot count hard links: {}: {error}", spill_directory().display());
         fatal = fatal.or(Some(Fatal::Failed { what, hint: None }));
     }
-    // Another run of the job does again what failed, but looks for nothing that has vanished.
-    let is_whole = interrupted.is_none() && totals.failures.keys().all(|errno| *errno == Errno::NOENT);
+    // Another run of the job does again what failed, but looks for nothing that has vanished. A rank that got a signal may have left names out.
+    let is_whole = !was_stopped
+        && signals.code().is_none()
+        && totals.failures.keys().copied().all(Errno::is_of_vanished)
+        && job.as_ref().is_none_or(Job::has_all_roots);
     let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
     // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| failures.flush().err());
@@ -125,8 +130,10 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     if let Some(fatal) = fatal {
         return fatal.report();
     }
-    if let Some(code) = job.and_then(|job| job.end(&report.printed(), is_whole)) {
-        return code;
+    let code = interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE });
+    match job {
+        Some(job) if is_whole => job.complete(&report.kept(code)).unwrap_or(code),
+        Some(job) => job.advise(code),
+        None => code,
     }
-    interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
 }

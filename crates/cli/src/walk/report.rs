@@ -13,6 +13,7 @@ use super::arguments::WalkArguments;
 use super::threads::RankReport;
 use crate::run::fatal::Fatal;
 use crate::run::file;
+use crate::run::job;
 use crate::run::messages::complain;
 use crate::run::report::{self, by_errno};
 use crate::size::{binary, counted, grouped, per_second};
@@ -53,7 +54,7 @@ impl Report<'_> {
     }
 
     /// The summary as it is printed; empty if none is.
-    pub(crate) fn printed(&self) -> String {
+    fn printed(&self) -> String {
         let mut text = String::new();
         if self.arguments.report.json {
             text = format!("{}\n", self.json());
@@ -61,6 +62,13 @@ impl Report<'_> {
             self.text(&mut text);
         }
         text
+    }
+
+    /// The summary in both forms, and the exit code, as a job that is complete keeps them.
+    pub(crate) fn kept(&self, code: u8) -> Vec<u8> {
+        let mut text = String::new();
+        self.text(&mut text);
+        job::kept(code, &self.json().to_string(), &text)
     }
 
     fn text(&self, out: &mut String) {

@@ -27,7 +27,7 @@ use super::sink::{ROWS, RootSide, Sink};
 use super::totals::{Own, RankTotals};
 use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
-use crate::run::job::{self, Job};
+use crate::run::job::{self, Asked, Job};
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
 use crate::run::session::seen_at;
@@ -106,7 +106,8 @@ fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<Option<Job>
             format!("a walk with --job takes each PATH once: {} is number {}, too", escape(root), index + 1);
         return Err(Refused::usage(what, "leave it out"));
     }
-    job::begin(directory, arguments.restart, |from| arguments.agrees(from)).map(Some)
+    let asked = Asked { restarts: arguments.restart, agrees: arguments.agrees(), roots };
+    job::begin(directory, asked, arguments.report.kept()).map(Some)
 }
 
 /// Decision of the first rank before the walk, for all ranks.
@@ -185,11 +186,12 @@ impl Rank<'_> {
         let sum = sum.unwrap_or_default();
         sink.take_over(sum.shards.clone());
         let fatal = sink.take_fatal().or_else(|| take(&list_error)).or_else(|| sum.fatal());
-        let interrupted = (sum.interrupted > 0 && !is_done).then_some(sum.interrupted);
+        let was_stopped = sum.interrupted > 0;
+        let interrupted = (was_stopped && !is_done).then_some(sum.interrupted);
         let mut totals = linked.into_inner().unwrap_or_else(PoisonError::into_inner);
         totals += &sum.totals;
         let whole = sum.whole(session.is_alone());
-        let ended = Ended { totals, whole, fatal, interrupted, signals, started, job };
+        let ended = Ended { totals, whole, fatal, interrupted, signals, started, job, was_stopped };
         Ok(conclude(self.arguments, sink, ended, display))
     }
 

@@ -98,6 +98,49 @@ fn resume_runs_the_command_of_the_job_again() {
 }
 
 #[test]
+fn tree_that_is_not_there_is_not_taken_for_an_empty_one() {
+    let (scratch, tree) = tree();
+    let job = scratch.join("job");
+    let expected = totals(&run(walk(["--json"]).arg(&tree)).expect_code(0));
+    let mut command = walk_job(&job, &tree, &["--iops", "4000"]);
+    kill(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), &job, Signal::KILL);
+    let away = scratch.join("away");
+    std::fs::rename(&tree, &away).unwrap();
+    for what in ["missing", "empty", "another", "link"] {
+        match what {
+            "missing" => {}
+            "empty" => std::fs::create_dir(&tree).unwrap(),
+            "another" => trees::flat(&tree, 10).unwrap(),
+            _ => {
+                std::fs::remove_dir_all(&tree).unwrap();
+                std::os::unix::fs::symlink("/etc", &tree).unwrap();
+            }
+        }
+        let ran = run(&mut walk_job(&job, &tree, &[])).expect_code(2);
+        assert!(ran.err().contains("is the directory of another job: it has "), "{what}: {}", ran.err());
+    }
+    std::fs::remove_file(&tree).unwrap();
+    std::fs::rename(&away, &tree).unwrap();
+    // A directory that is a file by now, and one that is gone, are looked for once.
+    std::fs::remove_dir_all(tree.join("flat")).unwrap();
+    std::fs::write(tree.join("flat"), "a file").unwrap();
+    run(&mut walk_job(&job, &tree, &[]));
+    let ran = run(&mut walk_job(&job, &tree, &[]));
+    assert!(ran.err().contains("is complete"), "{}", ran.err());
+    assert!(
+        number(&ran.json(), "totals.entries")
+            <= number(&serde_json::json!({"totals": expected}), "totals.entries")
+    );
+    // The first run of a job does not complete it without its tree.
+    let none = scratch.join("none");
+    let other = scratch.join("other-job");
+    for _ in 0..2 {
+        let ran = run(&mut walk_job(&other, &none, &[])).expect_code(3);
+        assert!(!ran.err().contains("is complete"), "{}", ran.err());
+    }
+}
+
+#[test]
 fn job_directory_is_left_out_of_the_tree() {
     let (_scratch, tree) = tree();
     let job = tree.join("job");
@@ -137,7 +180,7 @@ fn failed_directory_is_tried_again_by_a_resume() {
     let scratch = scratch("resume-failed");
     let job = scratch.join("job");
     let ran = run(&mut walk_job(&job, slow.path(), &["-j1"])).expect_code(3);
-    assert!(ran.err().contains("hint: to do what is left: atta resume "), "{}", ran.err());
+    assert!(ran.err().contains("hint: to try again what failed: atta resume "), "{}", ran.err());
     let failed = number(&ran.json(), "errors.count");
     assert!(failed > 0, "{}", ran.out());
     let resumed = run(atta().arg("resume").arg(&job)).expect_code(0);

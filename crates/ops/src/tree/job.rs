@@ -179,7 +179,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     ) {
         self.counters[worker.index].failure();
         // An entry that has vanished is not tried again.
-        if errno != Errno::NOENT {
+        if !errno.is_of_vanished() {
             worker.noter.note_failure();
         }
         let failure =
@@ -424,9 +424,9 @@ impl<V: Handler> Job for TreeJob<'_, V> {
                 }
             }
             Task::Enter { parent, name, target } => self.enter(worker, &parent, (&name, target), queue),
-            Task::ReadOn { directory, descriptor, excluded } => {
+            Task::ReadOn { directory, descriptor, reading } => {
                 self.reading.fetch_sub(1, Ordering::Relaxed);
-                Thread { job: self, worker, queue }.read_on(&directory, &descriptor, excluded);
+                Thread { job: self, worker, queue }.read_on(&directory, &descriptor, reading);
             }
             Task::Look { slice, names } => {
                 let slice = CurrentSlice::of_batch(&slice);

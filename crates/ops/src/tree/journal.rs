@@ -9,13 +9,14 @@
 //! Notes of one moment belong together: a slice is never noted as done without the directories that were found in it, and never without its
 //! results. So `take` holds the notes of all threads.
 //!
-//! A slice in which something failed is not noted as done, unless an entry has just vanished. A later run does it again, and only then do its
+//! A slice in which something failed is not noted as done, unless an entry has just vanished or become another kind of entry. A later run does it again, and only then do its
 //! results count. The same holds for a slice whose names were left out after a stop. A root is no name of a slice: each run looks at it again.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use atta_ledger::{At, Fact, Fold, Id, Key, Left, Logs, Record, Records, SliceNumber};
 use atta_runtime::{Facts, Results as _, Stop};
@@ -23,6 +24,9 @@ use atta_runtime::{Facts, Results as _, Stop};
 use crate::tree::directory::{Directory, SliceResults, State};
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::path::CurrentPath;
+
+/// Bytes of notes of all threads beyond which no directory is read on. A frame has room for four times as much.
+const NOTED_MOST: usize = 64 << 20;
 
 /// What a walk notes for the log of its job, and what earlier runs of the job left.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub struct Journal<R> {
     /// Records for the first frame: what counts of the logs of earlier runs.
     cuts: Mutex<Records>,
     threads: Mutex<Vec<Notes<R>>>,
+    /// Bytes of the notes of all threads.
+    bytes: Arc<AtomicUsize>,
     slices: AtomicU64,
     earlier: Earlier,
     left: Mutex<Vec<Redo>>,
@@ -98,7 +104,8 @@ impl<R: SliceResults> Journal<R> {
     pub fn new(key: Key, run: u32, rank: u32) -> Self {
         let (earlier, left) = (Earlier::default(), Mutex::default());
         let (cuts, threads) = (Mutex::default(), Mutex::default());
-        Self { key, run, rank, cuts, threads, slices: AtomicU64::new(0), earlier, left }
+        let (bytes, slices) = (Arc::default(), AtomicU64::new(0));
+        Self { key, run, rank, cuts, threads, bytes, slices, earlier, left }
     }
 
     /// Says what counts of the logs of earlier runs ([`JobLogs::cuts`](atta_ledger::JobLogs::cuts)). The first [`take`](Self::take) returns
@@ -161,6 +168,7 @@ impl<R: SliceResults> Journal<R> {
         let threads = lock(&self.threads);
         let mut notes: Vec<_> = threads.iter().map(|notes| lock(notes)).collect();
         let mut sections = Vec::from_iter(Some(lock(&self.cuts).take()).filter(|cuts| !cuts.is_empty()));
+        self.bytes.store(0, Ordering::Relaxed);
         let mut results = R::default();
         for noted in &mut notes {
             if !noted.records.is_empty() {
@@ -212,12 +220,19 @@ impl<R: SliceResults> Journal<R> {
         SliceNumber { run: self.run, rank: self.rank, number: self.slices.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// The notes of a new thread.
-    fn join(&self) -> Notes<R> {
+    /// Waits while the notes of all threads take too much memory: the log is written slowly, or not at all.
+    pub(crate) fn wait_for_room(&self, is_stopping: impl Fn() -> bool) {
+        while self.bytes.load(Ordering::Relaxed) > NOTED_MOST && !is_stopping() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The notes of a new thread, and the bytes of the notes of all threads.
+    fn join(&self) -> (Notes<R>, Arc<AtomicUsize>) {
         let noted = Noted { records: Records::default(), results: R::default() };
         let notes = Arc::new(Mutex::new(noted));
         lock(&self.threads).push(Arc::clone(&notes));
-        notes
+        (notes, Arc::clone(&self.bytes))
     }
 }
 
@@ -230,7 +245,8 @@ impl<R: SliceResults> Facts for Journal<R> {
 /// One thread's side of a journal, if the walk has one.
 #[derive(Debug)]
 pub(crate) struct Noter<S: State> {
-    notes: Option<Notes<S::Results>>,
+    /// Its notes, and the bytes of the notes of all threads.
+    notes: Option<(Notes<S::Results>, Arc<AtomicUsize>)>,
     path: CurrentPath<S>,
     stop: Stop,
     /// Something of the current names failed.
@@ -251,6 +267,11 @@ impl<S: State> Noter<S> {
     /// Notes that something of the current names failed.
     pub(crate) fn note_failure(&mut self) {
         self.has_failed = true;
+    }
+
+    /// Whether something failed since it was taken last.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// Whether something failed since this was asked last.
@@ -276,15 +297,8 @@ impl<S: State> Noter<S> {
         slice
     }
 
-    /// Notes that a directory was read to its end, and all its names are in slices, and what reading comes to, unless it failed.
-    pub(crate) fn read(&mut self, directory: &Arc<Directory<S>>, results: Option<&S::Results>) {
-        if !self.has_failed {
-            self.done(directory, None, results);
-        }
-    }
-
-    /// Notes that a slice has ended, and what it comes to, unless something of it failed or was left out. None: it has all names of its
-    /// directory that are in no other slice.
+    /// Notes that a slice has ended, and what it comes to, unless names were left out after a stop. None: the directory was read to its end, and
+    /// this is what comes of all its names that are in no slice of their own.
     pub(crate) fn done(
         &mut self,
         directory: &Arc<Directory<S>>,
@@ -304,9 +318,12 @@ impl<S: State> Noter<S> {
     }
 
     fn note(&mut self, directory: &Arc<Directory<S>>, add: impl FnOnce(&mut Noted<S::Results>, At<'_>)) {
-        let Some(notes) = &self.notes else { return };
+        let Some((notes, bytes)) = &self.notes else { return };
         self.path.set(directory);
         let at = At { root: directory.root_index(), path: self.path.below_root() };
-        add(&mut lock(notes), at);
+        let mut noted = lock(notes);
+        let before = noted.records.bytes();
+        add(&mut noted, at);
+        bytes.fetch_add(noted.records.bytes() - before, Ordering::Relaxed);
     }
 }

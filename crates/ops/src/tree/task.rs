@@ -14,6 +14,7 @@ use crate::tree::debts::{Debt, Unit};
 use crate::tree::directory::{Directory, State};
 use crate::tree::journal::Redo;
 use crate::tree::listing::names::Names;
+use crate::tree::listing::read::Reading;
 use crate::tree::operation::{Of, Own};
 use crate::tree::slice::{Part, Slice};
 use crate::tree::start::Differs;
@@ -27,9 +28,8 @@ pub(crate) enum Task<S: State = ()> {
     Start { root: u32, below: Option<Vec<u8>>, differs: Option<Differs> },
     /// Open and read a subdirectory. `target` is its real place if a followed link leads to it.
     Enter { parent: Arc<Directory<S>>, name: CString, target: Option<Vec<u8>> },
-    /// Continue reading a large directory. The position is that of the descriptor. So many names before it were excluded and have not been
-    /// counted.
-    ReadOn { directory: Arc<Directory<S>>, descriptor: Arc<OwnedFd>, excluded: u64 },
+    /// Continue reading a large directory. The position is that of the descriptor.
+    ReadOn { directory: Arc<Directory<S>>, descriptor: Arc<OwnedFd>, reading: Reading },
     /// Look at a batch of names of a slice.
     Look { slice: Arc<Slice<S>>, names: Names },
     /// A task that the caller added.

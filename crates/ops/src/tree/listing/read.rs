@@ -28,6 +28,15 @@ const SLICE_NAMES_LEAST: usize = 4096;
 /// Names in a batch, at least, when threads are idle and `statx` is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
+/// What is known of a directory that is being read, beside its names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    /// Names that the rules exclude and that have not been counted.
+    excluded: u64,
+    /// Reading it failed, or some name was not valid.
+    has_failed: bool,
+}
+
 /// The extent of a run of names: whether it begins with the first one, and whether more follow.
 fn extent_of(is_start: bool, more: bool) -> Extent {
     match (is_start, more) {
@@ -46,7 +55,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             Ok(descriptor) => {
                 let here = Here { directory, descriptor: &descriptor, slice: None };
                 job.visit.entered(&mut self.worker.visit, here);
-                self.read_from(here, true, 0);
+                self.read_from(here, true, Reading::default());
             }
             Err(errno) => {
                 self.fail_directory(directory, failed(Operation::OpenDirectory)(errno));
@@ -55,21 +64,23 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// Reads a directory from the position of its descriptor, until its end or until it is large enough to share. So many names before that
-    /// position were excluded and have not been counted.
+    /// Reads a directory from the position of its descriptor, until its end or until it is large enough to share.
     pub(crate) fn read_on(
         &mut self,
         directory: &Arc<DirectoryOf<V>>,
         descriptor: &Arc<OwnedFd>,
-        excluded: u64,
+        reading: Reading,
     ) {
-        self.read_from(Here { directory, descriptor, slice: None }, false, excluded);
+        self.read_from(Here { directory, descriptor, slice: None }, false, reading);
     }
 
-    fn read_from(&mut self, here: HereOf<'_, V>, mut is_start: bool, mut excluded: u64) {
+    fn read_from(&mut self, here: HereOf<'_, V>, mut is_start: bool, mut reading: Reading) {
         let (job, directory) = (self.job, here.directory);
         let mut more = true;
         while more && !self.queue.is_stopping() {
+            if let Some(journal) = job.journal {
+                journal.wait_for_room(|| self.queue.is_stopping());
+            }
             job.throttle(1);
             let mut names = std::mem::take(&mut self.worker.names);
             names.clear();
@@ -83,8 +94,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let batch = self.batch_names(names.len());
             let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
             let extent = extent_of(std::mem::take(&mut is_start), more);
-            excluded += std::mem::take(&mut self.worker.excluded);
-            let number = self.note_names(directory, (&names, extent), (more, &mut excluded));
+            reading.excluded += std::mem::take(&mut self.worker.excluded);
+            reading.has_failed |= self.worker.noter.has_failed();
+            let number = self.note_names(directory, (&names, extent), (more, &mut reading));
             let slice = CurrentSlice::new(directory, extent).with_number(number);
             if more && V::STAGE > Stage::Slices {
                 // The next reader holds the unit that becomes the last slice's.
@@ -94,7 +106,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 if more && job.reading.fetch_add(1, Ordering::Relaxed) < job.budget.reading {
                     // Pushed before the names, so it is older: the next idle thread reads on.
                     let (directory, descriptor) = (Arc::clone(directory), Arc::clone(here.descriptor));
-                    self.push(Task::ReadOn { directory, descriptor, excluded });
+                    self.push(Task::ReadOn { directory, descriptor, reading });
                     more = false;
                 } else if more {
                     job.reading.fetch_sub(1, Ordering::Relaxed);
@@ -111,18 +123,20 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         &mut self,
         directory: &Arc<DirectoryOf<V>>,
         (names, extent): (&Names, Extent),
-        (more, excluded): (bool, &mut u64),
+        (more, reading): (bool, &mut Reading),
     ) -> Option<SliceNumber> {
         let (visit, worker) = (self.job.visit, &mut *self.worker);
         let journal = self.job.journal.filter(|_| extent != Extent::Whole);
         let Some(journal) = journal else {
-            visit.excluded(&mut worker.visit, std::mem::take(excluded));
+            visit.excluded(&mut worker.visit, std::mem::take(&mut reading.excluded));
             return None;
         };
         let number = worker.noter.listed(journal, directory, names);
         if !more {
-            visit.excluded(&mut worker.visit, std::mem::take(excluded));
-            worker.noter.read(directory, visit.results(&mut worker.visit).as_deref());
+            visit.excluded(&mut worker.visit, std::mem::take(&mut reading.excluded));
+            if !reading.has_failed {
+                worker.noter.done(directory, None, visit.results(&mut worker.visit).as_deref());
+            }
             self.job.closer(worker).end_rest();
         }
         Some(number)

@@ -161,8 +161,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             self.fail(&path, &whole, failed(Operation::Stat)(Errno::INVAL));
             return None;
         };
-        // The operator named the root, so links in its path are followed.
-        match self.job.open_root(index, true) {
+        // The operator named the root, so links in its path are followed. A job's root was a directory when it was looked at first.
+        let follow = self.job.journal.is_none() || self.job.options.follow;
+        match self.job.open_root(index, follow) {
             Ok(root) => {
                 let above: Vec<_> = above.iter().map(CString::as_c_str).collect();
                 Some((listed_below(&root, &above), last.clone()))
@@ -196,10 +197,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             Ok(None) => {}
             Err(errno) => {
                 self.fail_name(&parent, name.as_bytes(), failed(Operation::OpenDirectory)(errno));
-                if errno == Errno::NOENT {
+                if errno.is_of_vanished() {
                     // It was there once. No later run looks for it.
                     let directory = Arc::new(Directory::below(&parent, &name, None));
-                    self.worker.noter.done(&directory, None, None);
+                    let results = self.job.visit.results(&mut self.worker.visit);
+                    self.worker.noter.done(&directory, None, results.as_deref());
                 }
             }
         }
