@@ -98,7 +98,7 @@ fn resume_runs_the_command_of_the_job_again() {
 }
 
 #[test]
-fn tree_that_is_not_there_is_not_taken_for_an_empty_one() {
+fn missing_tree_is_not_taken_for_an_empty_one() {
     let (scratch, tree) = tree();
     let job = scratch.join("job");
     let expected = totals(&run(walk(["--json"]).arg(&tree)).expect_code(0));
