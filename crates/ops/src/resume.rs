@@ -246,6 +246,14 @@ impl LoggedJob {
     }
 }
 
+/// Device and inode of an open directory, as a walk sees them.
+///
+/// # Errors
+/// The kernel's error.
+pub fn place_of(directory: &OwnedFd) -> Result<(u64, u64), Errno> {
+    sys::stat_descriptor(directory).map(|found| (found.device, found.inode))
+}
+
 /// A log of an earlier run.
 #[derive(Debug)]
 pub struct EarlierLog<'a> {

@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use atta_catalog::{Columns, Format, RowWriter, ShardRecord};
 use atta_entry::{Entry, Failure};
+use atta_ops::resume;
 use atta_ops::walk::{self, Summary, Tasks, Totals, Visit};
 use atta_runtime::{Outbox, Session, Stop, Stream};
 use rustix::fd::OwnedFd;
@@ -132,8 +133,8 @@ impl Sink {
 
     /// Leaves out the directory of the job, which changes while the walk runs.
     pub(crate) fn leave_out(&self, directory: &OwnedFd) {
-        if let Ok(found) = rustix::fs::fstat(directory) {
-            let _ = self.job.set((found.st_dev, found.st_ino));
+        if let Ok(place) = resume::place_of(directory) {
+            let _ = self.job.set(place);
         }
     }
 
