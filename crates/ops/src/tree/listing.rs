@@ -7,4 +7,5 @@ pub(crate) mod look;
 pub(crate) mod names;
 pub(crate) mod path;
 pub(crate) mod read;
+pub(crate) mod reading;
 pub(crate) mod rules;

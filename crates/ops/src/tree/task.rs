@@ -14,7 +14,7 @@ use crate::tree::debts::{Debt, Unit};
 use crate::tree::directory::{Directory, State};
 use crate::tree::journal::Redo;
 use crate::tree::listing::names::Names;
-use crate::tree::listing::read::Reading;
+use crate::tree::listing::reading::Reading;
 use crate::tree::operation::{Of, Own};
 use crate::tree::slice::{Part, Slice};
 use crate::tree::start::Differs;

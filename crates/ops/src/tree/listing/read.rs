@@ -10,6 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
 use crate::tree::listing::names::{Name, Names};
+use crate::tree::listing::reading::Reading;
 use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
@@ -27,15 +28,6 @@ const BATCH_NAMES_MAX: usize = 4096;
 const SLICE_NAMES_LEAST: usize = 4096;
 /// Names in a batch, at least, when threads are idle and `statx` is quick.
 const BATCH_NAMES_WANTED: usize = 64;
-
-/// What is known of a directory that is being read, beside its names.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reading {
-    /// Names that the rules exclude and that have not been counted.
-    excluded: u64,
-    /// Reading it failed, or some name was not valid.
-    has_failed: bool,
-}
 
 /// The extent of a run of names: whether it begins with the first one, and whether more follow.
 fn extent_of(is_start: bool, more: bool) -> Extent {
