@@ -9,7 +9,7 @@ use atta_testkit::mpi::{self, Mpi};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{atta, make_directory, run, walk};
+use crate::support::{make_directory, run, walk};
 use crate::{descendants, expect_code, mpis, ranks, ranks_on, text, three_hosts, tree};
 
 /// The bytes of the logs of a job.
@@ -62,7 +62,7 @@ fn killed_ranks_go_on_with_other_numbers_of_ranks() {
         };
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         assert_eq!(summary["totals"], alone["totals"], "{}", mpi.version);
-        let again = run(atta().arg("resume").arg(&job)).expect_code(0);
+        let again = run(walk(["--job", name]).arg(&tree)).expect_code(0);
         assert!(again.err().contains("is complete"), "{}", again.err());
     }
 }
