@@ -12,7 +12,7 @@ use atta_sys::{self as sys, Features};
 
 use crate::descriptors::{Budget, Needs};
 use crate::tree::directory::{Directory, State};
-use crate::tree::listing::held::Held;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::operation::{Cx, Handler, Stage, Tasks};
 use crate::tree::{self, Options, Start};
 
@@ -37,7 +37,7 @@ pub trait Operation: Sync {
 pub struct At<'a, S: Results + std::fmt::Debug + Send + 'static> {
     node: Option<&'a Node<S>>,
     name: &'a [u8],
-    held: &'a mut Held,
+    held: &'a mut DescriptorCache,
     features: Features,
     tasks: &'a mut Tasks<Arc<Node<S>>>,
 }
@@ -126,14 +126,14 @@ impl<O: Operation> Summed<'_, O> {
 }
 
 impl<O: Operation> Handler for Summed<'_, O> {
-    type Worker = Held;
+    type Worker = DescriptorCache;
     type State = NodeOf<O>;
 
     const STAGE: Stage = Stage::Closed;
     const NEEDS: Needs = Needs::VERIFY;
 
-    fn worker(&self, _index: usize) -> Held {
-        Held::new(self.held)
+    fn worker(&self, _index: usize) -> DescriptorCache {
+        DescriptorCache::new(self.held)
     }
 
     fn root(&self, directory: &Arc<Directory<NodeOf<O>>>) {
@@ -150,7 +150,7 @@ impl<O: Operation> Handler for Summed<'_, O> {
 
     fn task(&self, _cx: &mut Cx<'_, Self>, _task: &[u8]) {}
 
-    fn closed(&self, _worker: &mut Held, directory: &Arc<Directory<NodeOf<O>>>) {
+    fn closed(&self, _worker: &mut DescriptorCache, directory: &Arc<Directory<NodeOf<O>>>) {
         // A directory that another rank sent is closed there.
         let Some(node) = self.node(directory).filter(|_| directory.life().is_found()) else { return };
         // After a stop directories are closed whose names were left out.
@@ -185,11 +185,11 @@ impl<O: Operation> Handler for Summed<'_, O> {
         gathered.is_some()
     }
 
-    fn failure(&self, _worker: &mut Held, failure: &Failure<'_>) {
+    fn failure(&self, _worker: &mut DescriptorCache, failure: &Failure<'_>) {
         self.operation.failure(failure);
     }
 
-    fn finish(&self, _worker: &mut Held) {}
+    fn finish(&self, _worker: &mut DescriptorCache) {}
 }
 
 /// Walks `first` beside `second`, two directories, as one rank of a session. Returns whether all was done: when all ranks are done or

@@ -18,7 +18,7 @@ use crate::copy::space::Space;
 use crate::copy::target::mirror::{Location, Mirror};
 use crate::file::error::FileError;
 use crate::tree::directory::Directory;
-use crate::tree::listing::held::Held;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use atta_sys::{self as sys, Features};
 
 /// Maximum number of failures for which the conflicting name is reported.
@@ -54,7 +54,7 @@ impl<'a> Failures<'a> {
     }
 
     /// Counts and reports the failure of an entry. Stops the copy if the target is full.
-    pub(crate) fn report_entry(&self, totals: &mut Totals, held: &mut Held, failed: &Failed<'_>) {
+    pub(crate) fn report_entry(&self, totals: &mut Totals, held: &mut DescriptorCache, failed: &Failed<'_>) {
         let Failed { at, error, .. } = failed;
         let (operation, errno) = error.described();
         let (root, path) = at.root_and_path();
@@ -70,7 +70,7 @@ impl<'a> Failures<'a> {
     }
 
     /// The existing, differently spelled name that prevents an entry from being made.
-    fn other_spelling(&self, held: &mut Held, failed: &Failed<'_>) -> Option<CString> {
+    fn other_spelling(&self, held: &mut DescriptorCache, failed: &Failed<'_>) -> Option<CString> {
         let (directory, name) = place_in_target(failed.at, failed.roots)?;
         // Each search reads the whole directory.
         if self.namings.fetch_add(1, Ordering::Relaxed) >= NAMINGS_MOST {

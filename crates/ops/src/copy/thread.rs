@@ -11,7 +11,7 @@ use crate::copy::target::mirror::Part;
 use crate::file::mover::Mover;
 use crate::metadata::extended::{Extended, Holder};
 use crate::metadata::not_kept::NotKept;
-use crate::tree::listing::held::Held;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::slice::hand_over;
 
 /// State of one thread of a copy.
@@ -28,7 +28,7 @@ pub(crate) struct Worker {
 pub(crate) struct Scratch {
     /// Unique over the threads of all ranks.
     pub(crate) index: u64,
-    pub(crate) held: Held,
+    pub(crate) held: DescriptorCache,
     pub(crate) mover: Mover,
     /// Buffer for names of extended attributes.
     names: Vec<u8>,
@@ -81,7 +81,7 @@ impl Worker {
 impl Scratch {
     /// `held`: how many descriptors to keep open.
     pub(crate) fn new(index: u64, held: usize, mover: Mover) -> Self {
-        Self { index, held: Held::new(held), mover, names: Vec::new() }
+        Self { index, held: DescriptorCache::new(held), mover, names: Vec::new() }
     }
 
     /// Reads extended attributes.

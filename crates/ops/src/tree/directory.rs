@@ -8,7 +8,7 @@
 //!            descriptor?        descriptor?        descriptor!
 //! ```
 //!
-//! A descriptor is held while tasks may need it, up to a limit: the oldest are closed (see [`Held`], and `descriptors.rs` for the limit). A
+//! A descriptor is held while tasks may need it, up to a limit: the oldest are closed (see [`DescriptorCache`], and `descriptors.rs` for the limit). A
 //! closed directory is opened again name by name from the nearest directory above that has a descriptor. No link is followed on the way,
 //! and device and inode must be unchanged. The same is done if the server no longer knows a descriptor (ESTALE).
 
@@ -23,7 +23,7 @@ use atta_ledger::Id;
 use atta_runtime::Results;
 use rustix::fd::OwnedFd;
 
-use crate::tree::listing::held::{Close, Held};
+use crate::tree::listing::descriptor_cache::{Close, DescriptorCache};
 use crate::tree::listing::link;
 use crate::tree::start::root::Root;
 use crate::tree::units::Life;
@@ -309,7 +309,7 @@ impl<S: State> Directory<S> {
     /// Its descriptor, opened again if it was closed. Directories opened on the way are held too, as the next task is likely to need them.
     pub(crate) fn descriptor(
         self: &Arc<Self>,
-        held: &mut Held,
+        held: &mut DescriptorCache,
         features: Features,
     ) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(descriptor) = &*self.slot() {
@@ -322,7 +322,7 @@ impl<S: State> Directory<S> {
     /// provided that it was identified.
     pub(crate) fn try_anew<T>(
         self: &Arc<Self>,
-        held: &mut Held,
+        held: &mut DescriptorCache,
         features: Features,
         mut act: impl FnMut(&Arc<OwnedFd>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
@@ -343,7 +343,11 @@ impl<S: State> Directory<S> {
         self.lineage().for_each(|directory| directory.close(features));
     }
 
-    fn open_again(self: &Arc<Self>, held: &mut Held, features: Features) -> Result<Arc<OwnedFd>, Errno> {
+    fn open_again(
+        self: &Arc<Self>,
+        held: &mut DescriptorCache,
+        features: Features,
+    ) -> Result<Arc<OwnedFd>, Errno> {
         // Climb without recursion: the chain may be 10^5 levels long.
         let mut closed = vec![Arc::clone(self)];
         let mut above = loop {
@@ -479,7 +483,7 @@ mod tests {
         let root = Directory::<()>::root(c"root".into(), 0, descriptor, place);
         let directory = Arc::new(Directory::below(&root, c"a", None));
         for (stale, expected) in [(0, Ok(())), (3, Ok(())), (4, Err(Errno::STALE))] {
-            let (mut held, mut seen) = (Held::new(4), Vec::new());
+            let (mut held, mut seen) = (DescriptorCache::new(4), Vec::new());
             let outcome = directory.try_anew(&mut held, Features::default(), |descriptor| {
                 seen.push(Arc::clone(descriptor));
                 if seen.len() > stale { Ok(()) } else { Err(Errno::STALE) }
@@ -490,7 +494,7 @@ mod tests {
         // Another directory now has its name.
         rustix::fs::renameat(rustix::fs::CWD, scratch.join("a"), rustix::fs::CWD, scratch.join("b")).unwrap();
         rustix::fs::mkdirat(rustix::fs::CWD, scratch.join("a"), rustix::fs::Mode::RWXU).unwrap();
-        let (mut held, mut calls) = (Held::new(4), 0);
+        let (mut held, mut calls) = (DescriptorCache::new(4), 0);
         let outcome: Result<(), _> = directory.try_anew(&mut held, Features::default(), |_| {
             calls += 1;
             Err(Errno::STALE)

@@ -28,8 +28,8 @@ use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
 use crate::tree::journal::{Journal, Noter};
 use crate::tree::life::Closer;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::listing::facts::Fact;
-use crate::tree::listing::held::Held;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::path::CurrentPath;
@@ -94,7 +94,7 @@ const ENDED_AT_ONCE: usize = 256;
 pub(crate) struct Worker<V: Handler> {
     pub(crate) visit: V::Worker,
     pub(crate) index: usize,
-    pub(crate) held: Held,
+    pub(crate) held: DescriptorCache,
     pub(crate) watch: Stopwatch,
     pub(crate) tasks: Tasks<V::State>,
     /// The sum of the results of slices that have ended on this thread.
@@ -396,7 +396,7 @@ impl<V: Handler> Job for TreeJob<'_, V> {
         Worker {
             visit: self.visit.worker(index),
             index,
-            held: Held::new(self.budget.held),
+            held: DescriptorCache::new(self.budget.held),
             watch: Stopwatch::start(),
             tasks: Tasks::default(),
             results: ResultsOf::<V>::default(),

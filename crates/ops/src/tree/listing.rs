@@ -1,7 +1,7 @@
 //! Reads one directory: its names, their metadata, and the targets of links.
 
+pub(crate) mod descriptor_cache;
 pub(crate) mod facts;
-pub(crate) mod held;
 pub(crate) mod link;
 pub(crate) mod look;
 pub(crate) mod names;

@@ -37,7 +37,7 @@ use crate::file::mover::Mover;
 use crate::file::source::Source;
 use crate::large::{self, Chunked as _, LargeFiles, Plan};
 use crate::metadata::granularity::Shown;
-use crate::tree::listing::held::Held;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::operation::{Cx, Handler, Stage};
 use crate::tree::progress::Counted;
 use atta_sys::{self as sys, Features};
@@ -77,7 +77,7 @@ pub(crate) struct Live {
 
 /// State of one thread.
 pub(crate) struct VerifyWorker {
-    pub(crate) held: Held,
+    pub(crate) held: DescriptorCache,
     pub(crate) blocks: Blocks,
     /// Reads files whose reported size is unreliable.
     pub(crate) mover: Mover,
@@ -94,7 +94,7 @@ pub(crate) struct VerifyWorker {
 impl VerifyWorker {
     fn new(held: usize, stop: &Stop) -> Self {
         Self {
-            held: Held::new(held),
+            held: DescriptorCache::new(held),
             blocks: Blocks::default(),
             mover: Mover::reading(stop),
             attribute_names: Vec::new(),

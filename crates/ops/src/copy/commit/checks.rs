@@ -51,7 +51,7 @@ pub(crate) struct Checks {
     pub(crate) count: AtomicUsize,
     /// Copies with several names that were right: inode, and the first bytes of the digest.
     pub(crate) right: Mutex<HashMap<u64, u64>>,
-    /// Held by the thread that rewrites: another thread may have to rewrite the same copy.
+    /// DescriptorCache by the thread that rewrites: another thread may have to rewrite the same copy.
     pub(crate) mending: Mutex<()>,
     /// Copies with a reported failure, by path, and whether they were removed: one report for all chunks.
     reported: Mutex<HashMap<Vec<u8>, bool>>,

@@ -49,7 +49,7 @@ pub(crate) struct Stores {
     is_silent: bool,
     features: Features,
     fsync: Fsync,
-    /// Held by the thread that syncs.
+    /// DescriptorCache by the thread that syncs.
     turn: Mutex<()>,
     /// Syncs that failed. The kernel reports an error once, to the first caller, so everything begun before stays in doubt.
     failed: AtomicU64,

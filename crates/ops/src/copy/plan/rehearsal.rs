@@ -27,7 +27,7 @@ use crate::jobs::names::Namer;
 use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::granularity::{Granularity, Shown};
-use crate::tree::listing::held::Held;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::operation::{Cx, Handler};
 use crate::tree::{self, Differs, Seed, Start};
 use crate::walk::{HardLinks, LinkedName, Seen};
@@ -54,7 +54,7 @@ struct Rehearsal<'a> {
 
 /// State of one thread of a dry run.
 struct Rehearser {
-    held: Held,
+    held: DescriptorCache,
     results: Results,
 }
 
@@ -305,7 +305,7 @@ impl Handler for Rehearsal<'_> {
     const NEEDS: Needs = Needs::COPY;
 
     fn worker(&self, _index: usize) -> Rehearser {
-        Rehearser { held: Held::new(self.held), results: Results::default() }
+        Rehearser { held: DescriptorCache::new(self.held), results: Results::default() }
     }
 
     fn results<'w>(&self, worker: &'w mut Rehearser) -> Option<&'w mut Results> {

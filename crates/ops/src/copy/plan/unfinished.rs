@@ -9,14 +9,19 @@ use rustix::fd::{AsFd, OwnedFd};
 use crate::copy::target::mirror::{Here, SourceDirectory};
 use crate::jobs;
 use crate::jobs::names::{self, Namer, PREFIX, Parsed};
-use crate::tree::listing::held::Held;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use atta_sys::{self as sys, Features};
 
 /// Most directories above a name that are searched for its record.
 const ABOVE_MOST: usize = 256;
 
 /// Whether a name is another run's temporary name or private directory.
-pub(crate) fn is_unfinished(here: Here<'_>, name: &[u8], held: &mut Held, features: Features) -> bool {
+pub(crate) fn is_unfinished(
+    here: Here<'_>,
+    name: &[u8],
+    held: &mut DescriptorCache,
+    features: Features,
+) -> bool {
     if !name.starts_with(PREFIX) {
         return false;
     }
@@ -34,7 +39,7 @@ pub(crate) fn is_unfinished(here: Here<'_>, name: &[u8], held: &mut Held, featur
 fn find(
     directory: &Arc<SourceDirectory>,
     parsed: Parsed<'_>,
-    held: &mut Held,
+    held: &mut DescriptorCache,
     features: Features,
 ) -> Option<Namer> {
     let (mut next, mut last) = (Some(directory), None);

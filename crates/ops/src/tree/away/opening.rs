@@ -13,7 +13,7 @@ use rustix::fd::OwnedFd;
 
 use crate::tree::directory::Directory;
 use crate::tree::job::{OnRank, TreeJob};
-use crate::tree::listing::held::Held;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::operation::{Cx, Handler, Of, Own};
 use crate::tree::options::Options;
 use crate::tree::task::Task;
@@ -76,7 +76,7 @@ fn opened_after(scratch: &Scratch, bytes: &[u8], arrived: impl FnOnce(&Path)) ->
     let tasks = job.arrive(bytes).unwrap();
     arrived(&root);
     let directory = tasks[0].directory().unwrap();
-    directory.descriptor(&mut Held::new(4), Features::default()).map(|_| ())
+    directory.descriptor(&mut DescriptorCache::new(4), Features::default()).map(|_| ())
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn roots_of_several_parcels_share_a_descriptor() {
     let scratch = Scratch::new("shared").unwrap();
     let (bytes, options) = (sent_from(&scratch), Options::default());
     let job = job_of(&options, 2);
-    let mut held = Held::new(4);
+    let mut held = DescriptorCache::new(4);
     let mut root = || {
         let task = job.arrive(&bytes).unwrap().remove(0);
         let root = Arc::clone(task.directory().unwrap().parent().unwrap());
@@ -142,7 +142,8 @@ fn workers_close_directories_of_sent_tasks() {
     let options = Options::default();
     let job = job_of(&options, 2);
     let directory = opened_below(&job, &scratch.join("root"));
-    let opened = Arc::downgrade(&directory.descriptor(&mut Held::new(4), Features::default()).unwrap());
+    let opened =
+        Arc::downgrade(&directory.descriptor(&mut DescriptorCache::new(4), Features::default()).unwrap());
     let task = task_in(&directory);
     assert!(job.pack(&task, None, &mut Vec::new()) && job.sent(&task).is_none());
     drop((task, directory));

@@ -47,7 +47,7 @@ fn tasks_of_a_lost_root_fail_with_their_paths() {
     let gone = Directory::closed_root(b"/given", 7).unwrap();
     let back = unpack(&bytes, PackedBy::Itself, &One(gone)).unwrap();
     assert_eq!(back.len(), 8);
-    let mut held = crate::tree::listing::held::Held::new(4);
+    let mut held = crate::tree::listing::descriptor_cache::DescriptorCache::new(4);
     let mut path = Vec::new();
     for directory in back.iter().filter_map(Task::directory) {
         directory.path_into(&mut path);

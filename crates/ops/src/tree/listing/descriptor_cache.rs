@@ -13,7 +13,7 @@ pub(crate) trait Close: std::fmt::Debug + Send + Sync {
 
 /// The directories that one worker has opened and not closed.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct DescriptorCache {
     opened: Arc<Opened>,
     most: usize,
 }
@@ -31,7 +31,7 @@ fn close_unused() {
     all.iter().for_each(|opened| opened.close_oldest(usize::MAX));
 }
 
-impl Held {
+impl DescriptorCache {
     pub(crate) fn new(most: usize) -> Self {
         atta_sys::descriptors::on_shortage(close_unused);
         let opened = Arc::<Opened>::default();
