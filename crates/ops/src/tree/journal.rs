@@ -27,6 +27,8 @@ use crate::tree::listing::path::CurrentPath;
 
 /// Bytes of notes of all threads beyond which no directory is read on. A frame has room for four times as much.
 const NOTED_MOST: usize = 64 << 20;
+/// Bytes of notes that a thread adds to those of all threads at once.
+const PUBLISHED_LEAST: usize = 32 << 10;
 
 /// What a walk notes for the log of its job, and what earlier runs of the job left.
 #[derive(Debug)]
@@ -247,6 +249,8 @@ impl<R: SliceResults> Facts for Journal<R> {
 pub(crate) struct Noter<S: State> {
     /// Its notes, and the bytes of the notes of all threads.
     notes: Option<(Notes<S::Results>, Arc<AtomicUsize>)>,
+    /// Bytes that were not added to those yet.
+    unpublished: usize,
     path: CurrentPath<S>,
     stop: Stop,
     /// Something of the current names failed.
@@ -255,7 +259,8 @@ pub(crate) struct Noter<S: State> {
 
 impl<S: State> Default for Noter<S> {
     fn default() -> Self {
-        Self { notes: None, path: CurrentPath::default(), stop: Stop::default(), has_failed: false }
+        let (path, stop) = (CurrentPath::default(), Stop::default());
+        Self { notes: None, unpublished: 0, path, stop, has_failed: false }
     }
 }
 
@@ -324,6 +329,10 @@ impl<S: State> Noter<S> {
         let mut noted = lock(notes);
         let before = noted.records.bytes();
         add(&mut noted, at);
-        bytes.fetch_add(noted.records.bytes() - before, Ordering::Relaxed);
+        self.unpublished += noted.records.bytes() - before;
+        // Threads would wait for each other at a number that all of them change.
+        if self.unpublished >= PUBLISHED_LEAST {
+            bytes.fetch_add(std::mem::take(&mut self.unpublished), Ordering::Relaxed);
+        }
     }
 }
