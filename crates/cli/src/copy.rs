@@ -34,20 +34,8 @@ const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let report = &arguments.report;
-    let others = [arguments.list().map(|(list, _)| list), report.errors.as_deref()];
-    let printing = Printing {
-        to: report.print_to.as_deref(),
-        has_rows: arguments.dry_run && arguments.report.verbose,
-        others,
-    };
-    let given = Given {
-        launcher,
-        schedule: &arguments.ranks,
-        signals,
-        give_up: GIVE_UP,
-        printing,
-        is_quiet: report.quiet,
-    };
+    let has_rows = arguments.dry_run && arguments.report.verbose;
+    let printing = Printing::of(&arguments.report, has_rows, arguments.list().map(|(list, _)| list));
+    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
     session::run(&given, |session| run::run(arguments, signals, session))
 }

@@ -41,17 +41,8 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let report = &arguments.report;
-    let others = [arguments.check.as_deref(), report.errors.as_deref()];
-    let printing = Printing { to: report.print_to.as_deref(), has_rows: arguments.prints(), others };
-    let given = session::Given {
-        launcher,
-        schedule: &arguments.ranks,
-        signals,
-        give_up: GIVE_UP,
-        printing,
-        is_quiet: report.quiet,
-    };
+    let printing = Printing::of(&arguments.report, arguments.prints(), arguments.check.as_deref());
+    let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
     session::run(&given, |session| {
         if arguments.check.is_some() {
             check::run(arguments, signals, session)

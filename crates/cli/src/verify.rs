@@ -30,18 +30,8 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let report = &arguments.report;
-    let others = [None, report.errors.as_deref()];
-    let printing =
-        Printing { to: report.print_to.as_deref(), has_rows: arguments.row_format().is_some(), others };
-    let given = session::Given {
-        launcher,
-        schedule: &arguments.ranks,
-        signals,
-        give_up: GIVE_UP,
-        printing,
-        is_quiet: report.quiet,
-    };
+    let printing = Printing::of(&arguments.report, arguments.row_format().is_some(), None);
+    let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
     session::run(&given, |session| {
         let rows = session.is_first().then(|| prepare(arguments, signals, session));
         Ok(match run::compare(arguments, signals, session, rows)? {

@@ -27,17 +27,8 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let report = &arguments.report;
-    let others = [arguments.from_list.as_deref(), report.errors.as_deref()];
     let printing =
-        Printing { to: report.print_to.as_deref(), has_rows: arguments.row_format().is_some(), others };
-    let given = Given {
-        launcher,
-        schedule: &arguments.ranks,
-        signals,
-        give_up: GIVE_UP,
-        printing,
-        is_quiet: report.quiet,
-    };
+        Printing::of(&arguments.report, arguments.row_format().is_some(), arguments.from_list.as_deref());
+    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
     session::run(&given, |session| run::run(arguments, signals, session))
 }

@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 use atta_entry::shell_quote;
 use atta_ops::resume::{LoggedJob, NotBegun, Request};
@@ -12,7 +11,6 @@ use atta_ops::walk;
 use super::file::{print_rows, printable};
 use super::messages::{complain, exit, hint};
 use super::refused::Refused;
-use super::settings::rfc3339;
 use crate::size::grouped;
 
 /// A job and its directory.
@@ -153,8 +151,7 @@ impl Job {
         if self.summary == Kept::Nothing {
             return;
         }
-        let began = rfc3339(UNIX_EPOCH + Duration::from_secs(self.logged.began()));
-        let (path, entries) = (printable(&self.path), grouped(entries));
+        let (path, began, entries) = (printable(&self.path), self.logged.began(), grouped(entries));
         let what = format!(
             "resuming the job in {path}, begun at {began}: {entries} entries are not looked at again"
         );

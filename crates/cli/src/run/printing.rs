@@ -10,19 +10,37 @@ use super::fatal::output_error;
 use super::file::{create, describe, printable};
 use super::messages::hint;
 use super::refused::Refused;
+use crate::arguments::ReportArguments;
 use crate::output;
 
 /// What a command prints on standard output, and where.
 pub(crate) struct Printing<'a> {
     /// The file that takes the place of standard output.
-    pub(crate) to: Option<&'a Path>,
+    to: Option<&'a Path>,
     /// Whether rows are printed, and not just a summary.
-    pub(crate) has_rows: bool,
+    has_rows: bool,
     /// A file that the command reads, and one that it writes. Neither can be `to`.
-    pub(crate) others: [Option<&'a Path>; 2],
+    others: [Option<&'a Path>; 2],
+    is_quiet: bool,
 }
 
-impl Printing<'_> {
+impl<'a> Printing<'a> {
+    /// Of a command that reads a file, if it does. `has_rows`: it prints rows, and not just a summary.
+    pub(crate) fn of(report: &'a ReportArguments, has_rows: bool, input: Option<&'a Path>) -> Self {
+        let others = [input, report.errors.as_deref()];
+        Self { to: report.print_to.as_deref(), has_rows, others, is_quiet: report.quiet }
+    }
+
+    /// Whether hints and reports of long waits are suppressed.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    /// Whether a file takes the place of standard output.
+    pub(crate) fn has_file(&self) -> bool {
+        self.to.is_some()
+    }
+
     /// Puts the file in the place of standard output. An existing file is overwritten.
     pub(crate) fn open(&self) -> Result<(), Refused> {
         let Some(path) = self.to else {
@@ -45,7 +63,8 @@ impl Printing<'_> {
     /// Warns that the launcher may lose rows. Open MPI 5 passes on the output of a rank on another host, and when the job ends it drops
     /// what its own reader has not taken by then. The exit code is still 0.
     pub(crate) fn warn_of_launcher(&self, is_open_mpi_5: bool, has_hosts: bool) {
-        if is_open_mpi_5 && has_hosts && self.has_rows && self.to.is_none() && !output::is_file() {
+        let goes_there = self.has_rows && self.to.is_none() && !output::is_file();
+        if is_open_mpi_5 && has_hosts && goes_there && !self.is_quiet {
             hint(
                 "with several hosts mpirun can lose rows if its output is a pipe; --print-to FILE avoids this",
             );

@@ -23,8 +23,6 @@ pub(crate) struct Given<'a> {
     /// How long the first rank waits for others after a signal.
     pub(crate) give_up: Duration,
     pub(crate) printing: Printing<'a>,
-    /// Whether to suppress hints and reports of long waits.
-    pub(crate) is_quiet: bool,
 }
 
 /// Runs this rank's part of a command; returns its exit code. The command's exit code is that of the first rank.
@@ -73,7 +71,7 @@ fn joined(
     let rank = endpoint.rank();
     let has_hosts = endpoint.neighbours().len() < endpoint.size() as usize;
     let program = format!("atta {} (messages {})", env!("CARGO_PKG_VERSION"), atta_entry::VERSION);
-    let waiting = if given.is_quiet { |_: &[u32]| {} } else { report_waiting };
+    let waiting = if given.printing.is_quiet() { |_: &[u32]| {} } else { report_waiting };
     let limits = Limits { give_up: given.give_up, waiting, ..Limits::default() };
     let schedule = given.schedule.config();
     let mut session = match Session::join(endpoint, &program, given.signals.stop(), limits)? {
@@ -115,11 +113,11 @@ fn printing(
     has_hosts: bool,
 ) -> Result<Result<(), u8>, RankError> {
     let is_first = session.is_first();
-    if is_first && !given.is_quiet {
+    if is_first {
         let version = given.launcher.and_then(|launcher| launcher.version.as_deref());
         given.printing.warn_of_launcher(version.is_some_and(|version| version.starts_with("5.")), has_hosts);
     }
-    if given.printing.to.is_none() {
+    if !given.printing.has_file() {
         return Ok(Ok(()));
     }
     let code = is_first.then(|| given.printing.open().map_or_else(Refused::report, |()| exit::DONE));

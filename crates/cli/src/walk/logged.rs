@@ -85,7 +85,8 @@ pub(super) fn walk_other(
     }
     let RunOfJob { number, run } = of_job;
     let name = LogName { run, rank: session.seat().rank, part: 0 };
-    let joined = LoggedJob::join(path, &number).map_err(|error| failed(error.describe(path)));
+    let joined = LoggedJob::join(path, &number);
+    let joined = joined.map_err(|error| Fatal::Failed { what: error.describe(path), hint: None });
     let made = joined.and_then(|(directory, key)| {
         walking.sink.leave_out(&directory);
         Ok((new_log(&directory, key, name)?, key))
@@ -169,7 +170,7 @@ fn earlier(
     sink: &Sink,
     options: &Options<'_>,
 ) -> Result<(Journal<Totals>, Totals), Fatal> {
-    let mut logs = logged.earlier().map_err(|bad| failed(bad.to_string()))?;
+    let mut logs = logged.earlier().map_err(|bad| unusable(bad.to_string()))?;
     let mut journal = Journal::new(logged.key(), logged.run(), FIRST).with_cuts(logs.cuts());
     let mut sum = Totals::default();
     let memory = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
@@ -179,8 +180,8 @@ fn earlier(
     });
     match resumed {
         Ok(()) => Ok((journal, sum)),
-        Err(ResumeError::Logs(refused)) => Err(failed(BadLog::from(refused).to_string())),
-        Err(ResumeError::Results) => Err(failed("a log of the job holds no results of a walk".to_owned())),
+        Err(ResumeError::Logs(refused)) => Err(unusable(BadLog::from(refused).to_string())),
+        Err(ResumeError::Results) => Err(unusable("a log of the job holds no results of a walk".to_owned())),
     }
 }
 
@@ -188,8 +189,15 @@ fn log_failed(error: &LogError) -> Fatal {
     failed(format!("the log of the job failed: {error}"))
 }
 
+/// The log of this run cannot be written.
 fn failed(what: String) -> Fatal {
-    Fatal::Failed { what, hint: Some("what the log has is kept; atta resume goes on from there".to_owned()) }
+    let hint = "what the log has is kept: when it can be written, give the same command again";
+    Fatal::Failed { what, hint: Some(hint.to_owned()) }
+}
+
+/// A log of an earlier run cannot be used.
+fn unusable(what: String) -> Fatal {
+    Fatal::Failed { what, hint: Some("--restart begins the job anew".to_owned()) }
 }
 
 /// The devices of the roots, in order. One that cannot be looked at has none.
