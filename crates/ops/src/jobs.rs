@@ -231,13 +231,7 @@ pub(crate) fn read_record(directory: &OwnedFd) -> Result<Option<(OwnedFd, Record
         return Ok(None);
     }
     let mut text = vec![0; usize::try_from(found.size).unwrap_or_default()];
-    let mut filled = 0;
-    while filled < text.len() {
-        match retry(|| rustix::io::pread(&file, &mut text[filled..], filled as u64))? {
-            0 => break,
-            count => filled += count,
-        }
-    }
+    let filled = sys::data::read_full_at(&file, &mut text, 0)?;
     Ok(Record::from_text(&text[..filled]).map(|record| (file, record)))
 }
 
@@ -292,11 +286,7 @@ fn make(
     // From here on, dropping the job removes the directory.
     let job =
         Job { top: Arc::clone(top), home, name, directory: Some(directory), file, record: record.clone() };
-    let text = record.to_text();
-    let mut written = 0;
-    while written < text.len() {
-        written += retry(|| rustix::io::pwrite(&job.file, &text.as_bytes()[written..], written as u64))?;
-    }
+    sys::data::write_all_at(&job.file, record.to_text().as_bytes(), 0)?;
     if is_durable {
         // Without this, the record still identifies leftovers of a killed run, but not those of a power cut.
         let _ = retry(|| rustix::fs::fsync(&job.file));

@@ -20,10 +20,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use atta_entry::{Errno, Kind, escape};
 use atta_ledger::{Broken, JobLogs, Key, LogBytes, LogName, Record as Noted, Refused};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
-use crate::jobs::record::Record;
+use crate::jobs::record::{Record, utc};
 use atta_sys::{self as sys, retry};
 
 pub use crate::jobs::record::Holder;
@@ -80,24 +80,16 @@ impl LoggedJob {
     /// # Errors
     /// There is another job, or none and something else; the job is complete, or runs; a file cannot be used.
     pub fn begin(path: &Path, request: &Request) -> Result<Self, NotBegun> {
-        match retry(|| rustix::fs::mkdir(path, Mode::RWXU)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(NotBegun::Failed("make", errno)),
-        }
+        make(path)?;
         Self::open(path, Some(request), false)
     }
 
     /// As `begin`; a job that is there, whatever it was asked for, is forgotten, unless it runs.
     ///
     /// # Errors
-    /// As `begin`.
+    /// The job runs; the directory holds something else; a file cannot be used.
     pub fn begin_anew(path: &Path, request: &Request) -> Result<Self, NotBegun> {
-        match Self::begin(path, request) {
-            Err(NotBegun::Differs(_) | NotBegun::Complete(_) | NotBegun::Invalid) => {}
-            Ok(job) if job.logs.is_empty() => return Ok(job),
-            Ok(job) => drop(job),
-            refused => return refused,
-        }
+        make(path)?;
         Self::open(path, Some(request), true)
     }
 
@@ -141,11 +133,11 @@ impl LoggedJob {
         }
         let holder = hold(&directory)?;
         // Another process may have ended meanwhile.
-        let names = sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno))?;
+        let mut names =
+            sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno))?;
         if forgets {
             forget(&directory, &names).map_err(|errno| NotBegun::Failed("clear", errno))?;
-            drop((directory, holder));
-            return Self::open(path, request, false);
+            names.clear();
         }
         let header = match (read_header(&directory)?, request) {
             (Some(header), Some(request)) => match header.difference(request) {
@@ -183,10 +175,10 @@ impl LoggedJob {
         self.key
     }
 
-    /// When it began, in seconds since 1970.
+    /// When it began, as RFC 3339 has it.
     #[must_use]
-    pub fn began(&self) -> u64 {
-        self.header.began
+    pub fn began(&self) -> String {
+        utc(self.header.began)
     }
 
     /// The number of this run, from 1.
@@ -295,14 +287,7 @@ impl LogBytes for Opened {
     type Error = Errno;
 
     fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
-        let mut filled = 0;
-        while filled < into.len() {
-            match retry(|| rustix::io::pread(&self.0, &mut into[filled..], offset + filled as u64))? {
-                0 => break,
-                count => filled += count,
-            }
-        }
-        Ok(filled)
+        sys::data::read_full_at(&self.0, into, offset)
     }
 }
 
@@ -343,6 +328,14 @@ fn is_own(name: &CStr) -> bool {
     [HOLDER, JOB, JOB_PARTIAL, END, END_PARTIAL].contains(&name) || log_name(name).is_some()
 }
 
+/// Makes a private directory, unless something is there.
+fn make(path: &Path) -> Result<(), NotBegun> {
+    match retry(|| rustix::fs::mkdir(path, Mode::RWXU)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(NotBegun::Failed("make", errno)),
+    }
+}
+
 fn open_private(path: &Path) -> Result<OwnedFd, NotBegun> {
     let failed = |errno| NotBegun::Failed("open", errno);
     let directory = sys::open_directory_path(path.as_os_str().as_encoded_bytes(), false).map_err(failed)?;
@@ -372,7 +365,8 @@ fn hold(directory: &OwnedFd) -> Result<OwnedFd, NotBegun> {
     }
     let text = Record::of_this_process(0, (0, 0), false, Vec::new()).to_text();
     retry(|| rustix::fs::ftruncate(&file, 0)).map_err(failed)?;
-    write_all(&file, text.as_bytes()).map_err(failed)?;
+    sys::data::write_all_at(&file, text.as_bytes(), 0).map_err(failed)?;
+    retry(|| rustix::fs::fsync(&file)).map_err(failed)?;
     Ok(file)
 }
 
@@ -422,18 +416,9 @@ fn read_open(file: &OwnedFd, most: usize) -> Result<Vec<u8>, Errno> {
         return Err(Errno(rustix::io::Errno::FBIG.raw_os_error()));
     }
     let mut bytes = vec![0; size];
-    let filled =
-        Opened(rustix::io::dup(file).map_err(|errno| Errno(errno.raw_os_error()))?).read_at(0, &mut bytes)?;
+    let filled = sys::data::read_full_at(file, &mut bytes, 0)?;
     bytes.truncate(filled);
     Ok(bytes)
-}
-
-fn write_all(file: impl AsFd, bytes: &[u8]) -> Result<(), Errno> {
-    let mut written = 0;
-    while written < bytes.len() {
-        written += retry(|| rustix::io::pwrite(&file, &bytes[written..], written as u64))?;
-    }
-    retry(|| rustix::fs::fsync(&file))
 }
 
 /// Writes a file and gives it its name when it is on storage.
@@ -441,7 +426,8 @@ fn write(directory: &OwnedFd, (partial, name): (&CStr, &CStr), bytes: &[u8]) -> 
     // Of a run that was killed.
     let _ = retry(|| rustix::fs::unlinkat(directory, partial, AtFlags::empty()));
     let file = open_plain(directory, partial, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
-    write_all(&file, bytes)?;
+    sys::data::write_all_at(&file, bytes, 0)?;
+    retry(|| rustix::fs::fsync(&file))?;
     retry(|| rustix::fs::renameat(directory, partial, directory, name))?;
     match retry(|| rustix::fs::fsync(directory)) {
         // This file system syncs no directories.
@@ -450,7 +436,6 @@ fn write(directory: &OwnedFd, (partial, name): (&CStr, &CStr), bytes: &[u8]) -> 
     }
 }
 
-/// Names a path for a message.
 impl NotBegun {
     /// The reason, with the directory's path.
     #[must_use]

@@ -22,6 +22,27 @@ pub fn write_at(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usize, Err
     retry_interrupted(|| rustix::io::pwrite(&file, bytes, offset))
 }
 
+/// Reads at an offset until the buffer is full or the file ends. Returns how many bytes there are.
+pub fn read_full_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read_at(&file, &mut buffer[filled..], offset + filled as u64)? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
+/// Writes all bytes at an offset.
+pub fn write_all_at(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+    let mut written = 0;
+    while written < bytes.len() {
+        written += write_at(&file, &bytes[written..], offset + written as u64)?;
+    }
+    Ok(())
+}
+
 /// Lets the kernel copy a range to the same offset of another file (`copy_file_range`). 0: the end.
 pub fn copy_range(from: impl AsFd, to: impl AsFd, offset: u64, bytes: usize) -> Result<usize, Errno> {
     retry_interrupted(|| {

@@ -124,20 +124,23 @@ impl Record {
 
     /// None: it is no whole record of this version.
     pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= BYTES_MAX)?;
-        let mut lines = text.strip_suffix("\nend\n")?.split('\n');
-        if lines.next()? != HEAD {
-            return None;
-        }
         let mut read = Fields::default();
-        lines.try_for_each(|line| {
-            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            read.take(word, rest)
-        })?;
+        fields_of(text, HEAD, BYTES_MAX)?.try_for_each(|(word, rest)| read.take(word, rest))?;
         let Fields { job, host, boot, pid, uid, started, top, is_into, makes } = read;
         let holder = Holder { host: host?, pid: pid?, started: started? };
         Some(Self { job: job?, holder, boot: boot?, uid: uid?, top: top?, is_into, makes })
     }
+}
+
+/// The first word of each line of a text, and the rest of the line. None: it does not begin with `head`, has no last line, or is too long.
+pub(crate) fn fields_of<'a>(
+    text: &'a [u8],
+    head: &str,
+    bytes_max: usize,
+) -> Option<impl Iterator<Item = (&'a str, &'a str)>> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= bytes_max)?;
+    let mut lines = text.strip_suffix("\nend\n")?.split('\n');
+    (lines.next()? == head).then(|| lines.map(|line| line.split_once(' ').unwrap_or((line, ""))))
 }
 
 /// What was read so far.
@@ -233,7 +236,7 @@ fn boot() -> String {
 }
 
 /// A time as RFC 3339 has it, by the civil calendar of Hinnant's `civil_from_days`.
-fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

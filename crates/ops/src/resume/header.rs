@@ -15,7 +15,7 @@
 
 use std::fmt::Write as _;
 
-use crate::jobs::record::{hex, once, unhex};
+use crate::jobs::record::{fields_of, hex, once, unhex};
 
 /// Bytes of a header, at most.
 pub(crate) const BYTES_MAX: usize = 8 << 20;
@@ -54,15 +54,9 @@ impl Header {
 
     /// None: it is no whole header of this version.
     pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= BYTES_MAX)?;
-        let mut lines = text.strip_suffix("\nend\n")?.split('\n');
-        if lines.next()? != HEAD {
-            return None;
-        }
         let (mut number, mut began, mut directory) = (None, None, None);
         let (mut arguments, mut agrees) = (Vec::new(), Vec::new());
-        for line in lines {
-            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        for (word, rest) in fields_of(text, HEAD, BYTES_MAX)? {
             let bytes = || unhex(rest);
             match word {
                 "number" => once(&mut number, bytes().and_then(|bytes| bytes.try_into().ok()))?,
