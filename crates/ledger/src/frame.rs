@@ -7,7 +7,7 @@
 //!
 //! Numbers are little-endian. All threads' records of one moment are in one frame, so a fact is never without those that it rests on, and
 //! results are never without the fact that their slice is done. A check is a keyed hash of the bytes before it, their log and their offset:
-//! bytes of another log, or an old block of the disk, are no frame. The check of the head tells a frame from bytes that look like one
+//! bytes of another log, or an old block of the disk, are no frame. The check of the head distinguishes a frame from bytes that look like one
 //! without its length being trusted.
 
 use atta_code::{Code, decode_bytes, encode_bytes};

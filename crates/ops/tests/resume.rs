@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atta_entry::Entry;
 use atta_ledger::{Frame, JobLogs, Key, LogName, frame};
 use atta_ops::walk::{self, Journal, Options, Start, Tasks, Visit};
-use atta_runtime::{Counter, Results, Session, Stop, Threads};
+use atta_runtime::{Counter, Facts as _, Results, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
 

@@ -110,7 +110,7 @@ impl<R: SliceResults> Journal<R> {
         Self { key, run, rank, cuts, threads, bytes, slices, earlier, left }
     }
 
-    /// Says what counts of the logs of earlier runs ([`JobLogs::cuts`](atta_ledger::JobLogs::cuts)). The first [`take`](Self::take) returns
+    /// Says what counts of the logs of earlier runs ([`JobLogs::cuts`](atta_ledger::JobLogs::cuts)). The first [`take`](Facts::take) returns
     /// it. So one comes before the walk: without it, the logs of this run are refused.
     #[must_use]
     pub fn with_cuts(self, cuts: impl Iterator<Item = Record<'static>>) -> Self {
@@ -163,33 +163,6 @@ impl<R: SliceResults> Journal<R> {
         if are_valid { Ok(()) } else { Err(ResumeError::Results) }
     }
 
-    /// Takes what all threads have noted: the sections of one frame. The first frame has the cuts as well.
-    #[must_use]
-    pub fn take(&self) -> Vec<Vec<u8>> {
-        // A thread that joins meanwhile waits: what others note may rest on its notes.
-        let threads = lock(&self.threads);
-        let mut notes: Vec<_> = threads.iter().map(|notes| lock(notes)).collect();
-        let mut sections = Vec::from_iter(Some(lock(&self.cuts).take()).filter(|cuts| !cuts.is_empty()));
-        self.bytes.store(0, Ordering::Relaxed);
-        let mut results = R::default();
-        for noted in &mut notes {
-            if !noted.records.is_empty() {
-                sections.push(noted.records.take());
-            }
-            if noted.results != R::default() {
-                results.add(&std::mem::take(&mut noted.results));
-            }
-        }
-        drop(notes);
-        drop(threads);
-        if results != R::default() {
-            let mut records = Records::default();
-            records.add(&Record::Results(&results.encoded()));
-            sections.push(records.take());
-        }
-        sections
-    }
-
     /// Takes up to `most` of what is done again.
     pub(crate) fn take_left(&self, most: usize) -> Vec<Redo> {
         let mut left = lock(&self.left);
@@ -239,8 +212,30 @@ impl<R: SliceResults> Journal<R> {
 }
 
 impl<R: SliceResults> Facts for Journal<R> {
+    /// The first frame has the cuts as well.
     fn take(&self) -> Vec<Vec<u8>> {
-        Journal::take(self)
+        // A thread that joins meanwhile waits: what others note may rest on its notes.
+        let threads = lock(&self.threads);
+        let mut notes: Vec<_> = threads.iter().map(|notes| lock(notes)).collect();
+        let mut sections = Vec::from_iter(Some(lock(&self.cuts).take()).filter(|cuts| !cuts.is_empty()));
+        self.bytes.store(0, Ordering::Relaxed);
+        let mut results = R::default();
+        for noted in &mut notes {
+            if !noted.records.is_empty() {
+                sections.push(noted.records.take());
+            }
+            if noted.results != R::default() {
+                results.add(&std::mem::take(&mut noted.results));
+            }
+        }
+        drop(notes);
+        drop(threads);
+        if results != R::default() {
+            let mut records = Records::default();
+            records.add(&Record::Results(&results.encoded()));
+            sections.push(records.take());
+        }
+        sections
     }
 }
 

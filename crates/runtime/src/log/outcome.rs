@@ -1,4 +1,4 @@
-//! What came of writing a log: statistics, and why it failed. No I/O.
+//! The result of writing a log: statistics, and why it failed. No I/O.
 
 use std::fmt;
 use std::time::Duration;

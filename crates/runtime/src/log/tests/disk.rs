@@ -1,4 +1,4 @@
-//! A disk in memory that fails as it is told to. It tells what a process would read from what a power cut leaves.
+//! A disk in memory that fails on request. It keeps what a process would read apart from what a power cut leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
