@@ -331,3 +331,42 @@ impl<S: State> Noter<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn notes_of_all_threads_are_taken_at_one_moment() {
+        let journal = Journal::<u64>::new(Key::of_job(&[1; 16]), 1, 0);
+        let ((first, _), (second, _)) = (journal.join(), journal.join());
+        for (notes, results) in [(&first, 3), (&second, 4)] {
+            let mut noted = lock(notes);
+            noted.records.add_fact(At { root: 0, path: b"" }, &Fact::Closed);
+            noted.results = results;
+        }
+        let sections = std::thread::scope(|scope| {
+            let held = lock(&second);
+            let taking = scope.spawn(|| journal.take());
+            // Only a test that fails waits so long.
+            let began = Instant::now();
+            while first.try_lock().is_ok() {
+                assert!(began.elapsed() < Duration::from_secs(20), "the first thread is not held");
+                std::thread::yield_now();
+            }
+            for _ in 0..1000 {
+                assert!(
+                    first.try_lock().is_err(),
+                    "the first thread may note while the second is waited for"
+                );
+                std::thread::yield_now();
+            }
+            drop(held);
+            taking.join().unwrap()
+        });
+        assert_eq!(sections.len(), 3, "a section of each thread, and one for the sum of their results");
+        assert!(journal.take().is_empty());
+    }
+}
